@@ -1,0 +1,1 @@
+//! Workloads, measurements and the report on what each security flavor costs.

@@ -1,0 +1,1 @@
+//! Principals to uids and gids, and owners to names and back.

@@ -1,0 +1,1 @@
+//! Listeners, connections and shards: moves records between sockets and a service.

@@ -1,0 +1,3 @@
+//! The program: command line, configuration, wiring.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! A throw-away MIT Kerberos realm in a folder.

@@ -1,0 +1,1 @@
+//! The NFSv4.1/4.2 server: RPC dispatch, RPCSEC_GSS contexts, the COMPOUND engine and its operations.

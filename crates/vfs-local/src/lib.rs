@@ -1,0 +1,1 @@
+//! A Linux file system as a backend, the caller's identity enforced by the kernel.

@@ -1,0 +1,125 @@
+//! The trait that a file system implements to be served.
+
+use crate::{
+    Attributes, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, Permissions, SetAttributes,
+    VfsResult,
+};
+use std::sync::Arc;
+
+/// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
+pub trait OpenFile: Send + Sync {
+    /// Fills `into` from `offset`; returns the bytes read, fewer only at the end of the file.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> VfsResult<usize>;
+
+    /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
+    fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
+
+    /// Puts the data and the metadata needed to find it on stable storage.
+    fn sync(&self) -> VfsResult<()>;
+
+    /// Returns the attributes as they are now.
+    fn getattr(&self) -> VfsResult<Attributes>;
+
+    /// Changes the size through this open, without a further permission check.
+    fn set_size(&self, size: u64) -> VfsResult<()>;
+}
+
+/// A file system as the server sees it. Names are single components of 1 to 255 bytes, never "." or "..",
+/// without "/" and NUL: the server has checked them. Symbolic links are never followed.
+///
+/// Every method may be called from several threads at once. Methods that take a `Caller` act with exactly
+/// that user's rights; those without act for the server itself.
+pub trait Backend: Send + Sync {
+    /// Returns the root of what is exported.
+    fn root(&self) -> ObjectHandle;
+
+    /// Returns an object's attributes.
+    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes>;
+
+    /// Changes attributes and returns the new ones. `size` needs write permission, times that are given need
+    /// ownership, as for POSIX.
+    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes>;
+
+    /// Says what the caller may do with the object.
+    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions>;
+
+    /// Finds a name in a directory. Does not follow symbolic links.
+    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle>;
+
+    /// Returns a directory's parent; the root's parent is `Noent`: what lies above it is not the backend's to say.
+    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle>;
+
+    /// Reads a symbolic link.
+    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>>;
+
+    /// Opens an existing regular file; `Isdir`, `Symlink` or `WrongType` for others.
+    fn open(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>>;
+
+    /// Creates a regular file that does not exist yet (`Exist` if it does) and opens it, whatever the mode
+    /// that it gets. `set.mode` defaults to 0600.
+    fn create_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)>;
+
+    /// Creates an object that is not a regular file.
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle>;
+
+    /// Makes a further name for an object.
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()>;
+
+    /// Removes a name; a directory must be empty.
+    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
+
+    /// Moves a name, replacing what the target names as POSIX rename does (types must agree: `Exist`, and
+    /// `Notempty` for a directory that is not empty).
+    fn rename(
+        &self,
+        caller: &Caller,
+        from_directory: &ObjectHandle,
+        from_name: &[u8],
+        to_directory: &ObjectHandle,
+        to_name: &[u8],
+    ) -> VfsResult<()>;
+
+    /// Calls `entry` for each entry after `cookie` (0: from the start) until it returns false or the
+    /// directory ends. Returns whether the end was reached.
+    ///
+    /// # Errors
+    /// `BadCookie` when the position means nothing in this directory.
+    fn readdir(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        cookie: u64,
+        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> VfsResult<bool>;
+
+    /// Puts an object's data and metadata on stable storage.
+    fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;
+
+    /// Returns sizes and limits of the file system that holds the object.
+    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat>;
+}

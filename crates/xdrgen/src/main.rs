@@ -1,0 +1,3 @@
+//! Generates Rust from XDR grammars.
+
+fn main() {}
