@@ -1,1 +1,4 @@
 //! The NFSv4.1/4.2 server: RPC dispatch, RPCSEC_GSS contexts, the COMPOUND engine and its operations.
+
+pub mod engine;
+pub mod security;
