@@ -2,8 +2,17 @@
 
 mod backend;
 mod error;
+mod exports;
+mod network;
+mod pseudo;
 mod types;
 
 pub use backend::{Backend, OpenFile};
 pub use error::{VfsError, VfsResult};
+pub use exports::{
+    ANON_ID, Export, ExportTable, Exports, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor,
+    Squash, export_id, normalise,
+};
+pub use network::{Network, NetworkError};
+pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;
