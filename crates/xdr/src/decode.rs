@@ -1,0 +1,236 @@
+//! Reads values from bytes.
+
+use crate::{Error, UNIT, padding};
+
+/// A value that can be read from XDR; borrowed parts live as long as the input.
+pub trait Decode<'a>: Sized {
+    /// Reads one value and leaves the decoder behind it.
+    ///
+    /// # Errors
+    /// Any [`Error`]; the decoder's position is then unspecified.
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error>;
+}
+
+/// A cursor over received bytes. Copying it is cheap: a copy is a bookmark.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+    total: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the first byte of `input`.
+    pub const fn new(input: &'a [u8]) -> Self {
+        Self { rest: input, total: input.len() }
+    }
+
+    /// The number of bytes not read yet.
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The number of bytes read so far.
+    pub const fn position(&self) -> usize {
+        self.total - self.rest.len()
+    }
+
+    /// The bytes not read yet.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Ends decoding.
+    ///
+    /// # Errors
+    /// [`Error::TrailingBytes`] when anything is left.
+    pub const fn finish(self) -> Result<(), Error> {
+        match self.rest.len() {
+            0 => Ok(()),
+            left => Err(Error::TrailingBytes(left)),
+        }
+    }
+
+    /// Reads any value.
+    ///
+    /// # Errors
+    /// Those of the value's type.
+    #[inline]
+    pub fn value<T: Decode<'a>>(&mut self) -> Result<T, Error> {
+        T::decode(self)
+    }
+
+    /// Reads exactly `N` bytes without padding.
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], Error> {
+        let remaining = self.rest.len();
+        let (chunk, rest) =
+            self.rest.split_first_chunk::<N>().ok_or(Error::Truncated { needed: N, remaining })?;
+        self.rest = rest;
+        Ok(chunk)
+    }
+
+    /// Reads `length` bytes and skips their padding, whatever it holds.
+    #[inline]
+    fn padded(&mut self, length: usize) -> Result<&'a [u8], Error> {
+        let remaining = self.rest.len();
+        // `length` is at most u32::MAX, but usize may have no more bits than that.
+        let needed = length.saturating_add(padding(length));
+        if needed > remaining {
+            return Err(Error::Truncated { needed, remaining });
+        }
+        let (item, rest) = self.rest.split_at(needed);
+        self.rest = rest;
+        Ok(item.split_at(length).0)
+    }
+
+    /// Reads an unsigned integer (section 4.2).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, Error> {
+        self.chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    }
+
+    /// Reads an integer (section 4.1).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    #[inline]
+    pub fn i32(&mut self) -> Result<i32, Error> {
+        self.chunk().map(|bytes| i32::from_be_bytes(*bytes))
+    }
+
+    /// Reads an unsigned hyper integer (section 4.5).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Error> {
+        self.chunk().map(|bytes| u64::from_be_bytes(*bytes))
+    }
+
+    /// Reads a hyper integer (section 4.5).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    #[inline]
+    pub fn i64(&mut self) -> Result<i64, Error> {
+        self.chunk().map(|bytes| i64::from_be_bytes(*bytes))
+    }
+
+    /// Reads a boolean (section 4.4).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]; [`Error::InvalidBool`] for anything but 0 and 1.
+    #[inline]
+    pub fn boolean(&mut self) -> Result<bool, Error> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Error::InvalidBool(other)),
+        }
+    }
+
+    /// Reads opaque data of a fixed length and its padding (section 4.9).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    #[inline]
+    pub fn opaque_fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let item = self.padded(N)?;
+        item.try_into().map_err(|_| Error::Truncated { needed: N, remaining: item.len() })
+    }
+
+    /// Reads opaque data or a string of at most `max` bytes and its padding (sections 4.10 and 4.11).
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] when more is announced, [`Error::Truncated`] when less is there.
+    #[inline]
+    pub fn opaque(&mut self, max: usize) -> Result<&'a [u8], Error> {
+        let length = self.length(max)?;
+        self.padded(length)
+    }
+
+    /// Reads the element count of an array of at most `max` elements (section 4.13).
+    ///
+    /// The count is also bounded by the input: each element takes at least four bytes, so a count that the
+    /// rest of the input cannot hold is refused before anything is allocated for it.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Truncated`].
+    #[inline]
+    pub fn array_len(&mut self, max: usize) -> Result<usize, Error> {
+        self.array_len_of(max, UNIT)
+    }
+
+    /// Like [`Decoder::array_len`] for elements that take at least `element_min` bytes each.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Truncated`].
+    #[inline]
+    pub fn array_len_of(&mut self, max: usize, element_min: usize) -> Result<usize, Error> {
+        let length = self.length(max)?;
+        let needed = length.saturating_mul(element_min.max(UNIT));
+        let remaining = self.rest.len();
+        if needed > remaining { Err(Error::Truncated { needed, remaining }) } else { Ok(length) }
+    }
+
+    #[inline]
+    fn length(&mut self, max: usize) -> Result<usize, Error> {
+        let length = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        if length > max { Err(Error::TooLong { length, max }) } else { Ok(length) }
+    }
+
+    /// Reads an array of at most `max` elements, each of at least `element_min` bytes on the wire.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::array_len_of`] and of the elements.
+    pub fn array<T: Decode<'a>>(&mut self, max: usize, element_min: usize) -> Result<Vec<T>, Error> {
+        let length = self.array_len_of(max, element_min)?;
+        let mut items = Vec::with_capacity(length.min(preallocation_max::<T>(self.rest.len())));
+        for _ in 0..length {
+            items.push(T::decode(self)?);
+        }
+        Ok(items)
+    }
+
+    /// Reads an array of exactly `N` elements (section 4.12).
+    ///
+    /// # Errors
+    /// Those of the elements.
+    pub fn array_fixed<T: Decode<'a>, const N: usize>(&mut self) -> Result<[T; N], Error> {
+        let mut items = Vec::with_capacity(N.min(preallocation_max::<T>(self.rest.len())));
+        for _ in 0..N {
+            items.push(T::decode(self)?);
+        }
+        items.try_into().map_err(|_| Error::Truncated { needed: N * UNIT, remaining: self.rest.len() })
+    }
+
+    /// Reads an optional value: a boolean, then the value if it was true (section 4.19).
+    ///
+    /// # Errors
+    /// Those of the boolean and of the value.
+    pub fn optional<T: Decode<'a>>(&mut self) -> Result<Option<T>, Error> {
+        if self.boolean()? { T::decode(self).map(Some) } else { Ok(None) }
+    }
+
+    /// Reads a linked list: before each element a boolean says that one more follows (section 4.19).
+    ///
+    /// # Errors
+    /// Those of the booleans and of the elements.
+    pub fn list<T: Decode<'a>>(&mut self) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        while self.boolean()? {
+            items.push(T::decode(self)?);
+        }
+        Ok(items)
+    }
+}
+
+/// How many elements to make room for at once: no more memory than twice the input that is left, because
+/// an element that takes four bytes on the wire may take hundreds in memory. Beyond that the vector grows
+/// as elements really arrive.
+fn preallocation_max<T>(remaining: usize) -> usize {
+    remaining.saturating_mul(2) / size_of::<T>().max(1)
+}
