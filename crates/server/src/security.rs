@@ -15,8 +15,9 @@ pub struct Security {
     pub principal: Option<Arc<str>>,
     /// Whether the principal is a machine's (`host/…`, `nfs/…`, `root/…`, or the like).
     pub machine: bool,
-    /// The user whose rights the call has, before an export squashes it.
-    pub caller: Caller,
+    /// The user whose rights the call has, before an export squashes it; `None` for a principal without
+    /// account, whom exports treat as their anonymous user.
+    pub caller: Option<Caller>,
     /// The RPCSEC_GSS context of the call, for the replay fingerprint; `None` for AUTH_SYS.
     pub context: Option<u64>,
 }
@@ -24,7 +25,7 @@ pub struct Security {
 impl Security {
     /// Returns an AUTH_SYS caller (RFC 5531 section 14).
     pub fn sys(caller: Caller) -> Self {
-        Self { flavor: SecFlavor::Sys, principal: None, machine: false, caller, context: None }
+        Self { flavor: SecFlavor::Sys, principal: None, machine: false, caller: Some(caller), context: None }
     }
 
     /// Whether the call came by RPCSEC_GSS.
