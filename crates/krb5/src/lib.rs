@@ -1,1 +1,42 @@
 //! Kerberos per-message tokens (RFC 4121) over the AES enctypes of RFC 3962 and RFC 8009.
+//!
+//! A [`ContextKeys`] holds what one established security context needs in both directions. [`wrap`],
+//! [`unwrap`], [`get_mic`] and [`verify_mic`] take batches: messages are independent of each other, and
+//! CBC encryption, which is serial within a message, runs across the messages of a batch.
+//!
+//! This crate does no I/O, reads no clock and draws no randomness: confounders and sequence numbers are
+//! arguments. Context establishment is not done here; the `gss` crate exports the keys of an established
+//! context. Only the AES enctypes exist: there is no DES, no 3DES and no RC4 to negotiate down to.
+//!
+//! # Which instructions are used
+//!
+//! The `aes`, `sha1` and `sha2` crates look at the processor at run time, no build flags are needed: on
+//! x86-64 AES-NI, with VAES for runs of 64 blocks (30 without AVX-512), SHA-NI for SHA-1 and SHA-256, AVX2
+//! for SHA-384; on AArch64 the cryptography extensions. Without any of them the AES code is constant-time
+//! software, and slow: [`hardware_accelerated`] tells.
+
+mod cipher;
+mod cts;
+mod derive;
+mod enctype;
+mod error;
+mod hash;
+mod hmac;
+mod keys;
+mod mic;
+mod token;
+mod unwrap;
+mod wrap;
+
+pub use enctype::Enctype;
+pub use error::{KeyError, TokenError};
+pub use keys::{ContextKeys, Role};
+pub use mic::{MicMessage, VerifyMessage, get_mic, verify_mic};
+pub use token::{MIC_TOKEN_MAX, MicToken};
+pub use unwrap::{UnwrapMessage, Unwrapped, unwrap};
+pub use wrap::{WRAP_HEADROOM, WrapMessage, wrap};
+
+/// Reports whether AES runs in hardware on this machine.
+pub fn hardware_accelerated() -> bool {
+    aes::hardware_accelerated()
+}

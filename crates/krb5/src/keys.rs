@@ -1,0 +1,157 @@
+//! The derived keys of one security context.
+
+use zeroize::Zeroizing;
+
+use crate::{
+    Enctype, KeyError,
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
+    derive::{Purpose, derive},
+    hmac::HmacKey,
+    token::{Direction, HEADER_LEN},
+};
+
+/// Which side of the context we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The side that asked for the context: an NFS client, or a server on its backchannel.
+    Initiator,
+    /// The side that accepted the context: an NFS server.
+    Acceptor,
+}
+
+/// The key usage numbers of RFC 4121 section 2.
+mod usage {
+    pub(super) const ACCEPTOR_SEAL: u32 = 22;
+    pub(super) const ACCEPTOR_SIGN: u32 = 23;
+    pub(super) const INITIATOR_SEAL: u32 = 24;
+    pub(super) const INITIATOR_SIGN: u32 = 25;
+}
+
+/// All keys of one context, both directions: about 3 KiB on the heap, wiped on drop.
+///
+/// Nothing changes in it after it is made; any number of threads may use it at once.
+pub struct ContextKeys {
+    pub(crate) suite: AnySuite,
+    pub(crate) direction: Direction,
+    role: Role,
+}
+
+/// The keys by enctype.
+pub(crate) enum AnySuite {
+    Aes128Sha1(Box<SuiteKeys<Aes128Sha1>>),
+    Aes256Sha1(Box<SuiteKeys<Aes256Sha1>>),
+    Aes128Sha256(Box<SuiteKeys<Aes128Sha256>>),
+    Aes256Sha384(Box<SuiteKeys<Aes256Sha384>>),
+}
+
+/// Runs the same expression for whichever suite it is.
+macro_rules! with_suite {
+    ($suite:expr, $keys:ident => $body:expr) => {
+        match $suite {
+            $crate::keys::AnySuite::Aes128Sha1($keys) => $body,
+            $crate::keys::AnySuite::Aes256Sha1($keys) => $body,
+            $crate::keys::AnySuite::Aes128Sha256($keys) => $body,
+            $crate::keys::AnySuite::Aes256Sha384($keys) => $body,
+        }
+    };
+}
+pub(crate) use with_suite;
+
+/// The keys of one enctype.
+pub(crate) struct SuiteKeys<S: Suite> {
+    /// Seals what we send: Ke and Ki of our seal usage.
+    pub(crate) seal: S::Encrypt,
+    pub(crate) seal_mac: HmacKey<S::Hash>,
+    /// Signs what we send: Kc of our sign usage.
+    pub(crate) sign: HmacKey<S::Hash>,
+    /// Opens what the peer sealed: Ke and Ki of its seal usage.
+    pub(crate) open: S::Decrypt,
+    pub(crate) open_mac: HmacKey<S::Hash>,
+    /// Checks wrap tokens of the peer that are not sealed: Kc of its seal usage.
+    pub(crate) open_sign: HmacKey<S::Hash>,
+    /// Checks what the peer signed: Kc of its sign usage.
+    pub(crate) verify: HmacKey<S::Hash>,
+}
+
+impl<S: Suite> SuiteKeys<S> {
+    fn new(key: &[u8; 32], role: Role) -> Box<Self> {
+        let acceptor = (usage::ACCEPTOR_SEAL, usage::ACCEPTOR_SIGN);
+        let initiator = (usage::INITIATOR_SEAL, usage::INITIATOR_SIGN);
+        let ((our_seal, our_sign), (peer_seal, peer_sign)) = match role {
+            Role::Acceptor => (acceptor, initiator),
+            Role::Initiator => (initiator, acceptor),
+        };
+        let mac = |usage, purpose| {
+            let (derived, len) = derive::<S>(key, usage, purpose);
+            HmacKey::new(&derived[..len])
+        };
+        Box::new(Self {
+            seal: S::encrypt_key(&derive::<S>(key, our_seal, Purpose::Encryption).0),
+            seal_mac: mac(our_seal, Purpose::Integrity),
+            sign: mac(our_sign, Purpose::Checksum),
+            open: S::decrypt_key(&derive::<S>(key, peer_seal, Purpose::Encryption).0),
+            open_mac: mac(peer_seal, Purpose::Integrity),
+            open_sign: mac(peer_seal, Purpose::Checksum),
+            verify: mac(peer_sign, Purpose::Checksum),
+        })
+    }
+}
+
+impl ContextKeys {
+    /// Derives the keys of a context from its protocol key: the acceptor's subkey if there is one, else the
+    /// initiator's, else the session key; `acceptor_subkey` says whether it is the first (RFC 4121 section 2).
+    ///
+    /// # Errors
+    /// [`KeyError::Length`] if the key does not have [`Enctype::key_len`] bytes.
+    pub fn new(enctype: Enctype, key: &[u8], role: Role, acceptor_subkey: bool) -> Result<Self, KeyError> {
+        let expected = enctype.key_len();
+        if key.len() != expected {
+            return Err(KeyError::Length { enctype, expected, actual: key.len() });
+        }
+        let mut padded = Zeroizing::new([0; 32]);
+        padded[..expected].copy_from_slice(key);
+        let suite = match enctype {
+            Enctype::Aes128CtsHmacSha1_96 => AnySuite::Aes128Sha1(SuiteKeys::new(&padded, role)),
+            Enctype::Aes256CtsHmacSha1_96 => AnySuite::Aes256Sha1(SuiteKeys::new(&padded, role)),
+            Enctype::Aes128CtsHmacSha256_128 => AnySuite::Aes128Sha256(SuiteKeys::new(&padded, role)),
+            Enctype::Aes256CtsHmacSha384_192 => AnySuite::Aes256Sha384(SuiteKeys::new(&padded, role)),
+        };
+        Ok(Self { suite, direction: Direction::new(role, acceptor_subkey), role })
+    }
+
+    /// Returns the enctype of the context's key.
+    pub fn enctype(&self) -> Enctype {
+        match self.suite {
+            AnySuite::Aes128Sha1(_) => Enctype::Aes128CtsHmacSha1_96,
+            AnySuite::Aes256Sha1(_) => Enctype::Aes256CtsHmacSha1_96,
+            AnySuite::Aes128Sha256(_) => Enctype::Aes128CtsHmacSha256_128,
+            AnySuite::Aes256Sha384(_) => Enctype::Aes256CtsHmacSha384_192,
+        }
+    }
+
+    /// Returns which side of the context these keys are for.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns the length of a MIC token in bytes: 28, 32 or 40.
+    pub fn mic_len(&self) -> usize {
+        HEADER_LEN + self.enctype().mac_len()
+    }
+
+    /// Returns how many bytes [`wrap`](crate::wrap()) appends behind the plaintext: 28, 32 or 40.
+    ///
+    /// A sealed token is longer than its plaintext by this and [`WRAP_HEADROOM`](crate::WRAP_HEADROOM).
+    pub fn wrap_trailer_len(&self) -> usize {
+        HEADER_LEN + self.enctype().mac_len()
+    }
+}
+
+impl std::fmt::Debug for ContextKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContextKeys")
+            .field("enctype", &self.enctype())
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! The headers of RFC 4121 section 4.2.6.
+//!
+//! ```text
+//! octet   0..1    2      3       4..5   6..7   8..15
+//! MIC     04 04   flags  ff      ff ff  ff ff  SND_SEQ   then the checksum
+//! Wrap    05 04   flags  ff      EC     RRC    SND_SEQ   then the body
+//! ```
+
+use crate::{Role, TokenError};
+
+/// The length of a token's header in bytes.
+pub(crate) const HEADER_LEN: usize = 16;
+
+/// The length of the longest MIC token in bytes.
+pub const MIC_TOKEN_MAX: usize = HEADER_LEN + 24;
+
+const TOK_ID_MIC: [u8; 2] = [0x04, 0x04];
+const TOK_ID_WRAP: [u8; 2] = [0x05, 0x04];
+const FILLER: u8 = 0xff;
+
+// RFC 4121 section 4.2.2.
+const SENT_BY_ACCEPTOR: u8 = 1;
+const SEALED: u8 = 2;
+const ACCEPTOR_SUBKEY: u8 = 4;
+
+/// A header in the form in which it travels.
+pub(crate) type Header = [u8; HEADER_LEN];
+
+/// The flags that our side sets, and those that it expects of the peer.
+#[derive(Clone, Copy)]
+pub(crate) struct Direction {
+    send: u8,
+    receive: u8,
+}
+
+impl Direction {
+    pub(crate) fn new(role: Role, acceptor_subkey: bool) -> Self {
+        let subkey = if acceptor_subkey { ACCEPTOR_SUBKEY } else { 0 };
+        match role {
+            Role::Initiator => Self { send: subkey, receive: subkey | SENT_BY_ACCEPTOR },
+            Role::Acceptor => Self { send: subkey | SENT_BY_ACCEPTOR, receive: subkey },
+        }
+    }
+
+    /// Checks that the peer sent it with the key that is due. Unknown bits are ignored, section 4.2.2.
+    fn check(self, flags: u8) -> Result<(), TokenError> {
+        let wrong = flags ^ self.receive;
+        if wrong & SENT_BY_ACCEPTOR != 0 {
+            Err(TokenError::Reflected)
+        } else if wrong & ACCEPTOR_SUBKEY != 0 {
+            Err(TokenError::WrongKey)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns the header of a MIC token that we send.
+pub(crate) fn mic_header(direction: Direction, sequence: u64) -> Header {
+    let [a, b] = TOK_ID_MIC;
+    with_sequence([a, b, direction.send, FILLER, FILLER, FILLER, FILLER, FILLER], sequence)
+}
+
+/// Returns the header of a sealed wrap token that we send: EC 0, RRC 0.
+pub(crate) fn sealed_header(direction: Direction, sequence: u64) -> Header {
+    let [a, b] = TOK_ID_WRAP;
+    with_sequence([a, b, direction.send | SEALED, FILLER, 0, 0, 0, 0], sequence)
+}
+
+fn with_sequence(start: [u8; 8], sequence: u64) -> Header {
+    let mut header = [0; HEADER_LEN];
+    header[..8].copy_from_slice(&start);
+    header[8..].copy_from_slice(&sequence.to_be_bytes());
+    header
+}
+
+/// Takes a MIC token of the peer apart: header, checksum, sequence number.
+pub(crate) fn parse_mic(direction: Direction, token: &[u8]) -> Result<(&Header, &[u8], u64), TokenError> {
+    let (header, mac) = token.split_first_chunk::<HEADER_LEN>().ok_or(TokenError::Malformed)?;
+    let &[a, b, flags, f0, f1, f2, f3, f4, ..] = header;
+    if [a, b] != TOK_ID_MIC || [f0, f1, f2, f3, f4] != [FILLER; 5] {
+        return Err(TokenError::Malformed);
+    }
+    direction.check(flags)?;
+    Ok((header, mac, sequence_of(header)))
+}
+
+/// What the header of a wrap token of the peer says.
+pub(crate) struct WrapHeader {
+    pub(crate) bytes: Header,
+    pub(crate) sealed: bool,
+    /// Extra count: sealed, the length of the filler; not sealed, the length of the checksum.
+    pub(crate) ec: usize,
+    /// Right rotation count, as sent; any value is allowed, section 4.2.5.
+    pub(crate) rrc: usize,
+    pub(crate) sequence: u64,
+}
+
+/// Reads the header of a wrap token of the peer.
+pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeader, TokenError> {
+    let header = token.first_chunk::<HEADER_LEN>().ok_or(TokenError::Malformed)?;
+    let &[a, b, flags, filler, ec0, ec1, rrc0, rrc1, ..] = header;
+    if [a, b] != TOK_ID_WRAP || filler != FILLER {
+        return Err(TokenError::Malformed);
+    }
+    direction.check(flags)?;
+    Ok(WrapHeader {
+        bytes: *header,
+        sealed: flags & SEALED != 0,
+        ec: u16::from_be_bytes([ec0, ec1]).into(),
+        rrc: u16::from_be_bytes([rrc0, rrc1]).into(),
+        sequence: sequence_of(header),
+    })
+}
+
+fn sequence_of(header: &Header) -> u64 {
+    let mut sequence = [0; 8];
+    sequence.copy_from_slice(&header[8..]);
+    u64::from_be_bytes(sequence)
+}
+
+/// A MIC token, held inline: at most [`MIC_TOKEN_MAX`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MicToken {
+    bytes: [u8; MIC_TOKEN_MAX],
+    len: u8,
+}
+
+impl MicToken {
+    /// A token of no bytes: what a [`MicMessage`](crate::MicMessage) holds before [`get_mic`](crate::get_mic).
+    pub const EMPTY: Self = Self { bytes: [0; MIC_TOKEN_MAX], len: 0 };
+
+    pub(crate) fn new(header: &Header, mac: &[u8]) -> Self {
+        let mut token = Self::EMPTY;
+        let len = HEADER_LEN + mac.len();
+        token.bytes[..HEADER_LEN].copy_from_slice(header);
+        token.bytes[HEADER_LEN..len].copy_from_slice(mac);
+        token.len = len as u8;
+        token
+    }
+}
+
+impl Default for MicToken {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl AsRef<[u8]> for MicToken {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl std::ops::Deref for MicToken {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl std::fmt::Debug for MicToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MicToken").field(&self.as_ref()).finish()
+    }
+}
