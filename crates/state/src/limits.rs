@@ -1,0 +1,70 @@
+//! Everything that a client can make the server remember has a limit here.
+
+use std::time::Duration;
+
+/// Bounds the memory and the time that clients can claim.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long state lives without a SEQUENCE (RFC 8881 section 8.3). Default 60 s.
+    pub lease: Duration,
+    /// How long recorded clients may reclaim after a restart (RFC 8881 section 8.4.2). Default: the lease,
+    /// since an idle client notices the restart only at its next renewal. It ends early when all have reclaimed.
+    pub grace: Duration,
+    /// Client records, confirmed or not. EXCHANGE_ID beyond it: NFS4ERR_DELAY.
+    pub clients_max: usize,
+    /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
+    pub sessions_per_client_max: usize,
+    /// Connections remembered for one session; the oldest is forgotten first.
+    pub connections_per_session_max: usize,
+    /// Slots of one session's fore channel.
+    pub slots_max: u32,
+    /// Slots of one session's backchannel.
+    pub back_slots_max: u32,
+    /// Bytes of one request, RPC header included (ca_maxrequestsize).
+    pub request_size_max: u32,
+    /// Bytes of one reply, RPC header included (ca_maxresponsesize).
+    pub response_size_max: u32,
+    /// Bytes of one cached reply (ca_maxresponsesize_cached).
+    pub response_cached_max: u32,
+    /// Operations of one COMPOUND (ca_maxoperations).
+    pub operations_max: u32,
+    /// Bytes that the reply caches of all sessions may come to, reserved when a session is created.
+    pub reply_cache_max: usize,
+    /// Opens of one client. OPEN beyond it: NFS4ERR_NOSPC.
+    pub opens_per_client_max: usize,
+    /// Opens of all clients. OPEN beyond it: NFS4ERR_NOSPC.
+    pub opens_max: usize,
+    /// Locked ranges and lock stateids of one client. LOCK beyond it: NFS4ERR_DELAY.
+    pub locks_per_client_max: usize,
+    /// Locked ranges and lock stateids of all clients. LOCK beyond it: NFS4ERR_DELAY.
+    pub locks_max: usize,
+    /// Bytes of a client owner, an open owner or a lock owner (NFS4_OPAQUE_LIMIT).
+    pub owner_size_max: usize,
+    /// Entries of one callback security list that are kept.
+    pub callback_security_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(60),
+            grace: Duration::from_secs(60),
+            clients_max: 16_384,
+            sessions_per_client_max: 16,
+            connections_per_session_max: 64,
+            slots_max: 64,
+            back_slots_max: 16,
+            request_size_max: (1 << 20) + 64 * 1024,
+            response_size_max: (1 << 20) + 64 * 1024,
+            response_cached_max: 4096,
+            operations_max: 128,
+            reply_cache_max: 512 << 20,
+            opens_per_client_max: 65_536,
+            opens_max: 1 << 20,
+            locks_per_client_max: 65_536,
+            locks_max: 1 << 20,
+            owner_size_max: 1024,
+            callback_security_max: 8,
+        }
+    }
+}

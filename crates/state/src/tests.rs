@@ -1,0 +1,1 @@
+//! Tests without a socket: time is moved by hand.
