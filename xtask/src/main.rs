@@ -1,3 +1,55 @@
-//! Development commands.
+//! Development commands: `cargo xtask --help`.
 
-fn main() {}
+mod ci;
+mod fuzz;
+mod licences;
+mod steps;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Development commands of Orthrus.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything that must pass before a change lands (about 20 minutes on two cores).
+    Ci(ci::Arguments),
+    /// Generate the wire types from specs/; with --check only say whether they are current.
+    Codegen {
+        /// Fail when the checked-in files are not what the grammars give.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run each fuzz target for a bounded time.
+    Fuzz(fuzz::Arguments),
+    /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
+    Licences,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Ci(arguments) => ci::run(&arguments),
+        Command::Codegen { check } => codegen(check),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Licences => licences::check(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn codegen(check: bool) -> anyhow::Result<()> {
+    let mut arguments = vec!["run", "--quiet", "--package", "xdrgen", "--"];
+    arguments.extend(check.then_some("--check"));
+    steps::cargo(&arguments)
+}

@@ -1,3 +1,5 @@
 //! The program: command line, configuration, wiring.
 
+mod config;
+
 fn main() {}

@@ -1,0 +1,37 @@
+//! What a peer may make the network layer hold.
+
+use std::time::Duration;
+
+/// Bounds on connections and on the memory that they hold. Each has a default that suits a server with a few
+/// thousand clients.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once; a further one is closed as soon as it is accepted.
+    pub connections_max: usize,
+    /// Bytes of one record, all fragments together: a WRITE of the largest size with its headers and token.
+    pub record_size_max: usize,
+    /// Bytes of unfinished records over all connections; the connection that would exceed it is closed.
+    pub input_bytes_max: usize,
+    /// Bytes of replies that wait for one slow reader; above it no further request of that connection is read.
+    pub output_bytes_max: usize,
+    /// Bytes of requests that one connection may put into one tick, so that none holds up the others.
+    pub tick_bytes_max: usize,
+    /// How long a record may take from its first byte to its last; slower connections are closed.
+    pub record_time_max: Duration,
+    /// How long replies may wait without the peer taking a byte; then the connection is closed.
+    pub output_time_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 16_384,
+            record_size_max: (1 << 20) + (128 << 10),
+            input_bytes_max: 256 << 20,
+            output_bytes_max: 16 << 20,
+            tick_bytes_max: 4 << 20,
+            record_time_max: Duration::from_secs(60),
+            output_time_max: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Accepts connections and deals them out to the shards.
+
+use crate::shard::{Shard, ShardHandle};
+use crate::{Limits, Service, Stats};
+use rpc::ConnectionId;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections that the kernel may hold before they are accepted.
+const BACKLOG_MAX: i32 = 1024;
+/// How long the acceptor rests when descriptors have run out, so that it does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another program has the port.
+    #[error("{0} is in use by another program; choose another address with --listen")]
+    InUse(SocketAddr),
+    /// Ports below 1024 need a privilege.
+    #[error(
+        "no permission for {0}; run as root, grant CAP_NET_BIND_SERVICE, or choose a port from 1024 up with --listen"
+    )]
+    Permission(SocketAddr),
+    /// The machine has no such address.
+    #[error("{0} is not an address of this machine")]
+    NoAddress(SocketAddr),
+    /// Anything else.
+    #[error("cannot listen on {0}: {1}")]
+    Other(SocketAddr, io::Error),
+}
+
+/// A bound port that does not yet accept.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds a TCP port. An IPv6 address of all zeros takes IPv4 as well.
+    ///
+    /// # Errors
+    /// Names the address and the cure.
+    pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
+        let socket = bind_socket(address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse(address),
+            io::ErrorKind::PermissionDenied => ListenError::Permission(address),
+            io::ErrorKind::AddrNotAvailable => ListenError::NoAddress(address),
+            _ => ListenError::Other(address, error),
+        })?;
+        let address = socket.local_addr().map_err(|error| ListenError::Other(address, error))?;
+        Ok(Self { socket, address })
+    }
+
+    /// Returns the address with the port that the kernel chose, if it was asked to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts `shards` threads and the acceptor.
+    ///
+    /// # Errors
+    /// When the system gives no threads or descriptors.
+    pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
+        let stats = Arc::new(Stats::default());
+        let limits = Arc::new(limits);
+        let mut handles = Vec::new();
+        for index in 0..shards.max(1) {
+            handles.push(Shard::spawn(index, service.clone(), limits.clone(), stats.clone())?);
+        }
+        let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
+        let acceptor = Acceptor { socket: self.socket, shards: handles, limits, stats: stats.clone() };
+        let thread = {
+            let stop = stop.clone();
+            std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
+        };
+        Ok(Running { stop, thread: Some(thread), stats, address: self.address })
+    }
+}
+
+fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG_MAX)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+struct Stop {
+    flag: AtomicBool,
+    wake: OwnedFd,
+}
+
+/// A server at work; dropping it stops it.
+pub struct Running {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+    stats: Arc<Stats>,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// Returns the counters.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// Returns the address that is served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting, lets each shard finish its tick and send what is ready, closes all connections.
+    pub fn stop(mut self) {
+        self.stop_and_join();
+    }
+
+    fn stop_and_join(&mut self) {
+        self.stop.flag.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.stop.wake, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_and_join();
+    }
+}
+
+struct Acceptor {
+    socket: TcpListener,
+    shards: Vec<ShardHandle>,
+    limits: Arc<Limits>,
+    stats: Arc<Stats>,
+}
+
+impl Acceptor {
+    fn run(self, stop: &Stop) {
+        let mut id = 0u64;
+        while !stop.flag.load(Ordering::Acquire) {
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&stop.wake, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => tracing::error!("waiting for connections failed: {error}"),
+            }
+            self.accept_all(&mut id);
+        }
+        self.shards.into_iter().for_each(ShardHandle::stop);
+    }
+
+    fn accept_all(&self, id: &mut u64) {
+        loop {
+            match self.socket.accept() {
+                Ok((stream, peer)) => {
+                    *id += 1;
+                    self.deal_out(ConnectionId(*id), stream, peer);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::warn!("accepting a connection failed: {error}");
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn deal_out(&self, id: ConnectionId, stream: TcpStream, peer: SocketAddr) {
+        if self.stats.connections.load(Ordering::Relaxed) >= self.limits.connections_max {
+            Stats::add(&self.stats.refused, 1);
+            return;
+        }
+        if let Err(error) = prepare(&stream) {
+            tracing::debug!("connection from {peer} was gone before it was served: {error}");
+            return;
+        }
+        Stats::add(&self.stats.accepted, 1);
+        self.stats.connections.fetch_add(1, Ordering::Relaxed);
+        let index = usize::try_from(id.0).unwrap_or(0) % self.shards.len();
+        if let Some(shard) = self.shards.get(index) {
+            shard.add(id, stream, peer);
+        }
+    }
+}
+
+/// Replies are sent whole, so Nagle's algorithm would only delay them; keep-alive finds dead peers.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}

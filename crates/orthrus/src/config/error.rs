@@ -1,0 +1,70 @@
+//! What can be wrong with a configuration, and where.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {source}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A place in the file is wrong.
+    #[error("{}:{line}: {}{message}", .file.display(), key_prefix(.key))]
+    At {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key on that line, empty when the line has none.
+        key: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// The settings do not fit together.
+    #[error("{}: {message}", .file.display())]
+    Whole {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+}
+
+fn key_prefix(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("key `{key}`: ") }
+}
+
+impl ConfigError {
+    /// Makes an error at a span of the text.
+    pub(super) fn at(file: &Path, text: &str, span: Range<usize>, message: impl Into<String>) -> Self {
+        let start = span.start.min(text.len());
+        let before = text.get(..start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let key = text.lines().nth(line - 1).map(key_of).unwrap_or_default();
+        Self::At { file: file.to_owned(), line, key, message: message.into() }
+    }
+
+    /// Turns the parser's error into one of ours.
+    pub(super) fn from_toml(file: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let message = error.message().trim_end().replace('\n', "; ");
+        match error.span() {
+            Some(span) => Self::at(file, text, span, message),
+            None => Self::Whole { file: file.to_owned(), message },
+        }
+    }
+}
+
+/// Returns the key that a line sets, or the name of the table that it opens.
+fn key_of(line: &str) -> String {
+    let line = line.trim();
+    if let Some(table) = line.strip_prefix('[') {
+        return table.trim_matches(['[', ']', ' ']).to_owned();
+    }
+    line.split_once('=').map(|(key, _)| key.trim().to_owned()).unwrap_or_default()
+}

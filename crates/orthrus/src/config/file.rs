@@ -1,0 +1,50 @@
+//! The configuration file as it is written, before it is checked.
+
+use serde::Deserialize;
+use serde_spanned::Spanned;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub listen: Option<Spanned<String>>,
+    pub shards: Option<Spanned<u32>>,
+    pub domain: Option<Spanned<String>>,
+    pub keytab: Option<Spanned<String>>,
+    pub realms: Option<Vec<String>>,
+    pub state_dir: Option<Spanned<String>>,
+    pub lease_time: Option<Spanned<u32>>,
+    pub grace_time: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub limits: FileLimits,
+    #[serde(default)]
+    pub export: Vec<Spanned<FileExport>>,
+}
+
+/// `[limits]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileLimits {
+    pub connections_max: Option<Spanned<u64>>,
+    pub contexts_max: Option<Spanned<u64>>,
+    pub clients_max: Option<Spanned<u64>>,
+    pub input_bytes_max: Option<Spanned<u64>>,
+    pub slots_max: Option<Spanned<u64>>,
+    pub open_files_max: Option<Spanned<u64>>,
+}
+
+/// `[[export]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileExport {
+    pub path: Option<Spanned<String>>,
+    pub memory: Option<Spanned<u64>>,
+    pub pseudo: Option<Spanned<String>>,
+    pub sec: Option<Vec<Spanned<String>>>,
+    pub read_only: Option<bool>,
+    pub squash: Option<Spanned<String>>,
+    pub anon_uid: Option<u32>,
+    pub anon_gid: Option<u32>,
+    pub clients: Option<Vec<Spanned<String>>>,
+    pub fsid: Option<Spanned<u32>>,
+}

@@ -1,0 +1,35 @@
+//! The configuration of `orthrus serve`: a TOML file, or folders on the command line.
+//!
+//! What is wrong is said with file, line, key and what is allowed; nothing is guessed and nothing is ignored.
+
+mod check;
+mod error;
+mod file;
+mod settings;
+
+pub use error::ConfigError;
+pub use settings::{ExportSettings, Limits, Settings, Storage};
+
+use std::path::Path;
+
+/// Reads a configuration file.
+///
+/// # Errors
+/// The first thing that is wrong, with its place in the file.
+pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+/// Parses a configuration; `path` is for messages and for relative paths in it.
+///
+/// # Errors
+/// As for [`read`].
+pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let raw: file::File = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
+    check::Checker::new(path, text).settings(raw)
+}
+
+#[cfg(test)]
+mod tests;

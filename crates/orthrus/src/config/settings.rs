@@ -1,0 +1,130 @@
+//! The settings of `orthrus serve`, checked and complete.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use vfs::{ANON_ID, Network, SecFlavor, Squash};
+
+/// The port of NFS (RFC 8881 section 2.9.3).
+pub const NFS_PORT: u16 = 2049;
+
+/// Everything that `orthrus serve` needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address and port to listen on.
+    pub listen: SocketAddr,
+    /// Threads that serve; 0: one a core.
+    pub shards: usize,
+    /// The domain of named owners (`alice@domain`).
+    pub domain: String,
+    /// The service keys; without them only `sys` can be served.
+    pub keytab: Option<PathBuf>,
+    /// Realms whose principals are users here; empty: the realms of the keytab.
+    pub realms: Vec<String>,
+    /// Where the server keeps its secret and its client records; `None`: the default place.
+    pub state_dir: Option<PathBuf>,
+    /// How long a silent client keeps its state.
+    pub lease_time: Duration,
+    /// How long after a restart clients may reclaim their state.
+    pub grace_time: Duration,
+    /// Bounds.
+    pub limits: Limits,
+    /// What is exported; at least one.
+    pub exports: Vec<ExportSettings>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
+            shards: 0,
+            domain: String::new(),
+            keytab: None,
+            realms: Vec::new(),
+            state_dir: None,
+            lease_time: Duration::from_secs(60),
+            grace_time: Duration::from_secs(60),
+            limits: Limits::default(),
+            exports: Vec::new(),
+        }
+    }
+}
+
+/// Bounds that an administrator may change; the rest have constants beside the code that they bound.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once.
+    pub connections_max: usize,
+    /// Kerberos contexts held at once.
+    pub contexts_max: usize,
+    /// NFS clients known at once.
+    pub clients_max: usize,
+    /// Bytes of unfinished requests held at once.
+    pub input_bytes_max: usize,
+    /// Requests that one session may have under way.
+    pub slots_max: u32,
+    /// Objects of the file system kept open for speed.
+    pub open_files_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 16_384,
+            contexts_max: 65_536,
+            clients_max: 16_384,
+            input_bytes_max: 256 << 20,
+            slots_max: 128,
+            open_files_max: 4096,
+        }
+    }
+}
+
+/// Where an export's files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// Memory, of at most so many bytes; gone when the server ends.
+    Memory(u64),
+}
+
+/// One export.
+#[derive(Clone, Debug)]
+pub struct ExportSettings {
+    /// Where the files are.
+    pub storage: Storage,
+    /// Where clients find it.
+    pub pseudo: String,
+    /// Allowed flavors in order of preference.
+    pub flavors: Vec<SecFlavor>,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Whose identity is replaced.
+    pub squash: Squash,
+    /// User for squashed callers.
+    pub anon_uid: u32,
+    /// Group for squashed callers.
+    pub anon_gid: u32,
+    /// Networks that may use it; empty: all.
+    pub networks: Vec<Network>,
+    /// Number in handles; `None`: derived from the pseudo path.
+    pub fsid: Option<u32>,
+}
+
+impl ExportSettings {
+    /// Makes an export with the defaults: writable, root squashed, all flavors, all networks.
+    pub fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
+        Self {
+            storage,
+            pseudo: pseudo.into(),
+            flavors: SecFlavor::ALL.to_vec(),
+            read_only: false,
+            squash: Squash::Root,
+            anon_uid: ANON_ID,
+            anon_gid: ANON_ID,
+            networks: Vec::new(),
+            fsid: None,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use super::*;
+use std::time::Duration;
+use vfs::{SecFlavor, Squash};
+
+fn refusal(text: &str) -> String {
+    parse(Path::new("/etc/orthrus.toml"), text).expect_err("the configuration is wrong").to_string()
+}
+
+#[test]
+fn a_whole_configuration_is_read() {
+    let text = r#"
+        listen = "127.0.0.1:12049"
+        domain = "example.org"
+        lease_time = 30
+
+        [limits]
+        contexts_max = 1000
+
+        [[export]]
+        path = "/tmp"
+        pseudo = "/home/data/"
+        sec = ["krb5p", "krb5i"]
+        read_only = true
+        squash = "all"
+        clients = ["10.0.0.0/8", "::1"]
+        fsid = 7
+
+        [[export]]
+        memory = 1048576
+    "#;
+    let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
+    assert_eq!(settings.listen.port(), 12049);
+    assert_eq!(settings.lease_time, Duration::from_secs(30));
+    assert_eq!(settings.limits.contexts_max, 1000);
+    let export = &settings.exports[0];
+    assert_eq!(export.pseudo, "/home/data");
+    assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
+    assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
+    assert_eq!(export.networks.len(), 2);
+    assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
+    assert_eq!(settings.exports[1].pseudo, "/memory");
+}
+
+#[test]
+fn a_wrong_flavor_is_named_with_file_line_key_and_what_is_allowed() {
+    let said = refusal("[[export]]\npath = \"/tmp\"\nsec = [\"krb6\"]\n");
+    assert!(said.starts_with("/etc/orthrus.toml:3: key `sec`: "), "{said}");
+    assert!(said.contains("krb6") && said.contains("krb5p"), "{said}");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_keys_that_exist() {
+    let said = refusal("[[export]]\npath = \"/tmp\"\nreadonly = true\n");
+    assert!(said.starts_with("/etc/orthrus.toml:3: key `readonly`: "), "{said}");
+    assert!(said.contains("read_only"), "{said}");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_its_line() {
+    let said = refusal("shards = \"two\"\n");
+    assert!(said.starts_with("/etc/orthrus.toml:1: key `shards`: "), "{said}");
+}
+
+#[test]
+fn a_number_out_of_range_is_named_with_the_range() {
+    let said = refusal("lease_time = 1\n[[export]]\npath = \"/tmp\"\n");
+    assert!(said.starts_with("/etc/orthrus.toml:1: key `lease_time`: "), "{said}");
+    assert!(said.contains("5 to 3600"), "{said}");
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_named() {
+    let said = refusal("[[export]]\npath = \"/no/such/folder\"\n");
+    assert!(said.starts_with("/etc/orthrus.toml:2: key `path`: /no/such/folder"), "{said}");
+}
+
+#[test]
+fn a_network_that_is_none_is_named() {
+    let said = refusal("[[export]]\npath = \"/tmp\"\nclients = [\"10.0.0.0/40\"]\n");
+    assert!(said.starts_with("/etc/orthrus.toml:3: key `clients`: "), "{said}");
+}
+
+#[test]
+fn a_configuration_without_export_says_how_to_add_one() {
+    assert!(refusal("shards = 1\n").contains("[[export]]"));
+}
+
+#[test]
+fn an_address_may_leave_out_host_or_port() {
+    for (text, expect) in [
+        (":2050", "[::]:2050"),
+        ("127.0.0.1", "127.0.0.1:2049"),
+        ("[::1]:1", "[::1]:1"),
+        ("::1", "[::1]:2049"),
+    ] {
+        assert_eq!(check::parse_listen(text).map(|address| address.to_string()), Ok(expect.to_owned()));
+    }
+    assert!(check::parse_listen("localhost:1").is_err());
+}

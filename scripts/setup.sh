@@ -1,0 +1,53 @@
+#!/bin/bash
+# setup.sh PURPOSE — installs what is missing on Debian 12 for: run (build and try) or test (build, run and pass every test).
+# Does nothing, and needs no root, where all of it is there already.
+set -eu
+purpose=${1:?run or test}
+rust_min=1.95
+
+have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/usr/bin/$1" ]; }
+need=()
+want() { have "$1" || need+=("${2:-$1}"); }
+
+# MIT Kerberos: the KDC for the throw-away realm, and its library to accept contexts with.
+want krb5kdc krb5-kdc
+want kadmin.local krb5-admin-server
+want kinit krb5-user
+[ -e /usr/include/gssapi/gssapi_krb5.h ] || need+=(libkrb5-dev)
+want cc build-essential
+want git
+if [ "$purpose" = test ]; then
+  want g++ build-essential
+  want linux.uml user-mode-linux             # the Linux kernel client
+  want mount.nfs4 nfs-common
+  want ip iproute2
+  want modprobe kmod
+  want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
+  [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)
+  want chromium                              # the report is looked at in a real browser
+fi
+
+# A Rust toolchain that is new enough: the one that is there, else Debian's own rebuild for its browsers.
+rust_ok() { have cargo && have rustc && printf '%s\n%s\n' "$rust_min" "$(rustc --version | cut -d' ' -f2)" | sort -VC; }
+rust_ok || need+=(rustc-web cargo-web rustfmt-web)
+
+if [ ${#need[@]} -gt 0 ]; then
+  # Several wants can name one package.
+  mapfile -t need < <(printf '%s\n' "${need[@]}" | sort -u)
+  if [ "$(id -u)" != 0 ]; then
+    echo "setup: missing packages, and only root can install them. Run this once, then the same command again:" >&2
+    echo "  sudo apt-get update && sudo apt-get install -y ${need[*]}" >&2
+    exit 3
+  fi
+  echo "setup: installing ${need[*]}" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q=2 >&2
+  # No package may start its service: the realm and the servers of the project are processes of its own.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e $policy ]; then
+    trap 'rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
+  fi
+  apt-get install -y -q=2 --no-install-recommends "${need[@]}" >/dev/null
+fi
+rust_ok || { echo "setup: Rust $rust_min or newer is needed; found: $(rustc --version 2>&1)" >&2; exit 3; }

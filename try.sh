@@ -1,0 +1,8 @@
+#!/bin/bash
+# try.sh [FOLDER] — the main job in one command: a throw-away Kerberos realm, an NFSv4.1 server on FOLDER with all four
+# flavors, the flavors compared on this machine, a table here and a report to look at. `./try.sh --help` says more.
+set -eu
+here=$(dirname "$(readlink -f "$0")")
+"$here/scripts/setup.sh" run
+cargo build --release --quiet --locked --manifest-path "$here/Cargo.toml" --package orthrus
+exec "${CARGO_TARGET_DIR:-$here/target}/release/orthrus" try "$@"

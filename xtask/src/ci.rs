@@ -1,0 +1,115 @@
+//! Everything that must pass before a change lands, in the order in which it fails fastest.
+
+use crate::{fuzz, licences, steps};
+use anyhow::bail;
+use std::time::{Duration, Instant};
+
+/// Arguments of `cargo xtask ci`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Run only the steps with these names.
+    steps: Vec<String>,
+    /// List the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What became of a step.
+enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> anyhow::Result<Outcome>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "format", what: "rustfmt finds nothing to change", run: format },
+    Step { name: "codegen", what: "the generated wire types are current", run: codegen },
+    Step { name: "licences", what: "every dependency has an allowed licence", run: licences },
+    Step { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
+    Step { name: "build", what: "the program builds for release", run: build },
+    Step {
+        name: "test",
+        what: "all tests: units, conformance, end to end, Linux client, browser",
+        run: test,
+    },
+    Step { name: "fuzz", what: "each fuzz target runs for a bounded time", run: fuzz },
+];
+
+/// Runs the steps and prints a line for each.
+///
+/// # Errors
+/// When a step fails; the steps behind it still run, so that one run shows all that is wrong.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.list {
+        STEPS.iter().for_each(|step| println!("{:10} {}", step.name, step.what));
+        return Ok(());
+    }
+    if let Some(unknown) = arguments.steps.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
+        bail!("no step {unknown:?}; `cargo xtask ci --list` names them");
+    }
+    let chosen =
+        |step: &&Step| arguments.steps.is_empty() || arguments.steps.iter().any(|name| name == step.name);
+    let lines: Vec<(bool, String)> = STEPS.iter().filter(chosen).map(timed).collect();
+    println!();
+    lines.iter().for_each(|(_, line)| println!("{line}"));
+    let failed = lines.iter().filter(|(good, _)| !good).count();
+    if failed > 0 {
+        bail!("{failed} of {} steps failed", lines.len());
+    }
+    Ok(())
+}
+
+fn timed(step: &Step) -> (bool, String) {
+    println!("\n=== {}: {}", step.name, step.what);
+    let start = Instant::now();
+    let result = (step.run)();
+    let took = show(start.elapsed());
+    match result {
+        Ok(Outcome::Passed) => (true, format!("passed   {:10} {took}", step.name)),
+        Ok(Outcome::Skipped(why)) => (true, format!("skipped  {:10} {took}  {why}", step.name)),
+        Err(error) => (false, format!("FAILED   {:10} {took}  {error:#}", step.name)),
+    }
+}
+
+fn show(time: Duration) -> String {
+    format!("{:3}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+fn format() -> anyhow::Result<Outcome> {
+    steps::cargo(&["fmt", "--all", "--check"]).map(|()| Outcome::Passed)
+}
+
+fn codegen() -> anyhow::Result<Outcome> {
+    steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])
+        .map(|()| Outcome::Passed)
+}
+
+fn licences() -> anyhow::Result<Outcome> {
+    licences::check().map(|()| Outcome::Passed)
+}
+
+fn clippy() -> anyhow::Result<Outcome> {
+    if !steps::have("cargo", "clippy") && !steps::have("cargo-clippy", "--version") {
+        return Ok(Outcome::Skipped("this toolchain has no clippy (Debian 12 packages none)".into()));
+    }
+    steps::cargo(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        .map(|()| Outcome::Passed)
+}
+
+fn build() -> anyhow::Result<Outcome> {
+    steps::cargo(&["build", "--quiet", "--locked", "--release", "--package", "orthrus"])
+        .map(|()| Outcome::Passed)
+}
+
+fn test() -> anyhow::Result<Outcome> {
+    steps::cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]).map(|()| Outcome::Passed)
+}
+
+fn fuzz() -> anyhow::Result<Outcome> {
+    fuzz::run(&fuzz::Arguments::for_ci()).map(|()| Outcome::Passed)
+}

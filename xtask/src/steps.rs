@@ -1,0 +1,37 @@
+//! Runs commands from the root of the repository, and says what it runs.
+
+use anyhow::{Context, bail};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Returns the root of the repository.
+pub fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}
+
+/// Runs cargo with these arguments.
+pub fn cargo<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<()> {
+    run(Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments))
+}
+
+/// Runs a command at the root; its failure is an error that names it.
+pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.current_dir(root()).status().with_context(|| format!("{shown} did not start"))?;
+    if !status.success() {
+        bail!("{shown} ended with {status}");
+    }
+    Ok(())
+}
+
+/// Says whether a program can be started.
+pub fn have(program: &str, probe: &str) -> bool {
+    let found = Command::new(program)
+        .arg(probe)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status();
+    found.is_ok_and(|status| status.success())
+}
