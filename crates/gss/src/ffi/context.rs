@@ -1,0 +1,186 @@
+//! Context establishment, one token at a time.
+
+use std::ptr;
+use std::time::Duration;
+
+use super::credential::Cred;
+use super::lucid::Exported;
+use super::name::Name;
+use super::raw;
+use super::status::{Owned, check, error};
+use crate::error::{GssError, Status, major};
+
+/// A context in the library; deleted with it.
+struct Context(raw::CtxId);
+
+// SAFETY: a context belongs to one owner at a time here, and MIT keeps no thread-local state about it.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// Exports the keys, which ends the context in the library.
+    fn export(mut self) -> Result<Exported, GssError> {
+        let mut lucid = ptr::null_mut();
+        let mut minor = 0;
+        // SAFETY: the context is established; on success the library frees it and nulls our pointer, so that
+        // `drop` has nothing left to delete.
+        let major = unsafe {
+            raw::gss_krb5_export_lucid_sec_context(
+                &raw mut minor,
+                &raw mut self.0,
+                raw::LUCID_VERSION,
+                &raw mut lucid,
+            )
+        };
+        check(major, minor)?;
+        Exported::new(lucid)
+    }
+
+    /// Returns the name of the peer that this side, the initiator, asked for, as the ticket has it.
+    fn target(&self) -> Result<String, GssError> {
+        let mut name = Name(ptr::null_mut());
+        let mut minor = 0;
+        // SAFETY: the context is established; `name` takes over the name; null outputs are not wanted.
+        let major = unsafe {
+            raw::gss_inquire_context(
+                &raw mut minor,
+                self.0,
+                ptr::null_mut(),
+                &raw mut name.0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        check(major, minor)?;
+        name.display()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut minor = 0;
+        // SAFETY: the context is null or came from the library and is deleted once; no token is asked for.
+        unsafe { raw::gss_delete_sec_context(&raw mut minor, &raw mut self.0, ptr::null_mut()) };
+    }
+}
+
+/// What acceptance leaves: the reply token, the peer's principal, the keys and the time they are good for.
+pub struct Accepted {
+    pub reply: Vec<u8>,
+    pub principal: String,
+    pub keys: Exported,
+    pub lifetime: Duration,
+}
+
+/// Accepts a context in one step, as every Kerberos context without the DCE style is.
+///
+/// # Errors
+/// As sorted from the library's codes; `MalformedToken` for a context that would need another token.
+pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
+    let input = raw::Buffer::lend(token);
+    let mut context = Context(ptr::null_mut());
+    let mut peer = Name(ptr::null_mut());
+    let mut reply = Owned::new();
+    let mut delegated = Cred(ptr::null_mut());
+    let (mut minor, mut lifetime) = (0, 0);
+    // SAFETY: `input` lends bytes for the call; every output is a live local whose owner frees what it gets.
+    let major = unsafe {
+        raw::gss_accept_sec_context(
+            &raw mut minor,
+            &raw mut context.0,
+            cred.0,
+            &raw const input,
+            ptr::null(),
+            &raw mut peer.0,
+            ptr::null_mut(),
+            &raw mut reply.0,
+            ptr::null_mut(),
+            &raw mut lifetime,
+            &raw mut delegated.0,
+        )
+    };
+    check(major, minor)?;
+    if major & major::CONTINUE_NEEDED != 0 {
+        return Err(unfinished("the client asks for a third token (DCE style), which NFS does not use"));
+    }
+    Ok(Accepted {
+        reply: reply.as_slice().to_vec(),
+        principal: peer.display()?,
+        keys: context.export()?,
+        lifetime: seconds(lifetime),
+    })
+}
+
+/// A context being initiated.
+pub struct Initiation {
+    context: Context,
+    cred: Cred,
+    target: Name,
+}
+
+/// What one step of an initiation gives.
+pub enum Advance {
+    /// A token for the peer, whose answer is awaited.
+    Send(Vec<u8>),
+    /// The context is established.
+    Done { token: Vec<u8>, principal: String, keys: Exported, lifetime: Duration },
+}
+
+impl Initiation {
+    pub fn new(cred: Cred, target: Name) -> Self {
+        Self { context: Context(ptr::null_mut()), cred, target }
+    }
+
+    /// Takes the peer's token, none at first, and makes the next.
+    ///
+    /// Mutual authentication, integrity and confidentiality are asked for. Replay and sequence detection
+    /// are not: RFC 2203 section 5.2.2 wants them off, because RPCSEC_GSS has a sequence window of its own and
+    /// threads that share a context send in any order.
+    pub fn step(&mut self, token: Option<&[u8]>) -> Result<Advance, GssError> {
+        let input = token.map_or(raw::Buffer::empty(), raw::Buffer::lend);
+        let mut output = Owned::new();
+        let (mut minor, mut lifetime, mut flags) = (0, 0, 0);
+        // SAFETY: credential, target and context are alive and ours; `input` lends bytes for the call;
+        // outputs are live locals whose owners free what they get.
+        let major = unsafe {
+            raw::gss_init_sec_context(
+                &raw mut minor,
+                self.cred.0,
+                &raw mut self.context.0,
+                self.target.0,
+                raw::gss_mech_krb5,
+                raw::C_MUTUAL_FLAG | raw::C_CONF_FLAG | raw::C_INTEG_FLAG,
+                0,
+                ptr::null(),
+                &raw const input,
+                ptr::null_mut(),
+                &raw mut output.0,
+                &raw mut flags,
+                &raw mut lifetime,
+            )
+        };
+        if major & (major::ROUTINE_MASK | major::CALLING_MASK) != 0 {
+            return Err(error(major, minor));
+        }
+        let token = output.as_slice().to_vec();
+        if major & major::CONTINUE_NEEDED != 0 {
+            return Ok(Advance::Send(token));
+        }
+        if flags & raw::C_MUTUAL_FLAG == 0 {
+            return Err(unfinished("the server did not prove who it is (no mutual authentication)"));
+        }
+        let context = std::mem::replace(&mut self.context, Context(ptr::null_mut()));
+        let principal = context.target()?;
+        Ok(Advance::Done { token, principal, keys: context.export()?, lifetime: seconds(lifetime) })
+    }
+}
+
+fn seconds(lifetime: u32) -> Duration {
+    Duration::from_secs(u64::from(lifetime))
+}
+
+fn unfinished(text: &str) -> GssError {
+    GssError::MalformedToken(Status { major: major::DEFECTIVE_TOKEN, minor: 0, text: text.to_owned() })
+}

@@ -1,0 +1,56 @@
+//! Names of principals.
+
+use std::ptr;
+
+use super::raw;
+use super::status::{Owned, check};
+use crate::error::GssError;
+
+/// A name the library has made; released with it.
+pub struct Name(pub(super) raw::NameId);
+
+// SAFETY: an MIT name is written only while it is made; the library locks what it caches in it later.
+unsafe impl Send for Name {}
+
+impl Name {
+    /// Imports `service@host` (RFC 2743 section 4.1).
+    pub fn service(target: &str) -> Result<Self, GssError> {
+        // SAFETY: reads a static of the library that is set at load time.
+        Self::import(target, unsafe { raw::GSS_C_NT_HOSTBASED_SERVICE })
+    }
+
+    /// Imports a Kerberos principal, `alice@EXAMPLE.ORG`, with `\` as escape (RFC 1964 section 2.1.1).
+    pub fn principal(text: &str) -> Result<Self, GssError> {
+        // SAFETY: reads a static of the library that is set at load time.
+        Self::import(text, unsafe { raw::gss_nt_krb5_name })
+    }
+
+    fn import(text: &str, kind: raw::Oid) -> Result<Self, GssError> {
+        let buffer = raw::Buffer::lend(text.as_bytes());
+        let mut name = ptr::null_mut();
+        let mut minor = 0;
+        // SAFETY: `buffer` lends bytes for the call, which copies them; the other pointers are live locals.
+        let major = unsafe { raw::gss_import_name(&raw mut minor, &raw const buffer, kind, &raw mut name) };
+        check(major, minor)?;
+        Ok(Self(name))
+    }
+
+    /// Returns the principal as text with its realm.
+    pub fn display(&self) -> Result<String, GssError> {
+        let mut text = Owned::new();
+        let mut minor = 0;
+        // SAFETY: the name is alive; `text` takes over what the library allocates.
+        let major =
+            unsafe { raw::gss_display_name(&raw mut minor, self.0, &raw mut text.0, ptr::null_mut()) };
+        check(major, minor)?;
+        Ok(String::from_utf8_lossy(text.as_slice()).into_owned())
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let mut minor = 0;
+        // SAFETY: the name came from the library and is released once; null is allowed.
+        unsafe { raw::gss_release_name(&raw mut minor, &raw mut self.0) };
+    }
+}

@@ -1,0 +1,179 @@
+//! The declarations of MIT Kerberos 1.18 and later that this crate uses: RFC 2744's C bindings, the
+//! credential store extension and the export of a context's keys. x86-64 and AArch64 Linux.
+
+use std::ffi::{c_char, c_int, c_void};
+
+pub type Major = u32;
+pub type CredId = *mut c_void;
+pub type CtxId = *mut c_void;
+pub type NameId = *mut c_void;
+
+#[repr(C)]
+pub struct Buffer {
+    pub length: usize,
+    pub value: *mut c_void,
+}
+
+impl Buffer {
+    pub const fn empty() -> Self {
+        Self { length: 0, value: std::ptr::null_mut() }
+    }
+
+    /// Lends `bytes` to a call that only reads them; the C type has no `const`.
+    pub const fn lend(bytes: &[u8]) -> Self {
+        Self { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast() }
+    }
+}
+
+#[repr(C)]
+pub struct OidDesc {
+    pub length: u32,
+    pub elements: *const c_void,
+}
+pub type Oid = *const OidDesc;
+
+#[repr(C)]
+pub struct OidSetDesc {
+    pub count: usize,
+    pub elements: Oid,
+}
+
+#[repr(C)]
+pub struct KeyValue {
+    pub key: *const c_char,
+    pub value: *const c_char,
+}
+
+#[repr(C)]
+pub struct KeyValueSet {
+    pub count: u32,
+    pub elements: *const KeyValue,
+}
+
+#[repr(C)]
+pub struct LucidKey {
+    pub etype: u32,
+    pub length: u32,
+    pub data: *const u8,
+}
+
+#[repr(C)]
+pub struct LucidRfc1964 {
+    pub sign_alg: u32,
+    pub seal_alg: u32,
+    pub ctx_key: LucidKey,
+}
+
+#[repr(C)]
+pub struct LucidCfx {
+    pub have_acceptor_subkey: u32,
+    pub ctx_key: LucidKey,
+    pub acceptor_subkey: LucidKey,
+}
+
+/// `gss_krb5_lucid_context_v1_t`.
+#[repr(C)]
+pub struct LucidContext {
+    pub version: u32,
+    pub initiate: u32,
+    pub endtime: u32,
+    pub send_seq: u64,
+    pub recv_seq: u64,
+    pub protocol: u32,
+    pub rfc1964: LucidRfc1964,
+    pub cfx: LucidCfx,
+}
+
+pub const PROTOCOL_CFX: u32 = 1;
+pub const LUCID_VERSION: u32 = 1;
+pub const C_INITIATE: c_int = 1;
+pub const C_ACCEPT: c_int = 2;
+pub const C_GSS_CODE: c_int = 1;
+pub const C_MECH_CODE: c_int = 2;
+pub const C_INDEFINITE: u32 = u32::MAX;
+pub const C_MUTUAL_FLAG: u32 = 2;
+pub const C_CONF_FLAG: u32 = 16;
+pub const C_INTEG_FLAG: u32 = 32;
+
+#[link(name = "gssapi_krb5")]
+unsafe extern "C" {
+    pub static gss_mech_krb5: Oid;
+    pub static gss_nt_krb5_name: Oid;
+    pub static GSS_C_NT_HOSTBASED_SERVICE: Oid;
+
+    pub fn gss_acquire_cred_from(
+        minor: *mut u32,
+        desired_name: NameId,
+        time_req: u32,
+        desired_mechs: *const OidSetDesc,
+        usage: c_int,
+        store: *const KeyValueSet,
+        cred: *mut CredId,
+        actual_mechs: *mut *mut OidSetDesc,
+        time_rec: *mut u32,
+    ) -> Major;
+    pub fn gss_release_cred(minor: *mut u32, cred: *mut CredId) -> Major;
+
+    pub fn gss_accept_sec_context(
+        minor: *mut u32,
+        context: *mut CtxId,
+        cred: CredId,
+        token: *const Buffer,
+        bindings: *const c_void,
+        src_name: *mut NameId,
+        mech: *mut Oid,
+        reply: *mut Buffer,
+        ret_flags: *mut u32,
+        time_rec: *mut u32,
+        delegated: *mut CredId,
+    ) -> Major;
+    pub fn gss_init_sec_context(
+        minor: *mut u32,
+        cred: CredId,
+        context: *mut CtxId,
+        target: NameId,
+        mech: Oid,
+        req_flags: u32,
+        time_req: u32,
+        bindings: *const c_void,
+        token: *const Buffer,
+        actual_mech: *mut Oid,
+        output: *mut Buffer,
+        ret_flags: *mut u32,
+        time_rec: *mut u32,
+    ) -> Major;
+    pub fn gss_inquire_context(
+        minor: *mut u32,
+        context: CtxId,
+        src_name: *mut NameId,
+        targ_name: *mut NameId,
+        lifetime: *mut u32,
+        mech: *mut Oid,
+        flags: *mut u32,
+        locally_initiated: *mut c_int,
+        open: *mut c_int,
+    ) -> Major;
+    pub fn gss_delete_sec_context(minor: *mut u32, context: *mut CtxId, token: *mut Buffer) -> Major;
+
+    pub fn gss_import_name(minor: *mut u32, text: *const Buffer, kind: Oid, name: *mut NameId) -> Major;
+    pub fn gss_display_name(minor: *mut u32, name: NameId, text: *mut Buffer, kind: *mut Oid) -> Major;
+    pub fn gss_release_name(minor: *mut u32, name: *mut NameId) -> Major;
+
+    pub fn gss_release_buffer(minor: *mut u32, buffer: *mut Buffer) -> Major;
+    pub fn gss_display_status(
+        minor: *mut u32,
+        status: u32,
+        kind: c_int,
+        mech: Oid,
+        more: *mut u32,
+        text: *mut Buffer,
+    ) -> Major;
+
+    pub fn gss_krb5_export_lucid_sec_context(
+        minor: *mut u32,
+        context: *mut CtxId,
+        version: u32,
+        out: *mut *mut c_void,
+    ) -> Major;
+    pub fn gss_krb5_free_lucid_sec_context(minor: *mut u32, lucid: *mut c_void) -> Major;
+}

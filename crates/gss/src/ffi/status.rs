@@ -1,0 +1,76 @@
+//! Buffers that the library fills, and its status codes in words.
+
+use std::ptr;
+
+use super::raw;
+use crate::error::{GssError, Status, major};
+
+/// The library's messages for one code are at most this many; more would be a loop.
+const MESSAGES_MAX: usize = 8;
+
+/// A buffer that the library allocates; freed with it.
+pub struct Owned(pub raw::Buffer);
+
+impl Owned {
+    pub fn new() -> Self {
+        Self(raw::Buffer::empty())
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        if self.0.value.is_null() || self.0.length == 0 {
+            return &[];
+        }
+        // SAFETY: the library filled the buffer: `value` points to `length` initialised bytes that live
+        // until gss_release_buffer, which only `drop` calls.
+        unsafe { std::slice::from_raw_parts(self.0.value.cast::<u8>(), self.0.length) }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let mut minor = 0;
+        // SAFETY: the buffer is empty or was filled by the library, and is released once.
+        unsafe { raw::gss_release_buffer(&raw mut minor, &raw mut self.0) };
+    }
+}
+
+/// Returns an error unless `major` says success, perhaps with CONTINUE_NEEDED or other supplementary bits.
+pub fn check(major: u32, minor: u32) -> Result<(), GssError> {
+    if major & (major::ROUTINE_MASK | major::CALLING_MASK) == 0 { Ok(()) } else { Err(error(major, minor)) }
+}
+
+/// Makes the error for a failed call; to be called on the thread that failed, before any other call.
+///
+/// The library keeps the text of a minor code in the thread's own storage, the codes alone say less.
+pub fn error(major: u32, minor: u32) -> GssError {
+    let mut parts = Vec::new();
+    if minor != 0 {
+        display(minor, raw::C_MECH_CODE, &mut parts);
+    }
+    // GSS_S_FAILURE in words is "Unspecified GSS failure", which helps nobody beside a minor text.
+    if parts.is_empty() || major & major::ROUTINE_MASK != major::FAILURE {
+        display(major, raw::C_GSS_CODE, &mut parts);
+    }
+    GssError::classify(Status { major, minor, text: parts.join("; ") })
+}
+
+fn display(code: u32, kind: std::ffi::c_int, parts: &mut Vec<String>) {
+    let mut more = 0;
+    for _ in 0..MESSAGES_MAX {
+        let mut text = Owned::new();
+        let mut minor = 0;
+        // SAFETY: all pointers are to live locals; the mechanism's OID is a static of the library, or null
+        // for codes of GSS-API itself.
+        let result = unsafe {
+            let mech = if kind == raw::C_MECH_CODE { raw::gss_mech_krb5 } else { ptr::null() };
+            raw::gss_display_status(&raw mut minor, code, kind, mech, &raw mut more, &raw mut text.0)
+        };
+        if result & (major::ROUTINE_MASK | major::CALLING_MASK) != 0 {
+            return;
+        }
+        parts.push(String::from_utf8_lossy(text.as_slice()).trim_end_matches(['.', ' ']).to_owned());
+        if more == 0 {
+            return;
+        }
+    }
+}
