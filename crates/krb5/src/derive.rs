@@ -38,7 +38,10 @@ pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> 
 
 /// DK: encrypts the folded constant again and again, RFC 3961 section 5.1. For a cipher with blocks of 128
 /// bits and any number of key bits random-to-key is the identity, RFC 3962 section 6.
-fn dk(key: &impl BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>, constant: &[u8]) -> Derived {
+pub(crate) fn dk(
+    key: &impl BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
+    constant: &[u8],
+) -> Derived {
     let mut block: Block = n_fold::<BLOCK>(constant).into();
     let mut derived = Derived::default();
     for part in derived.as_chunks_mut::<BLOCK>().0 {
@@ -61,7 +64,7 @@ fn kdf_hmac_sha2<H: Hash>(key: &[u8], label: &[u8], len: usize) -> Derived {
 
 /// n-fold of RFC 3961 section 5.1: copies of the input, each rotated right by 13 bits more than the one before,
 /// added up in ones' complement in pieces of `N` bytes.
-fn n_fold<const N: usize>(input: &[u8]) -> [u8; N] {
+pub(crate) fn n_fold<const N: usize>(input: &[u8]) -> [u8; N] {
     let total = lcm(N, input.len());
     let mut sum = [0u32; N];
     for at in 0..total {

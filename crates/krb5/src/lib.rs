@@ -26,6 +26,8 @@ mod keys;
 mod mic;
 mod token;
 mod unwrap;
+#[cfg(test)]
+mod vectors;
 mod wrap;
 
 pub use enctype::Enctype;

@@ -1,0 +1,145 @@
+//! Every token that MIT krb5 made, both directions; where they come from: `vectors/README.md`.
+
+use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage};
+use serde_json::Value;
+
+const TOKENS_PER_ENCTYPE: usize = 54;
+
+struct Token {
+    sender: Role,
+    kind: String,
+    message: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+struct Vectors {
+    key: Vec<u8>,
+    acceptor_subkey: bool,
+    tokens: Vec<Token>,
+}
+
+impl Vectors {
+    fn keys(&self, enctype: Enctype, role: Role) -> ContextKeys {
+        ContextKeys::new(enctype, &self.key, role, self.acceptor_subkey).expect("a key of the right length")
+    }
+}
+
+fn unhex(value: &Value) -> Vec<u8> {
+    let text = value.as_str().expect("a string");
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+fn load(enctype: Enctype) -> Vectors {
+    let path = format!("{}/tests/vectors/mit-1.20.1-{enctype}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect(&path);
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lucid = lines.iter().find(|line| line["lucid"] == "acceptor").expect("the exported context");
+    assert_eq!(lucid["acceptor_enctype"], enctype.etype());
+    let tokens = lines.iter().filter(|line| line["kind"].is_string()).map(|line| Token {
+        sender: if line["dir"] == "acceptor" { Role::Acceptor } else { Role::Initiator },
+        kind: line["kind"].as_str().expect("a string").to_owned(),
+        message: unhex(&line["msg"]),
+        bytes: unhex(&line["token"]),
+    });
+    let tokens: Vec<_> = tokens.collect();
+    assert_eq!(tokens.len(), TOKENS_PER_ENCTYPE);
+    let acceptor_subkey = lucid["have_acceptor_subkey"] == 1;
+    Vectors { key: unhex(&lucid["acceptor_subkey"]), acceptor_subkey, tokens }
+}
+
+fn peer_of(role: Role) -> Role {
+    if role == Role::Acceptor { Role::Initiator } else { Role::Acceptor }
+}
+
+fn sequence_of(token: &[u8]) -> u64 {
+    u64::from_be_bytes(token[8..16].try_into().expect("eight bytes"))
+}
+
+fn open(keys: &ContextKeys, token: &mut [u8]) -> Unwrapped {
+    let mut batch = [UnwrapMessage { keys, token, result: Err(krb5::TokenError::Malformed) }];
+    krb5::unwrap(&mut batch);
+    let [UnwrapMessage { result, .. }] = batch;
+    result.expect("a token of MIT's")
+}
+
+#[test]
+fn every_token_of_mit_is_accepted_and_gives_its_message() {
+    // RFC 4121 section 4.2
+    for enctype in Enctype::ALL {
+        let vectors = load(enctype);
+        for token in &vectors.tokens {
+            let keys = vectors.keys(enctype, peer_of(token.sender));
+            let sequence = sequence_of(&token.bytes);
+            if token.kind == "mic" {
+                assert_eq!(keys.verify(&token.message, &token.bytes), Ok(sequence));
+                continue;
+            }
+            let mut bytes = token.bytes.clone();
+            let opened = open(&keys, &mut bytes);
+            assert_eq!(bytes[opened.plain.clone()], token.message);
+            assert_eq!(opened.sequence, sequence);
+            assert_eq!(opened.sealed, token.kind == "wrap-sealed");
+        }
+    }
+}
+
+#[test]
+fn our_mic_tokens_are_those_of_mit_bit_by_bit() {
+    // RFC 4121 section 4.2.6.1
+    for enctype in Enctype::ALL {
+        let vectors = load(enctype);
+        for token in vectors.tokens.iter().filter(|token| token.kind == "mic") {
+            let keys = vectors.keys(enctype, token.sender);
+            let ours = keys.mic(sequence_of(&token.bytes), &token.message);
+            assert_eq!(ours.as_ref(), token.bytes);
+            assert_eq!(ours.len(), keys.mic_len());
+        }
+    }
+}
+
+#[test]
+fn our_sealed_tokens_are_those_of_mit_given_its_confounder() {
+    // RFC 4121 section 4.2.6.2
+    for enctype in Enctype::ALL {
+        let vectors = load(enctype);
+        for token in vectors.tokens.iter().filter(|token| token.kind == "wrap-sealed") {
+            let mut bytes = token.bytes.clone();
+            open(&vectors.keys(enctype, peer_of(token.sender)), &mut bytes);
+            let confounder = bytes[16..32].try_into().expect("sixteen bytes");
+
+            let keys = vectors.keys(enctype, token.sender);
+            let mut buffer = vec![0; WRAP_HEADROOM];
+            buffer.extend_from_slice(&token.message);
+            let sequence = sequence_of(&token.bytes);
+            krb5::wrap(&mut [WrapMessage {
+                keys: &keys,
+                sequence,
+                confounder,
+                buffer: &mut buffer,
+                start: 0,
+            }]);
+            assert_eq!(buffer, token.bytes);
+        }
+    }
+}
+
+#[test]
+fn the_keys_of_one_side_refuse_its_own_tokens() {
+    // RFC 4121 section 4.2.2, SentByAcceptor
+    for enctype in Enctype::ALL {
+        let vectors = load(enctype);
+        for token in &vectors.tokens {
+            let keys = vectors.keys(enctype, token.sender);
+            let result = if token.kind == "mic" {
+                keys.verify(&token.message, &token.bytes).map(|_| ())
+            } else {
+                let mut bytes = token.bytes.clone();
+                let result = Ok(Unwrapped { plain: 0..0, sequence: 0, sealed: false });
+                let mut batch = [UnwrapMessage { keys: &keys, token: &mut bytes, result }];
+                krb5::unwrap(&mut batch);
+                batch[0].result.clone().map(|_| ())
+            };
+            assert_eq!(result, Err(krb5::TokenError::Reflected));
+        }
+    }
+}
