@@ -1,1 +1,24 @@
 //! ONC RPC (RFC 5531) and RPCSEC_GSS (RFC 2203): record marking, headers, credentials, sequence window.
+//!
+//! Everything here turns bytes into values and back, for servers and clients alike. Nothing here opens a
+//! socket, reads a clock or draws randomness.
+
+pub mod gss;
+
+mod auth;
+mod call;
+mod connection;
+mod interim;
+mod record;
+mod reply;
+mod window;
+
+use interim as generated;
+
+pub use auth::{AUTH_SYS_GIDS_MAX, AuthSys, MACHINE_NAME_MAX, OPAQUE_AUTH_MAX, OpaqueAuth};
+pub use call::{CallError, CallHeader, Message, RPC_VERSION};
+pub use connection::ConnectionId;
+pub use generated::{AcceptStat, AuthFlavor, AuthStat, MsgType, RejectStat, ReplyStat};
+pub use record::{RECORD_MARK_LEN, RecordError, RecordLimits, RecordReader, record_mark};
+pub use reply::{Accepted, Denied, ReplyError, ReplyHeader};
+pub use window::{MAXSEQ, SequenceWindow, WindowOutcome};

@@ -1,0 +1,118 @@
+//! Credentials and verifiers: the frame (RFC 5531 section 8.2) and AUTH_SYS (RFC 5531 appendix A).
+
+use crate::generated::AuthFlavor;
+use xdr::{Decode, Decoder, Encode, Encoder, Error};
+
+/// The most bytes in the body of a credential or verifier (RFC 5531 section 8.2).
+pub const OPAQUE_AUTH_MAX: usize = 400;
+
+/// The most supplementary groups in an AUTH_SYS credential (RFC 5531 appendix A).
+pub const AUTH_SYS_GIDS_MAX: usize = 16;
+
+/// The longest machine name in an AUTH_SYS credential, in bytes (RFC 5531 appendix A).
+pub const MACHINE_NAME_MAX: usize = 255;
+
+/// A credential or verifier as it stands in a message: the flavor is a plain number because a peer may
+/// send any, and an unknown one has an answer of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpaqueAuth<'a> {
+    /// The number of the flavor, known or not.
+    pub flavor: u32,
+    /// What the flavor makes of it; at most [`OPAQUE_AUTH_MAX`] bytes.
+    pub body: &'a [u8],
+}
+
+impl<'a> OpaqueAuth<'a> {
+    /// AUTH_NONE: no body (RFC 5531 section 10.1).
+    pub const NONE: OpaqueAuth<'static> = OpaqueAuth { flavor: AuthFlavor::AUTH_NONE as u32, body: &[] };
+
+    /// An AUTH_SYS credential around an encoded [`AuthSys`].
+    pub const fn sys(body: &'a [u8]) -> Self {
+        Self { flavor: AuthFlavor::AUTH_SYS as u32, body }
+    }
+
+    /// An RPCSEC_GSS credential, or the verifier that goes with one.
+    pub const fn gss(body: &'a [u8]) -> Self {
+        Self { flavor: AuthFlavor::RPCSEC_GSS as u32, body }
+    }
+
+    /// The flavor, if it is one that RFC 5531 or RFC 2203 names.
+    pub const fn known_flavor(&self) -> Option<AuthFlavor> {
+        AuthFlavor::from_u32(self.flavor)
+    }
+}
+
+impl Encode for OpaqueAuth<'_> {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.u32(self.flavor).opaque(self.body);
+    }
+}
+
+impl<'a> Decode<'a> for OpaqueAuth<'a> {
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error> {
+        Ok(Self { flavor: decoder.u32()?, body: decoder.opaque(OPAQUE_AUTH_MAX)? })
+    }
+}
+
+/// The body of an AUTH_SYS credential (`authsys_parms`, RFC 5531 appendix A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthSys<'a> {
+    /// An arbitrary number of the caller's.
+    pub stamp: u32,
+    /// The caller's name for its machine; nothing vouches for it.
+    pub machine_name: &'a [u8],
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    gids: [u32; AUTH_SYS_GIDS_MAX],
+    gids_len: usize,
+}
+
+impl<'a> AuthSys<'a> {
+    /// Makes a credential; groups beyond the 16th and bytes beyond the 255th of the name are left out.
+    pub fn new(stamp: u32, machine_name: &'a [u8], uid: u32, gid: u32, gids: &[u32]) -> Self {
+        let mut kept = [0; AUTH_SYS_GIDS_MAX];
+        for (place, group) in kept.iter_mut().zip(gids) {
+            *place = *group;
+        }
+        let machine_name = machine_name.get(..MACHINE_NAME_MAX).unwrap_or(machine_name);
+        Self { stamp, machine_name, uid, gid, gids: kept, gids_len: gids.len().min(AUTH_SYS_GIDS_MAX) }
+    }
+
+    /// Supplementary groups, at most [`AUTH_SYS_GIDS_MAX`].
+    pub fn gids(&self) -> &[u32] {
+        self.gids.get(..self.gids_len).unwrap_or_default()
+    }
+
+    /// Reads the body of a credential, which must hold nothing else.
+    ///
+    /// # Errors
+    /// Any [`Error`]: the call is answered with AUTH_BADCRED.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Error> {
+        let mut decoder = Decoder::new(body);
+        let value = Self::decode(&mut decoder)?;
+        decoder.finish()?;
+        Ok(value)
+    }
+}
+
+impl<'a> Decode<'a> for AuthSys<'a> {
+    fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error> {
+        let stamp = decoder.u32()?;
+        let machine_name = decoder.opaque(MACHINE_NAME_MAX)?;
+        let (uid, gid) = (decoder.u32()?, decoder.u32()?);
+        let gids_len = decoder.array_len(AUTH_SYS_GIDS_MAX)?;
+        let mut gids = [0; AUTH_SYS_GIDS_MAX];
+        for place in gids.iter_mut().take(gids_len) {
+            *place = decoder.u32()?;
+        }
+        Ok(Self { stamp, machine_name, uid, gid, gids, gids_len })
+    }
+}
+
+impl Encode for AuthSys<'_> {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.u32(self.stamp).opaque(self.machine_name).u32(self.uid).u32(self.gid).array(self.gids());
+    }
+}

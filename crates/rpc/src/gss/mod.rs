@@ -1,0 +1,12 @@
+//! RPCSEC_GSS on the wire (RFC 2203): credential, context creation, and the frames around bodies.
+
+mod body;
+mod credential;
+mod init;
+
+pub use crate::generated::{RpcGssProcT, RpcGssServiceT};
+pub use body::{
+    IntegrityBody, SEQUENCE_LEN, begin_body, end_body, integrity_body, privacy_body, protected_data,
+};
+pub use credential::{CredentialError, GssCredential, HANDLE_MAX, RPCSEC_GSS_VERS_1};
+pub use init::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, TOKEN_SIZE_MAX, init_argument};

@@ -1,0 +1,226 @@
+//! Record marking on byte streams (RFC 5531 section 11).
+
+/// The four bytes before each fragment: the top bit marks the last fragment, the rest is the length.
+pub const RECORD_MARK_LEN: usize = 4;
+
+const LAST_FRAGMENT: u32 = 0x8000_0000;
+
+/// The least memory that a record in progress takes when its fragment has not arrived whole.
+const GROWTH_MIN: usize = 64 * 1024;
+
+/// What a [`RecordReader`] accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordLimits {
+    /// The most bytes of a whole record, marks not counted.
+    pub record_size_max: usize,
+    /// The most fragments of one record, empty ones included.
+    pub fragments_max: u32,
+}
+
+impl Default for RecordLimits {
+    /// 1 MiB of data with 256 KiB for everything around it, in at most 1,024 fragments.
+    fn default() -> Self {
+        Self { record_size_max: (1 << 20) + (256 << 10), fragments_max: 1024 }
+    }
+}
+
+/// Says why a stream of records cannot go on: the place of the next mark is lost, the connection must close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The record grows beyond [`RecordLimits::record_size_max`].
+    #[error("a record of {size} bytes or more is above the limit of {max}")]
+    TooLarge {
+        /// Bytes announced so far.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The record has more fragments than [`RecordLimits::fragments_max`].
+    #[error("a record has more than {max} fragments")]
+    TooManyFragments {
+        /// The limit.
+        max: u32,
+    },
+    /// The record holds nothing.
+    #[error("an empty record")]
+    Empty,
+}
+
+/// The mark to put before a record of `len` bytes that is sent as one fragment.
+///
+/// `len` must be below 2 GiB, which reply buffers are by far.
+pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
+    debug_assert!(len < LAST_FRAGMENT as usize);
+    (LAST_FRAGMENT | len as u32).to_be_bytes()
+}
+
+/// Cuts a stream of bytes into records; fragments of one record are joined.
+///
+/// The bytes of a large record that is on its way are read from the socket straight into it
+/// ([`target`](Self::target)); all other bytes are read into memory that belongs to the reader's user and
+/// handed in by [`push`](Self::push), which copies each of them once. A reader that waits for the next
+/// record holds no memory besides itself. A record in progress never takes more than four times the bytes
+/// that have arrived or 64 KiB, whatever its mark announces.
+///
+/// With vectored reads one system call fills both places:
+/// ```
+/// # use rpc::{RecordLimits, RecordReader};
+/// # fn readv(_: &mut [u8], _: &mut [u8]) -> usize { 0 }
+/// # let (mut reader, mut scratch, mut records) = (RecordReader::new(RecordLimits::default()), [0; 64], vec![]);
+/// let target = reader.target();
+/// let space = target.len();
+/// let count = readv(target, &mut scratch);
+/// reader.advance(count.min(space), &mut records)?;
+/// reader.push(&scratch[..count.saturating_sub(space)], &mut records)?;
+/// # Ok::<(), rpc::RecordError>(())
+/// ```
+#[derive(Debug)]
+pub struct RecordReader {
+    limits: RecordLimits,
+    /// The mark of the next fragment as far as it has arrived.
+    mark: [u8; RECORD_MARK_LEN],
+    mark_len: usize,
+    /// The record in progress; bytes from `filled` on are room, not content.
+    record: Vec<u8>,
+    filled: usize,
+    /// Where the fragment in progress ends in the record.
+    fragment_end: usize,
+    fragments: u32,
+    in_fragment: bool,
+    last: bool,
+}
+
+impl RecordReader {
+    /// Makes a reader that stands before a mark.
+    pub const fn new(limits: RecordLimits) -> Self {
+        Self {
+            limits,
+            mark: [0; RECORD_MARK_LEN],
+            mark_len: 0,
+            record: Vec::new(),
+            filled: 0,
+            fragment_end: 0,
+            fragments: 0,
+            in_fragment: false,
+            last: false,
+        }
+    }
+
+    /// Says whether the reader is inside a record: a connection that ends here was cut off.
+    pub const fn is_mid_record(&self) -> bool {
+        self.in_fragment || self.mark_len > 0 || self.fragments > 0
+    }
+
+    /// Bytes that the reader holds besides itself.
+    pub fn memory(&self) -> usize {
+        self.record.capacity()
+    }
+
+    /// The place for the next bytes of the fragment in progress; empty between fragments.
+    ///
+    /// Whatever is read into it is announced by [`advance`](Self::advance).
+    pub fn target(&mut self) -> &mut [u8] {
+        if self.in_fragment && self.filled == self.record.len() {
+            self.grow();
+        }
+        let end = self.record.len().min(self.fragment_end);
+        self.record.get_mut(self.filled..end).unwrap_or_default()
+    }
+
+    /// Takes note of `count` bytes that were read into [`target`](Self::target), and moves the record to
+    /// `records` when that completed it.
+    ///
+    /// # Errors
+    /// [`RecordError`], after which the reader is of no use.
+    pub fn advance(&mut self, count: usize, records: &mut Vec<Vec<u8>>) -> Result<(), RecordError> {
+        self.filled = self.filled.saturating_add(count).min(self.record.len()).min(self.fragment_end);
+        self.end_fragment(records)
+    }
+
+    /// Takes the next bytes of the stream, and moves all records that they complete to `records`.
+    ///
+    /// # Errors
+    /// [`RecordError`], after which the reader is of no use; records before the fault have been moved.
+    pub fn push(&mut self, mut bytes: &[u8], records: &mut Vec<Vec<u8>>) -> Result<(), RecordError> {
+        while !bytes.is_empty() {
+            if !self.in_fragment {
+                bytes = self.take_mark(bytes);
+                if self.mark_len < RECORD_MARK_LEN {
+                    break;
+                }
+                self.begin_fragment()?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.fragment_end - self.filled));
+            self.append(now);
+            bytes = later;
+            self.end_fragment(records)?;
+        }
+        Ok(())
+    }
+
+    fn take_mark<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let (now, later) = bytes.split_at(bytes.len().min(RECORD_MARK_LEN - self.mark_len));
+        for (place, byte) in self.mark.iter_mut().skip(self.mark_len).zip(now) {
+            *place = *byte;
+        }
+        self.mark_len += now.len();
+        later
+    }
+
+    fn begin_fragment(&mut self) -> Result<(), RecordError> {
+        let mark = u32::from_be_bytes(self.mark);
+        let length = (mark & !LAST_FRAGMENT) as usize;
+        let size = self.filled.saturating_add(length);
+        if size > self.limits.record_size_max {
+            return Err(RecordError::TooLarge { size, max: self.limits.record_size_max });
+        }
+        self.fragments = self.fragments.saturating_add(1);
+        if self.fragments > self.limits.fragments_max {
+            return Err(RecordError::TooManyFragments { max: self.limits.fragments_max });
+        }
+        self.mark_len = 0;
+        self.last = mark & LAST_FRAGMENT != 0;
+        self.fragment_end = size;
+        self.in_fragment = true;
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.record.truncate(self.filled);
+        if bytes.len() == self.fragment_end - self.filled {
+            // The whole rest is here: take exactly the room that it needs.
+            self.record.reserve_exact(bytes.len());
+        }
+        self.record.extend_from_slice(bytes);
+        self.filled = self.record.len();
+    }
+
+    /// Makes room for more of the fragment in progress, in proportion to what has arrived.
+    fn grow(&mut self) {
+        let wanted = self.filled.saturating_mul(4).max(GROWTH_MIN).min(self.fragment_end);
+        if self.record.is_empty() {
+            // Fresh zeroed memory costs nothing until it is touched.
+            self.record = vec![0; wanted];
+        } else {
+            self.record.reserve_exact(wanted.saturating_sub(self.record.len()));
+            self.record.resize(wanted, 0);
+        }
+    }
+
+    fn end_fragment(&mut self, records: &mut Vec<Vec<u8>>) -> Result<(), RecordError> {
+        if !self.in_fragment || self.filled < self.fragment_end {
+            return Ok(());
+        }
+        self.in_fragment = false;
+        if self.last {
+            let mut record = std::mem::take(&mut self.record);
+            record.truncate(self.filled);
+            (self.filled, self.fragment_end, self.fragments) = (0, 0, 0);
+            if record.is_empty() {
+                return Err(RecordError::Empty);
+            }
+            records.push(record);
+        }
+        Ok(())
+    }
+}
