@@ -18,3 +18,6 @@ pub use limits::Limits;
 pub use listener::{ListenError, Listener, Running};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::Stats;
+
+#[cfg(test)]
+mod tests;

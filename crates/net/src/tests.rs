@@ -1,0 +1,162 @@
+//! A service that echoes, over real sockets.
+
+use crate::{Action, Limits, Listener, Reply, Request, Running, Service};
+use rpc::{ConnectionId, record_mark};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Echo {
+    closed: AtomicUsize,
+}
+
+impl Service for Echo {
+    type Shard = ();
+
+    fn shard(&self) {}
+
+    fn tick(&self, (): &mut (), requests: &mut Vec<Request>, replies: &mut Vec<Reply>) {
+        for request in requests.drain(..) {
+            let action = match request.record.as_slice() {
+                b"close" => Action::Close,
+                record => Action::Send([&[0; 4], record].concat()),
+            };
+            replies.push(Reply { connection: request.connection, action });
+        }
+    }
+
+    fn closed(&self, _: ConnectionId) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn start(limits: Limits) -> (Running, Arc<Echo>) {
+    let echo = Arc::new(Echo::default());
+    let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+    (listener.start(echo.clone(), 2, limits).expect("threads"), echo)
+}
+
+fn connect(server: &Running) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    stream
+}
+
+fn record(content: &[u8]) -> Vec<u8> {
+    [&record_mark(content.len())[..], content].concat()
+}
+
+fn receive(stream: &mut TcpStream) -> Vec<u8> {
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).expect("a mark");
+    let mut content = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut content).expect("a record");
+    content
+}
+
+fn is_closed(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0; 1]), Ok(0))
+        || stream.write_all(b"x").and_then(|()| stream.read(&mut [0; 1])).is_err()
+}
+
+#[test]
+fn records_of_all_sizes_come_back_in_order() {
+    let (server, _) = start(Limits::default());
+    let mut stream = connect(&server);
+    let sizes = [1, 3, 4, 100, 4096, 65_536, 300_000, 1 << 20];
+    let mut writer = stream.try_clone().expect("a second handle");
+    let sender = std::thread::spawn(move || {
+        for size in sizes {
+            writer.write_all(&record(&vec![size as u8; size])).expect("sent");
+        }
+    });
+    for size in sizes {
+        assert_eq!(receive(&mut stream), vec![size as u8; size]);
+    }
+    sender.join().expect("sender");
+}
+
+#[test]
+fn a_record_in_single_bytes_and_fragments_is_joined() {
+    let (server, _) = start(Limits::default());
+    let mut stream = connect(&server);
+    for byte in [[0, 0, 0, 2].as_slice(), b"ab", &record(b"c")].concat() {
+        stream.write_all(&[byte]).expect("sent");
+    }
+    assert_eq!(receive(&mut stream), b"abc");
+}
+
+#[test]
+fn a_record_above_the_limit_closes_its_connection_only() {
+    let (server, _) = start(Limits { record_size_max: 1000, ..Limits::default() });
+    let (mut bad, mut good) = (connect(&server), connect(&server));
+    bad.write_all(&record(&[0; 1001])).expect("sent");
+    assert!(is_closed(&mut bad));
+    good.write_all(&record(b"still here")).expect("sent");
+    assert_eq!(receive(&mut good), b"still here");
+    assert_eq!(server.stats().malformed.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn connections_above_the_limit_are_closed_at_once() {
+    let (server, _) = start(Limits { connections_max: 1, ..Limits::default() });
+    let mut first = connect(&server);
+    first.write_all(&record(b"one")).expect("sent");
+    assert_eq!(receive(&mut first), b"one");
+    assert!(is_closed(&mut connect(&server)));
+}
+
+#[test]
+fn unfinished_requests_of_all_connections_together_have_a_limit() {
+    let (server, _) = start(Limits { input_bytes_max: 256 << 10, ..Limits::default() });
+    let mut streams: Vec<TcpStream> = (0..16).map(|_| connect(&server)).collect();
+    for stream in &mut streams {
+        let _ = stream.write_all(&record_mark(1 << 20)).and_then(|()| stream.write_all(&vec![0; 100 << 10]));
+    }
+    let closed = streams
+        .iter_mut()
+        .filter_map(|stream| {
+            stream
+                .set_read_timeout(Some(Duration::from_millis(500)))
+                .ok()
+                .map(|()| matches!(stream.read(&mut [0; 1]), Ok(0)))
+        })
+        .filter(|closed| *closed)
+        .count();
+    assert!(closed >= 12, "only {closed} connections were closed");
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
+    let (server, _) = start(Limits { output_bytes_max: 1 << 20, ..Limits::default() });
+    let mut stream = connect(&server);
+    let mut writer = stream.try_clone().expect("a second handle");
+    let sender =
+        std::thread::spawn(move || (0..200).all(|_| writer.write_all(&record(&vec![7; 100_000])).is_ok()));
+    std::thread::sleep(Duration::from_millis(200));
+    for _ in 0..200 {
+        assert_eq!(receive(&mut stream).len(), 100_000);
+    }
+    assert!(sender.join().expect("sender"));
+}
+
+#[test]
+fn a_connection_that_the_service_closes_gets_its_earlier_replies() {
+    let (server, echo) = start(Limits::default());
+    let mut stream = connect(&server);
+    stream.write_all(&[record(b"last words"), record(b"close")].concat()).expect("sent");
+    assert_eq!(receive(&mut stream), b"last words");
+    assert!(is_closed(&mut stream));
+    server.stop();
+    assert_eq!(echo.closed.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_so() {
+    let (server, _) = start(Limits::default());
+    let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
+    assert!(error.contains("in use"), "{error}");
+}
