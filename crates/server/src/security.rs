@@ -1,5 +1,6 @@
 //! Who calls, and by which security flavor: what the dispatch hands to the COMPOUND engine with each call.
 
+use state::{Principal, Protection};
 use std::sync::Arc;
 use vfs::{Caller, SecFlavor};
 
@@ -20,16 +21,48 @@ pub struct Security {
     pub caller: Option<Caller>,
     /// The RPCSEC_GSS context of the call, for the replay fingerprint; `None` for AUTH_SYS.
     pub context: Option<u64>,
+    /// The sender as sessions and client records compare it.
+    pub sender: Principal,
 }
 
 impl Security {
-    /// Returns an AUTH_SYS caller (RFC 5531 section 14).
+    /// Makes an AUTH_SYS caller (RFC 5531 appendix A).
     pub fn sys(caller: Caller) -> Self {
-        Self { flavor: SecFlavor::Sys, principal: None, machine: false, caller: Some(caller), context: None }
+        let sender = Principal::new(format!("sys:{}", caller.uid));
+        Self {
+            flavor: SecFlavor::Sys,
+            principal: None,
+            machine: false,
+            caller: Some(caller),
+            context: None,
+            sender,
+        }
+    }
+
+    /// Makes a Kerberos caller; `caller` is `None` when the principal has no account.
+    pub fn gss(
+        flavor: SecFlavor,
+        principal: Arc<str>,
+        machine: bool,
+        caller: Option<Caller>,
+        context: u64,
+    ) -> Self {
+        let sender = Principal::new(format!("gss:{principal}"));
+        Self { flavor, principal: Some(principal), machine, caller, context: Some(context), sender }
     }
 
     /// Whether the call came by RPCSEC_GSS.
     pub fn is_gss(&self) -> bool {
         self.principal.is_some()
+    }
+
+    /// Returns how well the call was protected on its way.
+    pub fn protection(&self) -> Protection {
+        match self.flavor {
+            SecFlavor::Sys => Protection::None,
+            SecFlavor::Krb5 => Protection::Authentication,
+            SecFlavor::Krb5i => Protection::Integrity,
+            SecFlavor::Krb5p => Protection::Privacy,
+        }
     }
 }
