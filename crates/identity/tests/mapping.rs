@@ -1,0 +1,143 @@
+//! Principals and owners by rule, against tables and a source that counts and fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use identity::{
+    Identity, IdentitySource, Mapper, OwnerError, PrincipalError, Rules, SourceError, StaticSource, Unknown,
+};
+
+const T0: Duration = Duration::ZERO;
+
+fn table() -> StaticSource {
+    StaticSource::default()
+        .with_user("root", 0, 0, &[])
+        .with_user("alice", 5001, 5001, &(6000..6100).collect::<Vec<_>>())
+        .with_user("toor", 0, 0, &[])
+        .with_user("nfsd", 700, 700, &[])
+        .with_group("staff", 50)
+}
+
+fn mapper() -> Mapper {
+    Mapper::new(Rules::new("example.org", "EXAMPLE.ORG"), table())
+}
+
+#[test]
+fn a_user_of_an_accepted_realm_is_the_local_user_with_all_groups() {
+    let mapped = mapper().principal("alice@EXAMPLE.ORG", T0).unwrap();
+    let identity = mapped.identity.unwrap();
+    assert_eq!((identity.uid, identity.gid, identity.groups.len()), (5001, 5001, 100));
+    assert!(!mapped.machine);
+}
+
+#[test]
+fn users_of_other_realms_and_unknown_users_are_nobody() {
+    for text in ["alice@OTHER.ORG", "alice@example.org", "alice", "carol@EXAMPLE.ORG", "", "@", "a@b@c"] {
+        let mapped = mapper().principal(text, T0).unwrap();
+        assert_eq!(mapped.identity_or_anonymous(), Identity::anonymous(), "{text:?}");
+    }
+}
+
+#[test]
+fn no_principal_becomes_uid_0_by_its_name() {
+    for text in ["root@EXAMPLE.ORG", "toor@EXAMPLE.ORG", "root/admin@EXAMPLE.ORG", r"\root@EXAMPLE.ORG"] {
+        assert_eq!(mapper().principal(text, T0).unwrap().identity, None, "{text}");
+    }
+}
+
+#[test]
+fn machine_principals_are_nobody_unless_configured() {
+    let mut rules = Rules::new("example.org", "EXAMPLE.ORG");
+    rules.unknown = Unknown::Refused;
+    rules.principals.insert("host/backup.example.org@EXAMPLE.ORG".into(), "nfsd".into());
+    let mapper = Mapper::new(rules, table());
+    for text in
+        ["nfs/root@EXAMPLE.ORG", "host/alice@EXAMPLE.ORG", "alice/x@EXAMPLE.ORG", "ALICE$@EXAMPLE.ORG"]
+    {
+        // Not refused even where unknown users are: a mount begins with the machine's principal.
+        let mapped = mapper.principal(text, T0).unwrap();
+        assert_eq!((mapped.identity, mapped.machine), (None, true), "{text}");
+    }
+    let backup = mapper.principal("host/backup.example.org@EXAMPLE.ORG", T0).unwrap();
+    assert_eq!((backup.identity.unwrap().uid, backup.machine), (700, true));
+}
+
+#[test]
+fn unknown_users_are_refused_where_the_rules_say_so() {
+    let mapper =
+        Mapper::new(Rules { unknown: Unknown::Refused, ..Rules::new("example.org", "EXAMPLE.ORG") }, table());
+    let refused = mapper.principal("carol@EXAMPLE.ORG", T0);
+    assert_eq!(refused, Err(PrincipalError::Refused("carol@EXAMPLE.ORG".into())));
+    assert!(mapper.principal("alice@EXAMPLE.ORG", T0).is_ok());
+}
+
+#[test]
+fn owners_go_both_ways() {
+    // RFC 8881 section 5.9
+    let mapper = mapper();
+    assert_eq!(mapper.owner_of_uid(5001, T0), "alice@example.org");
+    assert_eq!(mapper.owner_of_uid(4242, T0), "4242");
+    assert_eq!(mapper.owner_of_gid(50, T0), "staff@example.org");
+    assert_eq!(mapper.owner_of_gid(51, T0), "51");
+    assert_eq!(mapper.uid_of_owner(b"alice@example.org", T0), Ok(5001));
+    assert_eq!(mapper.uid_of_owner(b"4242", T0), Ok(4242));
+    assert_eq!(mapper.gid_of_owner(b"staff@EXAMPLE.ORG", T0), Ok(50));
+    assert_eq!(mapper.uid_of_owner(b"carol@example.org", T0), Err(OwnerError::Unknown));
+    assert_eq!(mapper.uid_of_owner(b"\xff", T0), Err(OwnerError::Malformed));
+}
+
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Counting {
+    fn failing(&self) -> SourceError {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        SourceError { what: "x".into(), why: "down".into() }
+    }
+}
+
+impl IdentitySource for Counting {
+    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Identity { uid: 1, gid: 1, groups: [].into() }))
+    }
+    fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Err(self.failing())
+    }
+    fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+        Err(self.failing())
+    }
+    fn user(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Err(self.failing())
+    }
+    fn group(&self, _: u32) -> Result<Option<String>, SourceError> {
+        Err(self.failing())
+    }
+}
+
+#[test]
+fn a_mapping_is_looked_up_once_until_it_expires() {
+    let source = Counting::default();
+    let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
+    for _ in 0..10 {
+        mapper.principal("alice@R", T0).unwrap();
+    }
+    assert_eq!(source.0.load(Ordering::Relaxed), 1);
+    mapper.principal("alice@R", T0 + mapper.rules().expiry).unwrap();
+    assert_eq!(source.0.load(Ordering::Relaxed), 2);
+    mapper.forget();
+    mapper.principal("alice@R", T0).unwrap();
+    assert_eq!(source.0.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_failing_name_service_is_an_error_for_setattr_and_a_number_for_getattr() {
+    let source = Counting::default();
+    let mapper = Mapper::new(Rules::new("d", "R"), source.clone());
+    assert!(matches!(mapper.uid_of_owner(b"alice@d", T0), Err(OwnerError::Source(_))));
+    for _ in 0..10 {
+        assert_eq!(mapper.owner_of_uid(7, T0), "7");
+    }
+    assert_eq!(source.0.load(Ordering::Relaxed), 2);
+}
