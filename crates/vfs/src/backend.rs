@@ -46,6 +46,17 @@ pub trait Backend: Send + Sync {
     /// Finds a name in a directory. Does not follow symbolic links.
     fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle>;
 
+    /// Finds a name and returns its attributes with it: what READDIR asks of each entry.
+    fn lookup_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        let object = self.lookup(caller, directory, name)?;
+        Ok((object, self.getattr(&object)?))
+    }
+
     /// Returns a directory's parent; the root's parent is `Noent`: what lies above it is not the backend's to say.
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle>;
 
@@ -122,4 +133,8 @@ pub trait Backend: Send + Sync {
 
     /// Returns sizes and limits of the file system that holds the object.
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat>;
+
+    /// Releases what has not been used since the last call (descriptors that keep removed files alive); the
+    /// server calls it about every 30 seconds.
+    fn trim(&self) {}
 }

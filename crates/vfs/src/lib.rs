@@ -3,6 +3,7 @@
 mod backend;
 mod error;
 mod exports;
+mod memory;
 mod network;
 mod pseudo;
 mod types;
@@ -13,6 +14,7 @@ pub use exports::{
     ANON_ID, Export, ExportTable, Exports, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor,
     Squash, export_id, normalise,
 };
+pub use memory::{MemoryBackend, MemoryLimits};
 pub use network::{Network, NetworkError};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;

@@ -5,7 +5,7 @@
 pub const OBJECT_HANDLE_MAX: usize = 96;
 
 /// Names an object of one backend for as long as the object exists, restarts included.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 pub struct ObjectHandle {
     len: u8,
     bytes: [u8; OBJECT_HANDLE_MAX],
@@ -19,9 +19,29 @@ impl ObjectHandle {
         Some(handle)
     }
 
+    /// Returns the handle of no bytes, which names nothing.
+    pub fn empty() -> Self {
+        Self { len: 0, bytes: [0; OBJECT_HANDLE_MAX] }
+    }
+
     /// Returns the bytes that the backend gave.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+}
+
+// Handles are keys of hot maps and mostly short: only the bytes in use count.
+impl PartialEq for ObjectHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for ObjectHandle {}
+
+impl std::hash::Hash for ObjectHandle {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 

@@ -1,0 +1,251 @@
+//! A file system in memory, with the whole semantics of POSIX: for tests, and for measuring without a disk.
+
+mod budget;
+mod content;
+mod directory;
+mod file;
+mod namespace;
+mod node;
+mod setattr;
+mod table;
+
+use crate::{
+    Attributes, Backend, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Permissions, SetAttributes, VfsError, VfsResult,
+};
+use budget::Budget;
+use directory::Directory;
+use node::{Body, Inner, Node};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::Table;
+
+/// Longest name in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+/// Longest target of a symbolic link in bytes.
+const SYMLINK_MAX: usize = 4095;
+/// Most names of one object.
+const LINK_MAX: u32 = 65_000;
+/// Largest file in bytes.
+const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+/// Inode number of the root.
+const ROOT_INO: u64 = 2;
+/// Identity of the file system.
+const FSID: (u64, u64) = (0x6d65_6d66, 0x6f72_7468);
+/// Entries that READDIR takes at once; the callback runs without the directory's lock.
+const READDIR_BATCH: usize = 128;
+
+/// Limits of a [`MemoryBackend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Bytes of file data, names and link targets; beyond it `Nospc`.
+    pub bytes_max: u64,
+    /// Objects; beyond it `Nospc`.
+    pub objects_max: u64,
+}
+
+impl Default for MemoryLimits {
+    /// 1 GiB and a million objects.
+    fn default() -> Self {
+        Self { bytes_max: 1 << 30, objects_max: 1_000_000 }
+    }
+}
+
+/// A file system in memory; it ends with the process, and handles of another one are `Stale`.
+///
+/// Reads of one file run concurrently; changes of the name space run one after the other. Reading does not
+/// change the access time.
+#[derive(Debug)]
+pub struct MemoryBackend {
+    nodes: Table,
+    /// Held by what changes names, so that such an operation sees the others whole.
+    namespace: Mutex<()>,
+    budget: Arc<Budget>,
+    root: Arc<Node>,
+}
+
+impl MemoryBackend {
+    /// Makes an empty file system, its root owned by user and group 0 with mode 0755.
+    ///
+    /// # Errors
+    /// `Nospc` when the limits leave no room for the root.
+    pub fn new(limits: MemoryLimits) -> VfsResult<Self> {
+        let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max));
+        let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
+        let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0), &budget)?;
+        let nodes = Table::new(ROOT_INO + 1);
+        nodes.insert(&root);
+        Ok(Self { nodes, namespace: Mutex::new(()), budget, root })
+    }
+
+    fn node(&self, handle: &ObjectHandle) -> VfsResult<Arc<Node>> {
+        self.nodes.resolve(handle)
+    }
+
+    fn change_names(&self) -> MutexGuard<'_, ()> {
+        self.namespace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses a symbolic link with `Symlink`, as LOOKUP does, and any other non-directory with `Notdir`.
+fn searchable(inner: &Inner) -> VfsResult<&Directory> {
+    match &inner.body {
+        Body::Symlink(_) => Err(VfsError::Symlink),
+        _ => inner.directory(),
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn root(&self) -> ObjectHandle {
+        self.nodes.handle(self.root.ino)
+    }
+
+    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
+        Ok(self.node(object)?.attributes())
+    }
+
+    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
+        let node = self.node(object)?;
+        let mut inner = node.write();
+        setattr::apply(&mut inner, caller, set)?;
+        Ok(inner.attributes(node.ino))
+    }
+
+    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
+        Ok(self.node(object)?.read().permissions(caller))
+    }
+
+    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
+        let node = self.node(directory)?;
+        let inner = node.read();
+        let entries = searchable(&inner)?;
+        inner.require(caller, node::EXECUTE)?;
+        if name.len() > NAME_MAX {
+            return Err(VfsError::Nametoolong);
+        }
+        entries.get(name).map(|ino| self.nodes.handle(ino)).ok_or(VfsError::Noent)
+    }
+
+    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        let node = self.node(directory)?;
+        let inner = node.read();
+        let parent = searchable(&inner)?.parent;
+        inner.require(caller, node::EXECUTE)?;
+        if node.ino == ROOT_INO {
+            return Err(VfsError::Noent);
+        }
+        Ok(self.nodes.handle(parent))
+    }
+
+    fn readlink(&self, _caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
+        match &self.node(object)?.read().body {
+            Body::Symlink(target) => Ok(target.to_vec()),
+            _ => Err(VfsError::WrongType),
+        }
+    }
+
+    fn open(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        let node = self.node(object)?;
+        {
+            let inner = node.read();
+            inner.content()?;
+            let rights =
+                if access.read { node::READ } else { 0 } | if access.write { node::WRITE } else { 0 };
+            inner.require(caller, rights)?;
+        }
+        Ok(Arc::new(file::MemoryFile::new(node)))
+    }
+
+    fn create_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        _access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        let node = self.make(caller, directory, name, namespace::New::Regular, set)?;
+        Ok((self.nodes.handle(node.ino), Arc::new(file::MemoryFile::new(node))))
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        let node = self.make(caller, directory, name, namespace::New::Other(object), set)?;
+        Ok(self.nodes.handle(node.ino))
+    }
+
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        self.add_link(caller, object, directory, name)
+    }
+
+    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        self.remove_name(caller, directory, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        from_directory: &ObjectHandle,
+        from_name: &[u8],
+        to_directory: &ObjectHandle,
+        to_name: &[u8],
+    ) -> VfsResult<()> {
+        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
+    }
+
+    fn readdir(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        cookie: u64,
+        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> VfsResult<bool> {
+        let node = self.node(directory)?;
+        let mut cookie = cookie;
+        {
+            let inner = node.read();
+            let entries = inner.directory()?;
+            inner.require(caller, node::READ)?;
+            if !entries.knows(cookie) {
+                return Err(VfsError::BadCookie);
+            }
+        }
+        loop {
+            let batch = node.read().directory()?.after(cookie, READDIR_BATCH);
+            for (at, name, fileid) in &batch {
+                if !entry(DirEntry { cookie: *at, name, fileid: *fileid }) {
+                    return Ok(false);
+                }
+                cookie = *at;
+            }
+            if batch.len() < READDIR_BATCH {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
+        self.node(object).map(|_| ())
+    }
+
+    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
+        self.node(object)?;
+        Ok(self.budget.statfs())
+    }
+}
