@@ -5,6 +5,7 @@ use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit, array::Array,
 use crate::{
     Enctype,
     hash::{Hash, Sha1, Sha256, Sha384},
+    keys::{AnySuite, SuiteKeys},
 };
 
 /// A block of AES.
@@ -21,7 +22,7 @@ pub(crate) trait Decrypt: BlockCipherDecrypt<BlockSize = U16> + Send + Sync {}
 impl<T: BlockCipherDecrypt<BlockSize = U16> + Send + Sync> Decrypt for T {}
 
 /// The algorithms of one enctype.
-pub(crate) trait Suite {
+pub(crate) trait Suite: Sized {
     type Encrypt: Encrypt;
     type Decrypt: Decrypt;
     type Hash: Hash;
@@ -31,6 +32,8 @@ pub(crate) trait Suite {
     fn encrypt_key(key: &[u8; 32]) -> Self::Encrypt;
     /// Sets up a key of [`Enctype::key_len`] bytes.
     fn decrypt_key(key: &[u8; 32]) -> Self::Decrypt;
+    /// Returns the keys if they are of this enctype.
+    fn of(suite: &AnySuite) -> Option<&SuiteKeys<Self>>;
 }
 
 macro_rules! suite {
@@ -49,6 +52,10 @@ macro_rules! suite {
 
             fn decrypt_key(key: &[u8; 32]) -> Self::Decrypt {
                 set_up(key)
+            }
+
+            fn of(suite: &AnySuite) -> Option<&SuiteKeys<Self>> {
+                if let AnySuite::$name(keys) = suite { Some(keys) } else { None }
             }
         }
     };

@@ -13,29 +13,33 @@ const LANES: usize = 16;
 /// How many blocks are decrypted between two looks at the ciphertext: what the widest AES code takes at once.
 const DECRYPT_BLOCKS: usize = 64;
 
-/// A message on its way: the first `done` blocks of `data` are ciphertext, the last of them is in `chain`.
-struct Lane<'a, E> {
-    key: &'a E,
+/// A message on its way: the first `done` blocks of `data` are ciphertext.
+struct Lane<'a> {
     data: &'a mut [u8],
     done: usize,
-    chain: Block,
 }
 
-impl<'a, E: Encrypt> Lane<'a, E> {
-    fn new((key, data): (&'a E, &'a mut [u8])) -> Self {
+impl<'a> Lane<'a> {
+    fn new(data: &'a mut [u8]) -> Self {
         assert!(data.len() >= BLOCK, "a message begins with its confounder");
-        Self { key, data, done: 0, chain: Block::default() }
+        Self { data, done: 0 }
     }
 
     fn remaining(&self) -> usize {
         self.data.len() / BLOCK - self.done
     }
 
+    /// Hands out the next blocks with the ciphertext before them.
+    fn advance(&mut self, steps: usize) -> Row<'_> {
+        let (before, now) = self.data.as_chunks_mut::<BLOCK>().0.split_at_mut(self.done);
+        self.done += steps;
+        let chain = before.last().map_or_else(Block::default, |&block| block.into());
+        Row { blocks: now.iter_mut(), chain }
+    }
+
     /// Swaps the last two blocks; a last block that is not whole takes what it lacks from the one before.
-    fn finish(self) {
-        let whole = self.data.len() / BLOCK * BLOCK;
-        let (head, tail) = self.data.split_at_mut(whole);
-        let blocks = head.as_chunks_mut::<BLOCK>().0;
+    fn finish(self, key: &impl Encrypt) {
+        let (blocks, tail) = self.data.as_chunks_mut::<BLOCK>();
         match blocks {
             [.., before, last] if tail.is_empty() => std::mem::swap(before, last),
             [.., last] if !tail.is_empty() => {
@@ -43,7 +47,7 @@ impl<'a, E: Encrypt> Lane<'a, E> {
                 for (byte, plain) in stolen.iter_mut().zip(tail.iter()) {
                     *byte ^= plain;
                 }
-                self.key.encrypt_block(&mut stolen);
+                key.encrypt_block(&mut stolen);
                 tail.copy_from_slice(&last[..tail.len()]);
                 *last = stolen.into();
             }
@@ -53,71 +57,67 @@ impl<'a, E: Encrypt> Lane<'a, E> {
 }
 
 /// Encrypts messages in place, many at once; each has at least one block.
-pub(crate) fn encrypt<'a, E: Encrypt + 'a>(messages: impl IntoIterator<Item = (&'a E, &'a mut [u8])>) {
+pub(crate) fn encrypt<'a>(key: &impl Encrypt, messages: impl IntoIterator<Item = &'a mut [u8]>) {
     let mut waiting = messages.into_iter().map(Lane::new).fuse();
-    let mut lanes: [Option<Lane<'a, E>>; LANES] = Default::default();
+    let mut lanes: [Option<Lane<'a>>; LANES] = Default::default();
     loop {
-        // Lanes that are done were taken out below: the next messages take their places.
-        let mut active: [Option<&mut Lane<'a, E>>; LANES] = Default::default();
+        for slot in lanes.iter_mut().filter(|slot| slot.is_none()) {
+            *slot = waiting.next();
+        }
+        let Some(steps) = lanes.iter().flatten().map(Lane::remaining).min() else { return };
+        let mut rows: [Option<Row<'_>>; LANES] = Default::default();
         let mut count = 0;
-        let mut steps = usize::MAX;
-        for slot in &mut lanes {
-            if slot.is_none() {
-                *slot = waiting.next();
-            }
-            if let (Some(lane), Some(place)) = (slot, active.get_mut(count)) {
-                steps = steps.min(lane.remaining());
-                *place = Some(lane);
-                count += 1;
-            }
+        for (place, lane) in rows.iter_mut().zip(lanes.iter_mut().flatten()) {
+            *place = Some(lane.advance(steps));
+            count += 1;
         }
-        let Some((Some(first), rest)) = active[..count].split_first_mut() else { return };
-        let key = first.key;
-        if rest.iter().flatten().all(|lane| std::ptr::eq(lane.key, key)) {
-            key.encrypt_with_backend(LockStep { lanes: &mut active[..count], steps });
-        } else {
-            lock_step(&mut active[..count], steps, |key, block| key.encrypt_block(block));
-        }
+        key.encrypt_with_backend(LockStep { rows: &mut rows[..count], steps });
         for slot in &mut lanes {
             if let Some(lane) = slot.take_if(|lane| lane.remaining() == 0) {
-                lane.finish();
+                lane.finish(key);
             }
         }
     }
 }
 
-/// Lanes of one key, to run inside the library's choice of instructions: no call for a block.
-struct LockStep<'l, 'm, 'a, E> {
-    lanes: &'l mut [Option<&'m mut Lane<'a, E>>],
+/// The blocks of one lane in a run of lock steps, and the ciphertext before them.
+struct Row<'l> {
+    blocks: std::slice::IterMut<'l, [u8; BLOCK]>,
+    chain: Block,
+}
+
+/// Encrypts one block of each row in turn, `steps` times.
+///
+/// This runs inside the library's choice of instructions: a call for each block would cost more than the block,
+/// as the code for VAES spreads out the round keys at every call.
+struct LockStep<'l, 'r> {
+    rows: &'l mut [Option<Row<'r>>],
     steps: usize,
 }
 
-impl<E> BlockSizeUser for LockStep<'_, '_, '_, E> {
+impl BlockSizeUser for LockStep<'_, '_> {
     type BlockSize = U16;
 }
 
-impl<E> BlockCipherEncClosure for LockStep<'_, '_, '_, E> {
+impl BlockCipherEncClosure for LockStep<'_, '_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
-        lock_step(self.lanes, self.steps, |_, block| backend.encrypt_block(block.into()));
+        for _ in 0..self.steps {
+            for row in self.rows.iter_mut().flatten() {
+                let Some(block) = row.blocks.next() else { continue };
+                let mut chain: Block = xor(*block, row.chain.into()).into();
+                backend.encrypt_block((&mut chain).into());
+                row.chain = chain;
+                *block = chain.into();
+            }
+        }
     }
 }
 
-/// Encrypts the next `steps` blocks of every lane, one block of each in turn.
+/// Adds two blocks: as one number, since byte by byte it does not end up in one register.
 #[inline(always)]
-fn lock_step<E>(lanes: &mut [Option<&mut Lane<'_, E>>], steps: usize, cipher: impl Fn(&E, &mut Block)) {
-    for _ in 0..steps {
-        for lane in lanes.iter_mut().flatten() {
-            let at = lane.done * BLOCK;
-            let Some(block) = lane.data.get_mut(at..at + BLOCK) else { continue };
-            for (chain, plain) in lane.chain.iter_mut().zip(block.iter()) {
-                *chain ^= plain;
-            }
-            cipher(lane.key, &mut lane.chain);
-            block.copy_from_slice(&lane.chain);
-            lane.done += 1;
-        }
-    }
+fn xor(a: [u8; BLOCK], b: [u8; BLOCK]) -> [u8; BLOCK] {
+    (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()
 }
 
 /// Decrypts a message of at least one block in place.
@@ -134,9 +134,7 @@ pub(crate) fn decrypt<D: Decrypt>(key: &D, data: &mut [u8]) {
         key.decrypt_blocks(plain);
         for (cipher, plain) in run.iter_mut().zip(plain.iter()) {
             let next = *cipher;
-            for ((out, plain), before) in cipher.iter_mut().zip(plain.iter()).zip(before) {
-                *out = plain ^ before;
-            }
+            *cipher = xor((*plain).into(), before);
             before = next;
         }
     }

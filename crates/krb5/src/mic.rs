@@ -4,8 +4,10 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     ContextKeys, MicToken, TokenError,
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
+    hmac::{Message, mac_each},
     keys::with_suite,
-    token::{mic_header, parse_mic},
+    token::{Header, mic_header, parse_mic},
 };
 
 /// Data to sign.
@@ -34,18 +36,49 @@ pub struct VerifyMessage<'a> {
     pub result: Result<u64, TokenError>,
 }
 
-/// Signs each message of a batch.
+/// Signs each message of a batch; those of one enctype together.
 pub fn get_mic(batch: &mut [MicMessage<'_>]) {
-    for message in batch {
-        message.token = message.keys.mic(message.sequence, message.data);
-    }
+    sign::<Aes128Sha1>(batch);
+    sign::<Aes256Sha1>(batch);
+    sign::<Aes128Sha256>(batch);
+    sign::<Aes256Sha384>(batch);
 }
 
-/// Checks each signature of a batch.
+/// Checks each signature of a batch; those of one enctype together.
 pub fn verify_mic(batch: &mut [VerifyMessage<'_>]) {
-    for message in batch {
-        message.result = message.keys.verify(message.data, message.token);
+    for message in batch.iter_mut() {
+        message.result = message.keys.parse(message.token).map(|(_, _, sequence)| sequence);
     }
+    verify::<Aes128Sha1>(batch);
+    verify::<Aes256Sha1>(batch);
+    verify::<Aes128Sha256>(batch);
+    verify::<Aes256Sha384>(batch);
+}
+
+fn sign<S: Suite>(batch: &mut [MicMessage<'_>]) {
+    let messages = batch.iter_mut().filter_map(|message| {
+        let keys = S::of(&message.keys.suite)?;
+        let header = mic_header(message.keys.direction, message.sequence);
+        let covered = Message { key: &keys.sign, prefix: &[], data: message.data, suffix: Some(header) };
+        Some((covered, (header, &mut message.token)))
+    });
+    mac_each(messages, |(header, token), digest| {
+        *token = MicToken::new(&header, &digest[..S::ENCTYPE.mac_len()]);
+    });
+}
+
+fn verify<S: Suite>(batch: &mut [VerifyMessage<'_>]) {
+    let messages = batch.iter_mut().filter_map(|message| {
+        let keys = S::of(&message.keys.suite)?;
+        let (header, mac, _) = message.keys.parse(message.token).ok()?;
+        let covered = Message { key: &keys.verify, prefix: &[], data: message.data, suffix: Some(*header) };
+        Some((covered, (mac, &mut message.result)))
+    });
+    mac_each(messages, |(mac, result), digest| {
+        if !bool::from(digest[..mac.len()].ct_eq(mac)) {
+            *result = Err(TokenError::BadIntegrity);
+        }
+    });
 }
 
 impl ContextKeys {
@@ -61,12 +94,16 @@ impl ContextKeys {
     /// # Errors
     /// [`TokenError`], see there.
     pub fn verify(&self, data: &[u8], token: &[u8]) -> Result<u64, TokenError> {
-        let (header, mac, sequence) = parse_mic(self.direction, token)?;
-        let mac_len = self.enctype().mac_len();
-        if mac.len() != mac_len {
+        let (header, mac, sequence) = self.parse(token)?;
+        let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
+        if bool::from(digest[..mac.len()].ct_eq(mac)) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
+    }
+
+    /// Takes a token of the peer apart; its checksum has the right length.
+    fn parse<'t>(&self, token: &'t [u8]) -> Result<(&'t Header, &'t [u8], u64), TokenError> {
+        if token.len() != self.mic_len() {
             return Err(TokenError::Malformed);
         }
-        let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
-        if bool::from(digest[..mac_len].ct_eq(mac)) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
+        parse_mic(self.direction, token)
     }
 }

@@ -87,7 +87,6 @@ pub(crate) fn parse_mic(direction: Direction, token: &[u8]) -> Result<(&Header, 
 
 /// What the header of a wrap token of the peer says.
 pub(crate) struct WrapHeader {
-    pub(crate) bytes: Header,
     pub(crate) sealed: bool,
     /// Extra count: sealed, the length of the filler; not sealed, the length of the checksum.
     pub(crate) ec: usize,
@@ -105,7 +104,6 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
     }
     direction.check(flags)?;
     Ok(WrapHeader {
-        bytes: *header,
         sealed: flags & SEALED != 0,
         ec: u16::from_be_bytes([ec0, ec1]).into(),
         rrc: u16::from_be_bytes([rrc0, rrc1]).into(),

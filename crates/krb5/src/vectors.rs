@@ -83,7 +83,7 @@ fn ciphertext_stealing_always_swaps_the_last_two_blocks() {
     ];
     for (len, expected) in cases {
         let mut data = text[..len].to_vec();
-        cts::encrypt([(&Aes128Sha1::encrypt_key(&chicken), &mut data[..])]);
+        cts::encrypt(&Aes128Sha1::encrypt_key(&chicken), [&mut data[..]]);
         assert_eq!(data, unhex(&expected), "{len} bytes");
         cts::decrypt(&Aes128Sha1::decrypt_key(&chicken), &mut data);
         assert_eq!(data, text[..len]);
@@ -119,7 +119,7 @@ fn encrypts<S: Suite>(ke: &str, ki: &str, confounder: &str, plaintext: &str, cip
     let mac_key = HmacKey::<S::Hash>::new(&unhex(ki));
     let mut data = unhex(&[confounder, plaintext].concat());
     let plain = data.clone();
-    cts::encrypt([(&S::encrypt_key(&key(ke)), &mut data[..])]);
+    cts::encrypt(&S::encrypt_key(&key(ke)), [&mut data[..]]);
     data.extend_from_slice(&mac_key.mac(&[&CIPHER_STATE, &data])[..mac_len]);
     assert_eq!(data, unhex(ciphertext));
 
