@@ -1,1 +1,14 @@
 //! Workloads, measurements and the report on what each security flavor costs.
+//!
+//! A [`Plan`] says what to run; repetitions are interleaved (sys, krb5, krb5i, krb5p, sys, …) so that a machine whose
+//! speed drifts does not favour one flavor. The outcome is a [`Report`]: plain data that becomes JSON, a table for the
+//! terminal and one self-contained HTML page.
+
+mod environment;
+mod model;
+pub mod report;
+mod statistics;
+
+pub use environment::Environment;
+pub use model::{Flavor, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
+pub use statistics::Spread;

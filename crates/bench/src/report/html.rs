@@ -1,0 +1,186 @@
+//! One self-contained page: headline, charts, the table, the machine, the command to repeat it.
+
+use super::{chart, format, headline};
+use crate::{Flavor, Report, Series, Workload};
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Renders the page. It asks nothing of any network and needs no script.
+pub fn html(report: &Report) -> String {
+    let title = escape(&headline(report));
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>What Kerberos costs</title><style>{STYLE}</style></head><body><main>\n"
+    );
+    header(&mut out, report, &title);
+    section(
+        &mut out,
+        report,
+        "Speed",
+        "Longer is better. The percentage is the part of <em>sys</em> that remains, in the same round; the whisker spans all repetitions.",
+        chart::rates,
+    );
+    section(
+        &mut out,
+        report,
+        "Latency",
+        "Further left is better. The filled mark is the median, the open one the 99th percentile; each chart has its own logarithmic scale.",
+        chart::latencies,
+    );
+    section(
+        &mut out,
+        report,
+        "Processor time",
+        "Shorter is better. The coloured part is the server's, the outlined part the client's.",
+        chart::processor_time,
+    );
+    figures(&mut out, report);
+    environment(&mut out, report);
+    out.push_str("</main></body></html>\n");
+    out
+}
+
+fn header(out: &mut String, report: &Report, headline: &str) {
+    let _ = write!(
+        out,
+        "<header><p class=\"kicker\">What Kerberos costs on {}</p><h1>{headline}</h1>",
+        escape(&report.target)
+    );
+    if !report.complete {
+        let why = report.stopped_by.as_deref().unwrap_or("it was interrupted");
+        let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));
+    }
+    out.push_str("<ul class=\"key\">");
+    for flavor in &report.plan.flavors {
+        let _ = write!(out, "<li><i class=\"{0}\"></i><b>{0}</b> {1}</li>", flavor.name(), meaning(*flavor));
+    }
+    out.push_str("</ul></header>\n");
+}
+
+fn meaning(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::Sys => "trusts the client's word",
+        Flavor::Krb5 => "proves who calls",
+        Flavor::Krb5i => "and that nothing was changed",
+        Flavor::Krb5p => "and encrypts everything",
+    }
+}
+
+fn section(out: &mut String, report: &Report, title: &str, how: &str, chart: fn(&[&Series]) -> String) {
+    let _ = write!(out, "<section><h2>{title}</h2><p class=\"how\">{how}</p><div class=\"cards\">");
+    for workload in Workload::ALL {
+        let series = of(report, workload);
+        if !series.is_empty() {
+            let _ = write!(
+                out,
+                "<figure><figcaption>{}</figcaption>{}</figure>",
+                workload.title(),
+                chart(&series)
+            );
+        }
+    }
+    out.push_str("</div></section>\n");
+}
+
+fn of(report: &Report, workload: Workload) -> Vec<&Series> {
+    report.series.iter().filter(|series| series.workload == workload).collect()
+}
+
+fn figures(out: &mut String, report: &Report) {
+    out.push_str(
+        "<section><h2>All figures</h2><div class=\"scroll\"><table><thead><tr><th>Workload</th><th>Flavor</th><th>Rate</th>\
+         <th>Spread</th><th>To sys</th><th>p50</th><th>p99</th><th>Client CPU</th><th>Server CPU</th></tr></thead><tbody>\n",
+    );
+    for series in &report.series {
+        figure(out, series);
+    }
+    out.push_str("</tbody></table></div></section>\n");
+}
+
+/// Writes a row; the exact medians stand in `data-` attributes, so that a page can be held against its JSON.
+fn figure(out: &mut String, series: &Series) {
+    let (summary, unit) = (&series.summary, format::cpu_unit(series.unit));
+    let first = if series.flavor == Flavor::Sys { " class=\"first\"" } else { "" };
+    let cpu = |value: f64| format!("{} {unit}", format::digits(value));
+    let _ = writeln!(
+        out,
+        "<tr{first} data-workload=\"{:?}\" data-flavor=\"{}\" data-rate=\"{}\" data-p50=\"{}\" data-p99=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        series.workload,
+        series.flavor.name(),
+        summary.rate.median,
+        summary.p50_us.median,
+        summary.p99_us.median,
+        series.workload.title(),
+        series.flavor.name(),
+        format::rate(summary.rate.median, series.unit),
+        format::spread(&summary.rate),
+        summary.ratio_to_sys.map_or("–".into(), |ratio| format::percent(ratio.median)),
+        format::latency(summary.p50_us.median),
+        format::latency(summary.p99_us.median),
+        cpu(summary.client_cpu.median),
+        summary.server_cpu.map_or("unknown".into(), |spread| cpu(spread.median)),
+    );
+}
+
+fn environment(out: &mut String, report: &Report) {
+    let machine = &report.environment;
+    let plan = &report.plan;
+    let facts = [
+        ("Server", report.target.clone()),
+        ("Processor", format!("{}, {} cores", machine.processor, machine.cores)),
+        ("Instructions", machine.instructions.join(", ")),
+        ("Memory", format!("{:.0} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64)),
+        ("Kernel", machine.kernel.clone()),
+        ("Encryption type", machine.enctype.clone().unwrap_or_else(|| "unknown".into())),
+        ("Program", machine.program.clone()),
+        (
+            "Plan",
+            format!(
+                "{} rounds of {} s for each pair, interleaved, after a warm-up; a file of {} MiB, {} connection(s)",
+                plan.rounds,
+                plan.seconds,
+                plan.file_size >> 20,
+                plan.connections
+            ),
+        ),
+        ("Started", utc(report.started_at)),
+    ];
+    out.push_str("<section><h2>Where and how</h2><dl>");
+    for (name, value) in facts {
+        let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+    }
+    let _ = writeln!(
+        out,
+        "</dl><p class=\"how\">Repeat it with</p><pre>{}</pre></section>",
+        escape(&report.command)
+    );
+}
+
+/// Formats seconds since 1970 as a date and time (the civil-from-days rule of the Gregorian calendar).
+fn utc(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seconds_become_a_date() {
+        assert_eq!(super::utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(super::utc(951_827_696), "2000-02-29 12:34 UTC");
+    }
+}
