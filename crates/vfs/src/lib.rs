@@ -1,6 +1,8 @@
 //! What an NFS server asks of a file system: the [`Backend`] trait, exports, the pseudo file system and a memory backend.
 
 mod backend;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod error;
 mod exports;
 mod memory;

@@ -5,8 +5,9 @@
 //! - [`PseudoFs::root`] for PUTROOTFH,
 //! - [`PseudoFs::lookup`] and [`PseudoFs::parent`] for LOOKUP and LOOKUPP,
 //! - [`PseudoFs::entries`] for READDIR and [`PseudoFs::attributes`] for GETATTR,
-//! - [`PseudoFs::flavors`] for SECINFO,
-//! each with the client's address: what no export admits the client to does not exist for it.
+//! - [`PseudoFs::flavors`] for SECINFO.
+//!
+//! Each takes the client's address: what no export admits the client to does not exist for it.
 //!
 //! An export may lie above others ("/" and "/data"). Then `lookup` in `Place::Export` finds the names that
 //! lie on that export's root directory; they hide entries of the same name in the backend, so the server
