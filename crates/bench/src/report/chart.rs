@@ -115,7 +115,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 pub fn processor_time(series: &[&Series]) -> String {
     let total =
         |one: &&Series| one.summary.client_cpu.median + one.summary.server_cpu.map_or(0.0, |cpu| cpu.median);
-    let scale = span() / series.iter().map(|one| total(&one)).fold(f64::MIN_POSITIVE, f64::max);
+    let scale = span() / series.iter().map(total).fold(f64::MIN_POSITIVE, f64::max);
     let mut out = open("Processor time by flavor, server and client", series.len(), 0.0);
     for (index, one) in series.iter().enumerate() {
         let middle = ROW * (index as f64 + 0.5);
