@@ -1,0 +1,77 @@
+//! Opening wrap tokens and verifying MIC tokens (RFC 4121 section 4.2), of all enctypes and both roles.
+//!
+//! The first byte picks the context; the second, what is done to the bytes behind it: they go in as they are, or
+//! they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
+#![no_main]
+
+use krb5::{ContextKeys, Enctype, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [context, action, rest @ ..] = data else { return };
+    let enctype = Enctype::ALL[usize::from(context & 3)];
+    let key = vec![7; enctype.key_len()];
+    let subkey = context & 4 != 0;
+    let side = |role| ContextKeys::new(enctype, &key, role, subkey).expect("the right length");
+    let (ours, peer) = if context & 8 != 0 {
+        (side(Role::Acceptor), side(Role::Initiator))
+    } else {
+        (side(Role::Initiator), side(Role::Acceptor))
+    };
+    match action & 3 {
+        0 => as_it_is(&ours, rest),
+        1 => damaged_mic(&ours, &peer, rest),
+        _ => damaged_wrap(&ours, &peer, rest),
+    }
+});
+
+fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
+    let mut batch = [UnwrapMessage { keys, token, result: Err(TokenError::Malformed) }];
+    krb5::unwrap(&mut batch);
+    let [UnwrapMessage { token, result, .. }] = batch;
+    assert!(result.as_ref().is_ok_and(|opened| token.get(opened.plain.clone()).is_some()) || result.is_err());
+    result
+}
+
+fn as_it_is(ours: &ContextKeys, bytes: &[u8]) {
+    let _ = open(ours, &mut bytes.to_vec());
+    let (token, data) = bytes.split_at(bytes.len().min(ours.mic_len()));
+    let _ = ours.verify(data, token);
+    let _ = ours.verify(token, data);
+}
+
+/// Flips, cuts or rotates; returns whether the token still is what the peer made.
+fn damage(token: &mut Vec<u8>, recipe: &[u8]) -> bool {
+    let genuine = token.clone();
+    for step in recipe.chunks_exact(3).take(16) {
+        let [at, how, value] = [step[0], step[1], step[2]];
+        let at = usize::from(at) % token.len().max(1);
+        match how & 3 {
+            0 => token.truncate(at),
+            1 => token.extend(std::iter::repeat_n(value, at)),
+            _ => token.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= value),
+        }
+    }
+    *token == genuine
+}
+
+fn damaged_mic(ours: &ContextKeys, peer: &ContextKeys, recipe: &[u8]) {
+    let mut token = peer.mic(3, recipe).to_vec();
+    let intact = damage(&mut token, recipe);
+    assert_eq!(ours.verify(recipe, &token).is_ok(), intact);
+}
+
+fn damaged_wrap(ours: &ContextKeys, peer: &ContextKeys, recipe: &[u8]) {
+    let mut buffer = vec![0; WRAP_HEADROOM];
+    buffer.extend_from_slice(recipe);
+    let mut batch =
+        [WrapMessage { keys: peer, sequence: 3, confounder: [5; 16], buffer: &mut buffer, start: 0 }];
+    krb5::wrap(&mut batch);
+    let rotation = buffer[6..8].to_vec();
+    let intact = damage(&mut buffer, recipe);
+    let rotated = buffer.get(6..8) != Some(&rotation[..]);
+    match open(ours, &mut buffer) {
+        Ok(opened) => assert!((intact || rotated) && buffer[opened.plain] == *recipe),
+        Err(_) => assert!(!intact),
+    }
+}
