@@ -1,0 +1,97 @@
+//! The files that configure a realm: krb5.conf, kdc.conf and the environment to source.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::{RealmError, RealmOptions};
+
+/// Writes the files of a realm whose KDC listens on `kdc`.
+pub fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
+    let put = |name: &str, text: String| {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(RealmError::io(&path))
+    };
+    put("krb5.conf", krb5_conf(options, kdc))?;
+    put("kdc.conf", kdc_conf(dir, options, kdc))?;
+    put("kadm5.acl", String::new())?;
+    put("env", env(dir))
+}
+
+/// No name of the realm ever goes to a resolver, and TCP only: no fragments, no waiting for lost datagrams.
+fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
+    let realm = &options.realm;
+    let domain = realm.to_lowercase();
+    let weak = if options.enctypes.is_weak() { "\n  allow_weak_crypto = true" } else { "" };
+    let mut hosts = String::new();
+    for host in options.all_hosts().iter().chain(&options.all_clients()) {
+        hosts.push_str(&format!("  {host} = {realm}\n"));
+    }
+    format!(
+        "[libdefaults]
+  default_realm = {realm}
+  dns_lookup_kdc = false
+  dns_lookup_realm = false
+  dns_canonicalize_hostname = false
+  dns_uri_lookup = false
+  rdns = false
+  udp_preference_limit = 1
+  forwardable = true
+  clockskew = {skew}
+  ticket_lifetime = {life}s
+  permitted_enctypes = {enctypes}{weak}
+[realms]
+  {realm} = {{
+    kdc = {kdc}
+  }}
+[domain_realm]
+  .{domain} = {realm}
+  {domain} = {realm}
+{hosts}",
+        skew = options.clock_skew.as_secs(),
+        life = options.ticket_life.as_secs(),
+        enctypes = options.enctypes,
+    )
+}
+
+fn kdc_conf(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> String {
+    let dir = dir.display();
+    format!(
+        "[kdcdefaults]
+  kdc_listen = \"\"
+  kdc_tcp_listen = {kdc}
+[realms]
+  {realm} = {{
+    database_name = {dir}/principal
+    key_stash_file = {dir}/stash
+    acl_file = {dir}/kadm5.acl
+    max_life = {life}s
+    max_renewable_life = 7d
+    master_key_type = aes256-cts-hmac-sha1-96
+    supported_enctypes = {keys}
+  }}
+[logging]
+  kdc = FILE:{dir}/kdc.log
+  default = FILE:{dir}/krb5.log
+",
+        realm = options.realm,
+        life = options.ticket_life.as_secs(),
+        keys = options.enctypes.key_salts(false).replace(',', " "),
+    )
+}
+
+fn env(dir: &Path) -> String {
+    let quoted = |tail: &str| format!("'{}'", dir.join(tail).display().to_string().replace('\'', r"'\''"));
+    format!(
+        "# . this file: kinit, klist, kadmin.local and programs with Kerberos then see this realm only
+export KRB5_CONFIG={}
+export KRB5_KDC_PROFILE={}
+export KRB5_KTNAME={}
+export KRB5CCNAME={}
+",
+        quoted("krb5.conf"),
+        quoted("kdc.conf"),
+        quoted("server.keytab"),
+        quoted("ccache"),
+    )
+}

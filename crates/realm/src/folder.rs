@@ -1,0 +1,286 @@
+//! A realm's folder: made, opened, removed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
+use crate::{RealmError, RealmOptions, kdc, principals};
+
+/// The file that makes a folder a realm's; only a folder with it is ever removed.
+pub const MARKER: &str = ".orthrus-realm";
+
+/// Everything that a realm puts into its folder, the marker last.
+const FILES: [&str; 17] = [
+    "krb5.conf",
+    "kdc.conf",
+    "kadm5.acl",
+    "env",
+    "server.keytab",
+    "client.keytab",
+    "users.keytab",
+    "principal",
+    "principal.kadm5",
+    "principal.kadm5.lock",
+    "principal.ok",
+    "stash",
+    "kdc.log",
+    "krb5.log",
+    "ccache",
+    kdc::PID_FILE,
+    MARKER,
+];
+
+/// A realm in a folder, with a KDC that runs on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realm {
+    dir: PathBuf,
+    name: String,
+    kdc: SocketAddr,
+}
+
+/// What [`Realm::down`] found and left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Whether a KDC ran.
+    pub kdc_ran: bool,
+    /// Files that are not the realm's and were left, with the folder.
+    pub left: Vec<PathBuf>,
+}
+
+impl Realm {
+    /// Makes a realm in a new or empty folder and starts its KDC.
+    ///
+    /// # Errors
+    /// `Missing` names the package to install; nothing is left behind by a failure.
+    pub fn create(dir: &Path, options: &RealmOptions) -> Result<Self, RealmError> {
+        options.check()?;
+        for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
+            tool.find()?;
+        }
+        let made = claim(dir)?;
+        let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
+        let created = fill(&dir, options);
+        if created.is_err() {
+            // The error tells more than a failure to clean up after it would.
+            let _ = kdc::stop(&dir);
+            let _ = remove_files(&dir);
+            if made {
+                let _ = fs::remove_dir(&dir);
+            }
+        }
+        created
+    }
+
+    /// Opens a realm that exists; its KDC need not run.
+    ///
+    /// # Errors
+    /// `NotARealm` for any other folder.
+    pub fn open(dir: &Path) -> Result<Self, RealmError> {
+        let not_a_realm = || RealmError::NotARealm(dir.to_owned());
+        let marker = fs::read_to_string(dir.join(MARKER)).map_err(|_| not_a_realm())?;
+        let field = |key: &str| marker.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let (Some(name), Some(Ok(kdc))) = (field("realm "), field("kdc ").map(str::parse)) else {
+            return Err(not_a_realm());
+        };
+        let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
+        Ok(Self { dir, name: name.to_owned(), kdc })
+    }
+
+    /// Ends the KDC and removes the realm's files, and the folder when nothing else is in it.
+    ///
+    /// # Errors
+    /// `NotARealm` for a folder without the marker, which is left alone.
+    pub fn down(dir: &Path) -> Result<Removed, RealmError> {
+        if !dir.join(MARKER).is_file() {
+            return Err(RealmError::NotARealm(dir.to_owned()));
+        }
+        let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
+        let kdc_ran = kdc::stop(&dir)?;
+        remove_files(&dir)?;
+        let left: Vec<PathBuf> = fs::read_dir(&dir)
+            .map_err(RealmError::io(&dir))?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .collect();
+        if left.is_empty() {
+            fs::remove_dir(&dir).map_err(RealmError::io(&dir))?;
+        }
+        Ok(Removed { kdc_ran, left })
+    }
+
+    /// Returns the folder, as an absolute path.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the realm's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns where the KDC listens, by TCP.
+    pub fn kdc(&self) -> SocketAddr {
+        self.kdc
+    }
+
+    /// Whether the KDC runs.
+    pub fn is_running(&self) -> bool {
+        kdc::running(&self.dir).is_ok_and(|process| process.is_some())
+    }
+
+    /// Ends the KDC and leaves the files, for tests of an unreachable one.
+    ///
+    /// # Errors
+    /// `Io` when the process cannot be signalled.
+    pub fn stop_kdc(&self) -> Result<(), RealmError> {
+        kdc::stop(&self.dir).map(|_| ())
+    }
+
+    /// Returns the krb5.conf.
+    pub fn krb5_conf(&self) -> PathBuf {
+        self.dir.join("krb5.conf")
+    }
+
+    /// Returns the keytab of the server: `nfs/HOST` for each of its names.
+    pub fn server_keytab(&self) -> PathBuf {
+        self.dir.join("server.keytab")
+    }
+
+    /// Returns the keytab of the client machines: `host/NAME` and `nfs/NAME`.
+    pub fn client_keytab(&self) -> PathBuf {
+        self.dir.join("client.keytab")
+    }
+
+    /// Returns the keytab of all users.
+    pub fn users_keytab(&self) -> PathBuf {
+        self.dir.join("users.keytab")
+    }
+
+    /// Returns the file to source in a shell.
+    pub fn env_file(&self) -> PathBuf {
+        self.dir.join("env")
+    }
+
+    /// Returns the variables that make a program see this realm.
+    pub fn env(&self) -> Vec<(&'static str, PathBuf)> {
+        vec![("KRB5_CONFIG", self.krb5_conf()), ("KRB5_KDC_PROFILE", self.dir.join("kdc.conf"))]
+    }
+
+    /// Makes a command that sees this realm.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.env());
+        command
+    }
+
+    /// Gets a ticket for a user with the users' keytab into a cache file.
+    ///
+    /// # Errors
+    /// `Tool` with kinit's words.
+    pub fn kinit(&self, user: &str, ccache: &Path) -> Result<(), RealmError> {
+        self.kinit_with(user, ccache, &self.users_keytab(), &[])
+    }
+
+    /// As [`Realm::kinit`], with a keytab of choice and more arguments of kinit, such as `-l 2s`.
+    ///
+    /// # Errors
+    /// `Tool` with kinit's words.
+    pub fn kinit_with(
+        &self,
+        principal: &str,
+        ccache: &Path,
+        keytab: &Path,
+        more: &[&str],
+    ) -> Result<(), RealmError> {
+        let mut command = KINIT.command(&self.dir)?;
+        command.arg("-k").arg("-t").arg(keytab).arg("-c").arg(ccache).args(more).arg(principal);
+        let output = command.output().map_err(RealmError::io(Path::new(KINIT.name)))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(KINIT.failed(&String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Runs queries of kadmin.local, one a line.
+    ///
+    /// # Errors
+    /// `Tool` with its words when a query failed.
+    pub fn kadmin(&self, queries: &str) -> Result<String, RealmError> {
+        let said = KADMIN.run_with_input(&self.dir, ["-r", &self.name], queries)?;
+        if said.lines().any(|line| line.contains(" while ")) { Err(KADMIN.failed(&said)) } else { Ok(said) }
+    }
+
+    /// Returns the lines that tell a person what to do next, with a mount of `port` on this machine.
+    pub fn instructions(&self, port: u16) -> String {
+        let dir = self.dir.display();
+        format!(
+            "realm {name} runs in {dir}, its KDC on {kdc}; users alice and bob, passwords as their names
+
+  . {dir}/env                      see this realm in this shell
+  kinit alice                      get a ticket
+  orthrus serve --keytab {dir}/server.keytab /srv/data
+
+A Linux client of this machine, as root (rpc.gssd reads /etc/krb5.conf and /etc/krb5.keytab):
+  cp {dir}/krb5.conf /etc/krb5.conf && cp {dir}/client.keytab /etc/krb5.keytab
+  mount -t nfs4 -o vers=4.2,sec=krb5p,port={port} localhost:/ /mnt
+
+  orthrus realm down {dir}         end it and remove it
+",
+            name = self.name,
+            kdc = self.kdc,
+        )
+    }
+}
+
+/// Makes the folder, or takes an empty one; returns whether it was made.
+fn claim(dir: &Path) -> Result<bool, RealmError> {
+    let made = match fs::create_dir(dir) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::create_dir_all(dir).map_err(RealmError::io(dir))?;
+            true
+        }
+        Err(error) => return Err(RealmError::io(dir)(error)),
+    };
+    if dir.join(MARKER).exists() {
+        return Err(RealmError::Exists(dir.to_owned()));
+    }
+    if !made && (!dir.is_dir() || fs::read_dir(dir).map_err(RealmError::io(dir))?.next().is_some()) {
+        return Err(RealmError::Foreign(dir.to_owned()));
+    }
+    Ok(made)
+}
+
+fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {
+    let text = dir.display().to_string();
+    if text.contains(['\n', '"']) {
+        let rule = "MIT's configuration cannot write a path with a quote or a line break";
+        return Err(RealmError::Option { what: "folder", value: text, rule });
+    }
+    let marker = dir.join(MARKER);
+    // Written first, so that an interrupted creation can be removed.
+    fs::write(&marker, "").map_err(RealmError::io(&marker))?;
+    // The principals do not depend on the port; any will do until the KDC has one.
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 88));
+    crate::configuration::write(dir, options, anywhere)?;
+    principals::create(dir, options)?;
+    let kdc = kdc::start(dir, options)?;
+    let fields =
+        format!("A throw-away realm; `orthrus realm down` removes it.\nrealm {}\nkdc {kdc}\n", options.realm);
+    fs::write(&marker, fields).map_err(RealmError::io(&marker))?;
+    Ok(Realm { dir: dir.to_owned(), name: options.realm.clone(), kdc })
+}
+
+fn remove_files(dir: &Path) -> Result<(), RealmError> {
+    for name in FILES {
+        let path = dir.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(RealmError::io(&path)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}

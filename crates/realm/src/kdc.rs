@@ -1,0 +1,153 @@
+//! The KDC's process: started on a port of its own, ended by a descriptor that cannot mean another process.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::tools::KDC;
+use crate::{RealmError, RealmOptions, configuration};
+
+pub const PID_FILE: &str = "kdc.pid";
+
+/// How often another free port is tried when somebody was faster.
+const TRIES_MAX: u32 = 16;
+/// How long a KDC has to end after SIGTERM, before SIGKILL.
+const END_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// Starts the KDC of the realm in `dir` and returns where it listens.
+///
+/// Between the choice of a free port and the KDC's own bind somebody else may take it. MIT's KDC sets
+/// SO_REUSEPORT, so that two of them would then share it in silence: hence the look at who listens.
+pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
+    let mut last = None;
+    for _ in 0..TRIES_MAX {
+        let address = free_address(options.listen)?;
+        configuration::write(dir, options, address)?;
+        // It daemonises, and its first process ends only when the sockets listen.
+        let started = KDC.run(dir, ["-r", &options.realm, "-P", &dir.join(PID_FILE).display().to_string()]);
+        match started {
+            Ok(_) if listeners(address) <= 1 => return Ok(address),
+            Ok(_) => {
+                stop(dir)?;
+                last = Some(RealmError::Listen { address, why: "another KDC took it too".to_owned() });
+            }
+            Err(RealmError::Tool { output, .. }) => {
+                let log = fs::read_to_string(dir.join("kdc.log")).unwrap_or_default();
+                let tail: Vec<&str> = log.lines().rev().take(3).collect();
+                last = Some(RealmError::Listen { address, why: format!("{output} {}", tail.join("; ")) });
+            }
+            Err(other) => return Err(other),
+        }
+        if options.listen.is_some_and(|asked| asked.port() != 0) {
+            break;
+        }
+    }
+    Err(last.unwrap_or_else(|| RealmError::Listen {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        why: "no free port".to_owned(),
+    }))
+}
+
+fn free_address(asked: Option<SocketAddr>) -> Result<SocketAddr, RealmError> {
+    let address = asked.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    TcpListener::bind(address)
+        .and_then(|probe| probe.local_addr())
+        .map_err(|error| RealmError::Listen { address, why: error.to_string() })
+}
+
+/// Counts the sockets that listen on `address`; 0 where /proc does not say.
+fn listeners(address: SocketAddr) -> usize {
+    const LISTEN: &str = "0A";
+    let (file, ip) = match address {
+        SocketAddr::V4(v4) => ("/proc/self/net/tcp", format!("{:08X}", u32::from_ne_bytes(v4.ip().octets()))),
+        SocketAddr::V6(v6) => {
+            let words = v6.ip().octets();
+            let hex = |w: &[u8]| w.iter().rev().map(|b| format!("{b:02X}")).collect::<String>();
+            ("/proc/self/net/tcp6", words.chunks(4).map(hex).collect())
+        }
+    };
+    let local = format!("{ip}:{:04X}", address.port());
+    let listens = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        fields.next() == Some(local.as_str()) && fields.nth(1) == Some(LISTEN)
+    };
+    fs::read_to_string(file).unwrap_or_default().lines().filter(|line| listens(line)).count()
+}
+
+/// Ends the KDC of the realm in `dir`, if one runs; returns whether one did.
+///
+/// The process is held by a descriptor before it is looked at: a number that has gone to another process in
+/// the meantime is never signalled.
+pub fn stop(dir: &Path) -> Result<bool, RealmError> {
+    let Some((process, _)) = running(dir)? else { return Ok(false) };
+    for signal in [Signal::TERM, Signal::KILL] {
+        match pidfd_send_signal(&process, signal) {
+            Ok(()) => {}
+            Err(Errno::SRCH) => break,
+            Err(errno) => return Err(RealmError::io(&dir.join(PID_FILE))(errno.into())),
+        }
+        // A process descriptor becomes readable when the process ends.
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        if poll(&mut ended, Some(&END_WAIT)).unwrap_or(0) > 0 {
+            break;
+        }
+    }
+    let file = dir.join(PID_FILE);
+    fs::remove_file(&file).or_else(absent_is_well).map_err(RealmError::io(&file))?;
+    Ok(true)
+}
+
+/// Returns the realm's KDC if it runs: a krb5kdc that was started with this folder's pid file.
+pub fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
+    let file = dir.join(PID_FILE);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RealmError::io(&file)(error)),
+    };
+    let number = text.trim().parse().ok().filter(|number: &i32| *number > 0);
+    let Some(pid) = number.and_then(Pid::from_raw) else { return Ok(None) };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(RealmError::io(&file)(errno.into())),
+    };
+    let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let arguments: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
+    let name = arguments.first().is_some_and(|program| program.ends_with(KDC.name.as_bytes()));
+    let ours = arguments.contains(&file.as_os_str().as_encoded_bytes());
+    Ok((name && ours).then_some((process, pid)))
+}
+
+fn absent_is_well(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listening_socket_is_counted() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = TcpListener::bind(address) else { continue };
+            assert_eq!(listeners(socket.local_addr().unwrap()), 1, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_pid_file_that_names_another_process_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(PID_FILE), std::process::id().to_string()).unwrap();
+        assert!(!stop(dir.path()).unwrap());
+        for text in ["", "x", "-1", "0", "999999999999"] {
+            fs::write(dir.path().join(PID_FILE), text).unwrap();
+            assert!(!stop(dir.path()).unwrap(), "{text:?}");
+        }
+    }
+}

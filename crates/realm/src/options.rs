@@ -1,0 +1,125 @@
+//! What a realm is made of.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::{Enctypes, RealmError};
+
+/// The options of `realm up`; the defaults make a realm for this machine alone.
+#[derive(Clone, Debug)]
+pub struct RealmOptions {
+    /// The realm's name.
+    pub realm: String,
+    /// Where the KDC listens, by TCP; `None` chooses a free port of 127.0.0.1.
+    pub listen: Option<SocketAddr>,
+    /// The encryption types of all keys.
+    pub enctypes: Enctypes,
+    /// Users beside `alice` and `bob`; each one's password is its name.
+    pub users: Vec<String>,
+    /// Hosts of the server beside `localhost`, `127.0.0.1` and this machine's name: a key `nfs/HOST` each.
+    pub hosts: Vec<String>,
+    /// The client machines' names: keys `host/NAME` and `nfs/NAME` each. Empty: this machine's name.
+    pub clients: Vec<String>,
+    /// How long tickets last.
+    pub ticket_life: Duration,
+    /// How far clocks may differ, and how long a ticket outlives its time.
+    pub clock_skew: Duration,
+}
+
+impl Default for RealmOptions {
+    fn default() -> Self {
+        Self {
+            realm: "ORTHRUS.TEST".to_owned(),
+            listen: None,
+            enctypes: Enctypes::default(),
+            users: Vec::new(),
+            hosts: Vec::new(),
+            clients: Vec::new(),
+            ticket_life: Duration::from_secs(10 * 3600),
+            clock_skew: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The users that every realm has.
+pub const USERS: [&str; 2] = ["alice", "bob"];
+
+/// Longest name of a user, host or realm.
+const NAME_MAX: usize = 128;
+
+impl RealmOptions {
+    /// Returns all users, without repetitions.
+    pub(crate) fn all_users(&self) -> Vec<String> {
+        unique(USERS.iter().map(|u| (*u).to_owned()).chain(self.users.iter().cloned()))
+    }
+
+    /// Returns all host names of the server, without repetitions.
+    pub(crate) fn all_hosts(&self) -> Vec<String> {
+        let own = ["localhost".to_owned(), "127.0.0.1".to_owned(), machine_name()];
+        unique(own.into_iter().chain(self.hosts.iter().cloned()))
+    }
+
+    /// Returns the client machines' names.
+    pub(crate) fn all_clients(&self) -> Vec<String> {
+        if self.clients.is_empty() { vec![machine_name()] } else { unique(self.clients.iter().cloned()) }
+    }
+
+    /// Refuses what could be misread in a configuration file or by kadmin.
+    pub(crate) fn check(&self) -> Result<(), RealmError> {
+        check("realm", std::slice::from_ref(&self.realm))?;
+        check("user", &self.users)?;
+        check("host", &self.hosts)?;
+        check("client", &self.clients)
+    }
+}
+
+fn check(what: &'static str, names: &[String]) -> Result<(), RealmError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    for name in names {
+        let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !starts || name.len() > NAME_MAX || !name.chars().all(plain) {
+            return Err(RealmError::Option {
+                what,
+                value: name.clone(),
+                rule: "letters, digits, '.', '-' and '_', a letter or digit first, 128 at most",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+/// Returns this machine's name in lower case, as Kerberos writes hosts; `localhost` if it has none that is plain.
+fn machine_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    if check("host", std::slice::from_ref(&name)).is_ok() { name } else { "localhost".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_kadmin_could_misread_are_refused() {
+        for name in ["", "-x", "a b", "a\nb", "a\"b", "a/b", "a@b", ".x"] {
+            let options = RealmOptions { users: vec![name.to_owned()], ..RealmOptions::default() };
+            assert!(options.check().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_usual_names_are_there_once() {
+        let options = RealmOptions { users: vec!["bob".into(), "carol".into()], ..RealmOptions::default() };
+        assert_eq!(options.all_users(), ["alice", "bob", "carol"]);
+        assert!(options.all_hosts().contains(&"localhost".to_owned()));
+    }
+}

@@ -1,0 +1,91 @@
+//! MIT's programs: found, or the package named that has them; run, or their words repeated.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::RealmError;
+
+/// A program that a realm needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    pub name: &'static str,
+    pub package: &'static str,
+}
+
+pub const KDC: Tool = Tool { name: "krb5kdc", package: "krb5-kdc" };
+pub const KDB5_UTIL: Tool = Tool { name: "kdb5_util", package: "krb5-kdc" };
+pub const KADMIN: Tool = Tool { name: "kadmin.local", package: "krb5-admin-server" };
+pub const KINIT: Tool = Tool { name: "kinit", package: "krb5-user" };
+
+/// Folders of administrators' programs, which a user's PATH leaves out.
+const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// How much of a failed program's output is repeated, in bytes from its end.
+const OUTPUT_MAX: usize = 2000;
+
+impl Tool {
+    /// Finds the program in PATH and in the folders of administrators' programs.
+    pub fn find(self) -> Result<PathBuf, RealmError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .chain(SBIN.iter().map(PathBuf::from))
+            .map(|folder| folder.join(self.name))
+            .find(|file| file.is_file())
+            .ok_or(RealmError::Missing { tool: self.name, package: self.package })
+    }
+
+    /// Makes a command that sees the realm in `dir` and nothing of the user's own Kerberos.
+    pub fn command(self, dir: &Path) -> Result<Command, RealmError> {
+        let mut command = Command::new(self.find()?);
+        command.env("KRB5_CONFIG", dir.join("krb5.conf")).env("KRB5_KDC_PROFILE", dir.join("kdc.conf"));
+        for name in ["KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "KRB5_TRACE"] {
+            command.env_remove(name);
+        }
+        command.current_dir(dir).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Runs the program to its end.
+    pub fn run<S: AsRef<OsStr>>(
+        self,
+        dir: &Path,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<String, RealmError> {
+        let output = self.command(dir)?.args(arguments).output();
+        self.finished(output.map_err(RealmError::io(Path::new(self.name)))?)
+    }
+
+    /// Runs the program with `input` on its standard input.
+    pub fn run_with_input<S: AsRef<OsStr>>(
+        self,
+        dir: &Path,
+        arguments: impl IntoIterator<Item = S>,
+        input: &str,
+    ) -> Result<String, RealmError> {
+        let failed = || RealmError::io(Path::new(self.name));
+        let mut command = self.command(dir)?;
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed())?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ends early closes its end; its exit status tells more than EPIPE does.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        self.finished(child.wait_with_output().map_err(failed())?)
+    }
+
+    fn finished(self, output: Output) -> Result<String, RealmError> {
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(text) } else { Err(self.failed(&text)) }
+    }
+
+    /// Makes the error that repeats the end of what the program printed.
+    pub fn failed(self, text: &str) -> RealmError {
+        let start = text.len().saturating_sub(OUTPUT_MAX);
+        let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let output = text.get(start..).unwrap_or_default().trim().to_owned();
+        RealmError::Tool { tool: self.name, output }
+    }
+}

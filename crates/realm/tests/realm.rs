@@ -1,0 +1,125 @@
+//! Realms made, used and removed.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
+
+/// Makes a realm, or says why the test cannot run here.
+fn made(options: &RealmOptions) -> Option<TemporaryRealm> {
+    match TemporaryRealm::create(options) {
+        Ok(realm) => Some(realm),
+        Err(error @ RealmError::Missing { .. }) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn klist(realm: &Realm, arguments: &[&str], file: &Path) -> String {
+    let output = realm.command("klist").args(arguments).arg(file).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_realm_is_made_in_under_a_second_and_gives_tickets() {
+    let start = Instant::now();
+    let Some(realm) = made(&RealmOptions::default()) else { return };
+    let took = start.elapsed();
+    eprintln!("realm made in {} ms", took.as_millis());
+    assert!(took.as_secs_f64() < 1.0, "{took:?}");
+    assert!(realm.is_running());
+    let ccache = realm.dir().join("ccache");
+    for user in ["alice", "bob"] {
+        realm.kinit(user, &ccache).unwrap();
+        assert!(klist(&realm, &["-c"], &ccache).contains(&format!("{user}@ORTHRUS.TEST")));
+    }
+    let server = klist(&realm, &["-k"], &realm.server_keytab());
+    assert!(server.contains("nfs/localhost@ORTHRUS.TEST") && server.contains("nfs/127.0.0.1@ORTHRUS.TEST"));
+    assert!(klist(&realm, &["-k"], &realm.client_keytab()).contains("host/"));
+    assert!(matches!(realm.kinit("carol", &ccache), Err(RealmError::Tool { .. })));
+}
+
+#[test]
+fn a_password_is_good_beside_the_keytab() {
+    let Some(realm) = made(&RealmOptions { users: vec!["carol".into()], ..RealmOptions::default() }) else {
+        return;
+    };
+    let script = format!(". {} && echo carol | kinit carol && klist -s", realm.env_file().display());
+    assert!(Command::new("sh").arg("-c").arg(script).status().unwrap().success());
+}
+
+#[test]
+fn each_enctype_can_be_had_alone() {
+    use RealmEnctype::{Aes128Sha1, Aes128Sha2, Aes256Sha1, Aes256Sha2};
+    for enctype in [Aes128Sha1, Aes256Sha1, Aes128Sha2, Aes256Sha2] {
+        let options = RealmOptions { enctypes: Enctypes::only(enctype), ..RealmOptions::default() };
+        let Some(realm) = made(&options) else { return };
+        realm.kinit("alice", &realm.dir().join("ccache")).unwrap();
+        for keytab in [realm.server_keytab(), realm.client_keytab(), realm.users_keytab()] {
+            let keys = klist(&realm, &["-ke"], &keytab);
+            let (all, fit) = (keys.matches("@ORTHRUS").count(), keys.matches(enctype.name()).count());
+            assert!(all > 0 && all == fit, "{keys}");
+        }
+    }
+}
+
+#[test]
+fn a_realm_survives_its_maker_and_down_removes_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("a realm with spaces/and 'quotes'");
+    match Realm::create(&dir, &RealmOptions::default()) {
+        Err(RealmError::Missing { .. }) => return,
+        other => drop(other.unwrap()),
+    }
+    let realm = Realm::open(&dir).unwrap();
+    assert!(realm.is_running());
+    assert!(matches!(Realm::create(&dir, &RealmOptions::default()), Err(RealmError::Exists(_))));
+    let removed = Realm::down(&dir).unwrap();
+    assert!(removed.kdc_ran && removed.left.is_empty());
+    assert!(!realm.is_running() && !dir.exists());
+}
+
+#[test]
+fn files_of_others_are_neither_overwritten_nor_removed() {
+    let parent = tempfile::tempdir().unwrap();
+    fs::write(parent.path().join("thesis.tex"), "years").unwrap();
+    assert!(matches!(
+        Realm::create(parent.path(), &RealmOptions::default()),
+        Err(RealmError::Foreign(_) | RealmError::Missing { .. })
+    ));
+    assert!(matches!(Realm::down(parent.path()), Err(RealmError::NotARealm(_))));
+    let Some(realm) = made(&RealmOptions::default()) else { return };
+    let thesis = realm.dir().join("thesis.tex");
+    fs::write(&thesis, "years").unwrap();
+    let removed = Realm::down(realm.dir()).unwrap();
+    assert_eq!(removed.left, std::slice::from_ref(&thesis));
+    assert_eq!(fs::read(&thesis).unwrap(), b"years");
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused_and_leaves_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = RealmOptions { listen: taken.local_addr().ok(), ..RealmOptions::default() };
+    let dir = parent.path().join("realm");
+    assert!(matches!(
+        Realm::create(&dir, &options),
+        Err(RealmError::Listen { .. } | RealmError::Missing { .. })
+    ));
+    assert!(!dir.exists());
+}
+
+#[test]
+fn realms_made_at_once_get_ports_of_their_own() {
+    let threads: Vec<_> = (0..6).map(|_| std::thread::spawn(|| made(&RealmOptions::default()))).collect();
+    let realms: Vec<_> = threads.into_iter().filter_map(|t| t.join().unwrap()).collect();
+    for (i, realm) in realms.iter().enumerate() {
+        assert!(realm.is_running());
+        assert!(realms.iter().skip(i + 1).all(|other| other.kdc() != realm.kdc()));
+    }
+}
