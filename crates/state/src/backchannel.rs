@@ -1,6 +1,6 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
-use crate::{ChannelAttrs, ClientKey, Result, Sessionid4, State};
+use crate::{ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
@@ -37,8 +37,8 @@ pub struct BackChannel {
     pub security: Vec<CallbackSecurity>,
     /// The negotiated limits.
     pub attrs: ChannelAttrs,
-    /// A connection that carries callbacks, if one is bound.
-    pub connection: Option<u64>,
+    /// A connection that carries callbacks.
+    pub connection: u64,
 }
 
 impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
@@ -50,15 +50,28 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         &mut self,
         sessionid: &Sessionid4,
         program: u32,
-        security: Vec<CallbackSecurity>,
+        mut security: Vec<CallbackSecurity>,
     ) -> Result<()> {
-        let _ = (sessionid, program, security);
-        Err(crate::Nfsstat4::NFS4ERR_SERVERFAULT)
+        let key = self.session_key(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
+        let session = self.sessions.get_mut(key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)?;
+        security.truncate(self.limits.callback_security_max);
+        session.callback_program = program;
+        session.callback_security = security;
+        Ok(())
     }
 
     /// Returns the first session of the client that has a backchannel with a bound connection.
     pub fn back_channel(&self, client: ClientKey) -> Option<(Sessionid4, BackChannel)> {
-        let _ = client;
-        None
+        let sessions = &self.client(client).ok()?.sessions;
+        sessions.iter().filter_map(|key| self.sessions.get(*key)).find_map(|session| {
+            let connection = session.connections.iter().find(|connection| connection.back)?.id;
+            let channel = BackChannel {
+                program: session.callback_program,
+                security: session.callback_security.clone(),
+                attrs: session.back,
+                connection,
+            };
+            Some((session.id, channel))
+        })
     }
 }

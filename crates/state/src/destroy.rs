@@ -1,6 +1,7 @@
 //! DESTROY_SESSION and DESTROY_CLIENTID (RFC 8881 sections 18.37 and 18.50).
 
-use crate::{Caller, Clientid4, Result, Sessionid4, State};
+use crate::mach_cred::OP_DESTROY_CLIENTID;
+use crate::{Caller, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect};
 use std::hash::Hash;
 
 impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
@@ -15,8 +16,18 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         sessionid: &Sessionid4,
         own: Option<&Sessionid4>,
     ) -> Result<()> {
-        let _ = (caller, sessionid, own);
-        Err(crate::Nfsstat4::NFS4ERR_SERVERFAULT)
+        let (key, session) = self.session(sessionid)?;
+        let client = self.client(session.client).map_err(|_| Nfsstat4::NFS4ERR_BADSESSION)?;
+        if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
+            return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
+        }
+        // Without enforcement any connection counts as associated: a SEQUENCE over it would have been enough.
+        self.check_connection(session, caller.connection)?;
+        if session.running > u32::from(own == Some(sessionid)) {
+            return Err(Nfsstat4::NFS4ERR_DELAY);
+        }
+        self.remove_session(key);
+        Ok(())
     }
 
     /// Handles DESTROY_CLIENTID.
@@ -24,7 +35,15 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLIENTID_BUSY (sessions or state are left), NFS4ERR_WRONG_CRED.
     pub fn destroy_clientid(&mut self, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
-        let _ = (caller, clientid);
-        Err(crate::Nfsstat4::NFS4ERR_SERVERFAULT)
+        let key = self.client_by_id(clientid).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        let client = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        if client.enforces(OP_DESTROY_CLIENTID) && !client.is_spoken_for_by(caller) {
+            return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
+        }
+        if !client.sessions.is_empty() || client.holds_state() || client.running > 0 {
+            return Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY);
+        }
+        self.remove_client(key, true);
+        Ok(())
     }
 }

@@ -27,6 +27,7 @@ mod mach_cred;
 mod opens;
 mod sequence;
 mod sessions;
+mod shares;
 mod slab;
 mod slots;
 mod stateids;

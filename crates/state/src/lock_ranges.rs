@@ -1,4 +1,6 @@
-//! The algebra of locked byte ranges, without owners' names, stateids or clients.
+//! The algebra of locked byte ranges, without stateids or clients.
+
+use std::collections::BTreeMap;
 
 /// A range of bytes, both ends inclusive, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,19 +11,22 @@ pub struct LockRange {
 
 /// Why offset and length are no range: always NFS4ERR_INVAL (RFC 8881 section 18.10.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an empty range, or one that ends behind the last possible byte")]
+#[error("an empty range, or one that ends behind the last byte that can be locked")]
 pub struct RangeError;
 
 impl LockRange {
     /// Makes a range from offset4 and length4; a length of all ones reaches to the end of any file.
     ///
     /// # Errors
-    /// [`RangeError`] when the length is zero or the end does not fit 64 bits.
+    /// [`RangeError`] when the length is zero, or offset and length come to more than 64 bits hold.
     pub fn new(offset: u64, length: u64) -> Result<Self, RangeError> {
         match length {
             0 => Err(RangeError),
             u64::MAX => Ok(Self { first: offset, last: u64::MAX }),
-            _ => offset.checked_add(length - 1).map(|last| Self { first: offset, last }).ok_or(RangeError),
+            _ => match offset.checked_add(length) {
+                Some(end) => Ok(Self { first: offset, last: end - 1 }),
+                None => Err(RangeError),
+            },
         }
     }
 
@@ -32,6 +37,134 @@ impl LockRange {
 
     /// Returns length4: all ones when the range reaches to the end.
     pub fn length(self) -> u64 {
-        if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
+        match self.last {
+            u64::MAX => u64::MAX,
+            last => last - self.first + 1,
+        }
     }
 }
+
+/// A lock that somebody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held<H> {
+    pub(crate) holder: H,
+    pub(crate) range: LockRange,
+    pub(crate) write: bool,
+}
+
+/// The ranges of one holder by their first byte: the last byte, and whether it is a write lock. They never overlap,
+/// and neighbours of one type are one range.
+type Ranges = BTreeMap<u64, (u64, bool)>;
+
+/// The locked ranges of one file: for each holder, ranges that do not overlap.
+#[derive(Debug)]
+pub(crate) struct RangeTable<H> {
+    holders: BTreeMap<H, Ranges>,
+    len: usize,
+}
+
+impl<H> Default for RangeTable<H> {
+    fn default() -> Self {
+        Self { holders: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<H: Copy + Ord> RangeTable<H> {
+    /// Returns the number of ranges of all holders.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Tells whether the holder has any range.
+    pub(crate) fn holds(&self, holder: H) -> bool {
+        self.holders.contains_key(&holder)
+    }
+
+    /// Returns a lock of somebody else that does not allow this one.
+    pub(crate) fn conflict(&self, holder: H, range: LockRange, write: bool) -> Option<Held<H>> {
+        let others = self.holders.iter().filter(|(other, _)| **other != holder);
+        others
+            .flat_map(|(other, ranges)| {
+                overlapping(ranges, range).map(|(range, write)| (*other, range, write))
+            })
+            .find(|(_, _, held_write)| write || *held_write)
+            .map(|(holder, range, write)| Held { holder, range, write })
+    }
+
+    /// Locks a range: what the holder has there becomes of this type. Conflicts are for the caller to check.
+    pub(crate) fn lock(&mut self, holder: H, range: LockRange, write: bool) {
+        let ranges = self.holders.entry(holder).or_default();
+        let before = ranges.len();
+        cut(ranges, range);
+        let merged = absorb_neighbours(ranges, range, write);
+        ranges.insert(merged.first, (merged.last, write));
+        self.len = self.len - before + ranges.len();
+    }
+
+    /// Unlocks a range; what is not locked in it stays so.
+    pub(crate) fn unlock(&mut self, holder: H, range: LockRange) {
+        let Some(ranges) = self.holders.get_mut(&holder) else { return };
+        let before = ranges.len();
+        cut(ranges, range);
+        self.len = self.len - before + ranges.len();
+        if ranges.is_empty() {
+            self.holders.remove(&holder);
+        }
+    }
+
+    /// Unlocks all of a holder and returns how many ranges that were.
+    pub(crate) fn unlock_all(&mut self, holder: H) -> usize {
+        let ranges = self.holders.remove(&holder).map_or(0, |ranges| ranges.len());
+        self.len -= ranges;
+        ranges
+    }
+}
+
+/// Returns the ranges that share a byte with `range`, in order.
+fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockRange, bool)> + '_ {
+    // Of those that begin before it only the nearest can reach into it, since ranges of one holder do not overlap.
+    let before = ranges.range(..range.first).next_back().filter(move |(_, (last, _))| *last >= range.first);
+    let within = ranges.range(range.first..=range.last);
+    before
+        .into_iter()
+        .chain(within)
+        .map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
+}
+
+/// Takes `range` out: whole ranges go, those that stick out are shortened, one around it becomes two.
+fn cut(ranges: &mut Ranges, range: LockRange) {
+    let hit: Vec<(LockRange, bool)> = overlapping(ranges, range).collect();
+    for (old, write) in hit {
+        ranges.remove(&old.first);
+        if old.first < range.first {
+            ranges.insert(old.first, (range.first - 1, write));
+        }
+        if old.last > range.last {
+            ranges.insert(range.last + 1, (old.last, write));
+        }
+    }
+}
+
+/// Removes the neighbours of the same type that touch `range` and returns the range that covers all of them.
+fn absorb_neighbours(ranges: &mut Ranges, range: LockRange, write: bool) -> LockRange {
+    let mut merged = range;
+    let left = ranges.range(..range.first).next_back().map(|(first, (last, write))| (*first, *last, *write));
+    if let Some((first, last, held_write)) = left
+        && held_write == write
+        && last.checked_add(1) == Some(range.first)
+    {
+        ranges.remove(&first);
+        merged.first = first;
+    }
+    if let Some(next) = range.last.checked_add(1)
+        && let Some((last, held_write)) = ranges.get(&next).copied()
+        && held_write == write
+    {
+        ranges.remove(&next);
+        merged.last = last;
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,29 +1,75 @@
 //! SP4_MACH_CRED (RFC 8881 section 2.10.8.3): which principal may send which operation.
 
-use crate::{Caller, ClientKey, OpSet, Result, State};
+use crate::clients::Client;
+use crate::{Caller, ClientKey, Nfsstat4, OpSet, Result, State, StateProtect};
 use std::hash::Hash;
+
+pub(crate) const OP_BIND_CONN_TO_SESSION: u32 = 41;
+pub(crate) const OP_CREATE_SESSION: u32 = 43;
+pub(crate) const OP_DESTROY_CLIENTID: u32 = 57;
+
+const fn set(operations: &[u32]) -> OpSet {
+    let mut bits = 0;
+    let mut i = 0;
+    while i < operations.len() {
+        bits |= 1 << operations[i];
+        i += 1;
+    }
+    OpSet(bits)
+}
+
+/// What spo_must_enforce may hold: DELEGPURGE, BACKCHANNEL_CTL, BIND_CONN_TO_SESSION, EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION,
+/// DESTROY_CLIENTID and RECLAIM_COMPLETE. The six that RFC 8881 section 18.35.3 obliges a server to take are among them;
+/// operations that need a filehandle are not, since an export could then demand what the client's list forbids.
+pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[7, 40, 41, 42, 43, 44, 57, 58]);
+
+/// What spo_must_allow may hold: CLOSE, COMMIT, DELEGRETURN, LOCKU, OPEN_DOWNGRADE, SECINFO, WRITE, FREE_STATEID, SECINFO_NO_NAME
+/// and TEST_STATEID: what a client needs to put back state, and to write back data, of a user whose ticket has expired.
+pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[4, 5, 8, 14, 21, 33, 38, 45, 52, 55]);
+
+impl Client {
+    /// Tells whether this operation is refused to whoever does not speak for the client.
+    pub(crate) fn enforces(&self, operation: u32) -> bool {
+        matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation))
+    }
+}
 
 impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an operation needs the
-    /// machine principal and integrity or privacy. Cheap; call it once a COMPOUND, right after SEQUENCE.
+    /// machine principal and integrity or privacy. Cheap; call it once a COMPOUND, right after SEQUENCE, or each time
+    /// with the one operation that comes next.
     ///
     /// # Errors
-    /// NFS4ERR_WRONG_CRED (for the first operation of `ops` in the list, see [`State::must_enforce`]), NFS4ERR_DEADSESSION.
+    /// NFS4ERR_WRONG_CRED (see [`State::forbidden_operations`] for which), NFS4ERR_DEADSESSION.
     pub fn check_operations(&self, client: ClientKey, caller: &Caller<'_>, ops: OpSet) -> Result<()> {
-        let _ = (client, caller, ops);
-        Ok(())
+        self.client(client)?;
+        if self.forbidden_operations(client, caller).and(ops).is_empty() {
+            return Ok(());
+        }
+        Err(Nfsstat4::NFS4ERR_WRONG_CRED)
     }
 
     /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
-        let _ = (client, caller);
-        OpSet::default()
+        match self.client(client) {
+            Ok(record) => match record.protect {
+                StateProtect::MachCred { must_enforce, .. } if !record.is_spoken_for_by(caller) => {
+                    must_enforce
+                }
+                _ => OpSet::default(),
+            },
+            Err(_) => OpSet::default(),
+        }
     }
 
     /// Tells whether the caller is the client's machine principal, protected, and the operation is in spo_must_allow:
     /// then flavor and ownership rules of the export do not apply to it (RFC 8881 section 2.10.8.3).
     pub fn machine_may(&self, client: ClientKey, caller: &Caller<'_>, operation: u32) -> bool {
-        let _ = (client, caller, operation);
-        false
+        self.client(client).is_ok_and(|record| match record.protect {
+            StateProtect::MachCred { must_allow, .. } => {
+                must_allow.contains(operation) && record.is_spoken_for_by(caller)
+            }
+            StateProtect::None => false,
+        })
     }
 }

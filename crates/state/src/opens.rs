@@ -1,7 +1,11 @@
 //! OPEN: open owners, share reservations and the access that READ and WRITE have (RFC 8881 sections 9 and 18.16).
 
-use crate::{ClientKey, Nfsstat4, Result, State, Stateid4};
+use crate::shares::{Seen, Share, share};
+use crate::slab::Key;
+use crate::stateids::StateRef;
+use crate::{ClientKey, Effect, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How an OPEN claims its file, as far as state cares.
@@ -28,6 +32,12 @@ pub struct OpenRequest<'a, F> {
     pub claim: OpenClaim,
 }
 
+impl<F> OpenRequest<'_, F> {
+    fn share(&self) -> Result<Share> {
+        share(self.access, self.deny)
+    }
+}
+
 /// What [`State::open`] came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenOutcome {
@@ -36,6 +46,31 @@ pub enum OpenOutcome {
     /// The owner has the file open with more by now: open the file anew with these access bits and call again.
     /// (The payload given is returned as [`crate::Effect::Close`].)
     Reopen(u32),
+}
+
+/// An open owner or a lock owner of a client.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) client: ClientKey,
+    pub(crate) name: Arc<[u8]>,
+    /// Opens of an open owner, lock stateids of a lock owner.
+    pub(crate) uses: usize,
+}
+
+/// One open: of one owner on one file, whatever the number of OPENs that made it.
+#[derive(Debug)]
+pub(crate) struct Open<O> {
+    pub(crate) client: ClientKey,
+    pub(crate) owner: Key,
+    pub(crate) file: Key,
+    pub(crate) share: Share,
+    /// What was asked for, so that OPEN_DOWNGRADE can be checked.
+    pub(crate) seen: Seen,
+    pub(crate) seqid: u32,
+    pub(crate) payload: O,
+    pub(crate) payload_access: u32,
+    /// The lock stateids that were made under it.
+    pub(crate) locks: Vec<Key>,
 }
 
 impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
@@ -50,8 +85,16 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        let _ = (now, client, owner, claim);
-        Err(Nfsstat4::NFS4ERR_SERVERFAULT)
+        self.check_grace(now, client, claim == OpenClaim::Previous)?;
+        if owner.len() > self.limits.owner_size_max {
+            return Err(Nfsstat4::NFS4ERR_INVAL);
+        }
+        if self.client(client)?.opens >= self.limits.opens_per_client_max
+            || self.opens.len() >= self.limits.opens_max
+        {
+            return Err(Nfsstat4::NFS4ERR_NOSPC);
+        }
+        Ok(())
     }
 
     /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened:
@@ -60,8 +103,18 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// # Errors
     /// Those of [`State::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT.
     pub fn open_check(&self, now: Duration, client: ClientKey, request: &OpenRequest<'_, F>) -> Result<u32> {
-        let _ = (now, client, request);
-        Err(Nfsstat4::NFS4ERR_SERVERFAULT)
+        let share = request.share()?;
+        self.open_allowed(now, client, request.owner, request.claim)?;
+        let Some(file) = self.files_by_name.get(request.file) else { return Ok(share.access) };
+        let own = self.open_of(client, request.owner, *file);
+        let own_share = own.and_then(|key| self.opens.get(key)).map(|open| open.share);
+        let mut others = self.files.get(*file).map(|file| file.shares).unwrap_or_default();
+        others.remove(own_share.unwrap_or_default());
+        match request.claim {
+            _ if !share.conflicts(others.union()) => Ok(share.access | own_share.unwrap_or_default().access),
+            OpenClaim::New => Err(Nfsstat4::NFS4ERR_SHARE_DENIED),
+            OpenClaim::Previous => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT),
+        }
     }
 
     /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get, opened with
@@ -77,8 +130,104 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         payload: O,
         payload_access: u32,
     ) -> Result<OpenOutcome> {
-        let _ = (now, client, request, payload, payload_access);
-        Err(Nfsstat4::NFS4ERR_SERVERFAULT)
+        let opened = self.open_check(now, client, request).and_then(|needed| Ok((needed, request.share()?)));
+        let (needed, share) = match opened {
+            Ok(opened) => opened,
+            Err(status) => {
+                self.give_back(request.file, payload);
+                return Err(status);
+            }
+        };
+        let file = self.file_for_open(request.file);
+        match self.open_of(client, request.owner, file) {
+            Some(key) => Ok(self.open_again(key, file, share, needed, payload, payload_access)),
+            None if needed & !payload_access != 0 => {
+                self.give_back(request.file, payload);
+                self.release_file(file);
+                Ok(OpenOutcome::Reopen(needed))
+            }
+            None => self.open_first(client, request.owner, file, share, payload, payload_access),
+        }
+    }
+
+    /// Finds the open of an owner on a file.
+    fn open_of(&self, client: ClientKey, owner: &[u8], file: Key) -> Option<Key> {
+        let owner = self.client(client).ok()?.open_owners.get(owner)?;
+        self.opens_by_owner.get(&(owner.index, file.index)).copied()
+    }
+
+    fn give_back(&mut self, file: &F, payload: O) {
+        self.effects.push(Effect::Close { file: file.clone(), payload });
+    }
+
+    fn open_first(
+        &mut self,
+        client: ClientKey,
+        owner: &[u8],
+        file: Key,
+        share: Share,
+        payload: O,
+        payload_access: u32,
+    ) -> Result<OpenOutcome> {
+        let record = self.client_mut(client)?;
+        record.opens += 1;
+        let known = record.open_owners.get(owner).copied();
+        let owner = known.unwrap_or_else(|| {
+            let name: Arc<[u8]> = owner.into();
+            let key = self.owners.insert(Owner { client, name: name.clone(), uses: 0 });
+            if let Some(record) = self.clients.get_mut(client.0) {
+                record.open_owners.insert(name, key);
+            }
+            key
+        });
+        if let Some(owner) = self.owners.get_mut(owner) {
+            owner.uses += 1;
+        }
+        if let Some(file) = self.files.get_mut(file) {
+            file.opens += 1;
+            file.shares.add(share);
+        }
+        let seen = Seen::of(share);
+        let open =
+            Open { client, owner, file, share, seen, seqid: 1, payload, payload_access, locks: Vec::new() };
+        let key = self.opens.insert(open);
+        self.opens_by_owner.insert((owner.index, file.index), key);
+        Ok(OpenOutcome::Opened(self.stateid(StateRef::Open(key), 1)))
+    }
+
+    /// Merges an OPEN into the open that its owner already has (RFC 8881 section 9.9).
+    fn open_again(
+        &mut self,
+        key: Key,
+        file: Key,
+        share: Share,
+        needed: u32,
+        payload: O,
+        payload_access: u32,
+    ) -> OpenOutcome {
+        let Some(open) = self.opens.get_mut(key) else { return OpenOutcome::Reopen(needed) };
+        let spare = if needed & !open.payload_access == 0 {
+            payload
+        } else if needed & !payload_access == 0 {
+            open.payload_access = payload_access;
+            std::mem::replace(&mut open.payload, payload)
+        } else {
+            if let Some(name) = self.files.get(file).map(|file| file.name.clone()) {
+                self.effects.push(Effect::Close { file: name, payload });
+            }
+            return OpenOutcome::Reopen(needed);
+        };
+        let before = open.share;
+        open.share = before.union(share);
+        open.seen = open.seen.with(share);
+        open.seqid = next_seqid(open.seqid);
+        let (after, seqid) = (open.share, open.seqid);
+        if let Some(file) = self.files.get_mut(file) {
+            file.shares.remove(before);
+            file.shares.add(after);
+            self.effects.push(Effect::Close { file: file.name.clone(), payload: spare });
+        }
+        OpenOutcome::Opened(self.stateid(StateRef::Open(key), seqid))
     }
 
     /// Returns the payload of an open or lock stateid for I/O on `file`: `access` is READ 1, WRITE 2, or 0 for any
@@ -87,22 +236,22 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE.
     pub fn access(&self, client: ClientKey, stateid: &Stateid4, file: &F, access: u32) -> Result<O> {
-        let _ = (client, stateid, file, access);
-        Err(Nfsstat4::NFS4ERR_SERVERFAULT)
+        let open = match self.find_stateid(client, stateid)? {
+            StateRef::Open(key) => Some(key),
+            StateRef::Lock(key) => self.locks.get(key).map(|lock| lock.open),
+        };
+        let open = open.and_then(|key| self.opens.get(key)).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        if self.files.get(open.file).is_none_or(|state| state.name != *file) {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+        }
+        if access & !open.share.access != 0 {
+            return Err(Nfsstat4::NFS4ERR_OPENMODE);
+        }
+        Ok(open.payload.clone())
     }
+}
 
-    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`State::access`].
-    ///
-    /// # Errors
-    /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
-    pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
-        let _ = (now, file, access);
-        Err(Nfsstat4::NFS4ERR_SERVERFAULT)
-    }
-
-    /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
-    pub fn is_open(&self, file: &F) -> bool {
-        let _ = file;
-        false
-    }
+/// The sequence number of a stateid after this one: zero has a meaning of its own and is left out (RFC 8881 section 8.2.2).
+pub(crate) fn next_seqid(seqid: u32) -> u32 {
+    seqid.checked_add(1).unwrap_or(1)
 }

@@ -1,1 +1,122 @@
-//! See the crate's documentation.
+//! Storage with keys that are never confused: an index, and a generation that changes when the place is used again.
+
+/// Names a value of a [`Slab`]; a key of a removed value finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// The highest generation: one bit less than 32, so that a stateid has a bit to spare for its kind.
+const GENERATION_MAX: u32 = u32::MAX >> 1;
+
+#[derive(Debug)]
+enum Place<T> {
+    Taken(T),
+    Free { next: Option<u32> },
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    place: Place<T>,
+}
+
+/// A vector with holes that are filled again.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: Option<u32>,
+    len: usize,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { entries: Vec::new(), free: None, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        self.len += 1;
+        if let Some(index) = self.free
+            && let Some(entry) = self.entries.get_mut(index as usize)
+        {
+            if let Place::Free { next } = entry.place {
+                self.free = next;
+            }
+            entry.generation = if entry.generation >= GENERATION_MAX { 1 } else { entry.generation + 1 };
+            entry.place = Place::Taken(value);
+            return Key { index, generation: entry.generation };
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push(Entry { generation: 1, place: Place::Taken(value) });
+        Key { index, generation: 1 }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        match self.entries.get(key.index as usize) {
+            Some(Entry { generation, place: Place::Taken(value) }) if *generation == key.generation => {
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.entries.get_mut(key.index as usize) {
+            Some(Entry { generation, place: Place::Taken(value) }) if *generation == key.generation => {
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the key of whatever is at this index now.
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+        match self.entries.get(index as usize) {
+            Some(Entry { generation, place: Place::Taken(_) }) => {
+                Some(Key { index, generation: *generation })
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
+        let entry = self.entries.get_mut(key.index as usize)?;
+        let Place::Taken(value) = std::mem::replace(&mut entry.place, Place::Free { next: self.free }) else {
+            return None;
+        };
+        self.free = Some(key.index);
+        self.len -= 1;
+        Some(value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.place {
+            Place::Taken(value) => Some((Key { index: index as u32, generation: entry.generation }, value)),
+            Place::Free { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_removed_value_finds_nothing_even_when_the_place_is_taken_again() {
+        let mut slab = Slab::new();
+        let old = slab.insert("a");
+        assert_eq!(slab.remove(old), Some("a"));
+        let new = slab.insert("b");
+        assert_eq!(new.index, old.index);
+        assert_eq!(slab.get(old), None);
+        assert_eq!(slab.remove(old), None);
+        assert_eq!(slab.get(new), Some(&"b"));
+        assert_eq!(slab.len(), 1);
+    }
+}

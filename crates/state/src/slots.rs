@@ -1,8 +1,83 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
+use crate::slab::Key;
+use crate::{Caller, Nfsstat4, Principal, Result, Sequence};
+use std::sync::Arc;
+
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
 #[must_use = "a slot stays busy until State::finish gets its token"]
 #[derive(Debug)]
 pub struct SlotToken {
-    pub(crate) session: u32,
+    pub(crate) session: Key,
+    pub(crate) slot: u32,
+}
+
+/// What a slot remembers.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum SlotState {
+    /// Nothing was sent on it: a retry of sequence id zero is NFS4ERR_SEQ_MISORDERED.
+    #[default]
+    Fresh,
+    /// The request runs.
+    Running,
+    /// The request ran and nobody wanted its reply cached.
+    Uncached,
+    /// The request ran and this is its reply.
+    Cached(Arc<[u8]>),
+}
+
+/// One slot: the last request, and its reply if that is cached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) sequence: u32,
+    pub(crate) state: SlotState,
+    fingerprint: u64,
+    principal: Option<Principal>,
+}
+
+/// What a request is to its slot.
+pub(crate) enum SlotCheck {
+    New,
+    Replay(Arc<[u8]>),
+}
+
+impl Slot {
+    pub(crate) fn cached_len(&self) -> usize {
+        match &self.state {
+            SlotState::Cached(reply) => reply.len(),
+            _ => 0,
+        }
+    }
+
+    /// Compares the request with the last one on the slot (RFC 8881 section 18.46.3).
+    pub(crate) fn check(&self, caller: &Caller<'_>, args: &Sequence) -> Result<SlotCheck> {
+        let retry = args.sequenceid == self.sequence;
+        match &self.state {
+            SlotState::Fresh if retry => Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED),
+            // The first copy still runs: the retry came over another connection and has to wait.
+            SlotState::Running if retry => Err(Nfsstat4::NFS4ERR_DELAY),
+            SlotState::Running => Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED),
+            _ if args.sequenceid == self.sequence.wrapping_add(1) => Ok(SlotCheck::New),
+            _ if !retry => Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED),
+            _ if !self.is_last_request(caller, args) => Err(Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY),
+            SlotState::Cached(reply) => Ok(SlotCheck::Replay(reply.clone())),
+            SlotState::Fresh | SlotState::Uncached => Err(Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP),
+        }
+    }
+
+    /// A cached reply is for the same bytes from the same principal only (RFC 8881 section 2.10.6.1.3.1).
+    fn is_last_request(&self, caller: &Caller<'_>, args: &Sequence) -> bool {
+        self.fingerprint == args.fingerprint && self.principal.as_ref() == Some(caller.principal)
+    }
+
+    /// Puts a new request on the slot, in place of the last one with its reply.
+    pub(crate) fn begin(&mut self, caller: &Caller<'_>, args: &Sequence) {
+        self.sequence = args.sequenceid;
+        self.state = SlotState::Running;
+        self.fingerprint = args.fingerprint;
+        // Nearly always it is the same principal as last time: save the reference counting.
+        if self.principal.as_ref() != Some(caller.principal) {
+            self.principal = Some(caller.principal.clone());
+        }
+    }
 }
