@@ -1,0 +1,151 @@
+//! Tokens of the `krb5` crate against MIT's library: one side of a context is kept there, the other is ours.
+//!
+//! For each enctype and each role: messages of random length from 0 to 1 MiB, sealed, only signed, and as MIC, in
+//! both directions. The contexts are real, of a throw-away realm; without MIT's KDC a test says so and is skipped.
+
+mod library;
+
+use gss::{Acceptor, Credential, Established, Initiator, Step};
+use krb5::{TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use library::Context;
+use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
+
+const TARGET: &str = "nfs@localhost";
+const LENGTH_MAX: usize = 1 << 20;
+
+/// Numbers that look random and are the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        self.0 >> 24
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// All short lengths, the longest, and random ones of every order of magnitude.
+    fn lengths(&mut self) -> Vec<usize> {
+        let random = (0..60).map(|_| self.next() as usize % ((LENGTH_MAX + 1) >> (self.next() % 14)));
+        let mut lengths: Vec<_> = random.collect();
+        lengths.extend(0..=66);
+        lengths.push(LENGTH_MAX);
+        lengths
+    }
+}
+
+fn with_enctype(test: &str, enctype: RealmEnctype) {
+    let options = RealmOptions { enctypes: Enctypes::only(enctype), ..RealmOptions::default() };
+    in_realm(test, &options, |realm| {
+        realm.kinit("alice", &realm.dir().join("ccache")).expect("a ticket");
+        let (ours, theirs) = accept_from_mit(realm);
+        assert_eq!(ours.enctype, enctype.number());
+        exchange(&ours, theirs);
+        let (ours, theirs) = initiate_to_mit(realm);
+        assert_eq!(ours.enctype, enctype.number());
+        exchange(&ours, theirs);
+    });
+}
+
+fn accept_from_mit(realm: &Realm) -> (Established, Context) {
+    let acceptor = Acceptor::from_keytab(&realm.server_keytab()).expect("the server's keytab");
+    let (mut theirs, token) = Context::initiate(TARGET);
+    let ours = acceptor.accept(&token).expect("a token of alice");
+    theirs.finish(TARGET, &ours.token);
+    (ours, theirs)
+}
+
+fn initiate_to_mit(realm: &Realm) -> (Established, Context) {
+    let mut initiator = Initiator::new(TARGET, &Credential::Default).expect("alice's ticket");
+    let Step::Send(token) = initiator.step(None).expect("a first token") else { panic!("done too early") };
+    let (theirs, reply) = Context::accept(&realm.server_keytab(), &token);
+    let Step::Done(ours) = initiator.step(Some(&reply)).expect("the reply") else { panic!("not done") };
+    (*ours, theirs)
+}
+
+/// Sends messages both ways, ours in batches.
+fn exchange(ours: &Established, mut theirs: Context) {
+    let mut numbers = Numbers(ours.enctype as u64);
+    let mut sequence = ours.send_sequence;
+    let mut lengths = &numbers.lengths()[..];
+    let mut batch_len = 0;
+    while !lengths.is_empty() {
+        batch_len = batch_len % 20 + 1;
+        let (now, later) = lengths.split_at(batch_len.min(lengths.len()));
+        lengths = later;
+        let messages: Vec<_> = now.iter().map(|&len| numbers.bytes(len)).collect();
+        we_seal(ours, &mut theirs, &messages, &mut numbers, &mut sequence);
+        they_seal(ours, &mut theirs, &messages);
+        for message in &messages {
+            theirs.verify(message, &ours.keys.mic(sequence, message));
+            sequence += 1;
+            ours.keys.verify(message, &theirs.mic(message)).expect("MIT's signature");
+        }
+    }
+}
+
+fn we_seal(
+    ours: &Established,
+    theirs: &mut Context,
+    messages: &[Vec<u8>],
+    numbers: &mut Numbers,
+    sequence: &mut u64,
+) {
+    let mut buffers: Vec<_> =
+        messages.iter().map(|message| [&[0; WRAP_HEADROOM][..], message].concat()).collect();
+    let mut batch: Vec<_> = buffers
+        .iter_mut()
+        .map(|buffer| {
+            *sequence += 1;
+            let confounder = numbers.bytes(16).try_into().expect("sixteen bytes");
+            WrapMessage { keys: &ours.keys, sequence: *sequence - 1, confounder, buffer, start: 0 }
+        })
+        .collect();
+    krb5::wrap(&mut batch);
+    for (token, message) in buffers.iter().zip(messages) {
+        assert!(theirs.unwrap(token) == *message, "{} bytes", message.len());
+    }
+}
+
+fn they_seal(ours: &Established, theirs: &mut Context, messages: &[Vec<u8>]) {
+    // Every third message is only signed.
+    let sealed = |n: usize| n % 3 != 2;
+    let mut tokens: Vec<_> =
+        messages.iter().enumerate().map(|(n, message)| theirs.wrap(message, sealed(n))).collect();
+    let mut batch: Vec<_> = tokens
+        .iter_mut()
+        .map(|token| UnwrapMessage { keys: &ours.keys, token, result: Err(TokenError::Malformed) })
+        .collect();
+    krb5::unwrap(&mut batch);
+    for (n, (opened, message)) in batch.iter().zip(messages).enumerate() {
+        let result = opened.result.clone().expect("a token of MIT's");
+        assert_eq!(result.sealed, sealed(n));
+        assert!(opened.token[result.plain] == **message, "{} bytes", message.len());
+    }
+}
+
+#[test]
+fn aes128_cts_hmac_sha1_96_agrees_with_mit() {
+    // RFC 3962, RFC 4121 section 4.2
+    with_enctype("aes128_cts_hmac_sha1_96_agrees_with_mit", RealmEnctype::Aes128Sha1);
+}
+
+#[test]
+fn aes256_cts_hmac_sha1_96_agrees_with_mit() {
+    // RFC 3962, RFC 4121 section 4.2
+    with_enctype("aes256_cts_hmac_sha1_96_agrees_with_mit", RealmEnctype::Aes256Sha1);
+}
+
+#[test]
+fn aes128_cts_hmac_sha256_128_agrees_with_mit() {
+    // RFC 8009, RFC 4121 section 4.2
+    with_enctype("aes128_cts_hmac_sha256_128_agrees_with_mit", RealmEnctype::Aes128Sha2);
+}
+
+#[test]
+fn aes256_cts_hmac_sha384_192_agrees_with_mit() {
+    // RFC 8009, RFC 4121 section 4.2
+    with_enctype("aes256_cts_hmac_sha384_192_agrees_with_mit", RealmEnctype::Aes256Sha2);
+}
