@@ -3,17 +3,15 @@
 //! Everything here turns bytes into values and back, for servers and clients alike. Nothing here opens a
 //! socket, reads a clock or draws randomness.
 
+pub mod generated;
 pub mod gss;
 
 mod auth;
 mod call;
 mod connection;
-mod interim;
 mod record;
 mod reply;
 mod window;
-
-use interim as generated;
 
 pub use auth::{AUTH_SYS_GIDS_MAX, AuthSys, MACHINE_NAME_MAX, OPAQUE_AUTH_MAX, OpaqueAuth};
 pub use call::{CallError, CallHeader, Message, RPC_VERSION};

@@ -187,10 +187,23 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Those of [`Decoder::array_len_of`] and of the elements.
     pub fn array<T: Decode<'a>>(&mut self, max: usize, element_min: usize) -> Result<Vec<T>, Error> {
+        self.array_with(max, element_min, T::decode)
+    }
+
+    /// Like [`Decoder::array`] for elements that `item` reads.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::array_len_of`] and of `item`.
+    pub fn array_with<T>(
+        &mut self,
+        max: usize,
+        element_min: usize,
+        mut item: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
         let length = self.array_len_of(max, element_min)?;
         let mut items = Vec::with_capacity(length.min(preallocation_max::<T>(self.rest.len())));
         for _ in 0..length {
-            items.push(T::decode(self)?);
+            items.push(item(self)?);
         }
         Ok(items)
     }
@@ -200,9 +213,20 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Those of the elements.
     pub fn array_fixed<T: Decode<'a>, const N: usize>(&mut self) -> Result<[T; N], Error> {
+        self.array_fixed_with(T::decode)
+    }
+
+    /// Like [`Decoder::array_fixed`] for elements that `item` reads.
+    ///
+    /// # Errors
+    /// Those of `item`.
+    pub fn array_fixed_with<T, const N: usize>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<[T; N], Error> {
         let mut items = Vec::with_capacity(N.min(preallocation_max::<T>(self.rest.len())));
         for _ in 0..N {
-            items.push(T::decode(self)?);
+            items.push(item(self)?);
         }
         items.try_into().map_err(|_| Error::Truncated { needed: N * UNIT, remaining: self.rest.len() })
     }
@@ -212,7 +236,18 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Those of the boolean and of the value.
     pub fn optional<T: Decode<'a>>(&mut self) -> Result<Option<T>, Error> {
-        if self.boolean()? { T::decode(self).map(Some) } else { Ok(None) }
+        self.optional_with(T::decode)
+    }
+
+    /// Like [`Decoder::optional`] for a value that `item` reads.
+    ///
+    /// # Errors
+    /// Those of the boolean and of `item`.
+    pub fn optional_with<T>(
+        &mut self,
+        item: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        if self.boolean()? { item(self).map(Some) } else { Ok(None) }
     }
 
     /// Reads a linked list: before each element a boolean says that one more follows (section 4.19).

@@ -29,7 +29,7 @@ fn integers_are_big_endian() {
 fn opaque_data_is_padded_with_zeros_to_four_bytes() {
     // RFC 4506 sections 4.9 and 4.10
     assert_eq!(encoded(&Opaque::from(&b"abcde"[..])), *b"\0\0\0\x05abcde\0\0\0");
-    assert_eq!(encoded(&*b"abcde"), *b"abcde\0\0\0");
+    assert_eq!(encoded(b"abcde"), *b"abcde\0\0\0");
     assert_eq!(encoded(&Opaque::from(&b""[..])), [0; 4]);
 }
 
