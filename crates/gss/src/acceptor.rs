@@ -50,6 +50,10 @@ impl Acceptor {
     /// # Errors
     /// Says what is wrong with the token, the ticket in it or the key for it; nothing is kept of a failure.
     pub fn accept(&self, token: &[u8]) -> Result<Established, GssError> {
+        if token.is_empty() {
+            let text = "the token is empty".to_owned();
+            return Err(GssError::MalformedToken(Status { major: major::DEFECTIVE_TOKEN, minor: 0, text }));
+        }
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let cred = match idle {
             Some(cred) => cred,
@@ -57,7 +61,7 @@ impl Acceptor {
         };
         let accepted = accept(&cred, token);
         self.put_back(cred);
-        let accepted = accepted?;
+        let accepted = accepted.map_err(as_acceptor)?;
         let (enctype, keys) = accepted.keys.keys(krb5::Role::Acceptor)?;
         Ok(Established {
             token: accepted.reply,
@@ -89,5 +93,16 @@ impl Acceptor {
         if idle.len() < IDLE_MAX {
             idle.push(cred);
         }
+    }
+}
+
+/// "No credential" from an acceptor that has one says that the token is for another mechanism, such as NTLM.
+fn as_acceptor(error: GssError) -> GssError {
+    match error {
+        GssError::NoTicket(mut status) => {
+            status.text = "a token of another mechanism than Kerberos".to_owned();
+            GssError::MalformedToken(status)
+        }
+        other => other,
     }
 }

@@ -18,11 +18,17 @@ pub fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), 
     put("env", env(dir))
 }
 
+/// What MIT 1.21, and Debian's 1.20, want to hear before they use RC4 or 3DES.
+const WEAK: &str = "
+  allow_weak_crypto = true
+  allow_rc4 = true
+  allow_des3 = true";
+
 /// No name of the realm ever goes to a resolver, and TCP only: no fragments, no waiting for lost datagrams.
 fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
     let realm = &options.realm;
     let domain = realm.to_lowercase();
-    let weak = if options.enctypes.is_weak() { "\n  allow_weak_crypto = true" } else { "" };
+    let weak = if options.enctypes.is_weak() { WEAK } else { "" };
     let mut hosts = String::new();
     for host in options.all_hosts().iter().chain(&options.all_clients()) {
         hosts.push_str(&format!("  {host} = {realm}\n"));

@@ -73,9 +73,9 @@ impl Drop for Exported {
 
 fn refused(etype: u32, why: &str) -> GssError {
     let name = match etype {
-        1..=3 => "single DES",
-        5 | 7 | 16 => "3DES (des3-cbc-sha1)",
-        23 | 24 => "RC4 (arcfour-hmac)",
+        1..=4 => "single DES",
+        5..=7 | 16 => "3DES",
+        23 | 24 => "RC4",
         25 | 26 => "Camellia",
         17..=20 => "AES",
         _ => "unknown",
