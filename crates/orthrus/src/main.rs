@@ -1,5 +1,19 @@
 //! The program: command line, configuration, wiring.
 
+mod cli;
 mod config;
+mod logging;
+mod serve;
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Arguments::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("orthrus: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -179,7 +179,7 @@ impl<'a> Checker<'a> {
 }
 
 /// Parses `address:port`, `address`, `[v6]:port` or `:port`; the message says what is allowed.
-pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let refuse = || {
         format!(
             "{text:?} is no address to listen on; allowed are \"address:port\", \"address\" and \":port\", such as \"0.0.0.0:2049\", \"[::1]:2049\" or \":2049\""
@@ -198,7 +198,7 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Names an export after its folder, so that `orthrus serve /srv/data` is mounted as `host:/data`.
-pub(crate) fn default_pseudo(storage: &Storage) -> String {
+fn default_pseudo(storage: &Storage) -> String {
     let name = match storage {
         Storage::Folder(path) => std::fs::canonicalize(path)
             .ok()
@@ -209,7 +209,7 @@ pub(crate) fn default_pseudo(storage: &Storage) -> String {
 }
 
 /// Names exports from the command line: each after its folder, later ones of one name numbered.
-pub(crate) fn distinct_pseudo(taken: &mut HashMap<String, u32>, storage: &Storage) -> String {
+pub fn distinct_pseudo(taken: &mut HashMap<String, u32>, storage: &Storage) -> String {
     let name = default_pseudo(storage);
     let count = taken.entry(name.clone()).or_default();
     *count += 1;

@@ -1,0 +1,46 @@
+//! The command line.
+
+mod bench;
+mod realm;
+mod serve;
+mod try_it;
+
+use clap::{Parser, Subcommand};
+
+/// NFSv4.1/4.2 with Kerberos at the speed of plain NFS: a server, and a bench that shows what security costs.
+#[derive(Parser)]
+#[command(name = "orthrus", version, max_term_width = 100)]
+#[command(after_help = "A first try, as any user: orthrus try /some/folder")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// What to log, as for RUST_LOG: error, warn, info, debug, trace, or per module.
+    #[arg(long, global = true, value_name = "FILTER", default_value = "info", env = "ORTHRUS_LOG")]
+    log: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::Arguments),
+    #[command(subcommand)]
+    Realm(realm::Command),
+    #[command(subcommand)]
+    Bench(bench::Command),
+    Try(try_it::Arguments),
+}
+
+impl Arguments {
+    /// Does what the command line asks for.
+    ///
+    /// # Errors
+    /// A message that names the cause and the cure.
+    pub fn run(self) -> anyhow::Result<()> {
+        crate::logging::start(&self.log)?;
+        match self.command {
+            Command::Serve(arguments) => arguments.run(),
+            Command::Realm(command) => command.run(),
+            Command::Bench(command) => command.run(),
+            Command::Try(arguments) => arguments.run(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `orthrus realm`: a throw-away Kerberos realm in a folder.
+
+use realm::{Enctypes, Realm, RealmOptions};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Make or remove a throw-away Kerberos realm in a folder, without root.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    Up(Up),
+    Down(Down),
+}
+
+/// Make a realm in DIR and start its KDC: users alice and bob, keytabs, krb5.conf, the line to mount with.
+#[derive(clap::Args)]
+pub struct Up {
+    /// A new or empty folder.
+    dir: PathBuf,
+    /// The realm's name.
+    #[arg(long, default_value = "ORTHRUS.TEST")]
+    realm: String,
+    /// Where the KDC listens (address:port); by default a free port of 127.0.0.1.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Encryption types of the keys: sha1 (17 and 18), sha2 (19 and 20), all, or one by name or number.
+    #[arg(long, default_value_t)]
+    enctypes: Enctypes,
+    /// A user beside alice and bob; may be repeated. Passwords are as the names.
+    #[arg(long = "user", value_name = "NAME")]
+    users: Vec<String>,
+    /// A host name of the server beside localhost and this machine's; may be repeated.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// A client machine's name; may be repeated. By default this machine's.
+    #[arg(long = "client", value_name = "NAME")]
+    clients: Vec<String>,
+    /// How long tickets last, in minutes.
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    ticket_minutes: u64,
+}
+
+/// End the KDC of the realm in DIR and remove what `realm up` made there.
+#[derive(clap::Args)]
+pub struct Down {
+    /// The realm's folder.
+    dir: PathBuf,
+}
+
+impl Command {
+    /// Makes or removes the realm.
+    ///
+    /// # Errors
+    /// Names a missing package, a folder that is not ours, or what MIT's programs said.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Up(up) => up.run(),
+            Self::Down(down) => down.run(),
+        }
+    }
+}
+
+impl Up {
+    fn run(self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let options = RealmOptions {
+            realm: self.realm,
+            listen: self.listen,
+            enctypes: self.enctypes,
+            users: self.users,
+            hosts: self.hosts,
+            clients: self.clients,
+            ticket_life: Duration::from_secs(self.ticket_minutes * 60),
+            ..RealmOptions::default()
+        };
+        let realm = Realm::create(&self.dir, &options)?;
+        tracing::info!("realm made in {:.2} s", start.elapsed().as_secs_f64());
+        print!("{}", realm.instructions(crate::config::NFS_PORT));
+        Ok(())
+    }
+}
+
+impl Down {
+    fn run(self) -> anyhow::Result<()> {
+        let removed = Realm::down(&self.dir)?;
+        for path in &removed.left {
+            println!("left {}: it is not the realm's", path.display());
+        }
+        let kdc = if removed.kdc_ran { "its KDC ended" } else { "its KDC did not run" };
+        println!("realm in {} removed, {kdc}", self.dir.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! `orthrus serve`: the server.
+
+use crate::config::{self, ExportSettings, Settings, Storage};
+use crate::serve;
+use anyhow::{Context, bail};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use vfs::{SecFlavor, Squash};
+
+/// Serve folders by NFSv4.1 and 4.2.
+///
+/// Exports come from a file (--config) or from the command line: `orthrus serve /srv/data` is mounted as
+/// `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options win over the file. SIGHUP reads the file's exports
+/// anew, SIGTERM and Ctrl-C end the server.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folders to export, each under its own name; as FOLDER=/PSEUDO under another.
+    folders: Vec<String>,
+    /// Read the configuration from this file.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "folders")]
+    config: Option<PathBuf>,
+    /// Where to listen: address:port, address, or :port (default :2049).
+    #[arg(long, value_parser = config::parse_listen)]
+    listen: Option<SocketAddr>,
+    /// Allowed flavors in order of preference.
+    #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "krb5p,krb5i,krb5,sys", conflicts_with = "config")]
+    sec: Vec<SecFlavor>,
+    /// Refuse all changes.
+    #[arg(long, conflicts_with = "config")]
+    read_only: bool,
+    /// Whose identity becomes the anonymous user's: none, root or all.
+    #[arg(long, default_value = "root", conflicts_with = "config")]
+    squash: Squash,
+    /// Networks that may mount, such as 10.0.0.0/8; by default all.
+    #[arg(long, value_delimiter = ',', value_name = "NETWORK,…", conflicts_with = "config")]
+    clients: Vec<vfs::Network>,
+    /// Export this many MiB of memory as /memory, for measuring without a disk.
+    #[arg(long, value_name = "MIB", conflicts_with = "config")]
+    memory: Option<u64>,
+    /// The keytab with the service's keys (default: /etc/krb5.keytab if it is there).
+    #[arg(long, value_name = "FILE")]
+    keytab: Option<PathBuf>,
+    /// The domain of owner names such as alice@example.org (default: the realm's name in lower case).
+    #[arg(long)]
+    domain: Option<String>,
+    /// A realm whose users are users here; may be repeated (default: the realms of the keytab).
+    #[arg(long = "realm", value_name = "REALM")]
+    realms: Vec<String>,
+    /// Where the server keeps its secret and the list of its clients (default: /var/lib/orthrus for root).
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Threads that serve (default: one a core).
+    #[arg(long)]
+    shards: Option<usize>,
+    /// Seconds that a silent client keeps its state.
+    #[arg(long, value_name = "SECONDS")]
+    lease_time: Option<u64>,
+    /// Seconds after a restart in which clients may reclaim their state.
+    #[arg(long, value_name = "SECONDS")]
+    grace_time: Option<u64>,
+    /// Check the configuration and stop.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Arguments {
+    /// Serves until a signal ends it.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, the keytab, the folders or the port, and what helps.
+    pub fn run(self) -> anyhow::Result<()> {
+        let settings = self.settings()?;
+        if self.check {
+            println!("the configuration is right: {} export(s)", settings.exports.len());
+            return Ok(());
+        }
+        serve::run(settings, self.config)
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let mut settings = match &self.config {
+            Some(file) => config::read(file)?,
+            None => Settings { exports: self.exports()?, ..Settings::default() },
+        };
+        let set = |to: &mut Duration, from: Option<u64>| from.into_iter().for_each(|s| *to = Duration::from_secs(s));
+        set(&mut settings.lease_time, self.lease_time);
+        set(&mut settings.grace_time, self.grace_time);
+        settings.listen = self.listen.unwrap_or(settings.listen);
+        settings.shards = self.shards.unwrap_or(settings.shards);
+        settings.keytab = self.keytab.clone().or(settings.keytab);
+        settings.state_dir = self.state_dir.clone().or(settings.state_dir);
+        settings.domain = self.domain.clone().unwrap_or(settings.domain);
+        if !self.realms.is_empty() {
+            settings.realms = self.realms.clone();
+        }
+        Ok(settings)
+    }
+
+    fn exports(&self) -> anyhow::Result<Vec<ExportSettings>> {
+        let mut taken = HashMap::new();
+        let mut exports = Vec::new();
+        for folder in &self.folders {
+            let (path, pseudo) = split_pseudo(folder);
+            let storage = Storage::Folder(path.canonicalize().with_context(|| path.display().to_string())?);
+            let pseudo = match pseudo {
+                Some(pseudo) => vfs::normalise(pseudo)?,
+                None => config::distinct_pseudo(&mut taken, &storage),
+            };
+            exports.push(ExportSettings::new(storage, pseudo));
+        }
+        if let Some(mebibytes) = self.memory {
+            exports.push(ExportSettings::new(Storage::Memory(mebibytes.saturating_mul(1 << 20)), "/memory"));
+        }
+        if exports.is_empty() {
+            bail!("nothing to export: name a folder (orthrus serve /srv/data) or a file (--config /etc/orthrus.toml)");
+        }
+        for export in &mut exports {
+            export.flavors = self.sec.clone();
+            export.read_only = self.read_only;
+            export.squash = self.squash;
+            export.networks = self.clients.clone();
+        }
+        Ok(exports)
+    }
+}
+
+/// Splits `FOLDER=/PSEUDO`; a folder with "=/" in its own name is found if it exists.
+fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
+    match text.rsplit_once("=/") {
+        Some((folder, pseudo)) if !PathBuf::from(text).exists() => {
+            (folder.into(), text.get(text.len() - pseudo.len() - 1..))
+        }
+        _ => (text.into(), None),
+    }
+}

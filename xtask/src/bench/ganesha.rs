@@ -1,0 +1,85 @@
+//! NFS-Ganesha as the peer: Debian's package, the same folder, the same realm, a port of its own.
+
+use anyhow::{Context, bail};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it may take until the port answers.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// Runs in a mount namespace of its own: /run and /var/lib/nfs of the machine stay as they are.
+const SCRIPT: &str = "mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs/ganesha && \
+     mount -t tmpfs tmpfs /run && mkdir -p /run/ganesha && \
+     exec ganesha.nfsd -F -L \"$0/ganesha.log\" -f \"$0/ganesha.conf\" -p /run/ganesha/pid";
+
+/// A Ganesha that runs; dropping it ends it.
+pub struct Ganesha {
+    child: Child,
+}
+
+impl Ganesha {
+    /// Exports `folder` as /data with all four flavors on a port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// When it is not installed, this is not root, or it does not answer in time.
+    pub fn start(work: &Path, folder: &Path, realm: &realm::Realm, address: SocketAddr) -> anyhow::Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            bail!("NFS-Ganesha needs root for its file handles and a namespace of its own");
+        }
+        std::fs::write(work.join("ganesha.conf"), configuration(folder, realm, address))?;
+        let out = std::fs::File::create(work.join("ganesha.out"))?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(work);
+        command.envs(realm.env()).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = command.process_group(0).spawn().context("unshare did not start")?;
+        let mut ganesha = Self { child };
+        ganesha.wait(work, address)?;
+        Ok(ganesha)
+    }
+
+    fn wait(&mut self, work: &Path, address: SocketAddr) -> anyhow::Result<()> {
+        let end = Instant::now() + START_MAX;
+        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                let said = std::fs::read_to_string(work.join("ganesha.out")).unwrap_or_default();
+                bail!("NFS-Ganesha ended with {status}; is nfs-ganesha-vfs installed? {said}");
+            }
+            if Instant::now() > end {
+                bail!("NFS-Ganesha does not answer on {address}; see {}", work.join("ganesha.log").display());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Returns the process to read processor time of.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn configuration(folder: &Path, realm: &realm::Realm, address: SocketAddr) -> String {
+    format!(
+        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = {ip}; Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+         NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = \"/var/lib/nfs/ganesha\"; DomainName = \"orthrus.test\"; Slot_Table_Size = 64; }}\n\
+         NFS_KRB5 {{ PrincipalName = nfs; KeytabPath = \"{keytab}\"; CCacheDir = \"/run/ganesha\"; Active_krb5 = true; }}\n\
+         DIRECTORY_SERVICES {{ DomainName = \"orthrus.test\"; }}\n\
+         EXPORT {{ Export_Id = 1; Path = \"{folder}\"; Pseudo = \"/data\"; Access_Type = RW; Squash = No_Root_Squash;\n\
+         Protocols = 4; Transports = TCP; SecType = sys,krb5,krb5i,krb5p; FSAL {{ Name = VFS; }} }}\n\
+         LOG {{ Default_Log_Level = EVENT; }}\n",
+        port = address.port(),
+        ip = address.ip(),
+        keytab = realm.server_keytab().display(),
+        folder = folder.display(),
+    )
+}
