@@ -1,10 +1,10 @@
 //! Credentials and verifiers: the frame (RFC 5531 section 8.2) and AUTH_SYS (RFC 5531 appendix A).
 
-use crate::generated::AuthFlavor;
+use crate::generated::{AuthFlavor, OPAQUE_AUTH_BODY_MAX};
 use xdr::{Decode, Decoder, Encode, Encoder, Error};
 
 /// The most bytes in the body of a credential or verifier (RFC 5531 section 8.2).
-pub const OPAQUE_AUTH_MAX: usize = 400;
+pub const OPAQUE_AUTH_MAX: usize = OPAQUE_AUTH_BODY_MAX as usize;
 
 /// The most supplementary groups in an AUTH_SYS credential (RFC 5531 appendix A).
 pub const AUTH_SYS_GIDS_MAX: usize = 16;

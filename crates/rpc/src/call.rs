@@ -1,11 +1,8 @@
 //! The head of a call (RFC 5531 section 9, `call_body`).
 
 use crate::auth::OpaqueAuth;
-use crate::generated::{AuthStat, MsgType};
+use crate::generated::{AuthStat, MsgType, RPC_VERS};
 use xdr::{Decode, Decoder, Encode, Encoder, Error};
-
-/// The version of the RPC protocol itself (RFC 5531 section 9).
-pub const RPC_VERSION: u32 = 2;
 
 /// A record, told apart by its message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +87,7 @@ impl<'a> Message<'a> {
 impl<'a> CallHeader<'a> {
     fn parse(xid: u32, record: &'a [u8], decoder: &mut Decoder<'a>) -> Result<Self, CallError> {
         let version = decoder.u32()?;
-        if version != RPC_VERSION {
+        if version != RPC_VERS {
             return Err(CallError::RpcVersion { xid, version });
         }
         let (program, version, procedure) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
@@ -111,7 +108,7 @@ impl<'a> CallHeader<'a> {
         credential: &OpaqueAuth<'_>,
     ) {
         let (program, version, procedure) = target;
-        encoder.u32(xid).u32(MsgType::CALL as u32).u32(RPC_VERSION);
+        encoder.u32(xid).u32(MsgType::CALL as u32).u32(RPC_VERS);
         encoder.u32(program).u32(version).u32(procedure);
         credential.encode(encoder);
     }

@@ -1,8 +1,6 @@
 //! The window of sequence numbers of a security context (RFC 2203 section 5.3.3.1).
 
-/// The largest sequence number that a call may carry; a client starts a new context before it gets there
-/// (RFC 2203 section 5.3.3.1).
-pub const MAXSEQ: u32 = 0x8000_0000;
+use crate::generated::MAXSEQ;
 
 const WORD_BITS: u32 = u64::BITS;
 
@@ -16,7 +14,7 @@ pub enum WindowOutcome {
     Replayed,
     /// Below the window, so that nobody knows whether it was seen: to be discarded in silence.
     TooOld,
-    /// Above [`MAXSEQ`]: RPCSEC_GSS_CTXPROBLEM (RFC 2203 section 5.3.3.3).
+    /// Above [`MAXSEQ`](crate::MAXSEQ): RPCSEC_GSS_CTXPROBLEM (RFC 2203 section 5.3.3.3).
     BeyondMaxseq,
 }
 
@@ -25,7 +23,7 @@ pub enum WindowOutcome {
 /// The window is the last `size` numbers up to the largest one accepted. Verify the MIC of the call's
 /// header before asking: what is accepted moves the window, and a forged number would push valid calls out.
 ///
-/// Numbers do not wrap: they end at [`MAXSEQ`]. The bottom of a window that is not yet `size` numbers above
+/// Numbers do not wrap: they end at [`MAXSEQ`](crate::MAXSEQ). The bottom of a window that is not yet `size` numbers above
 /// zero is zero.
 #[derive(Clone, Debug)]
 pub struct SequenceWindow {

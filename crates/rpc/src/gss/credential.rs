@@ -1,10 +1,7 @@
 //! The RPCSEC_GSS credential (RFC 2203 section 5.1).
 
-use crate::generated::{RpcGssProcT, RpcGssServiceT};
+use crate::generated::{RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use xdr::{Decoder, Encode, Encoder, Error};
-
-/// The only version spoken here; RFC 5403 and RFC 7861 define 2 and 3.
-pub const RPCSEC_GSS_VERS_1: u32 = 1;
 
 /// The most bytes of a context handle: what a credential body has room for (RFC 5531 section 8.2).
 pub const HANDLE_MAX: usize = 380;

@@ -4,9 +4,9 @@ mod body;
 mod credential;
 mod init;
 
-pub use crate::generated::{RpcGssProcT, RpcGssServiceT};
+pub use crate::generated::{RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 pub use body::{
     IntegrityBody, SEQUENCE_LEN, begin_body, end_body, integrity_body, privacy_body, protected_data,
 };
-pub use credential::{CredentialError, GssCredential, HANDLE_MAX, RPCSEC_GSS_VERS_1};
+pub use credential::{CredentialError, GssCredential, HANDLE_MAX};
 pub use init::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, TOKEN_SIZE_MAX, init_argument};
