@@ -114,6 +114,46 @@ impl BlockCipherEncClosure for LockStep<'_, '_> {
     }
 }
 
+/// Encrypts one message in place and shows it to `look` before every `step` bytes, a multiple of the block: what
+/// lies before the position is plain CBC, what lies behind it is plaintext. The last look is behind the last block
+/// that is whole, before the last two are swapped.
+///
+/// A chain of blocks leaves the processor idle for most of the time: `look` can hash for next to nothing.
+pub(crate) fn encrypt_one<E: Encrypt>(key: &E, data: &mut [u8], step: usize, look: impl FnMut(&[u8], usize)) {
+    assert!(data.len() >= BLOCK, "a message begins with its confounder");
+    key.encrypt_with_backend(Alone { data: &mut *data, step, look });
+    Lane { data, done: 0 }.finish(key);
+}
+
+/// One message to encrypt, inside the library's choice of instructions.
+struct Alone<'a, F> {
+    data: &'a mut [u8],
+    step: usize,
+    look: F,
+}
+
+impl<F> BlockSizeUser for Alone<'_, F> {
+    type BlockSize = U16;
+}
+
+impl<F: FnMut(&[u8], usize)> BlockCipherEncClosure for Alone<'_, F> {
+    #[inline(always)]
+    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(mut self, backend: &B) {
+        let whole = self.data.len() / BLOCK * BLOCK;
+        let mut chain = Block::default();
+        for at in (0..whole).step_by(self.step) {
+            (self.look)(self.data, at);
+            let end = whole.min(at + self.step);
+            for block in self.data[at..end].as_chunks_mut::<BLOCK>().0 {
+                chain = xor(*block, chain.into()).into();
+                backend.encrypt_block((&mut chain).into());
+                *block = chain.into();
+            }
+        }
+        (self.look)(self.data, whole);
+    }
+}
+
 /// Adds two blocks: as one number, since byte by byte it does not end up in one register.
 #[inline(always)]
 fn xor(a: [u8; BLOCK], b: [u8; BLOCK]) -> [u8; BLOCK] {

@@ -10,10 +10,23 @@
 //!
 //! # Which instructions are used
 //!
-//! The `aes`, `sha1` and `sha2` crates look at the processor at run time, no build flags are needed: on
-//! x86-64 AES-NI, with VAES for runs of 64 blocks (30 without AVX-512), SHA-NI for SHA-1 and SHA-256, AVX2
-//! for SHA-384; on AArch64 the cryptography extensions. Without any of them the AES code is constant-time
-//! software, and slow: [`hardware_accelerated`] tells.
+//! The `aes`, `sha1` and `sha2` crates look at the processor at run time, no build flags are needed. On x86-64
+//! that is VAES (with AVX-512: 64 blocks at a time, else 30) for decryption, AES-NI for chains of blocks, SHA-NI for
+//! SHA-1 and SHA-256 and AVX2 for SHA-384; on AArch64 the cryptography extensions. Without any of them the AES
+//! code is constant-time software, and slow: [`hardware_accelerated`] tells.
+//!
+//! CBC encryption and hashing wait for themselves: most of a core is idle while one chain is worked on. A message
+//! alone in its context is hashed in the gaps of its encryption; several messages of a context are encrypted 16
+//! at a time and hashed 4 at a time, block by block in turn. On one core of an EPYC 9005 (Zen 5), GB/s:
+//!
+//! | enctype | wrap 1 x 64 KiB | wrap 16 x 64 KiB | unwrap 1 x 64 KiB | unwrap 16 x 64 KiB |
+//! |---|---|---|---|---|
+//! | 17 | 1.4 | 3.4 | 1.7 | 3.0 |
+//! | 18 | 1.0 | 2.9 | 1.6 | 2.6 |
+//! | 19 | 1.2 | 2.3 | 1.6 | 2.1 |
+//! | 20 | 0.5 | 0.8 | 0.8 | 0.8 |
+//!
+//! `cargo run --release -p krb5 --example throughput` measures it.
 
 mod cipher;
 mod cts;

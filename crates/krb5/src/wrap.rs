@@ -6,9 +6,11 @@
 
 use crate::{
     ContextKeys,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite},
+    cipher::{BLOCK, Suite},
     cts,
+    hash::Hash,
     hmac::{Message, mac_each},
+    keys::{SuiteKeys, with_suite},
     token::{HEADER_LEN, sealed_header},
 };
 
@@ -40,8 +42,8 @@ pub struct WrapMessage<'a> {
 
 /// Seals each message of a batch.
 ///
-/// Messages of one context are encrypted together, 16 of them are the fastest; messages of one enctype are signed
-/// together. Nothing is allocated when the buffers have room for the trailers.
+/// Messages of one context are worked on together: 16 of them are the fastest. Nothing is allocated when the
+/// buffers have room for the trailers.
 ///
 /// # Panics
 /// If a buffer ends before `start + WRAP_HEADROOM`.
@@ -49,10 +51,15 @@ pub fn wrap(batch: &mut [WrapMessage<'_>]) {
     for message in batch.iter_mut() {
         message.lay_out();
     }
-    seal::<Aes128Sha1>(batch);
-    seal::<Aes256Sha1>(batch);
-    seal::<Aes128Sha256>(batch);
-    seal::<Aes256Sha384>(batch);
+    for window in batch.chunks_mut(WINDOW) {
+        for first in 0..window.len() {
+            let (earlier, later) = window.split_at_mut(first);
+            let Some(context) = later.first().map(|message| message.keys) else { continue };
+            if !earlier.iter().any(|message| message.is_of(context)) {
+                with_suite!(&context.suite, keys => seal(context, keys, later));
+            }
+        }
+    }
 }
 
 impl WrapMessage<'_> {
@@ -69,6 +76,10 @@ impl WrapMessage<'_> {
         self.buffer.resize(token_len, 0);
     }
 
+    fn is_of(&self, context: &ContextKeys) -> bool {
+        std::ptr::eq(self.keys, context)
+    }
+
     /// Returns what is encrypted, and the place of the checksum.
     fn parts(&mut self) -> (&mut [u8], &mut [u8]) {
         let mac_len = self.keys.enctype().mac_len();
@@ -77,39 +88,62 @@ impl WrapMessage<'_> {
     }
 }
 
-/// Encrypts and signs the messages of one enctype.
-fn seal<S: Suite>(batch: &mut [WrapMessage<'_>]) {
-    if S::ENCTYPE.encrypts_then_macs() {
-        encrypt::<S>(batch);
-        sign::<S>(batch, &CIPHER_STATE);
+/// Encrypts and signs the messages of a context.
+fn seal<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>]) {
+    let mut messages = batch.iter_mut().filter(|message| message.is_of(context));
+    if let (Some(only), None) = (messages.next(), messages.next()) {
+        seal_one(keys, only);
+    } else if S::ENCTYPE.encrypts_then_macs() {
+        encrypt(context, keys, batch);
+        sign(context, keys, batch, &CIPHER_STATE);
     } else {
-        sign::<S>(batch, &[]);
-        encrypt::<S>(batch);
+        sign(context, keys, batch, &[]);
+        encrypt(context, keys, batch);
     }
 }
 
-/// Encrypts, the messages of each context together.
-fn encrypt<S: Suite>(batch: &mut [WrapMessage<'_>]) {
-    for window in batch.chunks_mut(WINDOW) {
-        for first in 0..window.len() {
-            let (earlier, later) = window.split_at_mut(first);
-            let Some(context) = later.first().map(|message| message.keys) else { continue };
-            let Some(keys) = S::of(&context.suite) else { continue };
-            if earlier.iter().any(|message| std::ptr::eq(message.keys, context)) {
-                continue;
+/// Encrypts and signs a message on its way: hashing costs little beside a chain of blocks.
+fn seal_one<S: Suite>(keys: &SuiteKeys<S>, message: &mut WrapMessage<'_>) {
+    let (body, mac) = message.parts();
+    let mut hmac = keys.seal_mac.begin();
+    let mut hashed = 0;
+    if S::ENCTYPE.encrypts_then_macs() {
+        hmac.update(&CIPHER_STATE);
+        // The last two blocks are swapped in the end, so they are hashed in the end.
+        let settled = (body.len() / BLOCK * BLOCK).saturating_sub(2 * BLOCK);
+        cts::encrypt_one(&keys.seal, body, S::Hash::BLOCK, |data, at| {
+            // Whole blocks of the hash; the first is shorter by the cipher state.
+            let end = at.min(settled).saturating_sub(BLOCK);
+            if let Some(next) = data.get(hashed..end) {
+                hmac.update(next);
+                hashed = end;
             }
-            let same = later.iter_mut().filter(|message| std::ptr::eq(message.keys, context));
-            cts::encrypt(&keys.seal, same.map(|message| message.parts().0));
-        }
+        });
+    } else {
+        cts::encrypt_one(&keys.seal, body, S::Hash::BLOCK, |data, at| {
+            // What is encrypted next, and the rest when no other block follows.
+            if at >= hashed {
+                let end = at + S::Hash::BLOCK;
+                hashed = if end > data.len() / BLOCK * BLOCK { data.len() } else { end };
+                hmac.update(&data[at..hashed]);
+            }
+        });
     }
+    hmac.update(&body[hashed..]);
+    let digest = hmac.finish();
+    mac.copy_from_slice(&digest[..mac.len()]);
+}
+
+fn encrypt<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>]) {
+    let messages = batch.iter_mut().filter(|message| message.is_of(context));
+    cts::encrypt(&keys.seal, messages.map(|message| message.parts().0));
 }
 
 /// Puts the checksums of `prefix` and of what the messages hold now.
-fn sign<S: Suite>(batch: &mut [WrapMessage<'_>], prefix: &[u8]) {
-    let messages = batch.iter_mut().filter_map(|message| {
-        let keys = S::of(&message.keys.suite)?;
+fn sign<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>], prefix: &[u8]) {
+    let messages = batch.iter_mut().filter(|message| message.is_of(context)).map(|message| {
         let (body, mac) = message.parts();
-        Some((Message { key: &keys.seal_mac, prefix, data: body, suffix: None }, mac))
+        (Message { key: &keys.seal_mac, prefix, data: body, suffix: None }, mac)
     });
     mac_each(messages, |mac, digest| mac.copy_from_slice(&digest[..mac.len()]));
 }
