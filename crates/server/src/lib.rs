@@ -1,4 +1,6 @@
 //! The NFSv4.1/4.2 server: RPC dispatch, RPCSEC_GSS contexts, the COMPOUND engine and its operations.
 
+pub mod dispatch;
 pub mod engine;
+pub mod rpcsec;
 pub mod security;

@@ -1,0 +1,230 @@
+//! From records to COMPOUNDs and back: RPC headers, authentication, programs and procedures.
+//!
+//! A tick takes all the records that have arrived and goes through them in steps, each step for all of them:
+//! headers are read, header MICs verified, windows asked in arrival order, bodies verified and decrypted,
+//! COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so meets many messages at once.
+
+mod execute;
+mod job;
+mod metrics;
+mod receive;
+mod sys;
+
+pub use metrics::Metrics;
+
+pub(crate) use job::{Job, Verdict};
+
+use crate::engine::{Call, CompoundOutcome, Nfs};
+use crate::rpcsec::{Outgoing, Rpcsec, open_bodies, verify_headers};
+use metrics::{Reports, Trouble};
+use rpc::{AuthStat, ConnectionId, Denied, WindowOutcome};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use sys::SysCache;
+use xdr::Encoder;
+
+/// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
+pub trait Engine: Send + Sync {
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds.
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome;
+
+    /// Forgets what was bound to a connection.
+    fn connection_closed(&self, connection: ConnectionId);
+
+    /// Ends what has timed out; called about once a second.
+    fn housekeeping(&self, now: Duration);
+}
+
+impl Engine for Nfs {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
+        Nfs::compound(self, call, reply)
+    }
+
+    fn connection_closed(&self, connection: ConnectionId) {
+        Nfs::connection_closed(self, connection);
+    }
+
+    fn housekeeping(&self, now: Duration) {
+        Nfs::housekeeping(self, now);
+    }
+}
+
+/// Tells the monotonic time since the server's start.
+pub type Clock = dyn Fn() -> Duration + Send + Sync;
+
+/// Fills memory with random bytes that nobody can predict.
+pub type Random = dyn Fn(&mut [u8]) + Send + Sync;
+
+/// What the server gets from outside: time and chance.
+pub struct Environment {
+    /// Time.
+    pub clock: Box<Clock>,
+    /// Chance.
+    pub random: Box<Random>,
+}
+
+/// What to do with a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Sends a record. Its first four bytes are room for the record mark.
+    Send(Vec<u8>),
+    /// Closes the connection after the replies before it have been sent.
+    Close,
+}
+
+/// The memory that one thread uses from tick to tick.
+#[derive(Default)]
+pub struct Scratch {
+    jobs: Vec<Job>,
+    outgoing: Vec<Outgoing>,
+    outgoing_bytes: usize,
+    entropy: Vec<u8>,
+    closing: Vec<ConnectionId>,
+    sys: SysCache,
+}
+
+/// The NFS server as the transport sees it: records in, records out. Shared by all threads.
+pub struct Server<E> {
+    engine: E,
+    rpcsec: Option<Rpcsec>,
+    environment: Environment,
+    metrics: Arc<Metrics>,
+    reports: Reports,
+}
+
+impl<E: Engine> Server<E> {
+    /// Makes a server; without `rpcsec` it refuses RPCSEC_GSS and speaks AUTH_SYS alone.
+    pub fn new(engine: E, rpcsec: Option<Rpcsec>, environment: Environment, metrics: Arc<Metrics>) -> Self {
+        Self { engine, rpcsec, environment, metrics, reports: Reports::default() }
+    }
+
+    /// What runs COMPOUNDs.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// The server's side of RPCSEC_GSS, if it has one.
+    pub fn rpcsec(&self) -> Option<&Rpcsec> {
+        self.rpcsec.as_ref()
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Handles the records of one tick in arrival order, and passes on what is to be done with their
+    /// connections: replies of one connection in the order of its calls, then its end if it has come.
+    ///
+    /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by the replies
+    /// that sessions allow to them.
+    pub fn tick(
+        &self,
+        scratch: &mut Scratch,
+        requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
+        mut replies: impl FnMut(ConnectionId, Action),
+    ) {
+        let now = (self.environment.clock)();
+        let mut jobs = std::mem::take(&mut scratch.jobs);
+        let requests = requests.into_iter();
+        jobs.extend(
+            requests.map(|(connection, peer, record)| {
+                self.receive(&mut scratch.sys, connection, peer, record, now)
+            }),
+        );
+        Metrics::add(&self.metrics.calls, jobs.len() as u64);
+        self.admit(&mut jobs, &mut scratch.closing, now);
+
+        for job in jobs.drain(..) {
+            self.execute(job, scratch, now);
+            if scratch.is_batch_full() {
+                self.flush(scratch, &mut replies);
+            }
+        }
+        self.flush(scratch, &mut replies);
+        for connection in scratch.closing.drain(..) {
+            replies(connection, Action::Close);
+        }
+        scratch.jobs = jobs;
+    }
+
+    /// Takes note that a connection is gone.
+    pub fn closed(&self, connection: ConnectionId) {
+        self.engine.connection_closed(connection);
+    }
+
+    /// Ends what has timed out; to be called about once a second.
+    pub fn housekeeping(&self) {
+        let now = (self.environment.clock)();
+        self.engine.housekeeping(now);
+        if let Some(rpcsec) = &self.rpcsec {
+            rpcsec.contexts().sweep(now);
+        }
+    }
+
+    /// Lets through what is genuine: header MIC, window, body, in this order.
+    fn admit(&self, jobs: &mut [Job], closing: &mut Vec<ConnectionId>, now: Duration) {
+        Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
+        for job in jobs.iter_mut() {
+            // What follows on a connection that is about to close will be sent again on another.
+            if closing.contains(&job.connection) {
+                job.verdict = Verdict::Ignore;
+                continue;
+            }
+            self.check_window(job, now);
+            if job.verdict == Verdict::Close {
+                closing.push(job.connection);
+            }
+        }
+        Metrics::add(&self.metrics.body_failures, open_bodies(jobs));
+    }
+
+    /// Asks the context's window. A number that was used or is too old is discarded in silence, as the RFC
+    /// wants it; closing the connection lets the client know without a wait that it has to send again
+    /// (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
+    fn check_window(&self, job: &mut Job, now: Duration) {
+        let Some(call) = job.runnable_gss() else { return };
+        let verdict = match call.context.check_sequence(call.sequence, now) {
+            WindowOutcome::Accepted => return,
+            WindowOutcome::BeyondMaxseq => Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CTXPROBLEM)),
+            outcome @ (WindowOutcome::Replayed | WindowOutcome::TooOld) => {
+                Metrics::add(&self.metrics.window_drops, 1);
+                if call.context.report_window_once() {
+                    let (peer, sequence, principal) = (job.peer, call.sequence, call.context.principal());
+                    tracing::warn!(
+                        %peer, principal, sequence, ?outcome,
+                        "call outside of the sequence window; this context's further ones are only counted"
+                    );
+                }
+                Verdict::Close
+            }
+        };
+        job.verdict = verdict;
+    }
+
+    /// Signs and encrypts what is ready and passes it on.
+    fn flush(&self, scratch: &mut Scratch, replies: &mut impl FnMut(ConnectionId, Action)) {
+        if scratch.outgoing.iter().any(|reply| reply.protection.is_some()) {
+            crate::rpcsec::seal(&mut scratch.outgoing, &self.environment.random, &mut scratch.entropy);
+        }
+        scratch.outgoing_bytes = 0;
+        for reply in scratch.outgoing.drain(..) {
+            replies(reply.connection, Action::Send(reply.buffer.into_vec()));
+        }
+    }
+}
+
+impl Scratch {
+    /// Makes empty scratch memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether enough is ready to fill the lanes of the cipher; more would only leave the processor's caches.
+    fn is_batch_full(&self) -> bool {
+        const MESSAGES_MIN: usize = 16;
+        const BYTES_MIN: usize = 1 << 20;
+        self.outgoing.len() >= MESSAGES_MIN && self.outgoing_bytes >= BYTES_MIN
+    }
+}

@@ -1,0 +1,113 @@
+//! The first step: what a record is, and who says that it comes from whom.
+
+use super::job::{Auth, Job, Verdict};
+use super::sys::SysCache;
+use super::{Engine, Metrics, Server, Trouble};
+use crate::rpcsec::{GssCall, Handle};
+use nfs4::NFSPROC4_NULL;
+use rpc::gss::{CredentialError, GssCredential, RpcGssProcT};
+use rpc::{AuthFlavor, AuthStat, CallError, CallHeader, ConnectionId, Denied, Message, OpaqueAuth, RPC_VERS};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+impl<E: Engine> Server<E> {
+    /// Reads the header of a record.
+    pub(super) fn receive(
+        &self,
+        sys: &mut SysCache,
+        connection: ConnectionId,
+        peer: SocketAddr,
+        record: Vec<u8>,
+        now: Duration,
+    ) -> Job {
+        let (xid, verdict) = match Message::parse(&record) {
+            Ok(Message::Call(header)) => match self.authenticate(sys, &header, now) {
+                Ok(auth) => {
+                    let job = Job::call(connection, peer, &header, auth, record.len());
+                    return Job { record, ..job };
+                }
+                Err(status) => (header.xid, Verdict::Deny(Denied::Auth(status))),
+            },
+            Ok(Message::Reply { xid }) => {
+                Metrics::add(&self.metrics.unexpected_replies, 1);
+                (xid, Verdict::Ignore)
+            }
+            Err(error) => self.stop(error, peer, now),
+        };
+        Job::ended(connection, peer, record, xid, verdict)
+    }
+
+    /// Says what becomes of a record without a usable header.
+    fn stop(&self, error: CallError, peer: SocketAddr, now: Duration) -> (u32, Verdict) {
+        match error {
+            CallError::Malformed(_) | CallError::MessageType(_) => {
+                Metrics::add(&self.metrics.malformed_records, 1);
+                self.reports.note(Trouble::MalformedRecord, now, peer, error);
+                (0, Verdict::Close)
+            }
+            CallError::RpcVersion { xid, .. } => {
+                (xid, Verdict::Deny(Denied::RpcMismatch { low: RPC_VERS, high: RPC_VERS }))
+            }
+            CallError::Auth { xid, status, .. } => (xid, Verdict::Deny(Denied::Auth(status))),
+        }
+    }
+
+    /// Finds out who is said to call. Nothing is proved by it yet for RPCSEC_GSS.
+    fn authenticate(
+        &self,
+        sys: &mut SysCache,
+        header: &CallHeader<'_>,
+        now: Duration,
+    ) -> Result<Auth, AuthStat> {
+        match header.credential.known_flavor() {
+            Some(AuthFlavor::AUTH_NONE) => Ok(Auth::None),
+            Some(AuthFlavor::AUTH_SYS) => {
+                sys.security(header.credential.body).map(Auth::Sys).map_err(|_| AuthStat::AUTH_BADCRED)
+            }
+            Some(AuthFlavor::RPCSEC_GSS) => self.authenticate_gss(header, now),
+            _ => Err(AuthStat::AUTH_BADCRED),
+        }
+    }
+
+    fn authenticate_gss(&self, header: &CallHeader<'_>, now: Duration) -> Result<Auth, AuthStat> {
+        let rpcsec = self.rpcsec.as_ref().ok_or(AuthStat::AUTH_REJECTEDCRED)?;
+        let credential = GssCredential::parse(header.credential.body).map_err(|error| match error {
+            CredentialError::Version(_) => AuthStat::AUTH_REJECTEDCRED,
+            CredentialError::Malformed(_) => AuthStat::AUTH_BADCRED,
+        })?;
+        // Control messages travel in the procedure that does nothing (RFC 2203 section 5.2.1).
+        let is_null = header.procedure == NFSPROC4_NULL;
+        match credential.procedure {
+            RpcGssProcT::RPCSEC_GSS_INIT if is_null && credential.handle.is_empty() => {
+                return Ok(Auth::Init);
+            }
+            RpcGssProcT::RPCSEC_GSS_INIT => return Err(AuthStat::AUTH_BADCRED),
+            // Kerberos needs one step: there never is a context that waits for a second.
+            RpcGssProcT::RPCSEC_GSS_CONTINUE_INIT => return Err(AuthStat::RPCSEC_GSS_CREDPROBLEM),
+            RpcGssProcT::RPCSEC_GSS_DESTROY if !is_null => return Err(AuthStat::AUTH_BADCRED),
+            RpcGssProcT::RPCSEC_GSS_DESTROY | RpcGssProcT::RPCSEC_GSS_DATA => {}
+        }
+        if header.verifier.known_flavor() != Some(AuthFlavor::RPCSEC_GSS) {
+            return Err(AuthStat::AUTH_BADVERF);
+        }
+        let handle = Handle::from_wire(credential.handle);
+        let Some(context) = handle.and_then(|handle| rpcsec.contexts().find(handle, now)) else {
+            Metrics::add(&self.metrics.unknown_handles, 1);
+            return Err(AuthStat::RPCSEC_GSS_CREDPROBLEM);
+        };
+        Ok(Auth::Gss(GssCall {
+            context,
+            procedure: credential.procedure,
+            service: credential.service,
+            sequence: credential.sequence,
+            signed_len: header.signed.len(),
+            verifier: verifier_place(header.signed.len(), &header.verifier),
+        }))
+    }
+}
+
+/// Where in the record the verifier's body is: behind the credential, flavor and length.
+fn verifier_place(signed_len: usize, verifier: &OpaqueAuth<'_>) -> std::ops::Range<usize> {
+    let start = signed_len + 2 * xdr::UNIT;
+    start..start + verifier.body.len()
+}

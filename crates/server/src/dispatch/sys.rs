@@ -1,0 +1,35 @@
+//! AUTH_SYS callers (RFC 5531 appendix A), remembered so that a call allocates nothing.
+
+use crate::security::Security;
+use rpc::AuthSys;
+use std::collections::HashMap;
+use std::sync::Arc;
+use vfs::Caller;
+
+/// The most callers remembered by one thread; beyond it all are forgotten.
+const CALLERS_MAX: usize = 256;
+
+/// Callers by credential. What is remembered follows from the credential alone, so it cannot go stale.
+#[derive(Default)]
+pub(super) struct SysCache {
+    /// By the credential's body without its stamp, which may differ from call to call.
+    callers: HashMap<Box<[u8]>, Arc<Security>>,
+}
+
+impl SysCache {
+    /// Reads the body of a credential.
+    pub(super) fn security(&mut self, body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
+        let key = body.get(xdr::UNIT..).unwrap_or_default();
+        if let Some(security) = self.callers.get(key) {
+            return Ok(Arc::clone(security));
+        }
+        let credential = AuthSys::parse(body)?;
+        let groups = credential.gids().into();
+        let security = Arc::new(Security::sys(Caller { uid: credential.uid, gid: credential.gid, groups }));
+        if self.callers.len() >= CALLERS_MAX {
+            self.callers.clear();
+        }
+        self.callers.insert(key.into(), Arc::clone(&security));
+        Ok(security)
+    }
+}

@@ -1,0 +1,67 @@
+//! What the server asks of Kerberos and of the site's accounts.
+
+use identity::{Mapped, Mapper, PrincipalError};
+use std::time::Duration;
+
+/// Accepts security contexts with the server's key.
+pub trait ContextAcceptor: Send + Sync {
+    /// Checks the token of a client and establishes a context in one step, as Kerberos does.
+    ///
+    /// # Errors
+    /// [`AcceptError`] says what is wrong with the token or the server's key; nothing is kept of a failure.
+    fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError>;
+}
+
+impl<F: Fn(&[u8]) -> Result<Accepted, AcceptError> + Send + Sync> ContextAcceptor for F {
+    fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError> {
+        self(token)
+    }
+}
+
+/// An established context.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The token for the client.
+    pub token: Vec<u8>,
+    /// The client's principal, such as `alice@REALM`.
+    pub principal: String,
+    /// The keys of the acceptor's side.
+    pub keys: krb5::ContextKeys,
+    /// How long the client's ticket is still valid.
+    pub lifetime: Duration,
+    /// The sequence number of the first token that the server sends.
+    pub send_sequence: u64,
+}
+
+/// Says why a context was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct AcceptError {
+    /// Major status for the client (RFC 2744 section 3.9.1).
+    pub major: u32,
+    /// Minor status for the client.
+    pub minor: u32,
+    /// Cause and cure, for the server's log.
+    pub message: String,
+}
+
+/// Maps principals to accounts. It is asked once for each context, when it is accepted.
+pub trait Identities: Send + Sync {
+    /// Looks a principal up.
+    ///
+    /// # Errors
+    /// [`PrincipalError`]: the context is refused.
+    fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError>;
+}
+
+impl Identities for Mapper {
+    fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
+        self.principal(principal, now)
+    }
+}
+
+impl<T: Identities + ?Sized> Identities for std::sync::Arc<T> {
+    fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError> {
+        (**self).resolve(principal, now)
+    }
+}

@@ -1,0 +1,169 @@
+//! One established context (RFC 2203 section 5.2).
+
+use super::Accepted;
+use crate::security::Security;
+use identity::Mapped;
+use krb5::ContextKeys;
+use rpc::gss::RpcGssServiceT;
+use rpc::{SequenceWindow, WindowOutcome};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use vfs::{Caller, SecFlavor};
+
+/// The length of a context handle in bytes.
+pub const HANDLE_LEN: usize = 16;
+
+/// The server's name for a context: random, so that no one can guess another's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle([u8; HANDLE_LEN]);
+
+impl Handle {
+    /// Makes a handle of random bytes.
+    pub const fn new(random: [u8; HANDLE_LEN]) -> Self {
+        Self(random)
+    }
+
+    /// Reads the handle of a credential; `None` for one that this server cannot have given.
+    pub fn from_wire(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The bytes as they travel.
+    pub const fn as_bytes(&self) -> &[u8; HANDLE_LEN] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("…")
+    }
+}
+
+/// An established context: keys, window and whose it is. Shared by all connections and threads.
+///
+/// Takes about 5 KiB: 3 KiB of keys, 1 KiB of window (at the default size), the identity.
+pub struct Context {
+    handle: Handle,
+    keys: ContextKeys,
+    window: Mutex<SequenceWindow>,
+    window_size: u32,
+    expires: Duration,
+    /// Seconds of the clock at which a verified call came last, plus one; 0 before the first.
+    used: AtomicU64,
+    created: Duration,
+    send_sequence: AtomicU64,
+    /// By service: none, integrity, privacy.
+    security: [Security; 3],
+    window_reported: AtomicBool,
+}
+
+impl Context {
+    /// Makes the context of an accepted token. `id` must be unique while the server runs.
+    pub(crate) fn new(
+        handle: Handle,
+        id: u64,
+        accepted: Accepted,
+        account: Mapped,
+        window_size: u32,
+        now: Duration,
+    ) -> Self {
+        let window = SequenceWindow::new(window_size);
+        let Accepted { principal, keys, lifetime, send_sequence, .. } = accepted;
+        let Mapped { identity, machine } = account;
+        let caller =
+            identity.map(|account| Caller { uid: account.uid, gid: account.gid, groups: account.groups });
+        let krb5 = Security::gss(SecFlavor::Krb5, principal.into(), machine, caller, id);
+        let krb5i = Security { flavor: SecFlavor::Krb5i, ..krb5.clone() };
+        let krb5p = Security { flavor: SecFlavor::Krb5p, ..krb5.clone() };
+        Self {
+            handle,
+            keys,
+            window_size: window.size(),
+            window: Mutex::new(window),
+            expires: now.saturating_add(lifetime),
+            used: AtomicU64::new(0),
+            created: now,
+            send_sequence: AtomicU64::new(send_sequence),
+            security: [krb5, krb5i, krb5p],
+            window_reported: AtomicBool::new(false),
+        }
+    }
+
+    /// The name of the context.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The keys of the server's side.
+    pub fn keys(&self) -> &ContextKeys {
+        &self.keys
+    }
+
+    /// The client's principal.
+    pub fn principal(&self) -> &str {
+        let [security, ..] = &self.security;
+        security.principal.as_deref().unwrap_or_default()
+    }
+
+    /// Whose a call with this service is, for the COMPOUND engine.
+    pub fn security(&self, service: RpcGssServiceT) -> &Security {
+        let [krb5, krb5i, krb5p] = &self.security;
+        match service {
+            RpcGssServiceT::rpc_gss_svc_none => krb5,
+            RpcGssServiceT::rpc_gss_svc_integrity => krb5i,
+            RpcGssServiceT::rpc_gss_svc_privacy => krb5p,
+        }
+    }
+
+    /// How many sequence numbers may be outstanding.
+    pub fn window_size(&self) -> u32 {
+        self.window_size
+    }
+
+    /// Whether the client's ticket has run out.
+    pub fn is_expired(&self, now: Duration) -> bool {
+        now >= self.expires
+    }
+
+    /// Asks the window about the number of a call whose header MIC has been verified.
+    pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> WindowOutcome {
+        let stamp = now.as_secs().saturating_add(1);
+        // Most calls find the stamp as it is: the cache line stays shared.
+        if self.used.load(Relaxed) != stamp {
+            self.used.store(stamp, Relaxed);
+        }
+        self.window.lock().unwrap_or_else(PoisonError::into_inner).check(sequence)
+    }
+
+    /// The sequence number of the next token that the server sends (RFC 4121 section 4.2.6).
+    pub(crate) fn next_token_sequence(&self) -> u64 {
+        self.send_sequence.fetch_add(1, Relaxed)
+    }
+
+    /// True the first time: a context's trouble with its window is logged once.
+    pub(crate) fn report_window_once(&self) -> bool {
+        !self.window_reported.swap(true, Relaxed)
+    }
+
+    /// The order in which contexts make room: the unused by age, then the others by last use.
+    pub(crate) fn usefulness(&self) -> (u64, Duration) {
+        (self.used.load(Relaxed), self.created)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("handle", &self.handle)
+            .field("principal", &self.principal())
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A context as calls hold it while they run.
+pub(crate) type SharedContext = Arc<Context>;

@@ -1,0 +1,166 @@
+//! The way out: verifiers, MICs and encryption of finished replies, for many of them together.
+
+use super::context::SharedContext;
+use krb5::{MicMessage, MicToken, WRAP_HEADROOM, WrapMessage};
+use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
+use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
+use xdr::{Encoder, padding};
+
+/// A reply that is complete but for its cryptography, in the buffer that it is sent from.
+pub(crate) struct Outgoing {
+    pub(crate) connection: ConnectionId,
+    /// First the room for the record mark.
+    pub(crate) buffer: Encoder,
+    /// What has to be done; nothing for AUTH_NONE, AUTH_SYS and denials.
+    pub(crate) protection: Option<Protection>,
+}
+
+/// What a reply by RPCSEC_GSS still lacks.
+pub(crate) struct Protection {
+    context: SharedContext,
+    /// What the verifier signs: the call's sequence number, or the window of a new context
+    /// (RFC 2203 sections 5.3.3.2 and 5.2.3.1), as XDR.
+    signed: [u8; 4],
+    body: Body,
+}
+
+/// The protected results, by the position of their length.
+enum Body {
+    Plain,
+    Integrity { length_at: usize },
+    Privacy { length_at: usize },
+}
+
+/// Where the verifier's token begins in a reply buffer: behind the mark, XID, message type, reply status,
+/// flavor and length.
+const VERIFIER_AT: usize = RECORD_MARK_LEN + 5 * 4;
+
+/// Room for the longest MIC token, to be overwritten.
+const BLANK: [u8; krb5::MIC_TOKEN_MAX] = [0; krb5::MIC_TOKEN_MAX];
+
+/// Bytes that a successful reply takes besides its results.
+pub(crate) fn reply_overhead(context: &SharedContext, service: RpcGssServiceT) -> usize {
+    let opaque = |length: usize| 4 + length + padding(length);
+    let keys = context.keys();
+    // XID, message type, reply status, flavor, and the status after the verifier.
+    let head = 5 * 4 + opaque(keys.mic_len());
+    head + match service {
+        RpcGssServiceT::rpc_gss_svc_none => 0,
+        RpcGssServiceT::rpc_gss_svc_integrity => 4 + SEQUENCE_LEN + opaque(keys.mic_len()),
+        RpcGssServiceT::rpc_gss_svc_privacy => opaque(WRAP_HEADROOM + SEQUENCE_LEN + keys.wrap_trailer_len()),
+    }
+}
+
+/// Begins an accepted reply by RPCSEC_GSS in `buffer`, which holds nothing but the room for the mark, with
+/// room for the verifier. `signed` is what the verifier signs.
+///
+/// For data with protection (`service` other than none) the length, the headroom and the sequence number of
+/// the results are laid out too, so that the results are encoded where they are signed or encrypted; see
+/// [`Outgoing::finish`]. Only results of [`Accepted::Success`] are protected.
+pub(crate) fn begin_reply(
+    buffer: &mut Encoder,
+    xid: u32,
+    status: Accepted,
+    context: &SharedContext,
+    service: RpcGssServiceT,
+    signed: u32,
+) -> Protection {
+    let blank = BLANK.get(..context.keys().mic_len()).unwrap_or(&BLANK);
+    status.encode(buffer, xid, &OpaqueAuth::gss(blank));
+    let body = match service {
+        _ if status != Accepted::Success => Body::Plain,
+        RpcGssServiceT::rpc_gss_svc_none => Body::Plain,
+        RpcGssServiceT::rpc_gss_svc_integrity => {
+            let length_at = begin_body(buffer);
+            buffer.u32(signed);
+            Body::Integrity { length_at }
+        }
+        RpcGssServiceT::rpc_gss_svc_privacy => {
+            let length_at = begin_body(buffer);
+            buffer.raw(&[0; WRAP_HEADROOM]).u32(signed);
+            Body::Privacy { length_at }
+        }
+    };
+    Protection { context: context.clone(), signed: signed.to_be_bytes(), body }
+}
+
+impl Outgoing {
+    /// The signatures that this reply needs: its verifier, and its body with integrity.
+    fn signatures(&self) -> impl Iterator<Item = MicMessage<'_>> {
+        self.protection.iter().flat_map(|protection| {
+            let body = match protection.body {
+                Body::Integrity { length_at } => self.buffer.as_slice().get(length_at + 4..),
+                Body::Plain | Body::Privacy { .. } => None,
+            };
+            [Some(&protection.signed[..]), body].into_iter().flatten().map(|data| MicMessage {
+                keys: protection.context.keys(),
+                sequence: protection.context.next_token_sequence(),
+                data,
+                token: MicToken::EMPTY,
+            })
+        })
+    }
+
+    fn seal_message(&mut self, confounder: [u8; CONFOUNDER_LEN]) -> Option<WrapMessage<'_>> {
+        let protection = self.protection.as_ref()?;
+        let Body::Privacy { length_at } = protection.body else { return None };
+        Some(WrapMessage {
+            keys: protection.context.keys(),
+            sequence: protection.context.next_token_sequence(),
+            confounder,
+            buffer: self.buffer.as_mut_vec(),
+            start: length_at + 4,
+        })
+    }
+
+    fn is_sealed(&self) -> bool {
+        matches!(self.protection, Some(Protection { body: Body::Privacy { .. }, .. }))
+    }
+
+    /// Puts the tokens in their places.
+    fn finish(&mut self, tokens: &mut impl Iterator<Item = MicToken>) {
+        let Some(protection) = &self.protection else { return };
+        if let Some(verifier) = tokens.next() {
+            let place = self.buffer.as_mut_vec().get_mut(VERIFIER_AT..VERIFIER_AT + verifier.len());
+            if let Some(place) = place {
+                place.copy_from_slice(&verifier);
+            }
+        }
+        match protection.body {
+            Body::Plain => {}
+            Body::Integrity { length_at } => {
+                end_body(&mut self.buffer, length_at);
+                if let Some(checksum) = tokens.next() {
+                    self.buffer.opaque(&checksum);
+                }
+            }
+            Body::Privacy { length_at } => end_body(&mut self.buffer, length_at),
+        }
+    }
+}
+
+const CONFOUNDER_LEN: usize = 16;
+
+/// Signs and encrypts replies, all in place and each kind as one batch. `entropy` is scratch memory.
+pub(crate) fn seal(replies: &mut [Outgoing], random: &dyn Fn(&mut [u8]), entropy: &mut Vec<u8>) {
+    let mut batch: Vec<MicMessage<'_>> = replies.iter().flat_map(Outgoing::signatures).collect();
+    krb5::get_mic(&mut batch);
+    let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
+
+    let sealed = replies.iter().filter(|reply| reply.is_sealed()).count();
+    if sealed > 0 {
+        entropy.clear();
+        entropy.resize(sealed * CONFOUNDER_LEN, 0);
+        random(entropy);
+        let (confounders, _) = entropy.as_chunks::<CONFOUNDER_LEN>();
+        let private = replies.iter_mut().filter(|reply| reply.is_sealed());
+        let mut batch: Vec<WrapMessage<'_>> = private
+            .zip(confounders)
+            .filter_map(|(reply, confounder)| reply.seal_message(*confounder))
+            .collect();
+        krb5::wrap(&mut batch);
+    }
+    for reply in replies {
+        reply.finish(&mut tokens);
+    }
+}

@@ -1,0 +1,151 @@
+//! The way in: header MIC, window, body, for all the calls of a tick together.
+
+use super::context::SharedContext;
+use crate::dispatch::{Job, Verdict};
+use krb5::{TokenError, UnwrapMessage, VerifyMessage};
+use rpc::gss::{IntegrityBody, RpcGssProcT, RpcGssServiceT, integrity_body, privacy_body, protected_data};
+use rpc::{Accepted, AuthStat, Denied};
+use std::ops::Range;
+
+/// What belongs to a call that came by an established context.
+#[derive(Debug)]
+pub(crate) struct GssCall {
+    pub(crate) context: SharedContext,
+    pub(crate) procedure: RpcGssProcT,
+    pub(crate) service: RpcGssServiceT,
+    pub(crate) sequence: u32,
+    /// Length of the part of the record that the header MIC covers.
+    pub(crate) signed_len: usize,
+    /// Where in the record the header MIC is.
+    pub(crate) verifier: Range<usize>,
+}
+
+impl GssCall {
+    /// Whether arguments and results are protected: those of data messages only (RFC 2203 section 5.3.2).
+    pub(crate) fn body_service(&self) -> RpcGssServiceT {
+        match self.procedure {
+            RpcGssProcT::RPCSEC_GSS_DATA => self.service,
+            _ => RpcGssServiceT::rpc_gss_svc_none,
+        }
+    }
+}
+
+/// Verifies the header MICs (RFC 2203 section 5.3.3.3). A call whose MIC is wrong is denied with
+/// RPCSEC_GSS_CREDPROBLEM and leaves the window alone. Returns how many were wrong.
+pub(crate) fn verify_headers(jobs: &mut [Job]) -> u64 {
+    let mut batch: Vec<VerifyMessage<'_>> = jobs.iter().filter_map(header_message).collect();
+    if batch.is_empty() {
+        return 0;
+    }
+    krb5::verify_mic(&mut batch);
+    let genuine: Vec<bool> = batch.into_iter().map(|message| message.result.is_ok()).collect();
+    let mut failures = 0;
+    let signed = jobs.iter_mut().filter(|job| header_message(job).is_some());
+    for (job, _) in signed.zip(genuine).filter(|(_, genuine)| !genuine) {
+        job.verdict = Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CREDPROBLEM));
+        failures += 1;
+    }
+    failures
+}
+
+fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
+    let call = job.runnable_gss()?;
+    Some(VerifyMessage {
+        keys: call.context.keys(),
+        data: job.record.get(..call.signed_len)?,
+        token: job.record.get(call.verifier.clone())?,
+        result: Err(TokenError::Malformed),
+    })
+}
+
+/// Verifies and decrypts the bodies, where they were received; arguments then lie bare in their records.
+/// What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so is a body whose
+/// sequence number is not the header's. Returns how many failed.
+pub(crate) fn open_bodies(jobs: &mut [Job]) -> u64 {
+    verify_integrity(jobs) + decrypt(jobs)
+}
+
+fn verify_integrity(jobs: &mut [Job]) -> u64 {
+    let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
+    let mut batch: Vec<VerifyMessage<'_>> =
+        jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)).collect();
+    krb5::verify_mic(&mut batch);
+    let mut genuine = batch.into_iter().map(|message| message.result.is_ok()).collect::<Vec<_>>().into_iter();
+    let mut failures = 0;
+    for (job, frame) in jobs.iter_mut().zip(frames) {
+        if !job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity) {
+            continue;
+        }
+        match frame.filter(|_| genuine.next() == Some(true)) {
+            Some(frame) => job.arguments = frame.data(),
+            None => {
+                job.verdict = Verdict::Refuse(Accepted::GarbageArgs);
+                failures += 1;
+            }
+        }
+    }
+    failures
+}
+
+/// The frame of a body with integrity whose sequence number is the header's.
+fn integrity_frame(job: &Job) -> Option<IntegrityBody> {
+    if !job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity) {
+        return None;
+    }
+    let (frame, sequence) = integrity_body(&job.record, job.arguments.start).ok()?;
+    (sequence == job.runnable_gss()?.sequence).then_some(frame)
+}
+
+fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMessage<'a>> {
+    Some(VerifyMessage {
+        keys: job.runnable_gss()?.context.keys(),
+        data: job.record.get(frame.signed.clone())?,
+        token: job.record.get(frame.checksum.clone())?,
+        result: Err(TokenError::Malformed),
+    })
+}
+
+fn decrypt(jobs: &mut [Job]) -> u64 {
+    let mut failures = 0;
+    for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
+        // From here on `arguments` is where the token lies; nothing, if there is none.
+        job.arguments = privacy_body(&job.record, job.arguments.start).unwrap_or_default();
+    }
+    let mut batch: Vec<UnwrapMessage<'_>> = jobs.iter_mut().filter_map(privacy_message).collect();
+    if batch.is_empty() {
+        return failures;
+    }
+    krb5::unwrap(&mut batch);
+    let opened: Vec<_> = batch.into_iter().map(|message| message.result).collect();
+    let sealed = jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy));
+    for (job, opened) in sealed.zip(opened) {
+        // A token that is only signed is genuine, but it is not what the service says.
+        let plain = opened.ok().filter(|opened| opened.sealed).map(|opened| opened.plain);
+        let start = job.arguments.start;
+        let content = plain.map(|plain| start + plain.start..start + plain.end);
+        if content.and_then(|content| take_content(job, content)).is_none() {
+            job.verdict = Verdict::Refuse(Accepted::GarbageArgs);
+            failures += 1;
+        }
+    }
+    failures
+}
+
+fn privacy_message(job: &mut Job) -> Option<UnwrapMessage<'_>> {
+    if !job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy) {
+        return None;
+    }
+    let token = job.arguments.clone();
+    let Job { record, auth, .. } = job;
+    let keys = auth.gss()?.context.keys();
+    Some(UnwrapMessage { keys, token: record.get_mut(token)?, result: Err(TokenError::Malformed) })
+}
+
+fn take_content(job: &mut Job, content: Range<usize>) -> Option<()> {
+    let (sequence, data) = protected_data(&job.record, content).ok()?;
+    if sequence != job.auth.gss()?.sequence {
+        return None;
+    }
+    job.arguments = data;
+    Some(())
+}

@@ -1,0 +1,140 @@
+//! All established contexts.
+
+use super::context::{Context, Handle, SharedContext};
+use crate::dispatch::Metrics;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+/// Parts of the table, each with a lock of its own.
+const STRIPES_MAX: usize = 16;
+
+/// Below this many contexts a stripe would be evicted unevenly.
+const STRIPE_CONTEXTS_MIN: usize = 64;
+
+/// The part of a full stripe that makes room at once, so that the search for the least useful is paid once
+/// for many.
+const EVICTED_PART: usize = 16;
+
+type Stripe = HashMap<Handle, SharedContext>;
+
+/// The established contexts by handle, shared by all connections and threads (RFC 2203 section 5.2.3.1).
+///
+/// A context is found by any connection, whichever it was created on. When the table is full, contexts that
+/// never carried a call make room first, the oldest of them before others, then those that were used longest
+/// ago; a client whose context is gone is told so and makes a new one. Handles are random and so fill the
+/// stripes evenly: with the default limit eviction begins between 95 % and 100 % of it, and never later.
+pub struct ContextTable {
+    stripes: Box<[RwLock<Stripe>]>,
+    stripe_max: usize,
+    next_id: AtomicU64,
+    next_sweep: AtomicUsize,
+    metrics: Arc<Metrics>,
+}
+
+impl ContextTable {
+    /// Makes an empty table for at most `contexts_max` contexts (at least one).
+    pub fn new(contexts_max: usize, metrics: Arc<Metrics>) -> Self {
+        let contexts_max = contexts_max.max(1);
+        let stripes = (contexts_max / STRIPE_CONTEXTS_MIN).clamp(1, STRIPES_MAX);
+        Self {
+            stripes: (0..stripes).map(|_| RwLock::default()).collect(),
+            stripe_max: (contexts_max / stripes).max(1),
+            next_id: AtomicU64::new(1),
+            next_sweep: AtomicUsize::new(0),
+            metrics,
+        }
+    }
+
+    /// Finds a context that has not expired; one that has is removed.
+    pub fn find(&self, handle: Handle, now: Duration) -> Option<Arc<Context>> {
+        let stripe = self.stripe(handle)?;
+        let found = Arc::clone(read(stripe).get(&handle)?);
+        if found.is_expired(now) {
+            if write(stripe).remove(&handle).is_some() {
+                Metrics::add(&self.metrics.contexts_expired, 1);
+            }
+            return None;
+        }
+        Some(found)
+    }
+
+    /// A number for a new context, given once while the server runs.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// Stores a context: from now on every connection finds it.
+    pub(crate) fn insert(&self, context: SharedContext, now: Duration) {
+        let Some(stripe) = self.stripe(context.handle()) else { return };
+        let mut stripe = write(stripe);
+        if stripe.len() >= self.stripe_max {
+            self.make_room(&mut stripe, now);
+        }
+        stripe.insert(context.handle(), context);
+        Metrics::add(&self.metrics.contexts_created, 1);
+    }
+
+    /// Removes a context on its owner's demand; calls that are under way finish.
+    pub(crate) fn destroy(&self, handle: Handle) {
+        let removed = self.stripe(handle).and_then(|stripe| write(stripe).remove(&handle));
+        if removed.is_some() {
+            Metrics::add(&self.metrics.contexts_destroyed, 1);
+        }
+    }
+
+    /// Removes what has expired from one part of the table; about once a second goes through all of it in
+    /// well under a minute.
+    pub fn sweep(&self, now: Duration) {
+        let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
+        if let Some(stripe) = self.stripes.get(turn) {
+            self.remove_expired(&mut write(stripe), now);
+        }
+    }
+
+    /// The number of contexts held.
+    pub fn len(&self) -> usize {
+        self.stripes.iter().map(|stripe| read(stripe).len()).sum()
+    }
+
+    /// Whether no context is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn stripe(&self, handle: Handle) -> Option<&RwLock<Stripe>> {
+        let [first, second, ..] = *handle.as_bytes();
+        self.stripes.get(usize::from(u16::from_be_bytes([first, second])) % self.stripes.len())
+    }
+
+    fn remove_expired(&self, stripe: &mut Stripe, now: Duration) {
+        let before = stripe.len();
+        stripe.retain(|_, context| !context.is_expired(now));
+        Metrics::add(&self.metrics.contexts_expired, (before - stripe.len()) as u64);
+    }
+
+    fn make_room(&self, stripe: &mut Stripe, now: Duration) {
+        self.remove_expired(stripe, now);
+        if stripe.len() < self.stripe_max {
+            return;
+        }
+        let count = (stripe.len() / EVICTED_PART).max(1);
+        let mut order: Vec<_> =
+            stripe.iter().map(|(handle, context)| (context.usefulness(), *handle)).collect();
+        order.select_nth_unstable_by_key(count - 1, |(usefulness, _)| *usefulness);
+        for (_, handle) in order.iter().take(count) {
+            stripe.remove(handle);
+        }
+        Metrics::add(&self.metrics.contexts_evicted, count as u64);
+    }
+}
+
+// A thread that panicked while it held a stripe left it as a map that is still sound.
+fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {
+    stripe.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(stripe: &RwLock<Stripe>) -> RwLockWriteGuard<'_, Stripe> {
+    stripe.write().unwrap_or_else(PoisonError::into_inner)
+}
