@@ -4,6 +4,7 @@
 //! speed drifts does not favour one flavor. The outcome is a [`Report`]: plain data that becomes JSON, a table for the
 //! terminal and one self-contained HTML page.
 
+pub mod cpu;
 mod environment;
 mod model;
 pub mod report;

@@ -24,7 +24,8 @@ impl Spread {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
         let upper = *sorted.get(middle)?;
-        let median = if sorted.len().is_multiple_of(2) { (*sorted.get(middle - 1)? + upper) / 2.0 } else { upper };
+        let median =
+            if sorted.len().is_multiple_of(2) { (*sorted.get(middle - 1)? + upper) / 2.0 } else { upper };
         Some(Self { median, min, max })
     }
 
