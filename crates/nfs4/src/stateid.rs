@@ -1,0 +1,80 @@
+//! Special stateids (RFC 8881 section 8.2.3).
+
+use crate::Stateid4;
+
+impl Stateid4 {
+    /// Stands for no state at all: READ, WRITE and SETATTR by whoever has not opened the file.
+    pub const ANONYMOUS: Self = Self { seqid: 0, other: [0; 12] };
+
+    /// Like the anonymous one, and the READ may pass over share reservations that deny reading.
+    pub const READ_BYPASS: Self = Self { seqid: u32::MAX, other: [0xff; 12] };
+
+    /// Stands for the stateid that an earlier operation of the same COMPOUND left behind (section 16.2.3.1.2).
+    pub const CURRENT: Self = Self { seqid: 1, other: [0; 12] };
+
+    /// Is never valid: the state that it would stand for does not exist.
+    pub const INVALID: Self = Self { seqid: u32::MAX, other: [0; 12] };
+
+    /// Says whether it is [`Stateid4::ANONYMOUS`].
+    pub fn is_anonymous(&self) -> bool {
+        *self == Self::ANONYMOUS
+    }
+
+    /// Says whether it is [`Stateid4::READ_BYPASS`].
+    pub fn is_read_bypass(&self) -> bool {
+        *self == Self::READ_BYPASS
+    }
+
+    /// Says whether it is [`Stateid4::CURRENT`].
+    pub fn is_current(&self) -> bool {
+        *self == Self::CURRENT
+    }
+
+    /// Says whether `other` is of the reserved form, all zeros or all ones. What has that form and is none
+    /// of the constants here is NFS4ERR_BAD_STATEID.
+    pub fn is_reserved(&self) -> bool {
+        self.other == [0; 12] || self.other == [0xff; 12]
+    }
+
+    /// Says whether it is one that READ and WRITE may use without an open: anonymous or READ bypass.
+    pub fn is_without_state(&self) -> bool {
+        self.is_anonymous() || self.is_read_bypass()
+    }
+
+    /// Returns the same state at its next sequence number, which is never zero (section 8.2.2).
+    pub const fn next(&self) -> Self {
+        let seqid = if self.seqid == u32::MAX { 1 } else { self.seqid + 1 };
+        Self { seqid, other: self.other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_four_special_stateids_differ_and_have_the_reserved_form() {
+        // RFC 8881 section 8.2.3
+        let special = [Stateid4::ANONYMOUS, Stateid4::READ_BYPASS, Stateid4::CURRENT, Stateid4::INVALID];
+        for (index, stateid) in special.iter().enumerate() {
+            assert!(stateid.is_reserved());
+            assert_eq!(special.iter().position(|other| other == stateid), Some(index));
+        }
+        assert!(!Stateid4 { seqid: 0, other: *b"a state of 1" }.is_reserved());
+    }
+
+    #[test]
+    fn only_the_anonymous_and_the_bypass_stateid_need_no_open() {
+        // RFC 8881 section 9.1.2
+        assert!(Stateid4::ANONYMOUS.is_without_state() && Stateid4::READ_BYPASS.is_without_state());
+        assert!(!Stateid4::CURRENT.is_without_state() && !Stateid4::INVALID.is_without_state());
+    }
+
+    #[test]
+    fn the_sequence_number_of_a_stateid_skips_zero() {
+        // RFC 8881 section 8.2.2
+        let last = Stateid4 { seqid: u32::MAX, other: [7; 12] };
+        assert_eq!(last.next(), Stateid4 { seqid: 1, other: [7; 12] });
+        assert_eq!(last.next().next().seqid, 2);
+    }
+}
