@@ -117,6 +117,12 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         }
     }
 
+    /// Returns what the owner's open of this file holds, so that an OPEN for more can keep using it.
+    pub fn open_payload(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<O> {
+        let key = self.open_of(client, owner, *self.files_by_name.get(file)?)?;
+        self.opens.get(key).map(|open| open.payload.clone())
+    }
+
     /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get, opened with
     /// `payload_access`. On any error, and when it is not needed, the payload comes back as an effect.
     ///
@@ -148,6 +154,14 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
             }
             None => self.open_first(client, request.owner, file, share, payload, payload_access),
         }
+    }
+
+    /// Returns what the owner has open on this file already, and the access bits that it was opened with: the server
+    /// may make the payload of a further OPEN from it and what it opens anew.
+    pub fn opened_by(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<(O, u32)> {
+        let file = self.files_by_name.get(file)?;
+        let open = self.opens.get(self.open_of(client, owner, *file)?)?;
+        Some((open.payload.clone(), open.payload_access))
     }
 
     /// Finds the open of an owner on a file.
