@@ -3,7 +3,7 @@
 use crate::opens::next_seqid;
 use crate::shares::share;
 use crate::slab::Key;
-use crate::stateids::{INVALID_STATEID, StateRef};
+use crate::stateids::StateRef;
 use crate::{ClientKey, Effect, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 
@@ -44,7 +44,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     pub fn close(&mut self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<Stateid4> {
         let key = self.find_open(client, stateid, file)?;
         self.remove_open(key);
-        Ok(INVALID_STATEID)
+        Ok(Stateid4::INVALID)
     }
 
     /// Finds the open that an open stateid names, which has to be one of `file`.

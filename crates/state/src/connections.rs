@@ -1,9 +1,9 @@
 //! Which connection belongs to which session (RFC 8881 sections 2.10.3.1 and 18.34).
 
-use crate::mach_cred::OP_BIND_CONN_TO_SESSION;
 use crate::sessions::{Connection, Session};
 use crate::slab::Key;
 use crate::{Caller, Nfsstat4, Result, Sessionid4, State, StateProtect};
+use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
 /// channel_dir_from_client4.
@@ -104,7 +104,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     pub(crate) fn check_connection(&self, session: &Session, connection: u64) -> Result<()> {
         let client = self.client(session.client).map_err(|_| Nfsstat4::NFS4ERR_BADSESSION)?;
         let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
-        if client.enforces(OP_BIND_CONN_TO_SESSION) && !session.connections.iter().any(bound) {
+        if client.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !session.connections.iter().any(bound) {
             return Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
         }
         Ok(())

@@ -1,17 +1,19 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
 use crate::clients::Client;
-use crate::mach_cred::OP_CREATE_SESSION;
 use crate::sessions::{Session, sessionid};
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect,
 };
+use nfs4::{
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
+    NfsOpnum4,
+};
 use std::hash::Hash;
 use std::time::Duration;
 
-const CREATE_SESSION4_FLAG_CONN_BACK_CHAN: u32 = 2;
-/// PERSIST, CONN_BACK_CHAN and CONN_RDMA.
-const CREATE_SESSION4_FLAG_MASK: u32 = 7;
+const CREATE_SESSION4_FLAG_MASK: u32 =
+    CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
 /// Bytes below which no message fits: an RPC header with an RPCSEC_GSS credential and verifier, a COMPOUND header and SEQUENCE.
 const MESSAGE_SIZE_MIN: u32 = 256;
 
@@ -210,7 +212,11 @@ fn check_principal(client: &Client, caller: &Caller<'_>) -> Result<()> {
         _ if own => Ok(()),
         _ if !client.confirmed => Err(Nfsstat4::NFS4ERR_CLID_INUSE),
         StateProtect::None => Ok(()),
-        StateProtect::MachCred { must_enforce, .. } if !must_enforce.contains(OP_CREATE_SESSION) => Ok(()),
+        StateProtect::MachCred { must_enforce, .. }
+            if !must_enforce.contains(NfsOpnum4::OP_CREATE_SESSION as u32) =>
+        {
+            Ok(())
+        }
         StateProtect::MachCred { .. } => Err(Nfsstat4::NFS4ERR_WRONG_CRED),
     }
 }

@@ -1,7 +1,7 @@
 //! DESTROY_SESSION and DESTROY_CLIENTID (RFC 8881 sections 18.37 and 18.50).
 
-use crate::mach_cred::OP_DESTROY_CLIENTID;
 use crate::{Caller, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect};
+use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
 impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
@@ -37,7 +37,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     pub fn destroy_clientid(&mut self, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
         let key = self.client_by_id(clientid).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
         let client = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
-        if client.enforces(OP_DESTROY_CLIENTID) && !client.is_spoken_for_by(caller) {
+        if client.enforces(NfsOpnum4::OP_DESTROY_CLIENTID) && !client.is_spoken_for_by(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
         if !client.sessions.is_empty() || client.holds_state() || client.running > 0 {

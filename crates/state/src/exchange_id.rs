@@ -3,15 +3,22 @@
 use crate::clients::Client;
 use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::{Caller, ClientKey, Clientid4, Nfsstat4, OpSet, Protection, Result, State};
+use nfs4::{
+    EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
+    EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
+    EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
+};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-const EXCHGID4_FLAG_USE_NON_PNFS: u32 = 0x0001_0000;
-const EXCHGID4_FLAG_UPD_CONFIRMED_REC_A: u32 = 0x4000_0000;
-const EXCHGID4_FLAG_CONFIRMED_R: u32 = 0x8000_0000;
-/// Every bit that a client may set: MOVED_REFER, MOVED_MIGR, FENCE_OPS (RFC 7862), BIND_PRINC_STATEID, the three pNFS roles and UPD_CONFIRMED_REC_A.
-const EXCHGID4_FLAG_MASK_A: u32 = 0x4007_0107;
+/// Every bit that a client may set.
+const EXCHGID4_FLAG_MASK_A: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
+    | EXCHGID4_FLAG_SUPP_MOVED_MIGR
+    | EXCHGID4_FLAG_SUPP_FENCE_OPS
+    | EXCHGID4_FLAG_BIND_PRINC_STATEID
+    | EXCHGID4_FLAG_MASK_PNFS
+    | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
 
 /// The state protection that a client asks for or gets (RFC 8881 section 2.10.8.3); SP4_SSV is for the server to refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,6 @@ mod slots;
 mod stateids;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 pub use backchannel::{BackChannel, CallbackSecurity};
 pub use caller::{Caller, OpSet, Principal, Protection};
@@ -49,10 +48,11 @@ pub use opens::{OpenClaim, OpenOutcome, OpenRequest};
 pub use sequence::{Begun, Sequence, SequenceOk, Sequenced};
 pub use slots::SlotToken;
 pub use state::{Boot, Counts, State};
-pub use stateids::{ANONYMOUS_STATEID, BYPASS_STATEID, CURRENT_STATEID, INVALID_STATEID, StateidKind};
-pub use wire::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
+pub use stateids::StateidKind;
 
 mod state;
+
+use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 
 /// What an operation on state returns: a value, or the status of RFC 8881 section 15.1 for the client.
 pub type Result<T> = core::result::Result<T, Nfsstat4>;

@@ -2,35 +2,51 @@
 
 use crate::clients::Client;
 use crate::{Caller, ClientKey, Nfsstat4, OpSet, Result, State, StateProtect};
+use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
-pub(crate) const OP_BIND_CONN_TO_SESSION: u32 = 41;
-pub(crate) const OP_CREATE_SESSION: u32 = 43;
-pub(crate) const OP_DESTROY_CLIENTID: u32 = 57;
-
-const fn set(operations: &[u32]) -> OpSet {
+const fn set(operations: &[NfsOpnum4]) -> OpSet {
     let mut bits = 0;
     let mut i = 0;
     while i < operations.len() {
-        bits |= 1 << operations[i];
+        bits |= 1 << operations[i] as u32;
         i += 1;
     }
     OpSet(bits)
 }
 
-/// What spo_must_enforce may hold: DELEGPURGE, BACKCHANNEL_CTL, BIND_CONN_TO_SESSION, EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION,
-/// DESTROY_CLIENTID and RECLAIM_COMPLETE. The six that RFC 8881 section 18.35.3 obliges a server to take are among them;
-/// operations that need a filehandle are not, since an export could then demand what the client's list forbids.
-pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[7, 40, 41, 42, 43, 44, 57, 58]);
+/// What spo_must_enforce may hold. The six that RFC 8881 section 18.35.3 obliges a server to take are among them; operations
+/// that need a filehandle are not, since an export could then demand what the client's list forbids.
+pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
+    NfsOpnum4::OP_DELEGPURGE,
+    NfsOpnum4::OP_BACKCHANNEL_CTL,
+    NfsOpnum4::OP_BIND_CONN_TO_SESSION,
+    NfsOpnum4::OP_EXCHANGE_ID,
+    NfsOpnum4::OP_CREATE_SESSION,
+    NfsOpnum4::OP_DESTROY_SESSION,
+    NfsOpnum4::OP_DESTROY_CLIENTID,
+    NfsOpnum4::OP_RECLAIM_COMPLETE,
+]);
 
-/// What spo_must_allow may hold: CLOSE, COMMIT, DELEGRETURN, LOCKU, OPEN_DOWNGRADE, SECINFO, WRITE, FREE_STATEID, SECINFO_NO_NAME
-/// and TEST_STATEID: what a client needs to put back state, and to write back data, of a user whose ticket has expired.
-pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[4, 5, 8, 14, 21, 33, 38, 45, 52, 55]);
+/// What spo_must_allow may hold: what a client needs to put back state, and to write back data, of a user whose ticket has
+/// expired.
+pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[
+    NfsOpnum4::OP_CLOSE,
+    NfsOpnum4::OP_COMMIT,
+    NfsOpnum4::OP_DELEGRETURN,
+    NfsOpnum4::OP_LOCKU,
+    NfsOpnum4::OP_OPEN_DOWNGRADE,
+    NfsOpnum4::OP_SECINFO,
+    NfsOpnum4::OP_WRITE,
+    NfsOpnum4::OP_FREE_STATEID,
+    NfsOpnum4::OP_SECINFO_NO_NAME,
+    NfsOpnum4::OP_TEST_STATEID,
+]);
 
 impl Client {
     /// Tells whether this operation is refused to whoever does not speak for the client.
-    pub(crate) fn enforces(&self, operation: u32) -> bool {
-        matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation))
+    pub(crate) fn enforces(&self, operation: NfsOpnum4) -> bool {
+        matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation as u32))
     }
 }
 

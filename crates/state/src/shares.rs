@@ -2,12 +2,10 @@
 
 use crate::{Nfsstat4, Result};
 
-/// OPEN4_SHARE_ACCESS_READ and OPEN4_SHARE_DENY_READ.
-pub(crate) const READ: u32 = 1;
-/// OPEN4_SHARE_ACCESS_WRITE and OPEN4_SHARE_DENY_WRITE.
-pub(crate) const WRITE: u32 = 2;
-/// Both of them.
-pub(crate) const BOTH: u32 = READ | WRITE;
+// Access and deny have the same bits.
+pub(crate) use nfs4::{
+    OPEN4_SHARE_ACCESS_BOTH as BOTH, OPEN4_SHARE_ACCESS_READ as READ, OPEN4_SHARE_ACCESS_WRITE as WRITE,
+};
 
 /// One share reservation: what an open does and what it denies to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

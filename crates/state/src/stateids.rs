@@ -4,15 +4,6 @@ use crate::slab::Key;
 use crate::{ClientKey, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 
-/// All zeros: the anonymous stateid.
-pub const ANONYMOUS_STATEID: Stateid4 = Stateid4 { seqid: 0, other: [0; 12] };
-/// All ones: READ bypasses locks.
-pub const BYPASS_STATEID: Stateid4 = Stateid4 { seqid: u32::MAX, other: [0xff; 12] };
-/// `other` zero and seqid one: the current stateid of the COMPOUND.
-pub const CURRENT_STATEID: Stateid4 = Stateid4 { seqid: 1, other: [0; 12] };
-/// `other` zero and seqid all ones: never valid; what CLOSE returns.
-pub const INVALID_STATEID: Stateid4 = Stateid4 { seqid: u32::MAX, other: [0; 12] };
-
 /// Sorts stateids as RFC 8881 section 8.2.3 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateidKind {
@@ -31,12 +22,11 @@ pub enum StateidKind {
 impl StateidKind {
     /// Sorts a stateid.
     pub fn of(stateid: &Stateid4) -> Self {
-        match (stateid.other, stateid.seqid) {
-            ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0) => Self::Anonymous,
-            ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1) => Self::Current,
-            ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], _) => Self::Invalid,
-            (other, u32::MAX) if other == BYPASS_STATEID.other => Self::Bypass,
-            (other, _) if other == BYPASS_STATEID.other => Self::Invalid,
+        match *stateid {
+            Stateid4::ANONYMOUS => Self::Anonymous,
+            Stateid4::READ_BYPASS => Self::Bypass,
+            Stateid4::CURRENT => Self::Current,
+            _ if stateid.is_reserved() => Self::Invalid,
             _ => Self::Ordinary,
         }
     }

@@ -1,1 +1,14 @@
-//! Tests without a socket: time is moved by hand.
+//! Tests without a socket: time is moved by hand, and a test reads as what a client does.
+
+mod connections;
+mod create_session;
+mod exchange_id;
+mod grace;
+mod leases;
+mod limits;
+mod locks;
+mod mach_cred;
+mod opens;
+mod random;
+mod sequence;
+mod world;

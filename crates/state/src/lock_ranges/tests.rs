@@ -1,1 +1,140 @@
-//! x
+//! The range algebra against a model with one entry a byte.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Bytes of the model; ranges that reach further are "to the end of the file" and cover the last one.
+const BYTES: u64 = 24;
+
+/// Who holds each byte, and whether for writing.
+type Model = BTreeMap<(u8, u64), bool>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Lock(u8, LockRange, bool),
+    Unlock(u8, LockRange),
+    UnlockAll(u8),
+}
+
+fn range() -> impl Strategy<Value = LockRange> {
+    let bounded = (0..BYTES, 1..=BYTES)
+        .prop_map(|(first, length)| LockRange { first, last: (first + length - 1).min(BYTES - 1) });
+    let to_end = (0..BYTES).prop_map(|first| LockRange { first, last: u64::MAX });
+    prop_oneof![4 => bounded, 1 => to_end]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..3u8, range(), any::<bool>()).prop_map(|(holder, range, write)| Step::Lock(holder, range, write)),
+        4 => (0..3u8, range()).prop_map(|(holder, range)| Step::Unlock(holder, range)),
+        1 => (0..3u8).prop_map(Step::UnlockAll),
+    ]
+}
+
+/// The model's byte for u64::MAX is BYTES, one past the bounded ones.
+fn bytes(range: LockRange) -> impl Iterator<Item = u64> {
+    range.first..=range.last.min(BYTES)
+}
+
+fn model_conflicts(model: &Model, holder: u8, range: LockRange, write: bool) -> bool {
+    model.iter().any(|((other, byte), held_write)| {
+        *other != holder && bytes(range).any(|b| b == *byte) && (write || *held_write)
+    })
+}
+
+fn apply(table: &mut RangeTable<u8>, model: &mut Model, step: Step) {
+    match step {
+        Step::Lock(holder, range, write) => {
+            let conflict = table.conflict(holder, range, write);
+            assert_eq!(conflict.is_some(), model_conflicts(model, holder, range, write));
+            match conflict {
+                None => {
+                    table.lock(holder, range, write);
+                    model.extend(bytes(range).map(|byte| ((holder, byte), write)));
+                }
+                // What is reported is really held, by somebody else, and in the way.
+                Some(held) => {
+                    assert_ne!(held.holder, holder);
+                    assert!(
+                        bytes(held.range).all(|byte| model.get(&(held.holder, byte)) == Some(&held.write))
+                    );
+                    assert!(bytes(held.range).any(|byte| bytes(range).any(|other| other == byte)));
+                    assert!(write || held.write);
+                }
+            }
+        }
+        Step::Unlock(holder, range) => {
+            table.unlock(holder, range);
+            model.retain(|(other, byte), _| *other != holder || !bytes(range).any(|b| b == *byte));
+        }
+        Step::UnlockAll(holder) => {
+            table.unlock_all(holder);
+            model.retain(|(other, _), _| *other != holder);
+        }
+    }
+}
+
+fn expand(table: &RangeTable<u8>) -> Model {
+    let ranges = table.holders.iter().flat_map(|(holder, ranges)| {
+        ranges
+            .iter()
+            .map(|(first, (last, write))| (*holder, LockRange { first: *first, last: *last }, *write))
+    });
+    ranges.flat_map(|(holder, range, write)| bytes(range).map(move |byte| ((holder, byte), write))).collect()
+}
+
+/// The fewest ranges that can stand for the model: runs of bytes of one holder and type.
+fn runs(model: &Model) -> usize {
+    model
+        .iter()
+        .filter(|((holder, byte), write)| {
+            byte.checked_sub(1).and_then(|b| model.get(&(*holder, b))) != Some(write)
+        })
+        .count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_table_locks_the_same_bytes_as_a_model_of_single_bytes(steps in prop::collection::vec(step(), 1..40)) { // RFC 8881 section 9.3
+        let (mut table, mut model) = (RangeTable::default(), Model::new());
+        for step in steps {
+            apply(&mut table, &mut model, step);
+            prop_assert_eq!(&expand(&table), &model);
+            prop_assert_eq!(table.len(), runs(&model));
+            prop_assert_eq!(table.holders.values().map(BTreeMap::len).sum::<usize>(), table.len());
+            prop_assert!(table.holders.values().all(|ranges| !ranges.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn an_empty_range_and_one_past_the_end_are_refused() {
+    // RFC 8881 section 18.10.3
+    assert!(LockRange::new(5, 0).is_err());
+    assert!(LockRange::new(u64::MAX - 5, 6).is_err());
+    assert!(LockRange::new(u64::MAX, 1).is_err());
+    assert!(LockRange::new(1, u64::MAX - 1).is_ok());
+    assert!(LockRange::new(2, u64::MAX - 1).is_err());
+}
+
+#[test]
+fn a_length_of_all_ones_reaches_to_the_end_and_is_told_so() {
+    // RFC 8881 section 18.10.3
+    let range = LockRange::new(100, u64::MAX).unwrap();
+    assert_eq!((range.offset(), range.length()), (100, u64::MAX));
+    let bounded = LockRange::new(100, 50).unwrap();
+    assert_eq!((bounded.offset(), bounded.length()), (100, 50));
+}
+
+#[test]
+fn unlocking_the_middle_of_a_range_leaves_both_ends() {
+    let mut table = RangeTable::default();
+    table.lock(1u8, LockRange::new(0, u64::MAX).unwrap(), true);
+    table.unlock(1, LockRange::new(10, 10).unwrap());
+    assert_eq!(table.len(), 2);
+    assert!(table.conflict(2, LockRange::new(10, 10).unwrap(), true).is_none());
+    assert_eq!(table.conflict(2, LockRange::new(15, 10).unwrap(), false).unwrap().range.offset(), 20);
+}

@@ -1,0 +1,71 @@
+//! Connections and the backchannel.
+
+use super::world::*;
+use crate::*;
+use nfs4::Nfsstat4;
+
+#[test]
+fn without_protection_a_sequence_associates_its_connection() {
+    // RFC 8881 section 18.34.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    client.connection = 2;
+    world.renew(&mut client);
+    let bound =
+        world.state.bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth);
+    assert_eq!(bound, Ok(Bound::Both), "what SEQUENCE associated can still be bound");
+}
+
+#[test]
+fn binding_again_changes_nothing_and_other_channels_are_refused() {
+    // RFC 8881 section 18.34.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    client.connection = 2;
+    let mut bind = |client: &TestClient, direction| {
+        world.state.bind_conn_to_session(&client.caller(), &client.sessionid, direction)
+    };
+    assert_eq!(bind(&client, ChannelDirection::Fore), Ok(Bound::Fore));
+    assert_eq!(bind(&client, ChannelDirection::Fore), Ok(Bound::Fore));
+    assert_eq!(bind(&client, ChannelDirection::ForeOrBoth), Ok(Bound::Fore));
+    assert_eq!(bind(&client, ChannelDirection::Back), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(bind(&client, ChannelDirection::BackOrBoth), Err(Nfsstat4::NFS4ERR_INVAL));
+    client.connection = 3;
+    assert_eq!(bind(&client, ChannelDirection::Back), Ok(Bound::Back));
+    client.sessionid[15] ^= 1;
+    assert_eq!(bind(&client, ChannelDirection::Fore), Err(Nfsstat4::NFS4ERR_BADSESSION));
+}
+
+#[test]
+fn the_backchannel_is_gone_with_its_connection_and_comes_back_with_another() {
+    // RFC 8881 section 2.10.3.1
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let key = world.key(&client);
+    let (sessionid, back) = world.state.back_channel(key).unwrap();
+    assert_eq!((sessionid, back.connection, back.program), (client.sessionid, 1, 0x4000_0000));
+    world.state.connection_closed(1);
+    assert_eq!(world.state.back_channel(key), None);
+    client.connection = 5;
+    world
+        .state
+        .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth)
+        .unwrap();
+    world.state.backchannel_ctl(&client.sessionid, 9, vec![CallbackSecurity::None; 100]).unwrap();
+    let (_, back) = world.state.back_channel(key).unwrap();
+    assert_eq!((back.connection, back.program, back.security.len()), (5, 9, 8));
+}
+
+#[test]
+fn a_session_forgets_its_oldest_connection_rather_than_grow() {
+    let limits = Limits { connections_per_session_max: 4, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let mut client = world.ready("a");
+    for connection in 10..1000 {
+        client.connection = connection;
+        world.renew(&mut client);
+    }
+    assert_eq!(world.state.connections.len(), 4);
+    (10..1000).for_each(|connection| world.state.connection_closed(connection));
+    assert!(world.state.connections.is_empty());
+}

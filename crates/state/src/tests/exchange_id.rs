@@ -1,0 +1,132 @@
+//! EXCHANGE_ID, case by case.
+
+use super::world::*;
+use crate::*;
+use nfs4::Nfsstat4;
+
+const UPDATE: u32 = 0x4000_0000;
+const CONFIRMED_R: u32 = 0x8000_0000;
+const USE_NON_PNFS: u32 = 0x0001_0000;
+
+#[test]
+fn a_new_owner_gets_an_unconfirmed_client_id() {
+    // RFC 8881 section 18.35.4, case 1
+    let mut world = World::new();
+    let ok = world.exchange_id(&mut TestClient::new("a"), 0x103).unwrap();
+    assert_eq!(ok.flags, USE_NON_PNFS);
+    assert_eq!(ok.clientid >> 32, 1, "the boot epoch");
+    let other = world.exchange_id(&mut TestClient::new("b"), 0).unwrap();
+    assert_ne!(ok.clientid, other.clientid);
+}
+
+#[test]
+fn the_same_request_on_a_confirmed_record_returns_it_again() {
+    // RFC 8881 section 18.35.4, case 2
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let (clientid, sequenceid) = (client.clientid, client.sequenceid);
+    let ok = world.exchange_id(&mut client, 0).unwrap();
+    assert_eq!(ok.clientid, clientid);
+    assert_eq!(ok.flags & CONFIRMED_R, CONFIRMED_R);
+    assert_eq!(ok.sequenceid, sequenceid);
+    world.renew(&mut client);
+}
+
+#[test]
+fn another_principal_is_refused_while_the_client_holds_state() {
+    // RFC 8881 section 18.35.4, case 3
+    let mut world = World::new();
+    let client = world.ready("a");
+    world.open(&client, "o", 1, 3, 0).unwrap();
+    let mut thief =
+        TestClient { principal: Principal::new("sys:99"), verifier: [9; 8], ..TestClient::new("a") };
+    assert_eq!(world.exchange_id(&mut thief, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
+    assert_eq!(world.state.counts().opens, 1);
+}
+
+#[test]
+fn another_principal_replaces_a_client_without_state_or_lease() {
+    // RFC 8881 section 18.35.4, case 3
+    let mut world = World::new();
+    let client = world.ready("a");
+    let mut other = TestClient { principal: Principal::new("sys:99"), ..TestClient::new("a") };
+    let ok = world.exchange_id(&mut other, 0).unwrap();
+    assert_ne!(ok.clientid, client.clientid);
+    assert_eq!(world.state.client_of_session(&client.sessionid), Err(Nfsstat4::NFS4ERR_BADSESSION));
+
+    let holder = world.ready("b");
+    world.open(&holder, "o", 1, 3, 0).unwrap();
+    world.pass(61);
+    let mut other = TestClient { principal: Principal::new("sys:99"), ..TestClient::new("b") };
+    world.exchange_id(&mut other, 0).unwrap();
+    assert_eq!((world.state.counts().opens, world.closed()), (0, 1));
+}
+
+#[test]
+fn an_unconfirmed_record_is_replaced() {
+    // RFC 8881 section 18.35.4, case 4
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    let first = world.exchange_id(&mut client, 0).unwrap();
+    let second = world.exchange_id(&mut client, 0).unwrap();
+    assert_ne!(first.clientid, second.clientid);
+    assert_eq!(world.state.counts().clients, 1);
+    client.clientid = first.clientid;
+    assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+}
+
+#[test]
+fn a_restarted_client_keeps_its_old_state_until_it_confirms_the_new() {
+    // RFC 8881 section 18.35.4, case 5
+    let mut world = World::new();
+    let mut old = world.ready("a");
+    world.open(&old, "o", 1, 3, 0).unwrap();
+    let mut new = TestClient { verifier: [2; 8], ..TestClient::new("a") };
+    let ok = world.exchange_id(&mut new, 0).unwrap();
+    assert_eq!(ok.flags & CONFIRMED_R, 0);
+    assert_eq!(world.state.counts().opens, 1);
+    world.renew(&mut old);
+    world.create_session(&mut new).unwrap();
+    assert_eq!((world.state.counts().opens, world.closed()), (0, 1));
+    assert_eq!(world.sequence(&old, old.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+    assert_eq!(world.state.counts().clients, 1);
+}
+
+#[test]
+fn an_update_needs_a_confirmed_record_its_verifier_and_its_principal() {
+    // RFC 8881 section 18.35.4, cases 6 to 9
+    let mut world = World::new();
+    let mut unknown = TestClient::new("a");
+    assert_eq!(world.exchange_id(&mut unknown, UPDATE), Err(Nfsstat4::NFS4ERR_NOENT));
+    world.exchange_id(&mut unknown, 0).unwrap();
+    assert_eq!(world.exchange_id(&mut unknown, UPDATE), Err(Nfsstat4::NFS4ERR_NOENT));
+    let mut client = world.ready("a");
+    let ok = world.exchange_id(&mut client, UPDATE).unwrap();
+    assert_eq!((ok.clientid, ok.flags & UPDATE), (client.clientid, 0));
+    let mut restarted = TestClient { verifier: [2; 8], ..TestClient::new("a") };
+    assert_eq!(world.exchange_id(&mut restarted, UPDATE), Err(Nfsstat4::NFS4ERR_NOT_SAME));
+    let mut stranger = TestClient { principal: Principal::new("sys:5"), ..TestClient::new("a") };
+    assert_eq!(world.exchange_id(&mut stranger, UPDATE), Err(Nfsstat4::NFS4ERR_PERM));
+}
+
+#[test]
+fn unknown_flags_and_an_owner_that_is_too_long_are_refused() {
+    // RFC 8881 section 18.35.3
+    let mut world = World::new();
+    for flags in [0x8, 0x0200_0000, CONFIRMED_R] {
+        assert_eq!(world.exchange_id(&mut TestClient::new("a"), flags), Err(Nfsstat4::NFS4ERR_INVAL));
+    }
+    let mut long = TestClient::new(&"x".repeat(1025));
+    assert_eq!(world.exchange_id(&mut long, 0), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(world.state.counts().clients, 0);
+}
+
+#[test]
+fn client_ids_do_not_repeat() {
+    // RFC 8881 section 18.35.3
+    let mut world = World::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..10_000 {
+        assert!(seen.insert(world.exchange_id(&mut TestClient::new("a"), 0).unwrap().clientid));
+    }
+}

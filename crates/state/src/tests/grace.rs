@@ -1,0 +1,222 @@
+//! Restarts of the server: who may reclaim, and until when.
+
+use super::world::*;
+use crate::*;
+use nfs4::{Nfsstat4, Stateid4};
+
+type Effects = Vec<Effect<u32, u64>>;
+
+fn record(owner: &str) -> Effect<u32, u64> {
+    Effect::RecordClient { owner: owner.into() }
+}
+
+fn forget(owner: &str) -> Effect<u32, u64> {
+    Effect::ForgetClient { owner: owner.into() }
+}
+
+fn restarted(prior: &[&[u8]]) -> World {
+    World::with(Limits::default(), boot(2, prior))
+}
+
+fn reclaim(world: &mut World, client: &TestClient, file: u32) -> Result<Stateid4> {
+    world.open_as(client, "o", file, 3, 0, OpenClaim::Previous)
+}
+
+fn complete(world: &mut World, client: &TestClient) -> Result<()> {
+    let key = world.key(client);
+    world.state.reclaim_complete(world.now, key, false)
+}
+
+#[test]
+fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = World::new();
+    let mut client = world.ready("linux");
+    let stateid = world.open(&client, "o", 1, 3, 0).unwrap();
+    let records = world.records();
+    assert_eq!(records, [record("linux")]);
+
+    let mut world = restarted(&[b"linux"]);
+    assert_eq!(world.sequence(&client, client.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+    assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+    world.mount(&mut client);
+    let key = world.key(&client);
+    assert_eq!(world.state.test_stateid(key, &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
+    assert_eq!(world.open(&client, "o", 2, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
+    let reclaimed = reclaim(&mut world, &client, 1).unwrap();
+    let lock = Lock {
+        file: &1,
+        write: true,
+        reclaim: true,
+        offset: 0,
+        length: 10,
+        locker: Locker::New { open_stateid: reclaimed, owner: b"p" },
+    };
+    world.state.lock(world.now, key, &lock).unwrap();
+    complete(&mut world, &client).unwrap();
+    assert_eq!(world.records(), [record("linux"), Effect::GraceEnded]);
+    assert!(!world.state.in_grace(world.now));
+    assert!(world.open(&client, "o", 2, 3, 0).is_ok());
+    assert!(world.state.access(key, &reclaimed, &1, 2).is_ok());
+}
+
+#[test]
+fn without_prior_clients_there_is_no_grace_period_and_nothing_to_reclaim() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = restarted(&[]);
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    assert!(!world.state.in_grace(world.now));
+    assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    complete(&mut world, &client).unwrap();
+    assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+}
+
+#[test]
+fn new_state_waits_for_the_clients_own_reclaim_complete() {
+    // RFC 8881 section 18.51.3
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    assert_eq!(world.open(&client, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
+    complete(&mut world, &client).unwrap();
+    assert_eq!(complete(&mut world, &client), Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY));
+    assert!(world.open(&client, "o", 1, 3, 0).is_ok());
+}
+
+#[test]
+fn reclaim_complete_for_one_file_system_completes_nothing() {
+    // RFC 8881 section 18.51.3
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    let key = world.key(&client);
+    world.state.reclaim_complete(world.now, key, true).unwrap();
+    world.state.reclaim_complete(world.now, key, true).unwrap();
+    complete(&mut world, &client).unwrap();
+}
+
+#[test]
+fn a_client_that_was_not_recorded_reclaims_nothing() {
+    // RFC 8881 section 8.4.3
+    let mut world = restarted(&[b"a"]);
+    let mut stranger = TestClient::new("b");
+    world.mount(&mut stranger);
+    assert_eq!(reclaim(&mut world, &stranger, 1), Err(Nfsstat4::NFS4ERR_RECLAIM_BAD));
+    complete(&mut world, &stranger).unwrap();
+    assert!(world.state.in_grace(world.now), "a has not come back");
+    assert_eq!(world.open(&stranger, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
+    assert_eq!(world.state.anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
+    let tested = world.state.lockt(world.now, world.key(&stranger), &1, b"p", true, 0, 1);
+    assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
+}
+
+#[test]
+fn grace_ends_when_the_last_recorded_client_is_complete() {
+    // RFC 8881 section 18.51.4
+    let mut world = restarted(&[b"a", b"b"]);
+    let (mut a, mut b) = (TestClient::new("a"), TestClient::new("b"));
+    world.mount(&mut a);
+    complete(&mut world, &a).unwrap();
+    assert_eq!(reclaim(&mut world, &a, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    assert!(world.state.in_grace(world.now));
+    world.mount(&mut b);
+    complete(&mut world, &b).unwrap();
+    assert!(!world.state.in_grace(world.now));
+    assert_eq!(world.records(), [record("a"), record("b"), Effect::GraceEnded]);
+}
+
+#[test]
+fn who_does_not_come_back_in_time_is_forgotten() {
+    // RFC 8881 section 8.4.3
+    let mut world = restarted(&[b"a", b"b", b"c"]);
+    let (mut a, mut c) = (TestClient::new("a"), TestClient::new("c"));
+    world.mount(&mut a);
+    complete(&mut world, &a).unwrap();
+    world.mount(&mut c);
+    reclaim(&mut world, &c, 1).unwrap();
+    world.pass(59);
+    world.renew(&mut a);
+    world.renew(&mut c);
+    assert_eq!(world.state.expire(world.now), 0);
+    assert!(world.state.in_grace(world.now));
+    world.pass(1);
+    assert!(!world.state.in_grace(world.now));
+    assert_eq!(world.state.expire(world.now), 0);
+    let expected: Effects = vec![record("a"), forget("b"), Effect::GraceEnded];
+    assert_eq!(world.records(), expected, "c holds what it reclaimed and stays recorded");
+    let mut late = TestClient::new("b");
+    world.mount(&mut late);
+    assert_eq!(reclaim(&mut world, &late, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+    complete(&mut world, &c).unwrap();
+    assert!(world.state.access(world.key(&c), &reclaim_stateid(&world, &c), &1, 2).is_ok());
+}
+
+/// The current stateid of what the client reclaimed.
+fn reclaim_stateid(world: &World, client: &TestClient) -> Stateid4 {
+    let key = world.key(client);
+    let (open, _) = world.state.opens.iter().find(|(_, open)| open.client == key).unwrap();
+    world.state.stateid(crate::stateids::StateRef::Open(open), 0)
+}
+
+#[test]
+fn an_expired_or_destroyed_client_must_not_reclaim_later() {
+    // RFC 8881 section 8.4.3: others may have had its locks since
+    let mut world = World::new();
+    world.ready("a");
+    assert_eq!(world.records(), [record("a")]);
+    world.pass(60);
+    world.state.expire(world.now);
+    assert_eq!(world.records(), [forget("a")]);
+    let client = world.ready("b");
+    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.destroy_clientid(&client.caller(), client.clientid).unwrap();
+    assert_eq!(world.records(), [record("b"), forget("b")]);
+}
+
+#[test]
+fn a_recorded_client_that_goes_ends_the_wait_for_it() {
+    let mut world = restarted(&[b"a"]);
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.destroy_clientid(&client.caller(), client.clientid).unwrap();
+    assert_eq!(world.records(), [forget("a"), Effect::GraceEnded]);
+}
+
+#[test]
+fn a_restarted_client_stays_recorded() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = World::new();
+    world.ready("a");
+    world.records();
+    let mut again = TestClient { verifier: [2; 8], ..TestClient::new("a") };
+    world.mount(&mut again);
+    assert_eq!(world.records(), []);
+    world.pass(60);
+    world.state.expire(world.now);
+    assert_eq!(world.records(), [forget("a")]);
+}
+
+#[test]
+fn a_reclaim_against_anothers_share_or_lock_conflicts() {
+    // RFC 8881 section 9.11
+    let mut world = restarted(&[b"a", b"b"]);
+    let (mut a, mut b) = (TestClient::new("a"), TestClient::new("b"));
+    world.mount(&mut a);
+    world.mount(&mut b);
+    world.open_as(&a, "o", 1, 3, 2, OpenClaim::Previous).unwrap();
+    assert_eq!(reclaim(&mut world, &b, 1), Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT));
+    let (open_a, open_b) = (reclaim(&mut world, &a, 2).unwrap(), reclaim(&mut world, &b, 2).unwrap());
+    let lock = |open_stateid| Lock {
+        file: &2,
+        write: true,
+        reclaim: true,
+        offset: 0,
+        length: u64::MAX,
+        locker: Locker::New { open_stateid, owner: b"p" },
+    };
+    world.state.lock(world.now, world.key(&a), &lock(open_a)).unwrap();
+    let conflict = world.state.lock(world.now, world.key(&b), &lock(open_b));
+    assert_eq!(conflict, Err(LockError::Status(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT)));
+}

@@ -1,0 +1,81 @@
+//! Leases and what goes with them.
+
+use super::world::*;
+use crate::*;
+use nfs4::Nfsstat4;
+use std::time::Duration;
+
+#[test]
+fn an_expired_client_loses_everything_and_others_get_in() {
+    // RFC 8881 section 8.3
+    let mut world = World::new();
+    let (dead, mut alive) = (world.ready("dead"), world.ready("alive"));
+    let open = world.open(&dead, "o", 1, 3, 3).unwrap();
+    world.lock(&dead, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    assert_eq!(world.open(&alive, "o", 1, 1, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
+    world.pass(59);
+    world.renew(&mut alive);
+    assert_eq!(world.state.expire(world.now), 0);
+    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(1)));
+    world.pass(1);
+    assert_eq!(world.state.expire(world.now), 1);
+    assert_eq!(world.closed(), 1);
+    assert!(world.open(&alive, "o", 1, 3, 3).is_ok());
+    assert_eq!(world.sequence(&dead, dead.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+    let mut again = TestClient { clientid: dead.clientid, ..TestClient::new("dead") };
+    assert_eq!(world.create_session(&mut again), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+}
+
+#[test]
+fn a_replay_renews_and_an_error_does_not() {
+    // RFC 8881 section 18.46.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let args = client.args();
+    let begun = world.begin(&mut client);
+    world.state.finish(begun.token, Some(b"r"));
+    world.pass(30);
+    assert!(world.sequence(&client, Sequence { sequenceid: 99, ..args }).is_err());
+    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(30)));
+    assert!(world.sequence(&client, args).is_ok());
+    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(60)));
+}
+
+#[test]
+fn a_lease_does_not_run_out_under_a_running_request() {
+    // RFC 8881 section 8.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let begun = world.begin(&mut client);
+    world.pass(1000);
+    assert_eq!(world.state.expire(world.now), 0);
+    world.state.finish(begun.token, None);
+    assert_eq!(world.state.expire(world.now), 1);
+}
+
+#[test]
+fn an_unconfirmed_record_goes_after_a_lease_period() {
+    // RFC 8881 section 18.35.4
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.exchange_id(&mut client, 0).unwrap();
+    world.pass(60);
+    assert_eq!(world.state.expire(world.now), 1);
+    assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+    assert_eq!(world.state.next_deadline(), None);
+}
+
+#[test]
+fn a_request_that_outlives_its_client_ends_quietly() {
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let begun = world.begin(&mut client);
+    let mut restarted = TestClient { verifier: [2; 8], ..TestClient::new("a") };
+    world.mount(&mut restarted);
+    let request = OpenRequest { owner: b"o", file: &1, access: 3, deny: 0, claim: OpenClaim::New };
+    let opened = world.state.open(world.now, begun.client, &request, 5, 3);
+    assert_eq!(opened, Err(Nfsstat4::NFS4ERR_DEADSESSION));
+    assert_eq!(world.closed(), 1);
+    world.state.finish(begun.token, Some(b"late"));
+    assert_eq!(world.state.counts().reply_cache, 0);
+}

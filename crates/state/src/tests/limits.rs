@@ -1,0 +1,102 @@
+//! Everything that a client can pile up ends somewhere.
+
+use super::world::*;
+use crate::*;
+use nfs4::Nfsstat4;
+
+#[test]
+fn beyond_the_clients_max_the_oldest_unconfirmed_record_goes_and_confirmed_ones_stay() {
+    let mut world = World::with(Limits { clients_max: 10, ..Limits::default() }, boot(1, &[]));
+    let mut keeper = world.ready("keeper");
+    for i in 0..1000 {
+        world.exchange_id(&mut TestClient::new(&format!("flood {i}")), 0).unwrap();
+        assert!(world.state.counts().clients <= 10);
+    }
+    world.renew(&mut keeper);
+    for i in 0..9 {
+        world.ready(&format!("client {i}"));
+    }
+    assert_eq!(world.exchange_id(&mut TestClient::new("one more"), 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    world.pass(60);
+    assert!(world.exchange_id(&mut TestClient::new("one more"), 0).is_ok(), "the others have expired");
+}
+
+#[test]
+fn a_client_has_a_limited_number_of_sessions() {
+    let mut world = World::with(Limits { sessions_per_client_max: 3, ..Limits::default() }, boot(1, &[]));
+    let mut client = world.ready("a");
+    world.create_session(&mut client).unwrap();
+    world.create_session(&mut client).unwrap();
+    assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_NOSPC));
+    assert_eq!(world.state.counts().sessions, 3);
+}
+
+#[test]
+fn reply_caches_shrink_before_they_run_out() {
+    let limits = Limits { reply_cache_max: 1 << 20, sessions_per_client_max: 10_000, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let mut client = world.ready("a");
+    let mut granted = Vec::new();
+    let refused = loop {
+        match world.create_session(&mut client) {
+            Ok(ok) => granted.push(ok.fore.requests),
+            Err(status) => break status,
+        }
+        assert!(world.state.counts().reply_cache_reserved <= 1 << 20);
+    };
+    assert_eq!(refused, Nfsstat4::NFS4ERR_NOSPC);
+    assert_eq!((granted.first(), granted.last()), (Some(&8), Some(&1)));
+    let begun = world.begin(&mut client);
+    assert_eq!(begun.reply.target_highest_slotid, 0);
+    world.state.finish(begun.token, None);
+}
+
+#[test]
+fn opens_are_limited() {
+    let limits = Limits { opens_per_client_max: 5, opens_max: 7, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    for file in 0..5 {
+        world.open(&a, "o", file, 3, 0).unwrap();
+    }
+    assert_eq!(world.open(&a, "o", 9, 3, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
+    world.open(&b, "o", 1, 3, 0).unwrap();
+    world.open(&b, "o", 2, 3, 0).unwrap();
+    assert_eq!(world.open(&b, "o", 3, 3, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
+    assert_eq!(world.open(&a, &"x".repeat(1025), 1, 3, 0), Err(Nfsstat4::NFS4ERR_INVAL));
+}
+
+#[test]
+fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
+    let mut world = World::with(Limits { locks_per_client_max: 50, ..Limits::default() }, boot(1, &[]));
+    let client = world.ready("a");
+    let key = world.key(&client);
+    let open = world.open(&client, "o", 1, 3, 0).unwrap();
+    let mut lock =
+        world.lock(&client, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, u64::MAX)).unwrap();
+    let refused =
+        (0..100).map(|i| 2 * i).find_map(|offset| match world.state.locku(key, &lock, &1, offset, 1) {
+            Ok(stateid) => {
+                lock = stateid;
+                None
+            }
+            Err(status) => Some(status),
+        });
+    assert_eq!(refused, Some(Nfsstat4::NFS4ERR_LOCK_RANGE));
+    assert!(world.state.counts().ranges <= 50);
+    let more = world.lock(&client, Locker::Existing(lock), 1, true, (0, 1));
+    assert_eq!(more, Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY)));
+    world.state.locku(key, &lock, &1, 0, u64::MAX).unwrap();
+    assert_eq!(world.state.counts().ranges, 0);
+}
+
+/// Says what an idle mount costs, with a reply of usual size on every slot that a busy client leaves behind.
+#[test]
+fn an_idle_client_with_its_session_takes_little_memory() {
+    use crate::{clients::Client, sessions::Session, slots::Slot};
+    let bare = size_of::<Client>() + size_of::<Session>() + 64;
+    let slots = 64 * size_of::<Slot>();
+    println!("client + session {bare} B, 64 used slots {slots} B, 64 cached replies of 400 B {} B", 64 * 400);
+    assert!(bare < 1024, "{bare}");
+    assert!(bare + slots + 64 * 400 < 32 * 1024);
+}

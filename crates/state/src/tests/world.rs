@@ -1,0 +1,234 @@
+//! A server's state and clients that use it the way real ones do.
+
+use crate::*;
+use nfs4::{Sessionid4, Stateid4};
+use std::time::Duration;
+
+pub(super) type TestState = State<u32, u64>;
+
+/// The state with its clock.
+pub(super) struct World {
+    pub(super) state: TestState,
+    pub(super) now: Duration,
+    random: u64,
+}
+
+/// A client with one session, one user and one connection.
+pub(super) struct TestClient {
+    pub(super) name: Vec<u8>,
+    pub(super) verifier: [u8; 8],
+    pub(super) principal: Principal,
+    pub(super) protection: Protection,
+    pub(super) connection: u64,
+    pub(super) protect: StateProtect,
+    pub(super) clientid: u64,
+    pub(super) sequenceid: u32,
+    pub(super) sessionid: Sessionid4,
+    /// The next sequence id of slot 0.
+    pub(super) slot: u32,
+}
+
+pub(super) const CHANNEL: ChannelAttrs = ChannelAttrs {
+    header_pad_size: 0,
+    request_size: 1 << 20,
+    response_size: 1 << 20,
+    response_cached: 2048,
+    operations: 16,
+    requests: 8,
+};
+
+pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
+    Boot { epoch, hash_key: [7; 16], prior_clients: prior.iter().map(|owner| owner.to_vec()).collect() }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(Limits::default(), boot(1, &[]))
+    }
+
+    pub(super) fn with(limits: Limits, boot: Boot) -> Self {
+        let now = Duration::from_secs(1000);
+        Self { state: State::new(limits, boot, now), now, random: 0 }
+    }
+
+    pub(super) fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random
+    }
+
+    /// A client that has done everything up to and with RECLAIM_COMPLETE.
+    pub(super) fn ready(&mut self, name: &str) -> TestClient {
+        let mut client = TestClient::new(name);
+        self.mount(&mut client);
+        let key = self.key(&client);
+        self.state.reclaim_complete(self.now, key, false).unwrap();
+        client
+    }
+
+    /// EXCHANGE_ID and CREATE_SESSION.
+    pub(super) fn mount(&mut self, client: &mut TestClient) {
+        self.exchange_id(client, 0).unwrap();
+        self.create_session(client).unwrap();
+    }
+
+    pub(super) fn exchange_id(&mut self, client: &mut TestClient, flags: u32) -> Result<ExchangeIdOk> {
+        let random = self.random();
+        let args =
+            ExchangeId { owner: &client.name, verifier: client.verifier, flags, protect: client.protect };
+        let ok = self.state.exchange_id(self.now, &client.caller(), &args, random)?;
+        (client.clientid, client.sequenceid) = (ok.clientid, ok.sequenceid);
+        Ok(ok)
+    }
+
+    pub(super) fn create_session(&mut self, client: &mut TestClient) -> Result<CreateSessionOk> {
+        let random = self.random();
+        let ok = self.state.create_session(self.now, &client.caller(), &client.create_args(), random)?;
+        client.sequenceid = client.sequenceid.wrapping_add(1);
+        (client.sessionid, client.slot) = (ok.sessionid, 1);
+        Ok(ok)
+    }
+
+    pub(super) fn sequence(&mut self, client: &TestClient, args: Sequence) -> Result<Sequenced> {
+        self.state.sequence(self.now, &client.caller(), &args)
+    }
+
+    /// Begins a COMPOUND on slot 0.
+    pub(super) fn begin(&mut self, client: &mut TestClient) -> Begun {
+        let sequenced = self.sequence(client, client.args());
+        let Ok(Sequenced::Execute(begun)) = sequenced else { panic!("refused: {sequenced:?}") };
+        client.slot = client.slot.wrapping_add(1);
+        begun
+    }
+
+    /// A COMPOUND of nothing but SEQUENCE: renews the lease.
+    pub(super) fn renew(&mut self, client: &mut TestClient) {
+        let begun = self.begin(client);
+        self.state.finish(begun.token, None);
+    }
+
+    pub(super) fn key(&self, client: &TestClient) -> ClientKey {
+        self.state.client_of_session(&client.sessionid).unwrap()
+    }
+
+    pub(super) fn open(
+        &mut self,
+        client: &TestClient,
+        owner: &str,
+        file: u32,
+        access: u32,
+        deny: u32,
+    ) -> Result<Stateid4> {
+        self.open_as(client, owner, file, access, deny, OpenClaim::New)
+    }
+
+    pub(super) fn open_as(
+        &mut self,
+        client: &TestClient,
+        owner: &str,
+        file: u32,
+        access: u32,
+        deny: u32,
+        claim: OpenClaim,
+    ) -> Result<Stateid4> {
+        let key = self.key(client);
+        let request = OpenRequest { owner: owner.as_bytes(), file: &file, access, deny, claim };
+        let needed = self.state.open_check(self.now, key, &request)?;
+        let payload = self.random();
+        match self.state.open(self.now, key, &request, payload, needed)? {
+            OpenOutcome::Opened(stateid) => Ok(stateid),
+            OpenOutcome::Reopen(_) => panic!("opened with what open_check asked for"),
+        }
+    }
+
+    pub(super) fn lock(
+        &mut self,
+        client: &TestClient,
+        locker: Locker<'_>,
+        file: u32,
+        write: bool,
+        range: (u64, u64),
+    ) -> core::result::Result<Stateid4, LockError> {
+        let key = self.key(client);
+        let (offset, length) = range;
+        let request = Lock { file: &file, write, reclaim: false, offset, length, locker };
+        self.state.lock(self.now, key, &request)
+    }
+
+    /// Which payloads were closed since the last call.
+    pub(super) fn closed(&mut self) -> usize {
+        self.state.take_effects().iter().filter(|effect| matches!(effect, Effect::Close { .. })).count()
+    }
+
+    /// Which client records changed since the last call.
+    pub(super) fn records(&mut self) -> Vec<Effect<u32, u64>> {
+        self.state
+            .take_effects()
+            .into_iter()
+            .filter(|effect| !matches!(effect, Effect::Close { .. }))
+            .collect()
+    }
+}
+
+impl TestClient {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.as_bytes().to_vec(),
+            verifier: [1; 8],
+            principal: Principal::new("sys:0"),
+            protection: Protection::None,
+            connection: 1,
+            protect: StateProtect::None,
+            clientid: 0,
+            sequenceid: 0,
+            sessionid: [0; 16],
+            slot: 1,
+        }
+    }
+
+    /// A Linux client with Kerberos.
+    pub(super) fn machine(name: &str) -> Self {
+        let must_enforce = [41, 42, 43, 44, 57].into_iter().collect();
+        let must_allow = [4, 5, 14, 38].into_iter().collect();
+        Self {
+            principal: Principal::new(format!("gss:host/{name}@R")),
+            protection: Protection::Integrity,
+            protect: StateProtect::MachCred { must_enforce, must_allow },
+            ..Self::new(name)
+        }
+    }
+
+    pub(super) fn caller(&self) -> Caller<'_> {
+        Caller { connection: self.connection, principal: &self.principal, protection: self.protection }
+    }
+
+    pub(super) fn create_args(&self) -> CreateSession {
+        CreateSession {
+            clientid: self.clientid,
+            sequence: self.sequenceid,
+            flags: 2,
+            fore: CHANNEL,
+            back: CHANNEL,
+            callback_program: 0x4000_0000,
+            callback_security: vec![CallbackSecurity::None],
+        }
+    }
+
+    /// SEQUENCE on slot 0 with the next sequence id.
+    pub(super) fn args(&self) -> Sequence {
+        Sequence {
+            sessionid: self.sessionid,
+            sequenceid: self.slot,
+            slotid: 0,
+            highest_slotid: 0,
+            cache_this: true,
+            fingerprint: u64::from(self.slot),
+            request_size: 200,
+            operations: 3,
+        }
+    }
+}
