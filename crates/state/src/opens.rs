@@ -156,12 +156,12 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         }
     }
 
-    /// Returns what the owner has open on this file already, and the access bits that it was opened with: the server
-    /// may make the payload of a further OPEN from it and what it opens anew.
-    pub fn opened_by(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<(O, u32)> {
+    /// Returns the payload of what the owner has open on this file already: the server may make that of a further
+    /// OPEN from it and what it opens anew.
+    pub fn open_payload(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<O> {
         let file = self.files_by_name.get(file)?;
         let open = self.opens.get(self.open_of(client, owner, *file)?)?;
-        Some((open.payload.clone(), open.payload_access))
+        Some(open.payload.clone())
     }
 
     /// Finds the open of an owner on a file.

@@ -74,7 +74,7 @@ fn a_payload_that_is_too_narrow_by_the_time_it_arrives_is_asked_for_again() {
     assert_eq!(world.state.take_effects().last(), Some(&Effect::Close { file: 1, payload: 7 }));
     let opened = world.state.open(world.now, key, &request, 8, BOTH).unwrap();
     assert!(matches!(opened, OpenOutcome::Opened(Stateid4 { seqid: 2, .. })));
-    assert_eq!(world.state.opened_by(key, b"o", &1), Some((8, BOTH)));
+    assert_eq!(world.state.open_payload(key, b"o", &1), Some(8));
 }
 
 #[test]
