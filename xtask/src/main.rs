@@ -3,6 +3,7 @@
 mod ci;
 mod fuzz;
 mod licences;
+mod limits;
 mod steps;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,8 @@ enum Command {
     },
     /// Run each fuzz target for a bounded time.
     Fuzz(fuzz::Arguments),
+    /// Write docs/limits.md from the sources.
+    Limits,
     /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
     Licences,
 }
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Limits => limits::run(false),
         Command::Licences => licences::check(),
     };
     match result {

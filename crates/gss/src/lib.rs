@@ -15,9 +15,11 @@ mod error;
 mod established;
 mod ffi;
 mod initiator;
+mod keytab;
 
 pub use acceptor::Acceptor;
 pub use configuration::{ConfigurationError, use_configuration};
 pub use error::{GssError, Status};
 pub use established::Established;
 pub use initiator::{Credential, Initiator, Step};
+pub use keytab::{KeytabEntry, keytab_entries};

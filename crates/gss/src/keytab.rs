@@ -1,0 +1,103 @@
+//! Which principals a keytab holds keys of. Keys themselves are left to MIT's library.
+
+use std::path::Path;
+
+/// Largest keytab that is read, in bytes; one with thousands of keys is far smaller.
+const KEYTAB_SIZE_MAX: u64 = 16 << 20;
+
+/// The principal of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeytabEntry {
+    /// The realm.
+    pub realm: String,
+    /// The components, such as `nfs` and `server.example.org`.
+    pub components: Vec<String>,
+    /// The encryption type of the key (RFC 3961 section 8).
+    pub etype: u16,
+}
+
+/// Lists a keytab's entries in the file's order (MIT's format 0x0502); holes of removed entries are skipped.
+///
+/// # Errors
+/// As of reading the file; `InvalidData` when it is no keytab of this format.
+pub fn keytab_entries(path: &Path) -> std::io::Result<Vec<KeytabEntry>> {
+    let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+    if std::fs::metadata(path)?.len() > KEYTAB_SIZE_MAX {
+        return Err(wrong("too large for a keytab"));
+    }
+    let bytes = std::fs::read(path)?;
+    let mut rest = bytes.strip_prefix(&[5, 2]).ok_or_else(|| wrong("no keytab of format 0x0502"))?;
+    let mut entries = Vec::new();
+    while let Some((size, after)) = rest.split_first_chunk::<4>() {
+        let size = i32::from_be_bytes(*size);
+        let length = size.unsigned_abs() as usize;
+        let (entry, after) =
+            after.split_at_checked(length).ok_or_else(|| wrong("the keytab ends within an entry"))?;
+        if size > 0 {
+            entries.push(parse(entry).ok_or_else(|| wrong("an entry of the keytab is damaged"))?);
+        }
+        rest = after;
+    }
+    Ok(entries)
+}
+
+fn parse(mut entry: &[u8]) -> Option<KeytabEntry> {
+    let count = u16_of(&mut entry)?;
+    let realm = text(&mut entry)?;
+    let components = (0..count).map(|_| text(&mut entry)).collect::<Option<Vec<_>>>()?;
+    // Name type, time and the low byte of the key's version.
+    let mut rest = entry.get(9..)?;
+    Some(KeytabEntry { realm, components, etype: u16_of(&mut rest)? })
+}
+
+fn u16_of(bytes: &mut &[u8]) -> Option<u16> {
+    let (value, rest) = bytes.split_first_chunk::<2>()?;
+    *bytes = rest;
+    Some(u16::from_be_bytes(*value))
+}
+
+fn text(bytes: &mut &[u8]) -> Option<String> {
+    let length = usize::from(u16_of(bytes)?);
+    let (value, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    String::from_utf8(value.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keytab_of_a_realm_names_its_service_principals() {
+        let folder = tempfile::tempdir().unwrap();
+        let realm = match realm::Realm::create(&folder.path().join("realm"), &realm::RealmOptions::default())
+        {
+            Ok(realm) => realm,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let entries = keytab_entries(&realm.server_keytab());
+        realm::Realm::down(realm.dir()).unwrap();
+        let entries = entries.unwrap();
+        let localhost = ["nfs".to_owned(), "localhost".to_owned()];
+        assert!(
+            entries.iter().all(|entry| entry.realm == "ORTHRUS.TEST" && (17..=20).contains(&entry.etype))
+        );
+        assert!(entries.iter().any(|entry| entry.components == localhost), "{entries:?}");
+    }
+
+    #[test]
+    fn damaged_files_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keytab");
+        for bytes in [
+            &b""[..],
+            b"\x05\x01",
+            b"\x05\x02\x00\x00\x00\x10ab",
+            b"\x05\x02\x00\x00\x00\x04\xff\xff\xff\xff",
+            b"\x05\x02\x80\x00\x00\x00",
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(keytab_entries(&path).is_err(), "{bytes:?}");
+        }
+    }
+}

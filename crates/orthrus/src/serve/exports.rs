@@ -1,0 +1,78 @@
+//! Backends for the configured exports, kept over a reload where they did not change.
+
+use crate::config::{ExportSettings, Storage};
+use anyhow::Context;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
+use vfs_local::LocalBackend;
+
+/// The backends in use, each with the place that it serves.
+#[derive(Default)]
+pub struct Backends {
+    used: Vec<(Storage, String, Arc<dyn Backend>)>,
+    /// Objects that one local backend keeps open.
+    objects_max: usize,
+}
+
+impl Backends {
+    /// Starts without any.
+    pub fn new(objects_max: usize) -> Self {
+        Self { used: Vec::new(), objects_max }
+    }
+
+    /// Makes the table of exports. Backends of an earlier table serve on where folder and pseudo path are the same, so
+    /// that a reload loses nothing of what memory exports hold.
+    ///
+    /// # Errors
+    /// Names the export whose folder cannot be served, or the two that clash.
+    pub fn table(&mut self, exports: &[ExportSettings]) -> anyhow::Result<ExportTable> {
+        let mut used = Vec::new();
+        let mut table = Vec::new();
+        for settings in exports {
+            let backend = self.backend(settings)?;
+            used.push((settings.storage.clone(), settings.pseudo.clone(), backend.clone()));
+            let mut export = Export::new(&settings.pseudo, backend)?;
+            export.flavors = settings.flavors.clone();
+            export.read_only = settings.read_only;
+            export.squash = settings.squash;
+            export.anon_uid = settings.anon_uid;
+            export.anon_gid = settings.anon_gid;
+            export.networks = settings.networks.clone();
+            export.id = settings.fsid.unwrap_or(export.id);
+            table.push(export);
+        }
+        let table = ExportTable::new(table, wall_clock())?;
+        self.used = used;
+        Ok(table)
+    }
+
+    fn backend(&self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
+        let same = |(storage, pseudo, _): &&(Storage, String, _)| {
+            *storage == settings.storage && *pseudo == settings.pseudo
+        };
+        if let Some((_, _, backend)) = self.used.iter().find(same) {
+            return Ok(backend.clone());
+        }
+        match &settings.storage {
+            Storage::Folder(path) => {
+                let named = || format!("export {} of {}", settings.pseudo, path.display());
+                let options = vfs_local::Options { object_cache_max: self.objects_max, ..Default::default() };
+                Ok(Arc::new(LocalBackend::open(path, options).with_context(named)?))
+            }
+            Storage::Memory(bytes) => {
+                let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };
+                let backend = MemoryBackend::new(limits)?;
+                // Everybody may write there, as in /tmp.
+                let open = SetAttributes { mode: Some(0o1777), ..SetAttributes::default() };
+                backend.setattr(&Caller::root(), &backend.root(), &open)?;
+                Ok(Arc::new(backend))
+            }
+        }
+    }
+}
+
+fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(0), nanoseconds: since.subsec_nanos() }
+}

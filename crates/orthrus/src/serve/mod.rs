@@ -1,0 +1,214 @@
+//! Wires the server together and runs it until a signal ends it.
+
+mod exports;
+mod kerberos;
+mod records;
+mod service;
+mod store;
+
+use crate::config::{self, Settings};
+use anyhow::{Context, bail};
+use exports::Backends;
+use identity::{Mapper, NssSource, Rules};
+use kerberos::{Keys, NoKeys};
+use net::{Listener, Running};
+use records::Records;
+use server::Server;
+use server::dispatch::{Environment, Metrics};
+use server::engine::{Nfs, NfsConfig, Start};
+use server::rpcsec::{Rpcsec, RpcsecLimits};
+use service::NfsService;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use store::{Boot, Store};
+use vfs::{Exports, SecFlavor};
+
+/// How often leases and contexts are looked at.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew.
+///
+/// # Errors
+/// What keeps the server from starting, with the cure.
+pub fn run(settings: Settings, config: Option<PathBuf>) -> anyhow::Result<()> {
+    // Before any thread: capabilities and the umask belong to threads, and children inherit them.
+    let prepared = vfs_local::prepare_process();
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals cannot be caught")?;
+    let mut backends = Backends::new(settings.limits.open_files_max);
+    let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
+    let listener = Listener::bind(settings.listen)?;
+    let running = start(&settings, exports.clone(), listener)?;
+    tracing::info!("{prepared}");
+    announce(&exports, &running);
+
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => reload(config.as_deref(), &mut backends, &exports),
+            _ => break,
+        }
+    }
+    tracing::info!("ending");
+    running.stop();
+    Ok(())
+}
+
+/// Says on standard output where the server is: programs that start it wait for this line.
+fn announce(exports: &Exports, running: &Running) {
+    for export in exports.snapshot().iter() {
+        let flavors: Vec<&str> = export.flavors.iter().map(|flavor| flavor.name()).collect();
+        let access = if export.read_only { "read only" } else { "read and write" };
+        tracing::info!("export {}: sec={}, {access}", export.pseudo_path, flavors.join(":"));
+    }
+    println!("orthrus serves {}", running.address());
+}
+
+fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports) {
+    let Some(file) = config else {
+        tracing::warn!("SIGHUP: there is no configuration file to read; the exports stay");
+        return;
+    };
+    let table = config::read(file).map_err(anyhow::Error::from).and_then(|new| backends.table(&new.exports));
+    match table {
+        Ok(table) => {
+            exports.replace(table);
+            tracing::info!("SIGHUP: the exports of {} are in force", file.display());
+        }
+        Err(error) => tracing::error!("SIGHUP: the exports stay as they were: {error:#}"),
+    }
+}
+
+fn start(settings: &Settings, exports: Arc<Exports>, listener: Listener) -> anyhow::Result<Running> {
+    let keys = Keys::open(settings)?;
+    check_flavors(&exports, keys.is_some())?;
+    let realms = match &keys {
+        Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
+        _ => settings.realms.clone(),
+    };
+    let identity = Arc::new(Mapper::new(rules(settings, &realms), NssSource));
+    let (store, boot) = Store::open(&state_dir(settings)?)?;
+
+    let began = Instant::now();
+    let metrics = Arc::new(Metrics::default());
+    let limits = RpcsecLimits { contexts_max: settings.limits.contexts_max, ..RpcsecLimits::default() };
+    let flavors = if keys.is_some() { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] };
+    let rpcsec = match keys {
+        Some(keys) => Rpcsec::new(Box::new(keys), Box::new(identity.clone()), limits, metrics.clone()),
+        None => Rpcsec::new(Box::new(NoKeys), Box::new(identity.clone()), limits, metrics.clone()),
+    };
+    let engine = Nfs::new(
+        nfs_config(settings, flavors, &boot),
+        nfs_start(boot)?,
+        exports,
+        identity,
+        Box::new(Records(Arc::new(store))),
+        Box::new(random_u64),
+        Duration::ZERO,
+    );
+    let environment = Environment {
+        clock: Box::new(move || began.elapsed()),
+        random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
+    };
+    let service = Arc::new(NfsService(Server::new(engine, Some(rpcsec), environment, metrics)));
+    let shards = match settings.shards {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        shards => shards,
+    };
+    let running = listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
+    std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
+        loop {
+            std::thread::sleep(HOUSEKEEPING_INTERVAL);
+            service.0.housekeeping();
+        }
+    })?;
+    Ok(running)
+}
+
+/// An export that allows only Kerberos cannot be reached without keys: better said now than by every client.
+fn check_flavors(exports: &Exports, have_keys: bool) -> anyhow::Result<()> {
+    for export in exports.snapshot().iter().filter(|_| !have_keys) {
+        if !export.allows(SecFlavor::Sys) {
+            bail!(
+                "export {} allows only Kerberos, and there is no keytab; name one with --keytab, or try with `orthrus realm up`",
+                export.pseudo_path
+            );
+        }
+        if export.flavors.len() > 1 {
+            tracing::warn!("export {}: no keytab, so only sec=sys works; name one with --keytab", export.pseudo_path);
+        }
+    }
+    Ok(())
+}
+
+fn rules(settings: &Settings, realms: &[String]) -> Rules {
+    let domain = match (settings.domain.as_str(), realms.first()) {
+        ("", Some(realm)) => realm.to_lowercase(),
+        ("", None) => Rules::default().domain,
+        (domain, _) => domain.to_owned(),
+    };
+    Rules { domain, realms: realms.to_vec(), ..Rules::default() }
+}
+
+/// The configured folder, or the usual place for this user.
+fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &settings.state_dir {
+        return Ok(folder.clone());
+    }
+    if nix::unistd::geteuid().is_root() {
+        return Ok("/var/lib/orthrus".into());
+    }
+    let home = |variable, below: &str| std::env::var_os(variable).map(|base| PathBuf::from(base).join(below));
+    home("XDG_STATE_HOME", "orthrus")
+        .or_else(|| home("HOME", ".local/state/orthrus"))
+        .context("no place for the server's state: neither XDG_STATE_HOME nor HOME is set; name one with --state-dir")
+}
+
+fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot) -> NfsConfig {
+    // Two servers must differ and one must stay itself: the owner is drawn from the secret that a restart keeps.
+    let server_owner = boot.secret.iter().take(8).fold(b"orthrus-".to_vec(), |mut name, byte| {
+        name.extend_from_slice(format!("{byte:02x}").as_bytes());
+        name
+    });
+    let limits = state::Limits {
+        lease: settings.lease_time,
+        grace: settings.grace_time,
+        clients_max: settings.limits.clients_max,
+        slots_max: settings.limits.slots_max,
+        ..state::Limits::default()
+    };
+    NfsConfig { server_owner, flavors, limits, ..NfsConfig::default() }
+}
+
+fn nfs_start(boot: Boot) -> anyhow::Result<Start> {
+    let mut hash_key = [0; 16];
+    getrandom::fill(&mut hash_key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+    let mut filehandle_key = [0; 16];
+    filehandle_key.copy_from_slice(&boot.secret[16..]);
+    // Unlike the epoch alone, this differs even when the state folder was restored from a backup.
+    let verifier = u64::from(boot.epoch) << 32 ^ wall_clock_nanoseconds();
+    Ok(Start {
+        boot: state::Boot { epoch: boot.epoch, hash_key, prior_clients: boot.prior_clients },
+        write_verifier: verifier.to_be_bytes(),
+        filehandle_key,
+    })
+}
+
+fn net_limits(settings: &Settings) -> net::Limits {
+    net::Limits {
+        connections_max: settings.limits.connections_max,
+        input_bytes_max: settings.limits.input_bytes_max,
+        ..net::Limits::default()
+    }
+}
+
+fn wall_clock_nanoseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn random_u64() -> u64 {
+    // Without randomness nothing here is safe, and there is nobody to report to.
+    getrandom::u64().unwrap_or_else(|_| std::process::abort())
+}
