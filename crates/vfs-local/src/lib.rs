@@ -1,1 +1,27 @@
 //! A Linux file system as a backend, the caller's identity enforced by the kernel.
+//!
+//! A program calls [`prepare_process`] before it starts threads, prints the result, and opens each export by
+//! [`LocalBackend::open`]. On threads that ran a backend's operations, [`become_server`] comes before the
+//! program opens files of its own.
+
+mod attributes;
+mod backend;
+mod cache;
+mod change;
+mod create;
+mod errno;
+mod file;
+mod handle;
+mod identity;
+mod name;
+mod names;
+mod operations;
+mod places;
+mod prepare;
+mod readdir;
+mod setattr;
+mod sys;
+
+pub use backend::{LocalBackend, LocalError, LocalOptions};
+pub use identity::become_server;
+pub use prepare::{Prepared, ServesAs, prepare_process};

@@ -1,0 +1,69 @@
+//! From statx to the attributes of NFS.
+
+use crate::change::Changes;
+use rustix::{
+    fs::{AtFlags, FileType, Mode, Statx, StatxFlags, StatxTimestamp, statx},
+    io::Errno,
+};
+use std::os::fd::AsFd;
+use vfs::{Attributes, Timestamp};
+
+/// What every call asks for.
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
+
+/// Returns the attributes of what a descriptor refers to.
+pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Statx, Errno> {
+    statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)
+}
+
+/// Returns the attributes of a name in a directory, not following a symbolic link.
+pub(crate) fn stat_name(directory: impl AsFd, name: &std::ffi::CStr) -> Result<Statx, Errno> {
+    statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, WANTED)
+}
+
+pub(crate) fn file_type(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(stat.stx_mode.into())
+}
+
+/// Converts; the change attribute is the time of the last change in nanoseconds, corrected by `changes`
+/// where the kernel's clock is too coarse to tell two changes apart.
+pub(crate) fn attributes(stat: &Statx, changes: &Changes) -> Attributes {
+    let ctime = time(stat.stx_ctime);
+    Attributes {
+        file_type: kind(file_type(stat)),
+        mode: Mode::from_raw_mode(stat.stx_mode.into()).as_raw_mode() & 0o7777,
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        size: stat.stx_size,
+        space_used: stat.stx_blocks.saturating_mul(512),
+        rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
+        fsid: (stat.stx_dev_major.into(), stat.stx_dev_minor.into()),
+        fileid: stat.stx_ino,
+        change: changes.attribute(stat.stx_ino, nanoseconds(ctime)),
+        atime: time(stat.stx_atime),
+        mtime: time(stat.stx_mtime),
+        ctime,
+        btime: (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(stat.stx_btime)),
+    }
+}
+
+fn kind(file_type: FileType) -> vfs::FileType {
+    match file_type {
+        FileType::Directory => vfs::FileType::Directory,
+        FileType::Symlink => vfs::FileType::Symlink,
+        FileType::BlockDevice => vfs::FileType::Block,
+        FileType::CharacterDevice => vfs::FileType::Character,
+        FileType::Socket => vfs::FileType::Socket,
+        FileType::Fifo => vfs::FileType::Fifo,
+        FileType::RegularFile | FileType::Unknown => vfs::FileType::Regular,
+    }
+}
+
+fn time(time: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+}
+
+fn nanoseconds(time: Timestamp) -> u64 {
+    (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds.into())
+}

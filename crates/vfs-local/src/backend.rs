@@ -1,0 +1,350 @@
+//! The backend itself: from handles to descriptors.
+
+use crate::{
+    attributes::{self, stat_fd},
+    cache::{Object, ObjectCache},
+    change::{self, Changes},
+    errno::{retry, vfs_error},
+    handle, identity,
+    name::Name,
+    places::Places,
+    prepare::ServesAs,
+    sys,
+};
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2},
+    io::Errno,
+    path::DecInt,
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
+
+/// Limits of a [`LocalBackend`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalOptions {
+    /// Objects held open by path between requests, each one descriptor; at most half of what RLIMIT_NOFILE
+    /// allows is used.
+    pub object_cache_max: usize,
+    /// Without root: objects whose place in the tree is remembered, about 120 bytes each.
+    pub places_max: usize,
+    /// Without root: entries looked at when a handle's object has to be searched for.
+    pub walk_entries_max: u64,
+}
+
+impl Default for LocalOptions {
+    /// 4,096 descriptors, 200,000 places, a million entries.
+    fn default() -> Self {
+        Self { object_cache_max: 4096, places_max: 200_000, walk_entries_max: 1_000_000 }
+    }
+}
+
+/// Says why a directory cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// The directory cannot be opened.
+    #[error("cannot open the directory {path}: {reason}")]
+    Open {
+        /// What was to be exported.
+        path: PathBuf,
+        /// The kernel's word.
+        reason: std::io::Error,
+    },
+    /// The file system has no file handles.
+    #[error(
+        "{path} cannot be exported: its file system gives no file handles, so clients could not keep files open across a restart. \
+         Export a directory on ext4, xfs, btrfs or tmpfs; an overlay has handles when it is mounted with index=on,nfs_export=on"
+    )]
+    NoHandles {
+        /// What was to be exported.
+        path: PathBuf,
+    },
+    /// /proc is not there.
+    #[error(
+        "/proc is not mounted: mount it (mount -t proc proc /proc), the server reaches open objects through it ({0})"
+    )]
+    NoProc(std::io::Error),
+}
+
+/// A directory of this machine as a file system to be served.
+///
+/// **As root** each operation runs with the caller's user, group and groups on its thread, so the kernel
+/// decides as it does for local programs, ACLs and quotas included. Objects are found again by the kernel's
+/// file handles, also after a restart.
+///
+/// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user, whoever the
+/// caller is: whoever an export admits has that user's rights, and what is made belongs to it. The kernel
+/// then opens no handles, so the backend remembers where objects are, and after a restart searches the tree
+/// once; while it must not search again yet, an object that was moved on the server's machine is `Delay`.
+///
+/// Symbolic links are never followed and ".." never leaves the export. A name on which another file system
+/// is mounted does not exist for clients (`Noent`): it is exported by a line of its own. A directory that
+/// was moved out of the export on the server's machine is `Stale` as soon as its descriptor is reopened; a
+/// file that was moved out keeps its handle, as with the kernel's server without subtree checking: export
+/// whole file systems where that matters.
+#[derive(Debug)]
+pub struct LocalBackend {
+    pub(crate) root: Arc<Object>,
+    /// The root opened for reading, which opening handles wants; as root only.
+    mount: Option<OwnedFd>,
+    /// The directory /proc/self/fd.
+    pub(crate) proc: OwnedFd,
+    mount_id: u64,
+    objects: ObjectCache,
+    pub(crate) places: Option<Places>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) identities: bool,
+}
+
+impl LocalBackend {
+    /// Opens a directory for export; symbolic links in its path are followed, for it is the administrator's.
+    ///
+    /// # Errors
+    /// See [`LocalError`]; each names the cure.
+    pub fn open(path: &Path, options: &LocalOptions) -> Result<Self, LocalError> {
+        let failed = |errno: Errno| LocalError::Open { path: path.to_owned(), reason: errno.into() };
+        let no_proc = |errno: Errno| LocalError::NoProc(errno.into());
+        let path_only = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = openat(CWD, c"/proc/self/fd", path_only, Mode::empty()).map_err(no_proc)?;
+        let fd = openat(CWD, path, path_only, Mode::empty()).map_err(failed)?;
+        let stat = stat_fd(&fd).map_err(failed)?;
+        let no_handles = || LocalError::NoHandles { path: path.to_owned() };
+        let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|_| no_handles())?;
+        let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(|_| no_handles())?;
+        let mount = mount_for_handles(&fd, &fs_handle);
+        let fine = rustix::fs::fstatfs(&fd).is_ok_and(|stat| change::fine_ctime(stat.f_type));
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let half = usize::try_from(descriptors.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX);
+        let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
+        Ok(Self {
+            root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
+            identities: mount.is_some(),
+            mount,
+            proc,
+            mount_id: stat.stx_mnt_id,
+            objects: ObjectCache::new(options.object_cache_max.min(half)),
+            places,
+            changes: Arc::new(Changes::new(fine)),
+        })
+    }
+
+    /// Says whose rights the kernel checks.
+    pub fn serves_as(&self) -> ServesAs {
+        if self.identities {
+            return ServesAs::Callers;
+        }
+        match ServesAs::now() {
+            // Root of a container: other identities could be taken, but handles not be opened.
+            ServesAs::Callers => ServesAs::OneUser { uid: 0, name: "root".to_owned() },
+            other => other,
+        }
+    }
+
+    /// Gives the thread the rights of the caller, where there are several.
+    pub(crate) fn act_as(&self, caller: &Caller) -> VfsResult<()> {
+        if self.identities { identity::become_caller(caller) } else { Ok(()) }
+    }
+
+    /// Gives the thread the rights of the server.
+    pub(crate) fn act_as_server(&self) -> VfsResult<()> {
+        if self.identities { identity::become_superuser() } else { Ok(()) }
+    }
+
+    /// Finds the object of a handle.
+    ///
+    /// # Errors
+    /// `Badhandle` for what was never a handle of ours, `Stale` for an object that is gone.
+    pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+        if *handle == self.root.handle {
+            return Ok(Arc::clone(&self.root));
+        }
+        if let Some(object) = self.objects.get(handle) {
+            return Ok(object);
+        }
+        let (ino, fs_handle) = handle::decode(handle)?;
+        let fd = match &self.mount {
+            Some(mount) => {
+                self.act_as_server()?;
+                open_handle(mount, &fs_handle).map_err(handle_error)?
+            }
+            None => self.find_place(ino, handle)?,
+        };
+        let object = self.adopt(fd)?;
+        if object.handle != *handle {
+            return Err(VfsError::Stale);
+        }
+        Ok(object)
+    }
+
+    /// Finds the directory of a handle.
+    pub(crate) fn resolve_directory(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+        let object = self.resolve(handle)?;
+        if object.file_type == FileType::Directory { Ok(object) } else { Err(VfsError::Notdir) }
+    }
+
+    /// As `resolve_directory`, with `Symlink` for a symbolic link, as LOOKUP wants it.
+    pub(crate) fn resolve_searchable(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
+        let object = self.resolve(handle)?;
+        match object.file_type {
+            FileType::Directory => Ok(object),
+            FileType::Symlink => Err(VfsError::Symlink),
+            _ => Err(VfsError::Notdir),
+        }
+    }
+
+    /// Takes an O_PATH descriptor into the cache under the object's handle.
+    pub(crate) fn adopt(&self, fd: OwnedFd) -> VfsResult<Arc<Object>> {
+        let stat = stat_fd(&fd).map_err(vfs_error)?;
+        let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(vfs_error)?;
+        let handle = handle::encode(stat.stx_ino, &fs_handle)?;
+        if handle == self.root.handle {
+            return Ok(Arc::clone(&self.root));
+        }
+        let file_type = attributes::file_type(&stat);
+        if file_type == FileType::Directory && !self.contains(&fd) {
+            return Err(VfsError::Stale);
+        }
+        Ok(self.objects.insert(Object { handle, ino: stat.stx_ino, file_type, fd }))
+    }
+
+    /// Says whether a directory lies below the export's root now.
+    fn contains(&self, fd: &OwnedFd) -> bool {
+        let path_of = |fd: &OwnedFd| rustix::fs::readlinkat(&self.proc, DecInt::from_fd(fd), Vec::new());
+        match (path_of(&self.root.fd), path_of(fd)) {
+            (Ok(root), Ok(path)) => below(root.as_bytes(), path.as_bytes()),
+            _ => self.contains_by_walking(fd),
+        }
+    }
+
+    /// The slow way, for paths that are longer than the kernel prints.
+    fn contains_by_walking(&self, fd: &OwnedFd) -> bool {
+        const DEPTH_MAX: usize = 4096;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(mut at) = rustix::io::fcntl_dupfd_cloexec(fd, 0) else { return false };
+        for _ in 0..DEPTH_MAX {
+            match stat_fd(&at) {
+                Ok(stat) if stat.stx_ino == self.root.ino && stat.stx_mnt_id == self.mount_id => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+            match openat2(&at, c"..", flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+                Ok(parent) => at = parent,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Opens a name in a directory by path only, as whom the thread is.
+    pub(crate) fn open_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let opened = retry(|| openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve));
+        // Another file system is mounted there.
+        opened.map_err(|errno| if errno == Errno::XDEV { Errno::NOENT } else { errno })
+    }
+
+    /// Says whether attributes belong to the exported mount and not to one below.
+    pub(crate) fn same_mount(&self, stat: &rustix::fs::Statx) -> bool {
+        stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
+    }
+
+    /// Opens the object itself, past any name, as whom the thread is; the kernel checks the rights.
+    pub(crate) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        retry(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
+    }
+
+    /// Returns what an error in a directory means; the directory itself may be gone.
+    pub(crate) fn error_in(&self, directory: &Object, errno: Errno) -> VfsError {
+        if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
+    }
+
+    /// Says whether an object has no name any more, and lets go of it then.
+    pub(crate) fn is_gone(&self, object: &Object) -> bool {
+        let gone = stat_fd(object).is_ok_and(|stat| stat.stx_nlink == 0);
+        if gone {
+            self.forget(&object.handle, object.ino);
+        }
+        gone
+    }
+
+    /// Lets go of a removed object.
+    pub(crate) fn forget(&self, handle: &ObjectHandle, ino: u64) {
+        self.objects.forget(handle);
+        if let Some(places) = &self.places {
+            places.forget(ino);
+        }
+    }
+
+    /// Notes where an object is, for the time when it has to be found without root.
+    pub(crate) fn remember(&self, ino: u64, file_type: FileType, parent: u64, name: &[u8]) {
+        if let Some(places) = &self.places {
+            places.remember(ino, file_type == FileType::Directory, parent, name);
+        }
+    }
+
+    pub(crate) fn trim_objects(&self) {
+        self.objects.trim();
+    }
+}
+
+/// Opens the root for reading if this process may take identities and open handles, else `None`.
+fn mount_for_handles(root: &OwnedFd, handle: &sys::FsHandle) -> Option<OwnedFd> {
+    if !identity::can_switch() {
+        return None;
+    }
+    identity::become_superuser().ok()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mount = openat(root, c".", flags, Mode::empty()).ok()?;
+    sys::open_by_handle(mount.as_fd(), handle).ok()?;
+    Some(mount)
+}
+
+/// Opens a handle. For a moment ext4 says ENOMEM of a stale handle whose inode number is just being given to
+/// a new file; then it is asked again.
+fn open_handle(mount: &OwnedFd, handle: &sys::FsHandle) -> Result<OwnedFd, Errno> {
+    const TRIES: usize = 64;
+    let open = || retry(|| sys::open_by_handle(mount.as_fd(), handle));
+    for _ in 0..TRIES {
+        match open() {
+            Err(Errno::NOMEM) => std::thread::yield_now(),
+            result => return result,
+        }
+    }
+    open()
+}
+
+/// What the kernel means by refusing a handle.
+fn handle_error(errno: Errno) -> VfsError {
+    match errno {
+        Errno::STALE | Errno::NOENT => VfsError::Stale,
+        Errno::INVAL | Errno::OVERFLOW => VfsError::Badhandle,
+        other => vfs_error(other),
+    }
+}
+
+/// Says whether a path is the root or below it.
+fn below(root: &[u8], path: &[u8]) -> bool {
+    match path.strip_prefix(root) {
+        Some(rest) => root == b"/" || rest.is_empty() || rest.starts_with(b"/"),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_components_count_as_below() {
+        assert!(below(b"/srv/data", b"/srv/data"));
+        assert!(below(b"/srv/data", b"/srv/data/x"));
+        assert!(below(b"/", b"/srv"));
+        assert!(!below(b"/srv/data", b"/srv/database"));
+        assert!(!below(b"/srv/data", b"/srv"));
+    }
+}

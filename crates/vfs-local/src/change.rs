@@ -1,0 +1,128 @@
+//! Tells changes apart that fall into one tick of the kernel's clock.
+//!
+//! Since 6.13 Linux moves ctime on every change that somebody could have seen (multigrain timestamps, on
+//! ext4, xfs and btrfs; tmpfs gives a directory the time of the removed entry, which may be an old one).
+//! Before, and on other file systems, ctime moves with the timer, every 1 to 10 ms: two changes within that time look alike, and a client would keep the first in its cache. There
+//! the server counts its own changes and adds them to ctime. Changes made on the server's machine within
+//! one tick stay invisible there.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// Independent parts, so that threads seldom meet at one lock.
+const SHARDS: usize = 64;
+/// Objects remembered in one part; an old one forgotten costs its readers one look at the server.
+const SHARD_MAX: usize = 1024;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Changed since the attribute was asked for last.
+    pending: bool,
+    /// The ctime to which `bump` is added.
+    ctime: u64,
+    bump: u64,
+}
+
+type Shard = Mutex<HashMap<u64, Slot>>;
+
+/// Makes the change attribute (RFC 8881 section 5.8.1.4) of the objects of one file system.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    shards: Option<Box<[Shard; SHARDS]>>,
+}
+
+impl Changes {
+    /// Counts changes unless ctime tells them apart.
+    pub(crate) fn new(fine_ctime: bool) -> Self {
+        let shards = (!fine_ctime).then(|| Box::new(std::array::from_fn(|_| Mutex::default())));
+        Self { shards }
+    }
+
+    fn with<T>(&self, ino: u64, run: impl FnOnce(&mut HashMap<u64, Slot>) -> T) -> Option<T> {
+        // The remainder is below SHARDS.
+        let shard = &self.shards.as_ref()?[(ino % SHARDS as u64) as usize];
+        Some(run(&mut shard.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Notes that the server changed an object.
+    pub(crate) fn note(&self, ino: u64) {
+        self.with(ino, |slots| {
+            if slots.len() >= SHARD_MAX && !slots.contains_key(&ino) {
+                slots.clear();
+            }
+            slots.entry(ino).or_default().pending = true;
+        });
+    }
+
+    /// Returns the attribute of an object whose ctime is this many nanoseconds.
+    pub(crate) fn attribute(&self, ino: u64, ctime: u64) -> u64 {
+        let corrected = self.with(ino, |slots| {
+            let Some(slot) = slots.get_mut(&ino) else { return ctime };
+            // A first sight counts as a change within the tick: before it the bare ctime may have been seen.
+            if slot.ctime != ctime {
+                let fresh = slot.ctime == 0;
+                *slot = Slot { pending: false, ctime, bump: u64::from(fresh) };
+            } else if slot.pending {
+                slot.pending = false;
+                slot.bump += 1;
+            }
+            ctime.wrapping_add(slot.bump)
+        });
+        corrected.unwrap_or(ctime)
+    }
+}
+
+/// Says whether this kernel gives a file system a ctime that moves on every change.
+pub(crate) fn fine_ctime(file_system: i64) -> bool {
+    const EXT4: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683e;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0_u32));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 13) && [EXT4, XFS, BTRFS].contains(&file_system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_within_one_tick_moves_the_attribute() /* RFC 8881 section 5.8.1.4 */
+    {
+        let changes = Changes::new(false);
+        let mut last = changes.attribute(7, 1000);
+        for _ in 0..5 {
+            changes.note(7);
+            let next = changes.attribute(7, 1000);
+            assert!(next > last);
+            assert_eq!(changes.attribute(7, 1000), next, "no change, no move");
+            last = next;
+        }
+        changes.note(7);
+        assert_eq!(changes.attribute(7, 4_000_000), 4_000_000);
+    }
+
+    #[test]
+    fn objects_that_the_server_did_not_change_have_their_ctime() {
+        let changes = Changes::new(false);
+        changes.note(7);
+        assert_eq!(changes.attribute(8, 1000), 1000);
+        assert_eq!(Changes::new(true).attribute(7, 1000), 1000);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let changes = Changes::new(false);
+        (0..1_000_000).for_each(|ino| changes.note(ino));
+        let held: usize = changes
+            .shards
+            .iter()
+            .flat_map(|shards| shards.iter())
+            .map(|shard| shard.lock().unwrap().len())
+            .sum();
+        assert!(held <= SHARDS * SHARD_MAX);
+    }
+}

@@ -1,0 +1,148 @@
+//! Making objects.
+
+use crate::{
+    LocalBackend,
+    attributes::stat_fd,
+    cache::Object,
+    errno::{retry, vfs_error},
+    file::LocalFile,
+    name::Name,
+};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, makedev, mkdirat, mknodat, openat, symlinkat, unlinkat},
+    io::Errno,
+};
+use std::{os::fd::OwnedFd, sync::Arc};
+use vfs::{Caller, NewObject, ObjectHandle, OpenFile, SetAttributes, VfsError, VfsResult};
+
+/// Mode of a file or special file whose creator gave none.
+const FILE_MODE: u32 = 0o600;
+/// Mode of a directory whose creator gave none.
+const DIRECTORY_MODE: u32 = 0o700;
+/// Bits that mkdir(2) does not take.
+const SET_ID: u32 = 0o6000;
+
+impl LocalBackend {
+    pub(crate) fn make_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        let parent = self.resolve_directory(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let mode = Mode::from_raw_mode(set.mode.unwrap_or(FILE_MODE) & 0o7777);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let fd = retry(|| openat(&parent, name.as_c_str(), flags, mode));
+        let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
+        self.changes.note(parent.ino);
+        let finished = self.finish_file(caller, &parent, &name, fd, set);
+        if finished.is_err() {
+            let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
+        }
+        finished
+    }
+
+    /// Gives a new file its attributes and takes it into the cache.
+    fn finish_file(
+        &self,
+        caller: &Caller,
+        parent: &Object,
+        name: &Name,
+        fd: OwnedFd,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        if let Some(size) = set.size {
+            if size > i64::MAX as u64 {
+                return Err(VfsError::Fbig);
+            }
+            rustix::fs::ftruncate(&fd, size).map_err(vfs_error)?;
+        }
+        let path = self.reopen(&fd, OFlags::PATH);
+        let object = self.adopt(path.map_err(vfs_error)?)?;
+        self.finish(caller, &object, set, false)?;
+        self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
+        let file = LocalFile { fd, ino: object.ino, changes: Arc::clone(&self.changes) };
+        Ok((object.handle, Arc::new(file)))
+    }
+
+    pub(crate) fn make(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        new: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        let parent = self.resolve_directory(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let is_directory = new == NewObject::Directory;
+        make_node(&parent, &name, &new, set.mode).map_err(|errno| self.error_in(&parent, errno))?;
+        self.changes.note(parent.ino);
+        let finished = self.finish_node(caller, &parent, &name, &new, set);
+        if finished.is_err() {
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let _ = unlinkat(&parent, name.as_c_str(), flags);
+        }
+        finished
+    }
+
+    fn finish_node(
+        &self,
+        caller: &Caller,
+        parent: &Object,
+        name: &Name,
+        new: &NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        let fd = self.open_name(parent, name).map_err(vfs_error)?;
+        let object = self.adopt(fd)?;
+        let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        let symlink = matches!(new, NewObject::Symlink(_));
+        let set = SetAttributes { size: None, mode: set.mode.filter(|_| !symlink), ..set.clone() };
+        self.finish(caller, &object, &set, set_id)?;
+        self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
+        Ok(object.handle)
+    }
+
+    /// Sets owner, mode and times of a new object, where they were given and are not as they should be.
+    fn finish(&self, caller: &Caller, object: &Object, set: &SetAttributes, set_mode: bool) -> VfsResult<()> {
+        let gives = set.uid.is_some() || set.gid.is_some();
+        if gives {
+            self.set_owner(object, set)?;
+        }
+        // chown took the set-id bits away.
+        let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
+            let gid = stat_fd(object).map_err(vfs_error)?.stx_gid;
+            self.set_mode(caller, object, gid, mode)?;
+        }
+        self.set_times(object, set)?;
+        self.changes.note(object.ino);
+        Ok(())
+    }
+}
+
+fn make_node(parent: &Object, name: &Name, new: &NewObject<'_>, mode: Option<u32>) -> Result<(), Errno> {
+    let name = name.as_c_str();
+    let node = |file_type, device| {
+        let mode = Mode::from_raw_mode(mode.unwrap_or(FILE_MODE) & 0o7777);
+        mknodat(parent, name, file_type, mode, device)
+    };
+    match *new {
+        NewObject::Directory => {
+            let mode = mode.unwrap_or(DIRECTORY_MODE) & 0o7777 & !SET_ID;
+            mkdirat(parent, name, Mode::from_raw_mode(mode))
+        }
+        NewObject::Symlink([]) => Err(Errno::INVAL),
+        NewObject::Symlink(target) => symlinkat(target, parent, name),
+        NewObject::Block(major, minor) => node(FileType::BlockDevice, makedev(major, minor)),
+        NewObject::Character(major, minor) => node(FileType::CharacterDevice, makedev(major, minor)),
+        NewObject::Socket => node(FileType::Socket, 0),
+        NewObject::Fifo => node(FileType::Fifo, 0),
+    }
+}

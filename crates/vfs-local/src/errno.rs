@@ -1,0 +1,44 @@
+//! From the kernel's errors to the backend's.
+
+use rustix::io::Errno;
+use vfs::VfsError;
+
+/// Returns what an error means to a client, where the operation gives it no other meaning.
+pub(crate) fn vfs_error(errno: Errno) -> VfsError {
+    match errno {
+        Errno::PERM => VfsError::Perm,
+        Errno::NOENT => VfsError::Noent,
+        // A mount point or a running program in the way: waiting does not help.
+        Errno::ACCESS | Errno::BUSY | Errno::TXTBSY => VfsError::Access,
+        Errno::EXIST => VfsError::Exist,
+        Errno::XDEV => VfsError::Xdev,
+        Errno::NOTDIR => VfsError::Notdir,
+        Errno::ISDIR => VfsError::Isdir,
+        Errno::INVAL => VfsError::Inval,
+        Errno::FBIG | Errno::OVERFLOW => VfsError::Fbig,
+        Errno::NOSPC => VfsError::Nospc,
+        Errno::ROFS => VfsError::Rofs,
+        Errno::MLINK => VfsError::Mlink,
+        Errno::NAMETOOLONG => VfsError::Nametoolong,
+        Errno::NOTEMPTY => VfsError::Notempty,
+        Errno::DQUOT => VfsError::Dquot,
+        Errno::STALE => VfsError::Stale,
+        Errno::OPNOTSUPP | Errno::NOSYS => VfsError::Notsupp,
+        Errno::ILSEQ => VfsError::Badname,
+        Errno::LOOP => VfsError::Symlink,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => VfsError::Delay,
+        _ => VfsError::Io,
+    }
+}
+
+/// Runs a system call again when a signal or a concurrent rename interrupted it.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    const TRIES: usize = 16;
+    for _ in 1..TRIES {
+        match call() {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            result => return result,
+        }
+    }
+    call()
+}

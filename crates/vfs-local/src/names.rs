@@ -1,0 +1,179 @@
+//! Finding, linking, removing and renaming.
+
+use crate::{
+    LocalBackend,
+    attributes::{attributes, file_type, stat_name},
+    cache::Object,
+    errno::{retry, vfs_error},
+    handle,
+    name::Name,
+    sys,
+};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, linkat, openat2, renameat, unlinkat},
+    io::Errno,
+    path::DecInt,
+};
+use std::os::fd::AsFd;
+use vfs::{Attributes, Caller, ObjectHandle, VfsError, VfsResult};
+
+impl LocalBackend {
+    pub(crate) fn find(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<ObjectHandle> {
+        let parent = self.resolve_searchable(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let fd = self.open_name(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
+        let object = self.adopt(fd)?;
+        self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
+        Ok(object.handle)
+    }
+
+    /// Finds a name without opening it: READDIR asks this of thousands, most of which nobody uses.
+    pub(crate) fn find_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        let parent = self.resolve_searchable(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let (handle, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
+        if !self.same_mount(&stat) {
+            return Err(VfsError::Noent);
+        }
+        let handle = handle?;
+        self.remember(stat.stx_ino, file_type(&stat), parent.ino, name.as_bytes());
+        Ok((handle, attributes(&stat, &self.changes)))
+    }
+
+    /// Returns handle and attributes of what a name stands for, both of the same object.
+    fn peek(&self, parent: &Object, name: &Name) -> Result<(VfsResult<ObjectHandle>, Statx), Errno> {
+        const TRIES: usize = 8;
+        let look = || sys::name_to_handle(parent.as_fd(), name.as_c_str());
+        let mut before = look()?;
+        for _ in 0..TRIES {
+            let stat = stat_name(parent, name.as_c_str())?;
+            let after = look()?;
+            if before == after {
+                return Ok((handle::encode(stat.stx_ino, &after), stat));
+            }
+            before = after;
+        }
+        Err(Errno::AGAIN)
+    }
+
+    pub(crate) fn find_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        let object = self.resolve_searchable(directory)?;
+        if object.handle == self.root.handle {
+            return Err(VfsError::Noent);
+        }
+        if self.is_gone(&object) {
+            return Err(VfsError::Stale);
+        }
+        self.act_as(caller)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = retry(|| openat2(&object, c"..", flags, Mode::empty(), ResolveFlags::NO_XDEV));
+        match parent {
+            // Adopting refuses a directory outside the export.
+            Ok(fd) => Ok(self.adopt(fd)?.handle),
+            Err(Errno::XDEV) => Err(VfsError::Stale),
+            Err(errno) => Err(vfs_error(errno)),
+        }
+    }
+
+    pub(crate) fn make_link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        let object = self.resolve(object)?;
+        let parent = self.resolve_directory(directory)?;
+        if object.file_type == FileType::Directory {
+            return Err(VfsError::Isdir);
+        }
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let source = DecInt::from_fd(&object);
+        let linked = linkat(&self.proc, source, &parent, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
+        linked.map_err(|errno| match errno {
+            Errno::NOENT if self.is_gone(&object) => VfsError::Stale,
+            other => self.error_in(&parent, other),
+        })?;
+        self.changes.note(object.ino);
+        self.changes.note(parent.ino);
+        Ok(())
+    }
+
+    pub(crate) fn remove_name(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        let parent = self.resolve_directory(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let (victim, stat) = self.peek(&parent, &name).map_err(|errno| self.error_in(&parent, errno))?;
+        let is_directory = file_type(&stat) == FileType::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        unlinkat(&parent, name.as_c_str(), flags).map_err(|errno| match errno {
+            // What rmdir says on some file systems, and of a name that changed its type meanwhile.
+            Errno::EXIST => VfsError::Notempty,
+            Errno::NOTDIR | Errno::ISDIR => VfsError::Delay,
+            other => self.error_in(&parent, other),
+        })?;
+        self.changes.note(parent.ino);
+        self.lost_a_name(victim, &stat);
+        Ok(())
+    }
+
+    /// Lets go of an object that lost its last name.
+    fn lost_a_name(&self, handle: VfsResult<ObjectHandle>, stat: &Statx) {
+        self.changes.note(stat.stx_ino);
+        if (stat.stx_nlink <= 1 || file_type(stat) == FileType::Directory)
+            && let Ok(handle) = handle
+        {
+            self.forget(&handle, stat.stx_ino);
+        }
+    }
+
+    pub(crate) fn rename_name(
+        &self,
+        caller: &Caller,
+        from: (&ObjectHandle, &[u8]),
+        to: (&ObjectHandle, &[u8]),
+    ) -> VfsResult<()> {
+        let (from_parent, to_parent) = (self.resolve_directory(from.0)?, self.resolve_directory(to.0)?);
+        let (from_name, to_name) = (Name::new(from.1)?, Name::new(to.1)?);
+        self.act_as(caller)?;
+        let source = stat_name(&*from_parent, from_name.as_c_str());
+        let target = self.peek(&to_parent, &to_name);
+        let renamed = renameat(&from_parent, from_name.as_c_str(), &to_parent, to_name.as_c_str());
+        renamed.map_err(|errno| match errno {
+            // One is a directory and the other not: RFC 8881 section 18.26.3 calls that NFS4ERR_EXIST.
+            Errno::ISDIR | Errno::NOTDIR => VfsError::Exist,
+            other if self.is_gone(&to_parent) => self.error_in(&to_parent, other),
+            other => self.error_in(&from_parent, other),
+        })?;
+        self.changes.note(from_parent.ino);
+        self.changes.note(to_parent.ino);
+        if let Ok(source) = source {
+            self.changes.note(source.stx_ino);
+            if let Ok((handle, stat)) = target
+                && stat.stx_ino != source.stx_ino
+            {
+                self.lost_a_name(handle, &stat);
+            }
+            self.remember(source.stx_ino, file_type(&source), to_parent.ino, to_name.as_bytes());
+        }
+        Ok(())
+    }
+}

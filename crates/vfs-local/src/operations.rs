@@ -1,0 +1,212 @@
+//! The trait, operation by operation.
+
+use crate::{
+    LocalBackend,
+    attributes::{attributes, stat_fd},
+    errno::vfs_error,
+    file::LocalFile,
+    sys,
+};
+use rustix::{
+    fs::{FileType, OFlags, fstatvfs, fsync, readlinkat},
+    io::Errno,
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use vfs::{
+    Attributes, Backend, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Permissions, SetAttributes, VfsError, VfsResult,
+};
+
+/// Most names of one object, where the file system does not say: ext4's limit.
+const LINK_MAX: u32 = 65_000;
+
+impl Backend for LocalBackend {
+    fn root(&self) -> ObjectHandle {
+        self.root.handle
+    }
+
+    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
+        let object = self.resolve(object)?;
+        let stat = stat_fd(&*object).map_err(vfs_error)?;
+        if stat.stx_nlink == 0 {
+            self.forget(&object.handle, object.ino);
+            return Err(VfsError::Stale);
+        }
+        Ok(attributes(&stat, &self.changes))
+    }
+
+    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
+        self.set_attributes(caller, object, set)
+    }
+
+    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
+        let object = self.resolve(object)?;
+        self.act_as(caller)?;
+        let may = |rights| sys::access(object.as_fd(), rights).is_ok();
+        if may(libc::R_OK | libc::W_OK | libc::X_OK) {
+            return Ok(Permissions { read: true, write: true, execute: true });
+        }
+        Ok(Permissions { read: may(libc::R_OK), write: may(libc::W_OK), execute: may(libc::X_OK) })
+    }
+
+    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
+        self.find(caller, directory, name)
+    }
+
+    fn lookup_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        self.find_attributes(caller, directory, name)
+    }
+
+    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        self.find_parent(caller, directory)
+    }
+
+    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
+        let object = self.resolve(object)?;
+        if object.file_type != FileType::Symlink {
+            return Err(VfsError::WrongType);
+        }
+        self.act_as(caller)?;
+        readlinkat(&*object, c"", Vec::new()).map(|target| target.into_bytes()).map_err(vfs_error)
+    }
+
+    fn open(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        let object = self.resolve(object)?;
+        match object.file_type {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(VfsError::Isdir),
+            FileType::Symlink => return Err(VfsError::Symlink),
+            _ => return Err(VfsError::WrongType),
+        }
+        if self.is_gone(&object) {
+            return Err(VfsError::Stale);
+        }
+        self.act_as(caller)?;
+        let fd = self.open_data(&object, access)?;
+        Ok(Arc::new(LocalFile { fd, ino: object.ino, changes: Arc::clone(&self.changes) }))
+    }
+
+    fn create_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        _access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        self.make_file(caller, directory, name, set)
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        self.make(caller, directory, name, object, set)
+    }
+
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        self.make_link(caller, object, directory, name)
+    }
+
+    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        self.remove_name(caller, directory, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        from_directory: &ObjectHandle,
+        from_name: &[u8],
+        to_directory: &ObjectHandle,
+        to_name: &[u8],
+    ) -> VfsResult<()> {
+        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
+    }
+
+    fn readdir(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        cookie: u64,
+        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> VfsResult<bool> {
+        self.list(caller, directory, cookie, entry)
+    }
+
+    fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
+        let object = self.resolve(object)?;
+        if !matches!(object.file_type, FileType::RegularFile | FileType::Directory) {
+            return Ok(());
+        }
+        self.act_as_server()?;
+        let fd = match self.reopen(&*object, OFlags::RDONLY) {
+            // Without root the file may be writable only.
+            Err(Errno::ACCESS) => self.reopen(&*object, OFlags::WRONLY),
+            opened => opened,
+        };
+        fsync(fd.map_err(vfs_error)?).map_err(vfs_error)
+    }
+
+    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
+        let object = self.resolve(object)?;
+        let stat = fstatvfs(&*object).map_err(vfs_error)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(FsStat {
+            space_total: bytes(stat.f_blocks),
+            space_free: bytes(stat.f_bfree),
+            space_avail: bytes(stat.f_bavail),
+            files_total: stat.f_files,
+            files_free: stat.f_ffree,
+            files_avail: stat.f_favail,
+            name_max: u32::try_from(stat.f_namemax).unwrap_or(255),
+            link_max: LINK_MAX,
+            file_size_max: i64::MAX as u64,
+        })
+    }
+
+    fn trim(&self) {
+        self.trim_objects();
+    }
+}
+
+impl LocalBackend {
+    /// Opens a regular file's data with the rights of the thread.
+    fn open_data(&self, object: &crate::cache::Object, access: OpenAccess) -> VfsResult<OwnedFd> {
+        let flags = match (access.read, access.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        match self.reopen(object, flags) {
+            // Clients load programs by reading them: who may execute a file may read it here.
+            Err(Errno::ACCESS) if !access.write && sys::access(object.as_fd(), libc::X_OK).is_ok() => {
+                self.act_as_server()?;
+                self.reopen(object, flags).map_err(vfs_error)
+            }
+            opened => opened.map_err(vfs_error),
+        }
+    }
+}

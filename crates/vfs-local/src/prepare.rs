@@ -1,0 +1,113 @@
+//! What the program does once, before its first thread.
+
+use rustix::{
+    fs::Mode,
+    process::{Resource, Rlimit, getrlimit, setrlimit, umask},
+    thread::{CapabilitySet, capabilities, set_capabilities},
+};
+use std::fmt;
+
+/// Needed to act as other users and to open handles.
+pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID);
+
+/// Kept beside: binding port 2049 and below.
+const KEPT: CapabilitySet = IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE);
+
+/// Whose rights the kernel checks when a caller's operation runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServesAs {
+    /// Each caller's own: the process is root.
+    Callers,
+    /// One user's for all callers: the process is not root, or lacks capabilities.
+    OneUser {
+        /// Number of the user.
+        uid: u32,
+        /// Name of the user, or the number where it has none.
+        name: String,
+    },
+}
+
+impl ServesAs {
+    /// Finds out for this process.
+    pub fn now() -> Self {
+        if crate::identity::can_switch() {
+            return Self::Callers;
+        }
+        let uid = nix::unistd::geteuid();
+        let user = nix::unistd::User::from_uid(uid).ok().flatten();
+        let name = user.map_or_else(|| uid.to_string(), |user| user.name);
+        Self::OneUser { uid: uid.as_raw(), name }
+    }
+}
+
+impl fmt::Display for ServesAs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Callers => write!(f, "orthrus serves each caller with the caller's own identity"),
+            Self::OneUser { uid, name } => write!(
+                f,
+                "orthrus serves as user {name} (uid {uid}): the kernel cannot enforce other callers' identities; \
+                 every admitted caller has exactly this user's rights, and new files belong to it. \
+                 Start it as root to serve several users"
+            ),
+        }
+    }
+}
+
+/// What [`prepare_process`] did.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Whose rights operations will have.
+    pub serves_as: ServesAs,
+    /// Open files that the process may have now.
+    pub descriptors_max: u64,
+    /// Capabilities given up, by name; empty when not root.
+    pub dropped: Vec<String>,
+}
+
+impl fmt::Display for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {} open files allowed", self.serves_as, self.descriptors_max)?;
+        if !self.dropped.is_empty() {
+            write!(f, "; {} capabilities dropped", self.dropped.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Prepares the process to serve local file systems: clears the umask (clients send whole modes), raises the
+/// number of open files to what is allowed, and as root gives up every capability that serving does not
+/// need. Without CAP_SYS_RESOURCE quotas and reserved blocks hold, without CAP_FSETID the kernel clears
+/// set-id bits as it does for users.
+///
+/// Capabilities belong to threads: the program calls this before it starts any. What cannot be done is left
+/// as it is; the result says what holds.
+pub fn prepare_process() -> Prepared {
+    umask(Mode::empty());
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let dropped = drop_capabilities();
+    let descriptors_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Prepared { serves_as: ServesAs::now(), descriptors_max, dropped }
+}
+
+fn drop_capabilities() -> Vec<String> {
+    let Ok(mut sets) = capabilities(None) else { return Vec::new() };
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let dropped = sets.permitted.difference(KEPT);
+    sets.permitted = sets.permitted.intersection(KEPT);
+    sets.effective = sets.permitted;
+    sets.inheritable = sets.inheritable.intersection(KEPT);
+    if set_capabilities(None, sets).is_err() {
+        return Vec::new();
+    }
+    dropped.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
+}

@@ -1,0 +1,106 @@
+//! Changing attributes; the kernel says who may.
+
+use crate::{
+    LocalBackend,
+    attributes::{attributes, file_type, stat_fd},
+    cache::Object,
+    errno::vfs_error,
+};
+use rustix::{
+    fs::{
+        AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat,
+        chownat, ftruncate, utimensat,
+    },
+    path::DecInt,
+};
+use vfs::{Attributes, Caller, ObjectHandle, SetAttributes, SetTime, VfsError, VfsResult};
+
+const S_ISGID: u32 = 0o2000;
+
+impl LocalBackend {
+    pub(crate) fn set_attributes(
+        &self,
+        caller: &Caller,
+        handle: &ObjectHandle,
+        set: &SetAttributes,
+    ) -> VfsResult<Attributes> {
+        let object = self.resolve(handle)?;
+        let before = stat_fd(&*object).map_err(vfs_error)?;
+        if before.stx_nlink == 0 {
+            self.forget(handle, object.ino);
+            return Err(VfsError::Stale);
+        }
+        self.act_as(caller)?;
+        if let Some(size) = set.size {
+            self.set_size(&object, file_type(&before), size)?;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            self.set_owner(&object, set)?;
+        }
+        if let Some(mode) = set.mode {
+            self.set_mode(caller, &object, set.gid.unwrap_or(before.stx_gid), mode)?;
+        }
+        self.set_times(&object, set)?;
+        self.changes.note(object.ino);
+        let after = stat_fd(&*object).map_err(vfs_error)?;
+        Ok(attributes(&after, &self.changes))
+    }
+
+    fn set_size(&self, object: &Object, file_type: FileType, size: u64) -> VfsResult<()> {
+        match file_type {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(VfsError::Isdir),
+            _ => return Err(VfsError::Inval),
+        }
+        if size > i64::MAX as u64 {
+            return Err(VfsError::Fbig);
+        }
+        let fd = self.reopen(object, OFlags::WRONLY).map_err(vfs_error)?;
+        ftruncate(&fd, size).map_err(vfs_error)
+    }
+
+    pub(crate) fn set_owner(&self, object: &Object, set: &SetAttributes) -> VfsResult<()> {
+        // To the kernel the largest number means "leave it".
+        if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
+            return Err(VfsError::Inval);
+        }
+        let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+        chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH).map_err(vfs_error)
+    }
+
+    pub(crate) fn set_mode(&self, caller: &Caller, object: &Object, gid: u32, mode: u32) -> VfsResult<()> {
+        if object.file_type == FileType::Symlink {
+            return Err(VfsError::Notsupp);
+        }
+        // Without CAP_FSETID the kernel keeps set-group-id only for members of the group, also for root.
+        let joined = self.identities && caller.uid == 0 && mode & S_ISGID != 0 && caller.gid != gid;
+        if joined {
+            self.act_as(&Caller { gid, ..caller.clone() })?;
+        }
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let done = chmodat(&self.proc, DecInt::from_fd(object), mode, AtFlags::empty());
+        if joined {
+            self.act_as(caller)?;
+        }
+        done.map_err(vfs_error)
+    }
+
+    pub(crate) fn set_times(&self, object: &Object, set: &SetAttributes) -> VfsResult<()> {
+        if set.atime.is_none() && set.mtime.is_none() {
+            return Ok(());
+        }
+        let times = Timestamps { last_access: timespec(set.atime)?, last_modification: timespec(set.mtime)? };
+        utimensat(object, c"", &times, AtFlags::EMPTY_PATH).map_err(vfs_error)
+    }
+}
+
+fn timespec(time: Option<SetTime>) -> VfsResult<Timespec> {
+    match time {
+        None => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }),
+        Some(SetTime::Now) => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }),
+        Some(SetTime::At(time)) if time.nanoseconds < 1_000_000_000 => {
+            Ok(Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() })
+        }
+        Some(SetTime::At(_)) => Err(VfsError::Inval),
+    }
+}

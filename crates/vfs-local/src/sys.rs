@@ -1,0 +1,119 @@
+//! The system calls for which no safe wrapper exists: file handles and the thread's own identity.
+//!
+//! The C library's wrappers for identities change all threads at once; these change the calling one.
+#![allow(unsafe_code)]
+
+use rustix::io::Errno;
+use std::{
+    ffi::CStr,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// Longest handle of a file system that fits, in bytes; ext4 has 8, xfs and tmpfs 12, btrfs up to 40.
+pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - crate::handle::PREFIX;
+
+/// A handle as the kernel gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FsHandle {
+    pub(crate) kind: i32,
+    pub(crate) len: usize,
+    pub(crate) bytes: [u8; FS_HANDLE_MAX],
+}
+
+/// `struct file_handle` of the kernel with room for the bytes.
+#[repr(C)]
+struct RawHandle {
+    handle_bytes: libc::c_uint,
+    handle_type: libc::c_int,
+    f_handle: [u8; FS_HANDLE_MAX],
+}
+
+/// Returns the handle of a name in a directory, not following a symbolic link.
+pub(crate) fn name_to_handle(directory: BorrowedFd<'_>, name: &CStr) -> Result<FsHandle, Errno> {
+    to_handle(directory, name, 0)
+}
+
+/// Returns the handle of the object that a descriptor refers to.
+pub(crate) fn fd_to_handle(fd: BorrowedFd<'_>) -> Result<FsHandle, Errno> {
+    to_handle(fd, c"", libc::AT_EMPTY_PATH)
+}
+
+fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Result<FsHandle, Errno> {
+    let mut raw =
+        RawHandle { handle_bytes: FS_HANDLE_MAX as u32, handle_type: 0, f_handle: [0; FS_HANDLE_MAX] };
+    let mut mount_id: libc::c_int = 0;
+    // SAFETY: the descriptor is open for the call, the name ends in NUL, `raw` begins like the kernel's
+    // struct and has as many bytes behind as `handle_bytes` says; both pointers are valid for writes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            &raw mut raw,
+            &raw mut mount_id,
+            flags,
+        )
+    };
+    check(result)?;
+    let len = (raw.handle_bytes as usize).min(FS_HANDLE_MAX);
+    Ok(FsHandle { kind: raw.handle_type, len, bytes: raw.f_handle })
+}
+
+/// Opens what a handle names as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective set.
+pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result<OwnedFd, Errno> {
+    let mut raw = RawHandle {
+        handle_bytes: handle.len.min(FS_HANDLE_MAX) as u32,
+        handle_type: handle.kind,
+        f_handle: handle.bytes,
+    };
+    let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: the descriptor is open for the call; `raw` begins like the kernel's struct and has at least
+    // `handle_bytes` bytes behind.
+    let result =
+        unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags) };
+    let fd = check(result)?;
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+/// Asks whether the thread's file system identity has all the rights (R_OK, W_OK, X_OK) to an object.
+pub(crate) fn access(fd: BorrowedFd<'_>, rights: libc::c_int) -> Result<(), Errno> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
+    // SAFETY: the descriptor is open for the call and the path is a NUL-terminated constant.
+    let result = unsafe { libc::syscall(libc::SYS_faccessat2, fd.as_raw_fd(), c"".as_ptr(), rights, flags) };
+    check(result).map(|_| ())
+}
+
+/// Sets the calling thread's file system user and says whether the kernel took it.
+pub(crate) fn set_fs_uid(uid: u32) -> bool {
+    // SAFETY: setfsuid takes a number and touches no memory; the second call, with the invalid number -1,
+    // changes nothing and returns the user in force.
+    unsafe {
+        libc::syscall(libc::SYS_setfsuid, uid);
+        libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 == uid
+    }
+}
+
+/// Sets the calling thread's file system group and says whether the kernel took it.
+pub(crate) fn set_fs_gid(gid: u32) -> bool {
+    // SAFETY: as in `set_fs_uid`.
+    unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32 == gid
+    }
+}
+
+/// Sets the calling thread's supplementary groups.
+pub(crate) fn set_groups(groups: &[u32]) -> Result<(), Errno> {
+    // SAFETY: pointer and length are those of one slice of 32-bit numbers, which is what gid_t is on Linux.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+    check(result).map(|_| ())
+}
+
+fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    if result >= 0 {
+        return Ok(result);
+    }
+    let errno = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&errno).unwrap_or(Errno::IO))
+}
