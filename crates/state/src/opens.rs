@@ -156,14 +156,6 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         }
     }
 
-    /// Returns the payload of what the owner has open on this file already: the server may make that of a further
-    /// OPEN from it and what it opens anew.
-    pub fn open_payload(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<O> {
-        let file = self.files_by_name.get(file)?;
-        let open = self.opens.get(self.open_of(client, owner, *file)?)?;
-        Some(open.payload.clone())
-    }
-
     /// Finds the open of an owner on a file.
     fn open_of(&self, client: ClientKey, owner: &[u8], file: Key) -> Option<Key> {
         let owner = self.client(client).ok()?.open_owners.get(owner)?;

@@ -11,4 +11,5 @@ mod mach_cred;
 mod opens;
 mod random;
 mod sequence;
+mod statuses;
 mod world;
