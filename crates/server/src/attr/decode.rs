@@ -1,0 +1,65 @@
+//! Reads the attributes that a client wants to set (RFC 8881 sections 5.5 and 18.30).
+
+use super::{SETTABLE, supported};
+use crate::engine::{Compound, Failure};
+use identity::OwnerError;
+use nfs4::{Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
+use vfs::{SetAttributes, SetTime, Timestamp};
+
+/// Permission bits with set-id and sticky.
+const MODE_MAX: u32 = 0o7777;
+/// Nanoseconds are below this.
+const NANOSECONDS_MAX: u32 = 1_000_000_000;
+
+/// Attributes to set, and which these are.
+#[derive(Clone, Debug, Default)]
+pub struct Settable {
+    /// For the backend.
+    pub set: SetAttributes,
+    /// For attrset.
+    pub mask: Bitmap4,
+}
+
+/// Reads a fattr4 of SETATTR, CREATE or OPEN.
+///
+/// # Errors
+/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read or has no such value, NFS4ERR_BADOWNER,
+/// NFS4ERR_BADXDR.
+pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure> {
+    let values = decode_fattr4(fattr, Purpose::Set, &supported(c.minor)).map_err(|error| error.status())?;
+    if !fattr.attrmask.is_subset_of(&SETTABLE) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    if values.mode.is_some_and(|mode| mode > MODE_MAX) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    let identity = &c.nfs.identity;
+    let uid = values.owner.as_ref().map(|owner| identity.uid_of_owner(owner, c.now()));
+    let gid = values.owner_group.as_ref().map(|owner| identity.gid_of_owner(owner, c.now()));
+    let set = SetAttributes {
+        size: values.size,
+        mode: values.mode,
+        uid: uid.transpose().map_err(owner_status)?,
+        gid: gid.transpose().map_err(owner_status)?,
+        atime: values.time_access_set.as_ref().map(time).transpose()?,
+        mtime: values.time_modify_set.as_ref().map(time).transpose()?,
+    };
+    Ok(Settable { set, mask: fattr.attrmask })
+}
+
+fn owner_status(error: OwnerError) -> Nfsstat4 {
+    match error {
+        OwnerError::Source(_) => Nfsstat4::NFS4ERR_DELAY,
+        _ => Nfsstat4::NFS4ERR_BADOWNER,
+    }
+}
+
+fn time(time: &Settime4) -> Result<SetTime, Failure> {
+    match time {
+        Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds, nseconds }) if *nseconds < NANOSECONDS_MAX => {
+            Ok(SetTime::At(Timestamp { seconds: *seconds, nanoseconds: *nseconds }))
+        }
+        Settime4::SET_TO_CLIENT_TIME4(_) => Err(Nfsstat4::NFS4ERR_INVAL.into()),
+        Settime4::Default(_) => Ok(SetTime::Now),
+    }
+}

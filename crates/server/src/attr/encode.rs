@@ -1,0 +1,174 @@
+//! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
+
+use super::{EXCLUSIVE_CREATE, OF_FILE_SYSTEM, supported};
+use crate::engine::{Compound, Failure, Fh, names};
+use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
+use vfs::{Attributes, FileType, FsStat, PSEUDO_FSID, Timestamp};
+use xdr::Encoder;
+
+/// FH4_PERSISTENT: filehandles live as long as their objects.
+const FH_EXPIRE_TYPE: u32 = nfs4::FH4_PERSISTENT;
+/// Granularity of times, in nanoseconds.
+const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
+
+/// Writes the attributes of an object that are wanted and supported. The file system is asked only for what
+/// it alone knows.
+///
+/// # Errors
+/// The backend's.
+pub fn encode(
+    c: &Compound<'_>,
+    fh: &Fh,
+    attributes: &Attributes,
+    wanted: &Bitmap4,
+    reply: &mut Encoder,
+) -> Result<(), Failure> {
+    let mut mask = wanted.and(&supported(c.minor));
+    if attributes.btime.is_none() {
+        mask.clear(nfs4::FATTR4_TIME_CREATE);
+    }
+    mask = mask.and(&nfs4::attributes::GETTABLE);
+    let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
+    let subject = Subject { c, fh, attributes, whole };
+    reply.value(&mask);
+    let length_at = reply.len();
+    reply.u32(0);
+    for attribute in &mask {
+        subject.encode(attribute, reply);
+    }
+    let length = reply.len() - length_at - 4;
+    reply.patch_u32(length_at, u32::try_from(length).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+fn statfs(fh: &Fh) -> Result<FsStat, Failure> {
+    match fh {
+        Fh::Object(object) => Ok(object.export.backend.statfs(&object.handle)?),
+        Fh::Pseudo(_) => Ok(FsStat {
+            name_max: u32::try_from(names::NAME_MAX).unwrap_or(u32::MAX),
+            link_max: u32::MAX,
+            file_size_max: i64::MAX.unsigned_abs(),
+            ..FsStat::default()
+        }),
+    }
+}
+
+/// An object whose attributes are written.
+struct Subject<'s, 'c> {
+    c: &'s Compound<'c>,
+    fh: &'s Fh,
+    attributes: &'s Attributes,
+    whole: FsStat,
+}
+
+impl Subject<'_, '_> {
+    /// Writes one value.
+    fn encode(&self, attribute: u32, reply: &mut Encoder) {
+        let a = self.attributes;
+        match attribute {
+            nfs4::FATTR4_TYPE => reply.u32(file_type(a.file_type) as u32),
+            nfs4::FATTR4_CHANGE => reply.u64(a.change),
+            nfs4::FATTR4_SIZE => reply.u64(a.size),
+            nfs4::FATTR4_FILEID => reply.u64(a.fileid),
+            nfs4::FATTR4_MODE => reply.u32(a.mode),
+            nfs4::FATTR4_NUMLINKS => reply.u32(a.nlink),
+            nfs4::FATTR4_OWNER => reply.opaque(self.owner(a.uid).as_bytes()),
+            nfs4::FATTR4_OWNER_GROUP => reply.opaque(self.owner_group(a.gid).as_bytes()),
+            nfs4::FATTR4_RAWDEV => reply.u32(a.rdev.0).u32(a.rdev.1),
+            nfs4::FATTR4_SPACE_USED => reply.u64(a.space_used),
+            nfs4::FATTR4_TIME_ACCESS => time(a.atime, reply),
+            nfs4::FATTR4_TIME_CREATE => time(a.btime.unwrap_or_default(), reply),
+            nfs4::FATTR4_TIME_METADATA => time(a.ctime, reply),
+            nfs4::FATTR4_TIME_MODIFY => time(a.mtime, reply),
+            nfs4::FATTR4_TIME_DELTA => time(TIME_DELTA, reply),
+            nfs4::FATTR4_RDATTR_ERROR => reply.u32(Nfsstat4::NFS4_OK as u32),
+            nfs4::FATTR4_FILEHANDLE => {
+                self.c.encode_fh(self.fh, reply);
+                reply
+            }
+            nfs4::FATTR4_MOUNTED_ON_FILEID => reply.u64(self.c.mounted_on_fileid(self.fh, a)),
+            _ => self.encode_of_server(attribute, reply),
+        };
+    }
+
+    /// Writes a value that is the same for every object of a file system.
+    fn encode_of_server<'e>(&self, attribute: u32, reply: &'e mut Encoder) -> &'e mut Encoder {
+        let config = &self.c.nfs.config;
+        let whole = &self.whole;
+        match attribute {
+            nfs4::FATTR4_SUPPORTED_ATTRS => reply.value(&supported(self.c.minor)),
+            nfs4::FATTR4_SUPPATTR_EXCLCREAT => reply.value(&EXCLUSIVE_CREATE),
+            nfs4::FATTR4_FH_EXPIRE_TYPE => reply.u32(FH_EXPIRE_TYPE),
+            nfs4::FATTR4_FSID => {
+                let (major, minor) = self.fsid();
+                reply.u64(major).u64(minor)
+            }
+            nfs4::FATTR4_LEASE_TIME => {
+                reply.u32(u32::try_from(config.limits.lease.as_secs()).unwrap_or(u32::MAX))
+            }
+            nfs4::FATTR4_MAXREAD => reply.u64(config.read_max.into()),
+            nfs4::FATTR4_MAXWRITE => reply.u64(config.write_max.into()),
+            nfs4::FATTR4_FILES_AVAIL => reply.u64(whole.files_avail),
+            nfs4::FATTR4_FILES_FREE => reply.u64(whole.files_free),
+            nfs4::FATTR4_FILES_TOTAL => reply.u64(whole.files_total),
+            nfs4::FATTR4_SPACE_AVAIL => reply.u64(whole.space_avail),
+            nfs4::FATTR4_SPACE_FREE => reply.u64(whole.space_free),
+            nfs4::FATTR4_SPACE_TOTAL => reply.u64(whole.space_total),
+            nfs4::FATTR4_MAXFILESIZE => reply.u64(whole.file_size_max),
+            nfs4::FATTR4_MAXLINK => reply.u32(whole.link_max),
+            nfs4::FATTR4_MAXNAME => reply.u32(whole.name_max),
+            nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
+            nfs4::FATTR4_CHANGE_ATTR_TYPE => {
+                reply.u32(ChangeAttrType4::NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR as u32)
+            }
+            other => reply.boolean(is_true_of_server(other)),
+        }
+    }
+
+    /// One fsid for each export, and one for all pseudo directories.
+    fn fsid(&self) -> (u64, u64) {
+        match self.fh {
+            Fh::Pseudo(_) => PSEUDO_FSID,
+            Fh::Object(object) => (object.export.id.into(), 0),
+        }
+    }
+
+    fn owner(&self, uid: u32) -> String {
+        self.c.nfs.identity.owner_of_uid(uid, self.c.now())
+    }
+
+    fn owner_group(&self, gid: u32) -> String {
+        self.c.nfs.identity.owner_of_gid(gid, self.c.now())
+    }
+}
+
+/// The yes-or-no attributes. No: named attributes, folding of case, and (of NFSv4.2) extended attributes.
+fn is_true_of_server(attribute: u32) -> bool {
+    matches!(
+        attribute,
+        nfs4::FATTR4_LINK_SUPPORT
+            | nfs4::FATTR4_SYMLINK_SUPPORT
+            | nfs4::FATTR4_UNIQUE_HANDLES
+            | nfs4::FATTR4_CANSETTIME
+            | nfs4::FATTR4_CASE_PRESERVING
+            | nfs4::FATTR4_CHOWN_RESTRICTED
+            | nfs4::FATTR4_HOMOGENEOUS
+            | nfs4::FATTR4_NO_TRUNC
+    )
+}
+
+fn time(time: Timestamp, reply: &mut Encoder) -> &mut Encoder {
+    reply.i64(time.seconds).u32(time.nanoseconds)
+}
+
+fn file_type(file_type: FileType) -> NfsFtype4 {
+    match file_type {
+        FileType::Regular => NfsFtype4::NF4REG,
+        FileType::Directory => NfsFtype4::NF4DIR,
+        FileType::Symlink => NfsFtype4::NF4LNK,
+        FileType::Block => NfsFtype4::NF4BLK,
+        FileType::Character => NfsFtype4::NF4CHR,
+        FileType::Socket => NfsFtype4::NF4SOCK,
+        FileType::Fifo => NfsFtype4::NF4FIFO,
+    }
+}

@@ -1,0 +1,30 @@
+//! change_info4: how a directory's change attribute moved (RFC 8881 section 3.3.5).
+
+use super::{Failure, Object};
+use vfs::Attributes;
+use xdr::Encoder;
+
+/// The change attribute of a directory before an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    before: u64,
+}
+
+impl Change {
+    /// Reads it before the operation.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn before(directory: &Object) -> Result<Self, Failure> {
+        let attributes: Attributes = directory.export.backend.getattr(&directory.handle)?;
+        Ok(Self { before: attributes.change })
+    }
+
+    /// Reads it after the operation and writes change_info4. Never atomic: others may have changed the
+    /// directory in between, and the operation has been done even if this fails.
+    pub fn after(self, directory: &Object, reply: &mut Encoder) {
+        let after = directory.export.backend.getattr(&directory.handle);
+        let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);
+        reply.boolean(false).u64(self.before).u64(after);
+    }
+}

@@ -1,0 +1,214 @@
+//! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
+
+use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object};
+use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
+use state::{ChannelAttrs, ClientKey, OpSet, SlotToken, StateidKind};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+use vfs::{Caller, Export, ExportTable};
+use xdr::{Decoder, Encoder};
+
+/// The session that SEQUENCE put a COMPOUND into.
+#[derive(Debug)]
+pub struct InSession {
+    /// Ends the slot's use; taken by [`Compound::finish`].
+    pub token: Option<SlotToken>,
+    /// The client, as state knows it.
+    pub client: ClientKey,
+    /// The client's id.
+    pub clientid: Clientid4,
+    /// The session's id.
+    pub sessionid: Sessionid4,
+    /// The limits of the fore channel.
+    pub fore: ChannelAttrs,
+    /// sa_cachethis.
+    pub cache_this: bool,
+    /// Operations that this caller may not send (SP4_MACH_CRED).
+    pub forbidden: OpSet,
+}
+
+/// Where the operation that runs stands in its COMPOUND.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position {
+    /// Operations before it.
+    pub index: u32,
+    /// Operations in the COMPOUND.
+    pub count: u32,
+}
+
+impl Position {
+    /// Whether no operation follows.
+    pub fn is_last(self) -> bool {
+        self.index + 1 >= self.count
+    }
+}
+
+/// The state of one COMPOUND while it runs.
+pub struct Compound<'c> {
+    /// The server.
+    pub nfs: &'c Nfs,
+    /// The call.
+    pub call: &'c Call<'c>,
+    /// The exports that were in force when the call began.
+    pub exports: Arc<ExportTable>,
+    /// The minor version, 1 or 2.
+    pub minor: u32,
+    /// Where we are.
+    pub position: Position,
+    /// The current filehandle.
+    pub current: Option<Fh>,
+    /// The saved filehandle.
+    pub saved: Option<Fh>,
+    /// The current stateid.
+    pub stateid: Option<Stateid4>,
+    /// The saved stateid.
+    pub saved_stateid: Option<Stateid4>,
+    /// The session, once SEQUENCE has succeeded.
+    pub session: Option<InSession>,
+    /// A reply out of the reply cache that stands for the whole COMPOUND.
+    pub replay: Option<Arc<[u8]>>,
+    /// Length that the reply buffer may not exceed.
+    pub reply_end: usize,
+}
+
+impl<'c> Compound<'c> {
+    /// Begins a COMPOUND whose reply starts at `reply_start` of the buffer and has no session yet.
+    pub fn new(nfs: &'c Nfs, call: &'c Call<'c>, minor: u32, count: u32, reply_start: usize) -> Self {
+        Self {
+            nfs,
+            call,
+            exports: nfs.exports.snapshot(),
+            minor,
+            position: Position { index: 0, count },
+            current: None,
+            saved: None,
+            stateid: None,
+            saved_stateid: None,
+            session: None,
+            replay: None,
+            reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
+        }
+    }
+
+    /// Monotonic time of the call.
+    pub fn now(&self) -> Duration {
+        self.call.now
+    }
+
+    /// The client's address.
+    pub fn client_ip(&self) -> IpAddr {
+        self.call.peer.ip()
+    }
+
+    /// Runs something short on the state of all clients.
+    pub fn with_state<R>(&self, run: impl FnOnce(&mut NfsState) -> R) -> R {
+        self.nfs.with_state(run)
+    }
+
+    /// The sender as state sees it.
+    pub fn sender(&self) -> state::Caller<'c> {
+        state::Caller {
+            connection: self.call.connection.0,
+            principal: &self.call.security.sender,
+            protection: self.call.security.protection(),
+        }
+    }
+
+    /// The client of the session.
+    ///
+    /// # Errors
+    /// NFS4ERR_OP_NOT_IN_SESSION without one.
+    pub fn client(&self) -> Result<ClientKey, Failure> {
+        self.session.as_ref().map(|session| session.client).ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION.into())
+    }
+
+    /// The current filehandle.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE without one.
+    pub fn fh(&self) -> Result<&Fh, Failure> {
+        self.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
+    }
+
+    /// The current filehandle as an object of an export; `pseudo` is the answer for a pseudo directory.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE, `pseudo`.
+    pub fn object(&self, pseudo: Nfsstat4) -> Result<&Object, Failure> {
+        match self.fh()? {
+            Fh::Object(object) => Ok(object),
+            Fh::Pseudo(_) => Err(pseudo.into()),
+        }
+    }
+
+    /// The current filehandle's file as state knows it.
+    ///
+    /// # Errors
+    /// As [`Compound::object`].
+    pub fn file(&self, pseudo: Nfsstat4) -> Result<FileKey, Failure> {
+        self.object(pseudo).map(Object::key)
+    }
+
+    /// Makes another filehandle the current one; the current stateid goes.
+    pub fn set_current(&mut self, fh: Fh) {
+        self.current = Some(fh);
+        self.stateid = None;
+    }
+
+    /// The caller as the export's backend shall see it.
+    pub fn caller(&self, export: &Export) -> Caller {
+        export.squash(self.call.security.caller.as_ref())
+    }
+
+    /// Puts the current stateid in the place of the special one (RFC 8881 section 16.2.3.1.2).
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid that means nothing.
+    pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, Failure> {
+        match StateidKind::of(&stateid) {
+            StateidKind::Current => self.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
+            StateidKind::Invalid => Err(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
+            _ => Ok(stateid),
+        }
+    }
+
+    /// Bytes that the result of the operation may still take, the next operation's status kept free.
+    pub fn room(&self, reply: &Encoder) -> usize {
+        let kept = if self.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
+        self.reply_end.saturating_sub(reply.len() + kept)
+    }
+
+    /// The status for a result that does not fit (RFC 8881 section 2.10.6.4).
+    pub fn too_big(&self) -> Nfsstat4 {
+        match &self.session {
+            Some(session)
+                if session.cache_this && session.fore.response_cached < session.fore.response_size =>
+            {
+                Nfsstat4::NFS4ERR_REP_TOO_BIG_TO_CACHE
+            }
+            _ => Nfsstat4::NFS4ERR_REP_TOO_BIG,
+        }
+    }
+
+    /// Reads the number of the next operation without moving on; `args` stands behind the one that runs.
+    pub fn peek(&self, args: &Decoder<'_>) -> Option<u32> {
+        if self.position.is_last() {
+            return None;
+        }
+        let mut ahead = *args;
+        ahead.u32().ok()
+    }
+
+    /// Ends the use of the slot; `reply` is what a retry will get.
+    pub fn finish(&mut self, reply: Option<&[u8]>) {
+        if let Some(token) = self.session.as_mut().and_then(|session| session.token.take()) {
+            self.with_state(|state| state.finish(token, reply));
+        }
+    }
+}
+
+/// A slot is freed even when an operation panics.
+impl Drop for Compound<'_> {
+    fn drop(&mut self) {
+        self.finish(None);
+    }
+}

@@ -1,0 +1,71 @@
+//! What a server is started with.
+
+use nfs4::Verifier4;
+use state::{Boot, Limits};
+use vfs::SecFlavor;
+
+/// Where the names of clients that may reclaim after a restart are kept (RFC 8881 section 8.4.2.1).
+pub trait ClientRecords: Send + Sync {
+    /// Puts a client owner on stable storage; doing so twice is harmless.
+    fn record(&self, owner: &[u8]);
+
+    /// Takes a client owner off stable storage.
+    fn forget(&self, owner: &[u8]);
+}
+
+/// Keeps nothing: after a restart no client can reclaim.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRecords;
+
+impl ClientRecords for NoRecords {
+    fn record(&self, _: &[u8]) {}
+
+    fn forget(&self, _: &[u8]) {}
+}
+
+/// The names and limits of one server. All sizes are in bytes.
+#[derive(Clone, Debug)]
+pub struct NfsConfig {
+    /// so_major_id and the server scope (RFC 8881 section 2.10.4): the same after a restart.
+    pub server_owner: Vec<u8>,
+    /// Flavors that the RPC layer accepts: SECINFO tells no others.
+    pub flavors: Vec<SecFlavor>,
+    /// Most bytes of one READ (attribute maxread).
+    pub read_max: u32,
+    /// Most bytes of one WRITE (attribute maxwrite).
+    pub write_max: u32,
+    /// Most bytes of a COMPOUND reply without a session: EXCHANGE_ID and its siblings.
+    pub sessionless_reply_max: usize,
+    /// Longest tag of a COMPOUND.
+    pub tag_max: usize,
+    /// Longest target of a symbolic link.
+    pub symlink_max: usize,
+    /// Limits of clients, sessions and locks.
+    pub limits: Limits,
+}
+
+impl Default for NfsConfig {
+    fn default() -> Self {
+        Self {
+            server_owner: b"orthrus".to_vec(),
+            flavors: SecFlavor::ALL.to_vec(),
+            read_max: 1 << 20,
+            write_max: 1 << 20,
+            sessionless_reply_max: 8192,
+            tag_max: 1024,
+            symlink_max: 4095,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What differs from start to start: all of it random or from the clock, so that no core reads either.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Epoch, hash key and the clients of the last run.
+    pub boot: Boot,
+    /// The write verifier (RFC 8881 section 18.32.3): differs between any two starts.
+    pub write_verifier: Verifier4,
+    /// Key of the checksum in filehandles: the same after a restart.
+    pub filehandle_key: [u8; 16],
+}

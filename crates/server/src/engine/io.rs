@@ -1,0 +1,101 @@
+//! Stateids of READ, WRITE and SETATTR, and the open files behind them (RFC 8881 section 9.1.2).
+
+use super::{Compound, Failure, Object};
+use nfs4::{Nfsstat4, Stateid4};
+use state::StateidKind;
+use std::sync::Arc;
+use vfs::{FileType, OpenAccess, OpenFile, VfsError};
+
+/// The READ bit of share_access and share_deny.
+pub const SHARE_READ: u32 = 1;
+/// The WRITE bit of share_access and share_deny.
+pub const SHARE_WRITE: u32 = 2;
+
+impl Compound<'_> {
+    /// Returns the file to READ with a stateid: the open's, or one opened for this call.
+    ///
+    /// # Errors
+    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_GRACE, and the
+    /// backend's.
+    pub fn file_to_read(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+        let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
+        let stateid = self.resolve(stateid)?;
+        match StateidKind::of(&stateid) {
+            StateidKind::Ordinary => {
+                let (client, file) = (self.client()?, object.key());
+                let payload = self.with_state(|state| state.access(client, &stateid, &file, SHARE_READ))?;
+                payload.read.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+            }
+            kind => {
+                // The bypass stateid reads past share reservations that deny it.
+                if kind != StateidKind::Bypass {
+                    self.check_anonymous(object, SHARE_READ)?;
+                }
+                self.open_once(object, OpenAccess { read: true, write: false })
+            }
+        }
+    }
+
+    /// Returns the file to WRITE with a stateid: the open's, or one opened for this call.
+    ///
+    /// # Errors
+    /// As [`Compound::file_to_read`].
+    pub fn file_to_write(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+        let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
+        let stateid = self.resolve(stateid)?;
+        match StateidKind::of(&stateid) {
+            StateidKind::Ordinary => self.opened_for_write(object, &stateid),
+            _ => {
+                self.check_anonymous(object, SHARE_WRITE)?;
+                self.open_once(object, OpenAccess { read: false, write: true })
+            }
+        }
+    }
+
+    /// Returns what an open with WRITE access holds.
+    ///
+    /// # Errors
+    /// Those of stateids, NFS4ERR_OPENMODE.
+    pub fn opened_for_write(
+        &self,
+        object: &Object,
+        stateid: &Stateid4,
+    ) -> Result<Arc<dyn OpenFile>, Failure> {
+        let (client, file) = (self.client()?, object.key());
+        let payload = self.with_state(|state| state.access(client, stateid, &file, SHARE_WRITE))?;
+        payload.write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+    }
+
+    /// Holds I/O without an open against what others deny.
+    ///
+    /// # Errors
+    /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
+    pub fn check_anonymous(&self, object: &Object, access: u32) -> Result<(), Failure> {
+        let file = object.key();
+        Ok(self.with_state(|state| state.anonymous_access(self.now(), &file, access))?)
+    }
+
+    fn open_once(&self, object: &Object, access: OpenAccess) -> Result<Arc<dyn OpenFile>, Failure> {
+        Ok(object.export.backend.open(&self.caller(&object.export), &object.handle, access)?)
+    }
+
+    /// Opens a file with what its owner has been granted before, although its mode may forbid it by now: a
+    /// reclaim after a restart, or a second OPEN of what is open already. Others get what the mode allows.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn open_granted(&self, object: &Object, access: OpenAccess) -> Result<Arc<dyn OpenFile>, Failure> {
+        let backend = &object.export.backend;
+        let caller = self.caller(&object.export);
+        match backend.open(&caller, &object.handle, access) {
+            Err(error @ (VfsError::Access | VfsError::Perm)) => {
+                let attributes = backend.getattr(&object.handle)?;
+                if attributes.uid != caller.uid || attributes.file_type != FileType::Regular {
+                    return Err(error.into());
+                }
+                Ok(backend.open(&vfs::Caller::root(), &object.handle, access)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Which names are names (RFC 8881 section 14).
+//!
+//! The policy: a component is valid UTF-8, kept byte for byte (case and normalisation are preserved and
+//! matter). Bytes that are not UTF-8 are NFS4ERR_INVAL; "." and "..", "/" and NUL are NFS4ERR_BADNAME.
+
+use super::Failure;
+use nfs4::Nfsstat4;
+
+/// Longest component, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Checks one component.
+///
+/// # Errors
+/// NFS4ERR_INVAL for an empty name or one that is not UTF-8, NFS4ERR_NAMETOOLONG, NFS4ERR_BADNAME.
+pub fn component(name: &[u8]) -> Result<&[u8], Failure> {
+    if name.is_empty() || std::str::from_utf8(name).is_err() {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    if name.len() > NAME_MAX {
+        return Err(Nfsstat4::NFS4ERR_NAMETOOLONG.into());
+    }
+    if matches!(name, b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(Nfsstat4::NFS4ERR_BADNAME.into());
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(name: &[u8]) -> Option<Nfsstat4> {
+        component(name).err().map(|failure| failure.status)
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() // RFC 8881 section 14.5
+    {
+        assert_eq!(status(b"a"), None);
+        assert_eq!(status("gr\u{fc}n \u{1f600}".as_bytes()), None);
+        assert_eq!(status(b""), Some(Nfsstat4::NFS4ERR_INVAL));
+        assert_eq!(status(&[0xff, 0x41]), Some(Nfsstat4::NFS4ERR_INVAL));
+        assert_eq!(status(b"."), Some(Nfsstat4::NFS4ERR_BADNAME));
+        assert_eq!(status(b".."), Some(Nfsstat4::NFS4ERR_BADNAME));
+        assert_eq!(status(b"..."), None);
+        assert_eq!(status(b"a/b"), Some(Nfsstat4::NFS4ERR_BADNAME));
+        assert_eq!(status(b"a\0b"), Some(Nfsstat4::NFS4ERR_BADNAME));
+        assert_eq!(status(&[b'n'; 255]), None);
+        assert_eq!(status(&[b'n'; 256]), Some(Nfsstat4::NFS4ERR_NAMETOOLONG));
+    }
+}

@@ -1,0 +1,116 @@
+//! Walking the namespace: pseudo directories, exports and what lies in them (RFC 8881 section 7).
+
+use super::{Compound, Failure, Fh, Object};
+use nfs4::Nfsstat4;
+use vfs::{Attributes, FileType, Place, VfsError};
+
+impl Compound<'_> {
+    /// Finds a checked name in a directory, crossing into an export where one lies on the name.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
+    pub fn lookup(&self, directory: &Fh, name: &[u8]) -> Result<Fh, Failure> {
+        if let Some(child) = self.lookup_pseudo(directory, name) {
+            return Ok(child);
+        }
+        match directory {
+            Fh::Pseudo(_) => Err(Nfsstat4::NFS4ERR_NOENT.into()),
+            Fh::Object(object) => {
+                let caller = self.caller(&object.export);
+                match object.export.backend.lookup(&caller, &object.handle, name) {
+                    Ok(handle) => Ok(Fh::of(&object.export, handle)),
+                    Err(VfsError::Notdir) => Err(not_directory(object).into()),
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+
+    /// Finds a name of the pseudo file system in a pseudo directory or on the root of an export.
+    pub fn lookup_pseudo(&self, directory: &Fh, name: &[u8]) -> Option<Fh> {
+        let place = directory.place()?;
+        let child = self.exports.pseudo().lookup(place, name, self.client_ip())?;
+        Fh::of_place(&self.exports, child)
+    }
+
+    /// Finds the directory above a directory.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT at the top, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
+    pub fn parent(&self, directory: &Fh) -> Result<Fh, Failure> {
+        if let Some(place) = directory.place() {
+            let parent = self.exports.pseudo().parent(place, self.client_ip());
+            let parent = parent.and_then(|parent| Fh::of_place(&self.exports, parent));
+            return parent.ok_or(Nfsstat4::NFS4ERR_NOENT.into());
+        }
+        let Fh::Object(object) = directory else { return Err(Nfsstat4::NFS4ERR_NOENT.into()) };
+        let caller = self.caller(&object.export);
+        match object.export.backend.lookup_parent(&caller, &object.handle) {
+            Ok(handle) => Ok(Fh::of(&object.export, handle)),
+            Err(VfsError::Notdir) => Err(not_directory(object).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the root of the namespace as the client sees it.
+    ///
+    /// # Errors
+    /// NFS4ERR_SERVERFAULT when there is none, which is our fault.
+    pub fn root(&self) -> Result<Fh, Failure> {
+        let place = self.exports.pseudo().root(self.client_ip());
+        Fh::of_place(&self.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
+    }
+
+    /// Returns an object's attributes as the backend or the pseudo file system has them.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE and the backend's.
+    pub fn attributes(&self, fh: &Fh) -> Result<Attributes, Failure> {
+        match fh {
+            Fh::Object(object) => Ok(object.export.backend.getattr(&object.handle)?),
+            Fh::Pseudo(fileid) => {
+                let attributes = self.exports.pseudo().attributes(*fileid, self.client_ip());
+                attributes.ok_or(Nfsstat4::NFS4ERR_STALE.into())
+            }
+        }
+    }
+
+    /// Returns the fileid of what an object covers: another than its own at the root of an export only
+    /// (RFC 8881 section 5.8.2.23).
+    pub fn mounted_on_fileid(&self, fh: &Fh, attributes: &Attributes) -> u64 {
+        let covered = match fh.place() {
+            Some(place @ Place::Export(_)) => self.exports.pseudo().fileid(place),
+            _ => None,
+        };
+        covered.unwrap_or(attributes.fileid)
+    }
+
+    /// Checks that the current filehandle is a directory that may be changed, and returns it.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ROFS.
+    pub fn directory(&self) -> Result<Object, Failure> {
+        self.object(Nfsstat4::NFS4ERR_ROFS).cloned()
+    }
+}
+
+/// The status for an object that is not the directory that it should be.
+fn not_directory(object: &Object) -> Nfsstat4 {
+    match object.export.backend.getattr(&object.handle) {
+        Ok(attributes) if attributes.file_type == FileType::Symlink => Nfsstat4::NFS4ERR_SYMLINK,
+        _ => Nfsstat4::NFS4ERR_NOTDIR,
+    }
+}
+
+/// Checks that an object is a regular file (RFC 8881 section 15.1.4).
+///
+/// # Errors
+/// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE.
+pub fn regular_file(file_type: FileType) -> Result<(), Failure> {
+    match file_type {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Nfsstat4::NFS4ERR_ISDIR.into()),
+        FileType::Symlink => Err(Nfsstat4::NFS4ERR_SYMLINK.into()),
+        _ => Err(Nfsstat4::NFS4ERR_WRONG_TYPE.into()),
+    }
+}

@@ -1,0 +1,40 @@
+//! The one place where a status is held against RFC 8881 section 15.2.
+
+use nfs4::{NfsOpnum4, Nfsstat4};
+
+/// Statuses that stand for another where an operation's list has not got it, nearest first.
+fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
+    use Nfsstat4::*;
+    match status {
+        NFS4ERR_BADHANDLE => &[NFS4ERR_STALE],
+        NFS4ERR_STALE => &[NFS4ERR_FHEXPIRED],
+        NFS4ERR_PERM | NFS4ERR_WRONG_CRED => &[NFS4ERR_ACCESS, NFS4ERR_PERM],
+        NFS4ERR_ACCESS => &[NFS4ERR_PERM],
+        NFS4ERR_ROFS => &[NFS4ERR_ACCESS, NFS4ERR_PERM],
+        NFS4ERR_ISDIR | NFS4ERR_SYMLINK | NFS4ERR_NOTDIR => &[NFS4ERR_WRONG_TYPE, NFS4ERR_INVAL],
+        NFS4ERR_WRONG_TYPE => &[NFS4ERR_INVAL, NFS4ERR_NOTDIR],
+        NFS4ERR_BADNAME | NFS4ERR_NAMETOOLONG | NFS4ERR_BADCHAR => &[NFS4ERR_INVAL],
+        NFS4ERR_XDEV | NFS4ERR_MLINK | NFS4ERR_NOTEMPTY => &[NFS4ERR_INVAL],
+        NFS4ERR_FBIG | NFS4ERR_DQUOT => &[NFS4ERR_NOSPC, NFS4ERR_IO],
+        NFS4ERR_NOSPC | NFS4ERR_NOTSUPP => &[NFS4ERR_IO],
+        NFS4ERR_LOCKED => &[NFS4ERR_SHARE_DENIED, NFS4ERR_FILE_OPEN],
+        NFS4ERR_NOENT => &[NFS4ERR_STALE],
+        NFS4ERR_TOO_MANY_OPS => &[NFS4ERR_REQ_TOO_BIG],
+        _ => &[],
+    }
+}
+
+/// Returns the status that the operation may answer: `status` itself, the nearest in its list, or
+/// NFS4ERR_SERVERFAULT.
+pub fn allowed(opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
+    if nfs4::valid_error(opnum, status) {
+        return status;
+    }
+    tracing::debug!(
+        operation = opnum.name(),
+        status = status.name(),
+        "status is not in the operation's list"
+    );
+    let near = nearest(status).iter().copied().find(|near| nfs4::valid_error(opnum, *near));
+    near.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT)
+}

@@ -1,0 +1,209 @@
+//! One row an operation: what the engine has to know before it runs one.
+
+use super::{Compound, OpResult};
+use crate::ops;
+use nfs4::NfsOpnum4;
+use xdr::{Decoder, Encoder};
+
+/// Runs one operation: arguments from the decoder, the result without status to the encoder.
+pub type Run = fn(&mut Compound<'_>, &mut Decoder<'_>, &mut Encoder) -> OpResult;
+
+/// How an operation stands to SEQUENCE (RFC 8881 section 2.10.2.1 and the operations' own sections).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Only in a COMPOUND that begins with SEQUENCE.
+    InSession,
+    /// In a session, or as the only operation of a COMPOUND.
+    AloneOrInSession,
+    /// Only as the only operation of a COMPOUND.
+    Alone,
+    /// SEQUENCE itself: first.
+    First,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy)]
+pub struct Operation {
+    /// The operation's number and name.
+    pub opnum: NfsOpnum4,
+    /// The first minor version that has it.
+    pub since: u32,
+    /// Where it may stand.
+    pub place: Place,
+    /// Whether it needs a current filehandle (NFS4ERR_NOFILEHANDLE).
+    pub needs_fh: bool,
+    /// Whether it changes the file system of the current filehandle (NFS4ERR_ROFS).
+    pub modifies: bool,
+    /// Most bytes of the result that must fit into the reply before the operation may run, because it cannot
+    /// be taken back. 0: the result is checked afterwards.
+    pub result_max: usize,
+    /// What runs it.
+    pub run: Run,
+}
+
+/// Result sizes of operations that cannot be taken back, in bytes.
+mod size {
+    /// Nothing but a status.
+    pub const STATUS: usize = 8;
+    /// A stateid.
+    pub const STATEID: usize = STATUS + 16;
+    /// change_info4.
+    pub const CHANGE: usize = STATUS + 20;
+    /// A bitmap of three words.
+    pub const BITMAP: usize = STATUS + 16;
+    /// Stateid, change_info4, flags, attributes set, no delegation with a reason.
+    pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 12;
+    /// A denied lock with the longest owner, or a stateid.
+    pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + 1024;
+    /// Count, committed, verifier.
+    pub const WRITE: usize = STATUS + 4 + 4 + 8;
+    /// The longest results of session operations, our own strings included.
+    pub const SESSION: usize = STATUS + 512;
+}
+
+const fn row(opnum: NfsOpnum4, run: Run) -> Operation {
+    Operation {
+        opnum,
+        since: 1,
+        place: Place::InSession,
+        needs_fh: false,
+        modifies: false,
+        result_max: 0,
+        run,
+    }
+}
+
+impl Operation {
+    const fn fh(mut self) -> Self {
+        self.needs_fh = true;
+        self
+    }
+
+    const fn modifies(mut self) -> Self {
+        self.modifies = true;
+        self
+    }
+
+    const fn place(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    const fn reserve(mut self, bytes: usize) -> Self {
+        self.result_max = bytes;
+        self
+    }
+
+    const fn v42(mut self) -> Self {
+        self.since = 2;
+        self
+    }
+}
+
+use NfsOpnum4::*;
+use Place::{Alone, AloneOrInSession, First};
+
+/// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
+static OPERATIONS: [Operation; 73] = [
+    row(OP_ACCESS, ops::access::run).fh(),
+    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID),
+    row(OP_COMMIT, ops::commit::run).fh(),
+    row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP),
+    row(OP_DELEGPURGE, ops::unsupported::run),
+    row(OP_DELEGRETURN, ops::delegreturn::run).fh(),
+    row(OP_GETATTR, ops::getattr::run).fh(),
+    row(OP_GETFH, ops::getfh::run).fh(),
+    row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE),
+    row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
+    row(OP_LOCKT, ops::lockt::run).fh(),
+    row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
+    row(OP_LOOKUP, ops::lookup::run).fh(),
+    row(OP_LOOKUPP, ops::lookupp::run).fh(),
+    row(OP_NVERIFY, ops::verify::nverify).fh(),
+    row(OP_OPEN, ops::open::run).fh().reserve(size::OPEN),
+    row(OP_OPENATTR, ops::unsupported::run).fh(),
+    row(OP_OPEN_CONFIRM, ops::unsupported::run),
+    row(OP_OPEN_DOWNGRADE, ops::open_downgrade::run).fh().reserve(size::STATEID),
+    row(OP_PUTFH, ops::putfh::run),
+    row(OP_PUTPUBFH, ops::putrootfh::run),
+    row(OP_PUTROOTFH, ops::putrootfh::run),
+    row(OP_READ, ops::read::run).fh(),
+    row(OP_READDIR, ops::readdir::run).fh(),
+    row(OP_READLINK, ops::readlink::run).fh(),
+    row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE),
+    row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE),
+    row(OP_RENEW, ops::unsupported::run),
+    row(OP_RESTOREFH, ops::restorefh::run),
+    row(OP_SAVEFH, ops::savefh::run).fh(),
+    row(OP_SECINFO, ops::secinfo::run).fh(),
+    row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP),
+    row(OP_SETCLIENTID, ops::unsupported::run),
+    row(OP_SETCLIENTID_CONFIRM, ops::unsupported::run),
+    row(OP_VERIFY, ops::verify::verify).fh(),
+    row(OP_WRITE, ops::write::run).fh().modifies().reserve(size::WRITE),
+    row(OP_RELEASE_LOCKOWNER, ops::unsupported::run),
+    row(OP_BACKCHANNEL_CTL, ops::backchannel_ctl::run).reserve(size::STATUS),
+    row(OP_BIND_CONN_TO_SESSION, ops::bind_conn_to_session::run).place(Alone).reserve(size::SESSION),
+    row(OP_EXCHANGE_ID, ops::exchange_id::run).place(AloneOrInSession).reserve(size::SESSION),
+    row(OP_CREATE_SESSION, ops::create_session::run).place(AloneOrInSession).reserve(size::SESSION),
+    row(OP_DESTROY_SESSION, ops::destroy_session::run).place(AloneOrInSession).reserve(size::STATUS),
+    row(OP_FREE_STATEID, ops::free_stateid::run).reserve(size::STATUS),
+    row(OP_GET_DIR_DELEGATION, ops::get_dir_delegation::run).fh(),
+    row(OP_GETDEVICEINFO, ops::unsupported::run),
+    row(OP_GETDEVICELIST, ops::unsupported::run).fh(),
+    row(OP_LAYOUTCOMMIT, ops::unsupported::run).fh(),
+    row(OP_LAYOUTGET, ops::unsupported::run).fh(),
+    row(OP_LAYOUTRETURN, ops::unsupported::run).fh(),
+    row(OP_SECINFO_NO_NAME, ops::secinfo_no_name::run).fh(),
+    row(OP_SEQUENCE, ops::sequence::run).place(First),
+    row(OP_SET_SSV, ops::set_ssv::run),
+    row(OP_TEST_STATEID, ops::test_stateid::run),
+    row(OP_WANT_DELEGATION, ops::unsupported::run),
+    row(OP_DESTROY_CLIENTID, ops::destroy_clientid::run).place(AloneOrInSession).reserve(size::STATUS),
+    row(OP_RECLAIM_COMPLETE, ops::reclaim_complete::run).reserve(size::STATUS),
+    row(OP_ALLOCATE, ops::unsupported::run).v42(),
+    row(OP_COPY, ops::unsupported::run).v42(),
+    row(OP_COPY_NOTIFY, ops::unsupported::run).v42(),
+    row(OP_DEALLOCATE, ops::unsupported::run).v42(),
+    row(OP_IO_ADVISE, ops::io_advise::run).fh().v42(),
+    row(OP_LAYOUTERROR, ops::unsupported::run).v42(),
+    row(OP_LAYOUTSTATS, ops::unsupported::run).v42(),
+    row(OP_OFFLOAD_CANCEL, ops::unsupported::run).v42(),
+    row(OP_OFFLOAD_STATUS, ops::unsupported::run).v42(),
+    row(OP_READ_PLUS, ops::unsupported::run).v42(),
+    row(OP_SEEK, ops::unsupported::run).v42(),
+    row(OP_WRITE_SAME, ops::unsupported::run).v42(),
+    row(OP_CLONE, ops::unsupported::run).v42(),
+    row(OP_GETXATTR, ops::unsupported::run).v42(),
+    row(OP_SETXATTR, ops::unsupported::run).v42(),
+    row(OP_LISTXATTRS, ops::unsupported::run).v42(),
+    row(OP_REMOVEXATTR, ops::unsupported::run).v42(),
+];
+
+/// Finds an operation's row; `None` is OP_ILLEGAL: no such number, or not in this minor version.
+pub fn find(number: u32, minor: u32) -> Option<&'static Operation> {
+    let index = usize::try_from(number.checked_sub(NfsOpnum4::OP_ACCESS as u32)?).ok()?;
+    OPERATIONS.get(index).filter(|operation| operation.since <= minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_stands_at_its_number() {
+        for (index, operation) in OPERATIONS.iter().enumerate() {
+            assert_eq!(operation.opnum as usize, index + 3, "{}", operation.opnum.name());
+        }
+    }
+
+    #[test]
+    fn an_operation_of_a_later_minor_version_is_illegal() // RFC 8881 section 15.1.3.4
+    {
+        assert!(find(NfsOpnum4::OP_SEEK as u32, 1).is_none());
+        assert!(find(NfsOpnum4::OP_SEEK as u32, 2).is_some());
+        assert!(find(2, 2).is_none());
+        assert!(find(76, 2).is_none());
+        assert!(find(u32::MAX, 2).is_none());
+    }
+}

@@ -1,0 +1,98 @@
+//! Which flavors may touch what (RFC 8881 section 2.6.3.1).
+
+use super::{Compound, Failure, Fh};
+use nfs4::{NfsOpnum4, Nfsstat4, OpenClaim4};
+use vfs::{Place, SecFlavor};
+use xdr::{Decode, Decoder};
+
+impl Compound<'_> {
+    /// Returns the flavors that an object may be used with, in the export's order of preference, less those
+    /// that the server cannot speak.
+    pub fn flavors(&self, fh: &Fh) -> Vec<SecFlavor> {
+        let place = match fh {
+            Fh::Pseudo(fileid) => Place::Node(*fileid),
+            Fh::Object(object) => Place::Export(object.export.id),
+        };
+        let mut flavors = self.exports.pseudo().flavors(place, self.client_ip());
+        flavors.retain(|flavor| self.nfs.config.flavors.contains(flavor));
+        flavors
+    }
+
+    /// Whether the call's flavor may be used on an object. The pseudo file system takes any that an export
+    /// below it takes.
+    pub fn flavor_allowed(&self, fh: &Fh) -> bool {
+        let flavor = self.call.security.flavor;
+        match fh {
+            Fh::Object(object) => object.export.allows(flavor),
+            Fh::Pseudo(_) => self.flavors(fh).contains(&flavor),
+        }
+    }
+
+    /// Checks the flavor for the object that LOOKUP, LOOKUPP or OPEN by name has found.
+    ///
+    /// # Errors
+    /// NFS4ERR_WRONGSEC.
+    pub fn check_flavor(&self, fh: &Fh) -> Result<(), Failure> {
+        if self.flavor_allowed(fh) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_WRONGSEC.into()) }
+    }
+
+    /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether the check
+    /// counts depends on what follows: see [`decides`].
+    ///
+    /// # Errors
+    /// NFS4ERR_WRONGSEC.
+    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<(), Failure> {
+        if self.flavor_allowed(fh) {
+            return Ok(());
+        }
+        let left = self.position.count.saturating_sub(self.position.index + 1);
+        match following(*args, left) {
+            Some(next) if decides(next, args) && !self.machine_may(next) => {
+                Err(Nfsstat4::NFS4ERR_WRONGSEC.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the machine credential may send the operation for any user's state (SP4_MACH_CRED).
+    fn machine_may(&self, operation: u32) -> bool {
+        let sender = self.sender();
+        let session = self.session.as_ref();
+        session.is_some_and(|session| {
+            self.with_state(|state| state.machine_may(session.client, &sender, operation))
+        })
+    }
+}
+
+/// The number of the operation that follows, SAVEFH left out as section 2.6.3.1.1.1 has it.
+fn following(mut args: Decoder<'_>, left: u32) -> Option<u32> {
+    for _ in 0..left {
+        match args.u32().ok()? {
+            next if next == NfsOpnum4::OP_SAVEFH as u32 => {}
+            next => return Some(next),
+        }
+    }
+    None
+}
+
+/// Whether the operation that follows a put filehandle operation leaves the check to the latter: not when it
+/// puts another filehandle (section 2.6.3.1.1.2), goes to another object by name (2.6.3.1.1.3 and .4), or asks
+/// for the flavors (2.6.3.1.1.5).
+fn decides(next: u32, args: &Decoder<'_>) -> bool {
+    use NfsOpnum4::*;
+    match NfsOpnum4::from_u32(next) {
+        Some(OP_PUTFH | OP_PUTPUBFH | OP_PUTROOTFH | OP_RESTOREFH) => false,
+        Some(OP_LOOKUP | OP_LOOKUPP | OP_SECINFO | OP_SECINFO_NO_NAME) => false,
+        Some(OP_OPEN) => !opens_by_name(*args),
+        _ => true,
+    }
+}
+
+/// Whether the OPEN that follows names its file by component.
+fn opens_by_name(mut args: Decoder<'_>) -> bool {
+    while args.u32().is_ok_and(|number| number == NfsOpnum4::OP_SAVEFH as u32) {}
+    match nfs4::Open4Args::decode(&mut args) {
+        Ok(open) => matches!(open.claim, OpenClaim4::CLAIM_NULL(_)),
+        Err(_) => false,
+    }
+}

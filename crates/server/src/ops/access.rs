@@ -1,0 +1,58 @@
+//! ACCESS (RFC 8881 section 18.1).
+
+use crate::engine::{Compound, Failure, Fh, OpResult};
+use nfs4::{ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ};
+use vfs::{FileType, Permissions};
+use xdr::{Decoder, Encoder};
+
+/// Bits that mean something for a directory.
+const OF_DIRECTORY: u32 = ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
+/// Bits that mean something for anything else.
+const OF_FILE: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_EXECUTE;
+/// Bits that nobody has where nothing may change.
+const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
+
+/// Says which of the bits asked for the server can judge, and which the caller has.
+///
+/// # Errors
+/// NFS4ERR_STALE and the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let asked = args.u32()?;
+    let (directory, permissions) = judge(c)?;
+    let supported = asked & if directory { OF_DIRECTORY } else { OF_FILE };
+    let mut access = supported & bits(directory, permissions);
+    if c.fh()?.is_read_only() {
+        access &= !CHANGING;
+    }
+    reply.u32(supported).u32(access);
+    Ok(())
+}
+
+/// Whether the object is a directory, and what the caller may do.
+fn judge(c: &Compound<'_>) -> Result<(bool, Permissions), Failure> {
+    match c.fh()? {
+        Fh::Pseudo(_) => Ok((true, Permissions { read: true, write: false, execute: true })),
+        Fh::Object(object) => {
+            let backend = &object.export.backend;
+            let directory = backend.getattr(&object.handle)?.file_type == FileType::Directory;
+            Ok((directory, backend.access(&c.caller(&object.export), &object.handle)?))
+        }
+    }
+}
+
+fn bits(directory: bool, permissions: Permissions) -> u32 {
+    let mut bits = 0;
+    if permissions.read {
+        bits |= ACCESS4_READ;
+    }
+    match directory {
+        // Entries are changed by those who may write and search.
+        true if permissions.write && permissions.execute => bits |= CHANGING,
+        false if permissions.write => bits |= ACCESS4_MODIFY | ACCESS4_EXTEND,
+        _ => {}
+    }
+    if permissions.execute {
+        bits |= if directory { ACCESS4_LOOKUP } else { ACCESS4_EXECUTE };
+    }
+    bits
+}

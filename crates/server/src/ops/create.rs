@@ -1,0 +1,52 @@
+//! CREATE: everything but regular files (RFC 8881 section 18.4).
+
+use crate::attr;
+use crate::engine::{Change, Compound, Failure, Fh, OpResult, names};
+use nfs4::{Create4Args, Createtype4, Nfsstat4};
+use vfs::NewObject;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Creates an object, which becomes the current filehandle.
+///
+/// # Errors
+/// NFS4ERR_BADTYPE for regular files and attribute directories, those of names and attributes, NFS4ERR_EXIST, and
+/// the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Create4Args::decode(args)?;
+    let object = new_object(&args.objtype, c.nfs.config.symlink_max)?;
+    let name = names::component(&args.objname)?;
+    let mut settable = attr::decode(c, &args.createattrs)?;
+    if settable.set.size.take().is_some() {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    let directory = c.directory()?;
+    if c.lookup_pseudo(c.fh()?, name).is_some() {
+        return Err(Nfsstat4::NFS4ERR_EXIST.into());
+    }
+    let change = Change::before(&directory)?;
+    let caller = c.caller(&directory.export);
+    let backend = &directory.export.backend;
+    let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;
+    c.set_current(Fh::of(&directory.export, handle));
+    change.after(&directory, reply);
+    reply.value(&settable.mask);
+    Ok(())
+}
+
+fn new_object<'a>(objtype: &'a Createtype4<'_>, symlink_max: usize) -> Result<NewObject<'a>, Failure> {
+    match objtype {
+        Createtype4::NF4DIR => Ok(NewObject::Directory),
+        Createtype4::NF4LNK(target) if target.is_empty() || target.contains(&0) => {
+            Err(Nfsstat4::NFS4ERR_INVAL.into())
+        }
+        Createtype4::NF4LNK(target) if target.len() > symlink_max => {
+            Err(Nfsstat4::NFS4ERR_NAMETOOLONG.into())
+        }
+        Createtype4::NF4LNK(target) => Ok(NewObject::Symlink(target)),
+        Createtype4::NF4BLK(device) => Ok(NewObject::Block(device.specdata1, device.specdata2)),
+        Createtype4::NF4CHR(device) => Ok(NewObject::Character(device.specdata1, device.specdata2)),
+        Createtype4::NF4SOCK => Ok(NewObject::Socket),
+        Createtype4::NF4FIFO => Ok(NewObject::Fifo),
+        Createtype4::Default(_) => Err(Nfsstat4::NFS4ERR_BADTYPE.into()),
+    }
+}

@@ -1,0 +1,16 @@
+//! DESTROY_CLIENTID (RFC 8881 section 18.50).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::DestroyClientid4Args;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Forgets a client that holds nothing.
+///
+/// # Errors
+/// Those of [`state::State::destroy_clientid`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    let args = DestroyClientid4Args::decode(args)?;
+    let sender = c.sender();
+    c.with_state(|state| state.destroy_clientid(&sender, args.dca_clientid))?;
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! LOCKT (RFC 8881 section 18.11).
+
+use super::lock::{is_write, refusal};
+use crate::engine::{Compound, OpResult, regular_file};
+use nfs4::{Lockt4Args, Nfsstat4};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Says whether a lock could be had.
+///
+/// # Errors
+/// NFS4ERR_DENIED with the lock in the way, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and those of
+/// [`state::State::lockt`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Lockt4Args::decode(args)?;
+    let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
+    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    let (client, file) = (c.client()?, object.key());
+    let owner = &args.owner.owner;
+    let write = is_write(args.locktype);
+    let free =
+        c.with_state(|state| state.lockt(c.now(), client, &file, owner, write, args.offset, args.length));
+    free.map_err(|error| refusal(error, reply))
+}

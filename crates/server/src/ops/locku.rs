@@ -1,0 +1,19 @@
+//! LOCKU (RFC 8881 section 18.12).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::{Locku4Args, Nfsstat4};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Unlocks a range of bytes.
+///
+/// # Errors
+/// Those of [`state::State::locku`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Locku4Args::decode(args)?;
+    let stateid = c.resolve(args.lock_stateid)?;
+    let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
+    let stateid = c.with_state(|state| state.locku(client, &stateid, &file, args.offset, args.length))?;
+    c.stateid = Some(stateid);
+    reply.value(&stateid);
+    Ok(())
+}

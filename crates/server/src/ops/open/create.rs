@@ -1,0 +1,139 @@
+//! OPEN4_CREATE in its four modes (RFC 8881 section 18.16.3).
+
+use super::target::Target;
+use super::{DirectoryChange, Share, VERIFIER_ATTRIBUTES, exclusive};
+use crate::attr::{self, Settable};
+use crate::engine::io::{SHARE_READ, SHARE_WRITE};
+use crate::engine::{Compound, Failure, Object, regular_file};
+use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
+use vfs::{ObjectHandle, OpenAccess, VfsError};
+
+/// How often a file may vanish between being there and being looked at before the client has to try again.
+const RACES_MAX: usize = 4;
+
+/// createhow4 with its attributes decoded.
+pub struct Creation {
+    mode: Mode,
+    settable: Settable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Unchecked,
+    Guarded,
+    Exclusive(Verifier4),
+}
+
+/// Whether an existing file is as good as a new one.
+pub fn is_unchecked(how: &Createhow4<'_>) -> bool {
+    matches!(how, Createhow4::UNCHECKED4(_))
+}
+
+impl Creation {
+    /// # Errors
+    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR: those of attributes.
+    pub fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> Result<Self, Failure> {
+        let (mode, attributes) = match how {
+            Createhow4::UNCHECKED4(attributes) => (Mode::Unchecked, Some(attributes)),
+            Createhow4::GUARDED4(attributes) => (Mode::Guarded, Some(attributes)),
+            Createhow4::EXCLUSIVE4(verifier) => (Mode::Exclusive(*verifier), None),
+            Createhow4::EXCLUSIVE4_1(create) => (Mode::Exclusive(create.cva_verf), Some(&create.cva_attrs)),
+        };
+        let mut settable = match attributes {
+            Some(attributes) => attr::decode(c, attributes)?,
+            None => Settable::default(),
+        };
+        if let Mode::Exclusive(verifier) = mode {
+            if !settable.mask.is_subset_of(&attr::EXCLUSIVE_CREATE) {
+                return Err(Nfsstat4::NFS4ERR_INVAL.into());
+            }
+            exclusive::put(verifier, &mut settable.set);
+            settable.mask = settable.mask | VERIFIER_ATTRIBUTES;
+        }
+        Ok(Self { mode, settable })
+    }
+}
+
+/// Creates the file, or takes the one that is there if the mode lets it.
+///
+/// # Errors
+/// NFS4ERR_EXIST, NFS4ERR_ROFS, NFS4ERR_ISDIR and its kin, NFS4ERR_DELAY when others keep creating and removing it,
+/// and the backend's.
+pub fn find_or_create(
+    c: &Compound<'_>,
+    directory: &Object,
+    name: &[u8],
+    creation: &Creation,
+    share: Share,
+) -> Result<Target, Failure> {
+    let backend = &directory.export.backend;
+    let caller = c.caller(&directory.export);
+    for _ in 0..RACES_MAX {
+        match backend.lookup(&caller, &directory.handle, name) {
+            Ok(handle) => match take(directory, handle, creation) {
+                Err(failure) if failure.status == Nfsstat4::NFS4ERR_STALE => continue,
+                taken => return taken,
+            },
+            Err(VfsError::Noent) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match create(c, directory, name, creation, share) {
+            Err(failure) if failure.status == Nfsstat4::NFS4ERR_EXIST => continue,
+            created => return created,
+        }
+    }
+    Err(Nfsstat4::NFS4ERR_DELAY.into())
+}
+
+/// Creates a file that is not there.
+fn create(
+    c: &Compound<'_>,
+    directory: &Object,
+    name: &[u8],
+    creation: &Creation,
+    share: Share,
+) -> Result<Target, Failure> {
+    if directory.export.read_only {
+        return Err(Nfsstat4::NFS4ERR_ROFS.into());
+    }
+    let backend = &directory.export.backend;
+    let before = backend.getattr(&directory.handle)?.change;
+    let access = OpenAccess { read: share.access & SHARE_READ != 0, write: share.access & SHARE_WRITE != 0 };
+    let caller = c.caller(&directory.export);
+    let (handle, file) =
+        backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
+    let after = backend.getattr(&directory.handle).map_or(before.wrapping_add(1), |dir| dir.change);
+    Ok(Target {
+        object: Object { export: directory.export.clone(), handle },
+        created: Some(file),
+        truncate: false,
+        repeated: false,
+        attrset: creation.settable.mask,
+        change: DirectoryChange { before, after },
+    })
+}
+
+/// Takes a file that is there, if the mode lets it.
+fn take(directory: &Object, handle: ObjectHandle, creation: &Creation) -> Result<Target, Failure> {
+    let backend = &directory.export.backend;
+    let attributes = backend.getattr(&handle)?;
+    let repeated = match creation.mode {
+        Mode::Unchecked => false,
+        Mode::Guarded => return Err(Nfsstat4::NFS4ERR_EXIST.into()),
+        Mode::Exclusive(verifier) if exclusive::matches(verifier, &attributes) => true,
+        Mode::Exclusive(_) => return Err(Nfsstat4::NFS4ERR_EXIST.into()),
+    };
+    regular_file(attributes.file_type)?;
+    let change = backend.getattr(&directory.handle)?.change;
+    let object = Object { export: directory.export.clone(), handle };
+    let mut target = Target::existing(object, DirectoryChange { before: change, after: change });
+    if repeated {
+        target.repeated = true;
+        target.attrset = creation.settable.mask;
+    } else if creation.settable.set.size == Some(0) {
+        // Of an existing file only a size of zero is set (section 18.16.3).
+        target.truncate = true;
+        target.attrset = Bitmap4::of(&[FATTR4_SIZE]);
+    }
+    Ok(target)
+}

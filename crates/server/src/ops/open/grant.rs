@@ -1,0 +1,131 @@
+//! Opens the file, against everybody's share reservations.
+
+use super::Share;
+use super::target::Target;
+use crate::engine::io::{SHARE_READ, SHARE_WRITE};
+use crate::engine::{Compound, Failure, Fh, Object, OpenPayload};
+use nfs4::{Nfsstat4, Stateid4};
+use state::{OpenClaim, OpenOutcome, OpenRequest};
+use std::sync::Arc;
+use vfs::{OpenAccess, OpenFile, SetAttributes};
+
+/// How often the owner's other OPENs and CLOSEs of the file may come in between.
+const RACES_MAX: usize = 8;
+
+/// Opens the target and returns its filehandle and stateid.
+///
+/// # Errors
+/// NFS4ERR_SHARE_DENIED, those of grace and reclaim, NFS4ERR_DELAY when others come in between too often, and the
+/// backend's.
+pub fn open(
+    c: &Compound<'_>,
+    target: Target,
+    owner: &[u8],
+    share: Share,
+    claim: OpenClaim,
+) -> Result<(Fh, Stateid4), Failure> {
+    let (client, file) = (c.client()?, target.object.key());
+    let request = OpenRequest { owner, file: &file, access: share.access, deny: share.deny, claim };
+    let mut truncate = target.truncate;
+    for _ in 0..RACES_MAX {
+        let (needed, held) = c.with_state(|state| {
+            let needed = state.open_check(c.now(), client, &request)?;
+            Ok::<_, Nfsstat4>((needed, state.open_payload(client, owner, &file)))
+        })?;
+        let opening = Opening { c, target: &target, share, claim, held };
+        let payload = opening.payload(needed)?;
+        if std::mem::take(&mut truncate) {
+            cut(c, &target.object, &payload)?;
+        }
+        match c.with_state(|state| state.open(c.now(), client, &request, payload, needed))? {
+            OpenOutcome::Opened(stateid) => return Ok((Fh::Object(target.object), stateid)),
+            OpenOutcome::Reopen(_) => {}
+        }
+    }
+    Err(Nfsstat4::NFS4ERR_DELAY.into())
+}
+
+/// Cuts an existing file to nothing, if nobody denies writing.
+fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> Result<(), Failure> {
+    if object.export.read_only {
+        return Err(Nfsstat4::NFS4ERR_ROFS.into());
+    }
+    let denied = c.check_anonymous(object, SHARE_WRITE);
+    if denied.is_err_and(|failure| failure.status == Nfsstat4::NFS4ERR_LOCKED) {
+        return Err(Nfsstat4::NFS4ERR_SHARE_DENIED.into());
+    }
+    match &payload.write {
+        Some(file) => file.set_size(0)?,
+        None => {
+            let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            object.export.backend.setattr(&c.caller(&object.export), &object.handle, &set)?;
+        }
+    }
+    Ok(())
+}
+
+/// What it takes to open the backend's file.
+struct Opening<'o, 'c> {
+    c: &'o Compound<'c>,
+    target: &'o Target,
+    share: Share,
+    claim: OpenClaim,
+    /// What the owner has open already.
+    held: Option<OpenPayload>,
+}
+
+impl Opening<'_, '_> {
+    /// Returns open files for the access bits of this OPEN and of the owner's earlier ones.
+    fn payload(&self, needed: u32) -> Result<OpenPayload, Failure> {
+        let mut payload = self.held.clone().unwrap_or_default();
+        if let Some(created) = &self.target.created {
+            put(&mut payload, created, self.share.access);
+        } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
+            // What this OPEN asks for is for the file's mode to allow, whatever is open already.
+            let file = self.open(self.share.access, self.is_granted())?;
+            put(&mut payload, &file, self.share.access);
+        }
+        let more = missing(&payload, needed);
+        if more != 0 {
+            let file = self.open(more, true)?;
+            put(&mut payload, &file, more);
+        }
+        Ok(payload)
+    }
+
+    /// Whether the owner had this access before: a reclaim, or the retry of an exclusive create.
+    fn is_granted(&self) -> bool {
+        self.claim == OpenClaim::Previous || self.target.repeated
+    }
+
+    fn open(&self, bits: u32, granted: bool) -> Result<Arc<dyn OpenFile>, Failure> {
+        let access = OpenAccess { read: bits & SHARE_READ != 0, write: bits & SHARE_WRITE != 0 };
+        let object = &self.target.object;
+        if granted {
+            return self.c.open_granted(object, access);
+        }
+        let caller = self.c.caller(&object.export);
+        Ok(object.export.backend.open(&caller, &object.handle, access)?)
+    }
+}
+
+/// The access bits for which the payload has no file yet.
+fn missing(payload: &OpenPayload, bits: u32) -> u32 {
+    let mut missing = bits;
+    if payload.read.is_some() {
+        missing &= !SHARE_READ;
+    }
+    if payload.write.is_some() {
+        missing &= !SHARE_WRITE;
+    }
+    missing
+}
+
+fn put(payload: &mut OpenPayload, file: &Arc<dyn OpenFile>, bits: u32) {
+    if bits & SHARE_READ != 0 {
+        payload.read = Some(Arc::clone(file));
+    }
+    if bits & SHARE_WRITE != 0 {
+        payload.write = Some(Arc::clone(file));
+    }
+}

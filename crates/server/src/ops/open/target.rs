@@ -1,0 +1,98 @@
+//! Which file an OPEN is about.
+
+use super::create::{self, Creation};
+use super::{DirectoryChange, Share};
+use crate::engine::io::SHARE_WRITE;
+use crate::engine::{Compound, Failure, Fh, Object, names, regular_file};
+use nfs4::{Bitmap4, Nfsstat4, Open4Args, OpenClaim4, Openflag4};
+use std::sync::Arc;
+use vfs::OpenFile;
+
+/// The file to open, and what became of it on the way.
+pub struct Target {
+    /// The file.
+    pub object: Object,
+    /// The backend's file when the OPEN has created it: whoever creates may use it, whatever its mode.
+    pub created: Option<Arc<dyn OpenFile>>,
+    /// Whether an existing file is to be cut to nothing.
+    pub truncate: bool,
+    /// Whether it was created by an earlier copy of this OPEN, who may use it whatever its mode.
+    pub repeated: bool,
+    /// Attributes that were, or will be, set.
+    pub attrset: Bitmap4,
+    /// The directory's change attribute.
+    pub change: DirectoryChange,
+}
+
+impl Target {
+    /// An existing file, to be opened as it is.
+    pub fn existing(object: Object, change: DirectoryChange) -> Self {
+        Self { object, created: None, truncate: false, repeated: false, attrset: Bitmap4::EMPTY, change }
+    }
+}
+
+/// Finds or creates the file.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
+    let target = match &args.claim {
+        OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
+        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) => by_filehandle(c, args)?,
+        // The server gives no delegations, and remembers none.
+        OpenClaim4::CLAIM_DELEGATE_PREV(_) | OpenClaim4::CLAIM_DELEG_PREV_FH => {
+            return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
+        }
+        OpenClaim4::CLAIM_DELEGATE_CUR(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
+        }
+    };
+    if share.access & SHARE_WRITE != 0 && target.object.export.read_only {
+        return Err(Nfsstat4::NFS4ERR_ROFS.into());
+    }
+    Ok(target)
+}
+
+/// The current filehandle is the file; nothing can be created.
+fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> Result<Target, Failure> {
+    if matches!(args.openhow, Openflag4::OPEN4_CREATE(_)) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?.clone();
+    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    Ok(Target::existing(object, DirectoryChange::default()))
+}
+
+/// The current filehandle is the directory.
+fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
+    let directory = c.fh()?;
+    if c.lookup_pseudo(directory, name).is_some() {
+        return Err(match &args.openhow {
+            Openflag4::OPEN4_CREATE(how) if !create::is_unchecked(how) => Nfsstat4::NFS4ERR_EXIST,
+            _ => Nfsstat4::NFS4ERR_ISDIR,
+        }
+        .into());
+    }
+    let creating = matches!(args.openhow, Openflag4::OPEN4_CREATE(_));
+    let directory = match directory {
+        Fh::Object(object) => object,
+        Fh::Pseudo(_) if creating => return Err(Nfsstat4::NFS4ERR_ROFS.into()),
+        Fh::Pseudo(_) => return Err(Nfsstat4::NFS4ERR_NOENT.into()),
+    };
+    // File and directory are in one export, so that one check does for both.
+    c.check_flavor(c.fh()?)?;
+    match &args.openhow {
+        Openflag4::OPEN4_CREATE(how) => {
+            let creation = Creation::decode(c, how)?;
+            create::find_or_create(c, directory, name, &creation, share)
+        }
+        Openflag4::Default(_) => {
+            let change = directory.export.backend.getattr(&directory.handle)?.change;
+            let Fh::Object(object) = c.lookup(c.fh()?, name)? else {
+                return Err(Nfsstat4::NFS4ERR_ISDIR.into());
+            };
+            regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+            Ok(Target::existing(object, DirectoryChange { before: change, after: change }))
+        }
+    }
+}

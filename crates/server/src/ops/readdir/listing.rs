@@ -1,0 +1,150 @@
+//! Writes entries as long as they fit.
+
+use crate::attr;
+use crate::engine::{Compound, Failure, Fh, Object};
+use nfs4::{Bitmap4, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID, FATTR4_RDATTR_ERROR, Nfsstat4};
+use vfs::Caller;
+use xdr::Encoder;
+
+/// What a directory says of its entries by itself.
+const OF_ENTRY: Bitmap4 = Bitmap4::of(&[FATTR4_RDATTR_ERROR, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID]);
+
+/// One entry before its attributes are known.
+pub struct Entry<'e> {
+    /// Where READDIR goes on after it.
+    pub cookie: u64,
+    /// Its name.
+    pub name: &'e [u8],
+    /// The fileid that the directory knows.
+    pub fileid: u64,
+}
+
+/// A reply under way.
+pub struct Listing<'l, 'c> {
+    /// The COMPOUND.
+    pub c: &'l Compound<'c>,
+    /// Attributes asked for.
+    pub wanted: Bitmap4,
+    /// Length of the reply buffer that entries may not exceed.
+    pub end: usize,
+    /// Bytes of names and cookies that the client still wants (dircount).
+    pub names_left: u64,
+    /// Entries written.
+    pub entries: usize,
+    /// Whether an entry has not fitted.
+    pub full: bool,
+}
+
+impl Listing<'_, '_> {
+    /// Adds an entry of a backend's directory; one that is gone by now is left out.
+    ///
+    /// # Errors
+    /// Why the attributes are not to be had, when the client has not asked for rdattr_error.
+    pub fn add(
+        &mut self,
+        entry: &Entry<'_>,
+        directory: &Object,
+        caller: &Caller,
+        reply: &mut Encoder,
+    ) -> Result<(), Failure> {
+        if self.wanted.is_subset_of(&OF_ENTRY) {
+            return self.write(entry, reply, |listing, reply| {
+                listing.write_ids(entry.fileid, reply);
+                Ok(())
+            });
+        }
+        let found = directory.export.backend.lookup(caller, &directory.handle, entry.name);
+        match found.map_err(Failure::from) {
+            Ok(handle) => {
+                let fh = Fh::of(&directory.export, handle);
+                self.write(entry, reply, |listing, reply| listing.write_attributes(&fh, reply))
+            }
+            Err(failure) => self.write_failure(entry, failure, reply),
+        }
+    }
+
+    /// Adds an entry that leads into the pseudo file system or an export. Where the call's flavor may not go,
+    /// rdattr_error says so; a client that has not asked for that gets what the directory itself knows.
+    ///
+    /// # Errors
+    /// As [`Listing::add`].
+    pub fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> Result<(), Failure> {
+        if self.c.flavor_allowed(fh) {
+            return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
+        }
+        if self.wanted.is_subset_of(&OF_ENTRY) {
+            return self.write(entry, reply, |listing, reply| {
+                listing.write_ids(entry.fileid, reply);
+                Ok(())
+            });
+        }
+        if self.wanted.contains(FATTR4_RDATTR_ERROR) {
+            return self.write_failure(entry, Nfsstat4::NFS4ERR_WRONGSEC.into(), reply);
+        }
+        let covered = Fh::Pseudo(entry.fileid);
+        self.write(entry, reply, |listing, reply| listing.write_attributes(&covered, reply))
+    }
+
+    /// Writes an entry whose attributes could not be had.
+    fn write_failure(
+        &mut self,
+        entry: &Entry<'_>,
+        failure: Failure,
+        reply: &mut Encoder,
+    ) -> Result<(), Failure> {
+        if matches!(failure.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
+            return Ok(());
+        }
+        if !self.wanted.contains(FATTR4_RDATTR_ERROR) {
+            return Err(failure);
+        }
+        self.write(entry, reply, |_, reply| {
+            reply.value(&Bitmap4::of(&[FATTR4_RDATTR_ERROR])).u32(4).u32(failure.status as u32);
+            Ok(())
+        })
+    }
+
+    /// Writes one entry, or takes it back when it does not fit.
+    fn write(
+        &mut self,
+        entry: &Entry<'_>,
+        reply: &mut Encoder,
+        attributes: impl Fn(&Self, &mut Encoder) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let start = reply.len();
+        reply.boolean(true).u64(entry.cookie).opaque(entry.name);
+        let names = u64::try_from(reply.len() - start).unwrap_or(u64::MAX);
+        if let Err(failure) = attributes(self, reply) {
+            reply.truncate(start);
+            return self.write_failure(entry, failure, reply);
+        }
+        if reply.len() > self.end || (names > self.names_left && self.entries > 0) {
+            reply.truncate(start);
+            self.full = true;
+            return Ok(());
+        }
+        self.names_left = self.names_left.saturating_sub(names);
+        self.entries += 1;
+        Ok(())
+    }
+
+    fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> Result<(), Failure> {
+        let attributes = self.c.attributes(fh)?;
+        attr::encode(self.c, fh, &attributes, &self.wanted, reply)
+    }
+
+    /// Writes what the directory knows of an entry, without looking at the object.
+    fn write_ids(&self, fileid: u64, reply: &mut Encoder) {
+        reply.value(&self.wanted);
+        let length_at = reply.len();
+        reply.u32(0);
+        for attribute in &self.wanted {
+            match attribute {
+                FATTR4_RDATTR_ERROR => reply.u32(Nfsstat4::NFS4_OK as u32),
+                _ => reply.u64(fileid),
+            };
+        }
+        let length = reply.len() - length_at - 4;
+        reply.patch_u32(length_at, u32::try_from(length).unwrap_or(u32::MAX));
+    }
+}

@@ -1,0 +1,151 @@
+//! READDIR (RFC 8881 section 18.23).
+
+mod listing;
+
+use crate::attr;
+use crate::engine::{Compound, Failure, Fh, Object, OpResult};
+use listing::{Entry, Listing};
+use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
+use vfs::Place;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Cookies stay valid as long as the directory: one verifier for all.
+const COOKIE_VERIFIER: Verifier4 = *b"orthrus1";
+/// Set in the cookies of exports that lie on the root directory of another; backends use 63 bits.
+const OVERLAY: u64 = 1 << 63;
+/// Bytes behind the entries: no further entry, eof.
+const TRAILER: usize = 8;
+/// Most bytes that an entry takes besides its name and attributes, used to guess how many to read.
+const ENTRY_SIZE: usize = 24;
+/// A guess of the bytes of an attribute, for the same purpose.
+const ATTRIBUTE_SIZE: usize = 6;
+
+/// Lists the current directory with the attributes asked for.
+///
+/// # Errors
+/// NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_TOOSMALL when not even one entry fits, NFS4ERR_NOTDIR, and the
+/// backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Readdir4Args::decode(args)?;
+    if attr::asks_write_only(&args.attr_request) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    match args.cookie {
+        0 => {}
+        1 | 2 => return Err(Nfsstat4::NFS4ERR_BAD_COOKIE.into()),
+        _ if args.cookieverf != COOKIE_VERIFIER => return Err(Nfsstat4::NFS4ERR_NOT_SAME.into()),
+        _ => {}
+    }
+    let room = c.room(reply);
+    let asked = usize::try_from(args.maxcount).unwrap_or(usize::MAX);
+    let mut listing = Listing {
+        c,
+        wanted: args.attr_request,
+        end: (reply.len() + room.min(asked)).saturating_sub(TRAILER),
+        names_left: if args.dircount == 0 { u64::MAX } else { args.dircount.into() },
+        entries: 0,
+        full: false,
+    };
+    reply.opaque_fixed(&COOKIE_VERIFIER);
+    let eof = match c.fh()? {
+        fh @ Fh::Pseudo(_) => list_pseudo(&mut listing, fh, args.cookie, 0, reply)?,
+        Fh::Object(object) => list_object(&mut listing, object, args.cookie, reply)?,
+    };
+    if listing.entries == 0 && !eof {
+        return Err(if room < asked { c.too_big() } else { Nfsstat4::NFS4ERR_TOOSMALL }.into());
+    }
+    if listing.end < reply.len() {
+        return Err(Nfsstat4::NFS4ERR_TOOSMALL.into());
+    }
+    reply.boolean(false).boolean(eof);
+    Ok(())
+}
+
+/// Lists the pseudo file system's names in a place; returns whether all of them fitted.
+fn list_pseudo(
+    listing: &mut Listing<'_, '_>,
+    directory: &Fh,
+    cookie: u64,
+    mark: u64,
+    reply: &mut Encoder,
+) -> Result<bool, Failure> {
+    let c = listing.c;
+    let Some(place) = directory.place() else { return Ok(true) };
+    for entry in c.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
+        let Some(fh) = Fh::of_place(&c.exports, entry.place) else { continue };
+        let entry = Entry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
+        listing.add_crossing(&entry, &fh, reply)?;
+        if listing.full {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Lists a directory of an export, then the exports that lie on it; returns whether all of it fitted.
+fn list_object(
+    listing: &mut Listing<'_, '_>,
+    object: &Object,
+    cookie: u64,
+    reply: &mut Encoder,
+) -> Result<bool, Failure> {
+    let c = listing.c;
+    let directory = Fh::Object(object.clone());
+    let has_overlay = match directory.place() {
+        Some(place @ Place::Export(_)) => {
+            c.exports.pseudo().entries(place, 0, c.client_ip()).next().is_some()
+        }
+        _ => false,
+    };
+    if cookie & OVERLAY == 0 {
+        let hidden = |name: &[u8]| has_overlay && c.lookup_pseudo(&directory, name).is_some();
+        if !list_backend(listing, object, cookie, &hidden, reply)? {
+            return Ok(false);
+        }
+    }
+    if !has_overlay {
+        return Ok(true);
+    }
+    let cookie = if cookie & OVERLAY == 0 { 0 } else { cookie };
+    list_pseudo(listing, &directory, cookie, OVERLAY, reply)
+}
+
+/// Names that were read ahead, in one piece of memory.
+#[derive(Default)]
+struct Batch {
+    names: Vec<u8>,
+    /// Cookie, fileid, end of the name.
+    entries: Vec<(u64, u64, usize)>,
+}
+
+fn list_backend(
+    listing: &mut Listing<'_, '_>,
+    object: &Object,
+    cookie: u64,
+    hidden: &dyn Fn(&[u8]) -> bool,
+    reply: &mut Encoder,
+) -> Result<bool, Failure> {
+    let caller = listing.c.caller(&object.export);
+    let backend = &object.export.backend;
+    let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();
+    let room = listing.end.saturating_sub(reply.len());
+    let mut batch = Batch::default();
+    // The backend may hold locks while it lists: attributes are fetched afterwards.
+    let all = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
+        batch.names.extend_from_slice(entry.name);
+        batch.entries.push((entry.cookie, entry.fileid, batch.names.len()));
+        batch.names.len() + each * batch.entries.len() < room
+    })?;
+    let mut start = 0;
+    for (cookie, fileid, end) in batch.entries {
+        let name = batch.names.get(start..end).unwrap_or_default();
+        start = end;
+        if !hidden(name) {
+            listing.add(&Entry { cookie, name, fileid }, object, &caller, reply)?;
+        }
+        if listing.full {
+            return Ok(false);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,21 @@
+//! REMOVE (RFC 8881 section 18.25).
+
+use crate::engine::{Change, Compound, OpResult, names};
+use nfs4::Nfsstat4;
+use xdr::{Decoder, Encoder};
+
+/// Removes a name from the current directory. Whoever has the file open keeps it.
+///
+/// # Errors
+/// Those of names, NFS4ERR_ROFS, NFS4ERR_ACCESS for a name that an export lies on, and the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let name = names::component(args.opaque(usize::MAX)?)?;
+    let directory = c.directory()?;
+    if c.lookup_pseudo(c.fh()?, name).is_some() {
+        return Err(Nfsstat4::NFS4ERR_ACCESS.into());
+    }
+    let change = Change::before(&directory)?;
+    directory.export.backend.remove(&c.caller(&directory.export), &directory.handle, name)?;
+    change.after(&directory, reply);
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! RENAME (RFC 8881 section 18.26).
+
+use crate::engine::{Change, Compound, Fh, OpResult, names};
+use nfs4::Nfsstat4;
+use xdr::{Decoder, Encoder};
+
+/// Moves a name from the saved directory to the current one.
+///
+/// # Errors
+/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_XDEV between exports and for names that an export lies on, and
+/// the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let from_name = names::component(args.opaque(usize::MAX)?)?;
+    let to_name = names::component(args.opaque(usize::MAX)?)?;
+    let to = c.directory()?;
+    let from = match c.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)? {
+        Fh::Object(from) if from.export.id == to.export.id => from.clone(),
+        _ => return Err(Nfsstat4::NFS4ERR_XDEV.into()),
+    };
+    let covered = |fh: Option<&Fh>, name| fh.is_some_and(|fh| c.lookup_pseudo(fh, name).is_some());
+    if covered(c.saved.as_ref(), from_name) || covered(c.current.as_ref(), to_name) {
+        return Err(Nfsstat4::NFS4ERR_XDEV.into());
+    }
+    let (from_change, to_change) = (Change::before(&from)?, Change::before(&to)?);
+    let caller = c.caller(&to.export);
+    to.export.backend.rename(&caller, &from.handle, from_name, &to.handle, to_name)?;
+    from_change.after(&from, reply);
+    to_change.after(&to, reply);
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! RESTOREFH (RFC 8881 section 18.27).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::Nfsstat4;
+use xdr::{Decoder, Encoder};
+
+/// Makes the saved filehandle the current one, with its stateid.
+///
+/// # Errors
+/// NFS4ERR_NOFILEHANDLE when none is saved, NFS4ERR_WRONGSEC.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    let fh = c.saved.clone().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
+    c.check_put(&fh, args)?;
+    c.set_current(fh);
+    c.stateid = c.saved_stateid;
+    Ok(())
+}

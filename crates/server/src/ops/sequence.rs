@@ -1,0 +1,53 @@
+//! SEQUENCE: puts the COMPOUND into a session (RFC 8881 section 18.46).
+
+use crate::engine::{Compound, InSession, OpResult};
+use nfs4::Sequence4Args;
+use state::{Sequence, Sequenced};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Begins the slot's use, or finds the reply of the request that this one repeats.
+///
+/// # Errors
+/// Those of [`state::State::sequence`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Sequence4Args::decode(args)?;
+    let sender = c.sender();
+    let request = Sequence {
+        sessionid: args.sa_sessionid,
+        sequenceid: args.sa_sequenceid,
+        slotid: args.sa_slotid,
+        highest_slotid: args.sa_highest_slotid,
+        cache_this: args.sa_cachethis,
+        fingerprint: c.nfs.fingerprint(c.call.args, sender.principal),
+        request_size: u32::try_from(c.call.request_size).unwrap_or(u32::MAX),
+        operations: c.position.count,
+    };
+    let (sequenced, forbidden) = c.with_state(|state| {
+        let sequenced = state.sequence(c.now(), &sender, &request)?;
+        let forbidden = match &sequenced {
+            Sequenced::Execute(begun) => state.forbidden_operations(begun.client, &sender),
+            Sequenced::Replay(_) => Default::default(),
+        };
+        Ok::<_, nfs4::Nfsstat4>((sequenced, forbidden))
+    })?;
+    let begun = match sequenced {
+        Sequenced::Execute(begun) => begun,
+        Sequenced::Replay(cached) => {
+            c.replay = Some(cached);
+            return Ok(());
+        }
+    };
+    c.session = Some(InSession {
+        token: Some(begun.token),
+        client: begun.client,
+        clientid: begun.clientid,
+        sessionid: request.sessionid,
+        fore: begun.fore,
+        cache_this: request.cache_this,
+        forbidden,
+    });
+    let ok = &begun.reply;
+    reply.opaque_fixed(&ok.sessionid).u32(ok.sequenceid).u32(ok.slotid);
+    reply.u32(ok.highest_slotid).u32(ok.target_highest_slotid).u32(ok.status_flags);
+    Ok(())
+}

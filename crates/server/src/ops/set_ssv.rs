@@ -1,0 +1,14 @@
+//! SET_SSV (RFC 8881 section 18.47): for SP4_SSV, which the server does not offer.
+
+use crate::engine::{Compound, OpResult};
+use nfs4::{Nfsstat4, SetSsv4Args};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Refuses: no client has SP4_SSV.
+///
+/// # Errors
+/// NFS4ERR_INVAL always.
+pub fn run(_: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    SetSsv4Args::decode(args)?;
+    Err(Nfsstat4::NFS4ERR_INVAL.into())
+}

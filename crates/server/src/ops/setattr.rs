@@ -1,0 +1,48 @@
+//! SETATTR (RFC 8881 section 18.30).
+
+use crate::attr;
+use crate::engine::io::SHARE_WRITE;
+use crate::engine::{Compound, Failure, Object, OpResult, regular_file};
+use nfs4::{Nfsstat4, Setattr4Args, Stateid4};
+use state::StateidKind;
+use std::sync::Arc;
+use vfs::{OpenFile, SetAttributes};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Sets attributes; a size through the open of the stateid when there is one.
+///
+/// # Errors
+/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_ISDIR, and the backend's. attrsset is then empty.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Setattr4Args::decode(args)?;
+    let mut settable = attr::decode(c, &args.obj_attributes)?;
+    let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
+    let opened = match settable.set.size {
+        Some(_) => resizable(c, object, args.stateid)?,
+        None => None,
+    };
+    if let (Some(file), Some(size)) = (opened, settable.set.size) {
+        file.set_size(size)?;
+        settable.set.size = None;
+    }
+    if settable.set != SetAttributes::default() {
+        object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set)?;
+    }
+    reply.value(&settable.mask);
+    Ok(())
+}
+
+/// Returns the open file through which the size may be changed; `None` when the caller's own rights decide.
+fn resizable(
+    c: &Compound<'_>,
+    object: &Object,
+    stateid: Stateid4,
+) -> Result<Option<Arc<dyn OpenFile>>, Failure> {
+    let stateid = c.resolve(stateid)?;
+    if StateidKind::of(&stateid) == StateidKind::Ordinary {
+        return c.opened_for_write(object, &stateid).map(Some);
+    }
+    regular_file(object.export.backend.getattr(&object.handle)?.file_type)?;
+    c.check_anonymous(object, SHARE_WRITE)?;
+    Ok(None)
+}

@@ -1,0 +1,31 @@
+//! TEST_STATEID (RFC 8881 section 18.48).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::{Nfsstat4, Stateid4};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Most stateids of one operation.
+const STATEIDS_MAX: usize = 4096;
+/// Bytes of a stateid on the wire.
+const STATEID_SIZE: usize = 16;
+
+/// Says of each stateid whether it is valid.
+///
+/// # Errors
+/// NFS4ERR_BADXDR.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let count = args.array_len_of(STATEIDS_MAX, STATEID_SIZE)?;
+    if c.room(reply) < 4 + 4 * count {
+        return Err(c.too_big().into());
+    }
+    let client = c.client()?;
+    reply.array_len(count);
+    c.with_state(|state| {
+        for _ in 0..count {
+            let stateid = Stateid4::decode(args)?;
+            reply.u32(state.test_stateid(client, &stateid) as u32);
+        }
+        Ok::<_, xdr::Error>(Nfsstat4::NFS4_OK)
+    })?;
+    Ok(())
+}

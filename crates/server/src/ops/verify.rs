@@ -1,0 +1,35 @@
+//! VERIFY and NVERIFY (RFC 8881 sections 18.31 and 18.15).
+
+use crate::attr;
+use crate::engine::{Compound, Failure, OpResult};
+use nfs4::{Fattr4, Nfsstat4, Purpose, decode_fattr4};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Goes on if the attributes are the same.
+///
+/// # Errors
+/// NFS4ERR_NOT_SAME, NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, and the backend's.
+pub fn verify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    if same(c, args)? { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOT_SAME.into()) }
+}
+
+/// Goes on if the attributes are not the same.
+///
+/// # Errors
+/// NFS4ERR_SAME, and as [`verify`].
+pub fn nverify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    if same(c, args)? { Err(Nfsstat4::NFS4ERR_SAME.into()) } else { Ok(()) }
+}
+
+/// Whether the object's attributes, written as fattr4, are what the client sent.
+fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> Result<bool, Failure> {
+    let theirs = Fattr4::decode(args)?;
+    let supported = attr::supported(c.minor);
+    decode_fattr4(&theirs, Purpose::Compare, &supported).map_err(|error| error.status())?;
+    let fh = c.fh()?;
+    let mut ours = Encoder::new();
+    attr::encode(c, fh, &c.attributes(fh)?, &theirs.attrmask, &mut ours)?;
+    let mut sent = Encoder::new();
+    sent.value(&theirs);
+    Ok(ours.as_slice() == sent.as_slice())
+}

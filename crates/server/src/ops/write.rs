@@ -1,0 +1,37 @@
+//! WRITE (RFC 8881 section 18.32).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::{Nfsstat4, StableHow4, Write4Args};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Offsets from here on lie behind the end of any file.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Writes, and puts it on stable storage when asked.
+///
+/// # Errors
+/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_FBIG, and the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Write4Args::decode(args)?;
+    let file = c.file_to_write(args.stateid)?;
+    let most = usize::try_from(c.nfs.config.write_max).unwrap_or(usize::MAX);
+    let data = args.data.get(..most).unwrap_or(&args.data);
+    let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+    if args.offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
+        return Err(Nfsstat4::NFS4ERR_FBIG.into());
+    }
+    let written = if data.is_empty() { 0 } else { file.write_at(data, args.offset)? };
+    if written == 0 && !data.is_empty() {
+        return Err(Nfsstat4::NFS4ERR_NOSPC.into());
+    }
+    let committed = match args.stable {
+        StableHow4::UNSTABLE4 => StableHow4::UNSTABLE4,
+        StableHow4::DATA_SYNC4 | StableHow4::FILE_SYNC4 => {
+            file.sync()?;
+            StableHow4::FILE_SYNC4
+        }
+    };
+    reply.u32(u32::try_from(written).unwrap_or(u32::MAX)).u32(committed as u32);
+    reply.opaque_fixed(&c.nfs.start.write_verifier);
+    Ok(())
+}
