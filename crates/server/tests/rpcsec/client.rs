@@ -1,0 +1,216 @@
+//! The other side: makes calls, honest or not, and checks replies as a client would.
+
+use crate::server::{Host, KEY, token};
+use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
+use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+pub use RpcGssServiceT::{
+    rpc_gss_svc_integrity as INTEGRITY, rpc_gss_svc_none as NONE, rpc_gss_svc_privacy as PRIVACY,
+};
+
+pub const SERVICES: [RpcGssServiceT; 3] = [NONE, INTEGRITY, PRIVACY];
+
+pub const ENCTYPES: [Enctype; 4] = [
+    Enctype::Aes128CtsHmacSha1_96,
+    Enctype::Aes256CtsHmacSha1_96,
+    Enctype::Aes128CtsHmacSha256_128,
+    Enctype::Aes256CtsHmacSha384_192,
+];
+
+/// NFSv4 COMPOUND.
+pub const COMPOUND: (u32, u32, u32) = (100_003, 4, 1);
+
+/// NFSv4 NULL.
+pub const NULL: (u32, u32, u32) = (100_003, 4, 0);
+
+/// Everything about a call that a test may want to be wrong.
+#[derive(Clone)]
+pub struct CallParts {
+    pub target: (u32, u32, u32),
+    pub version: u32,
+    pub procedure: RpcGssProcT,
+    pub sequence: u32,
+    /// The number inside the body.
+    pub body_sequence: u32,
+    pub service: RpcGssServiceT,
+    pub handle: Vec<u8>,
+    pub arguments: Vec<u8>,
+}
+
+/// An established context at the client.
+pub struct Client {
+    pub keys: ContextKeys,
+    pub handle: Vec<u8>,
+    pub window: u32,
+    pub sequence: u32,
+}
+
+pub fn encoded(value: &impl Encode) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder.into_vec()
+}
+
+/// A call with any credential and verifier.
+pub fn plain_call(
+    xid: u32,
+    target: (u32, u32, u32),
+    credential: &OpaqueAuth<'_>,
+    verifier: &OpaqueAuth<'_>,
+    arguments: &[u8],
+) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    CallHeader::encode_signed(&mut encoder, xid, target, credential);
+    verifier.encode(&mut encoder);
+    encoder.raw(arguments);
+    encoder.into_vec()
+}
+
+/// An INIT call with this token.
+pub fn init_call(token: &[u8]) -> Vec<u8> {
+    let credential =
+        GssCredential { procedure: RpcGssProcT::RPCSEC_GSS_INIT, sequence: 0, service: NONE, handle: &[] };
+    let mut arguments = Encoder::new();
+    arguments.opaque(token);
+    plain_call(1, NULL, &OpaqueAuth::gss(&encoded(&credential)), &OpaqueAuth::NONE, arguments.as_slice())
+}
+
+pub fn accepted(reply: &[u8]) -> (OpaqueAuth<'_>, Accepted, &[u8]) {
+    match ReplyHeader::parse(reply) {
+        Ok(ReplyHeader::Accepted { verifier, status, results_at, .. }) => {
+            (verifier, status, &reply[results_at..])
+        }
+        other => panic!("not accepted: {other:?}"),
+    }
+}
+
+pub fn denied(reply: &[u8]) -> Denied {
+    match ReplyHeader::parse(reply) {
+        Ok(ReplyHeader::Denied { why, .. }) => why,
+        other => panic!("not denied: {other:?}"),
+    }
+}
+
+impl Client {
+    /// Makes a context at the server and checks the reply.
+    pub fn establish(host: &mut Host, enctype: Enctype, principal: &str) -> Self {
+        let reply = host.answer(init_call(&token(enctype, principal))).expect("an answer");
+        Self::from_reply(&reply, enctype)
+    }
+
+    pub fn from_reply(reply: &[u8], enctype: Enctype) -> Self {
+        let keys = ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Initiator, true).unwrap();
+        let (verifier, status, results) = accepted(reply);
+        assert_eq!(status, Accepted::Success);
+        let result = InitRes::decode(&mut Decoder::new(results)).unwrap();
+        assert_eq!(result.gss_major, gss::GSS_S_COMPLETE);
+        assert_eq!(result.gss_token, b"reply token");
+        keys.verify(&result.seq_window.to_be_bytes(), verifier.body)
+            .expect("the verifier is the MIC of the window");
+        Self { keys, handle: result.handle.to_vec(), window: result.seq_window, sequence: 0 }
+    }
+
+    /// An honest call with the next sequence number.
+    pub fn parts(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> CallParts {
+        self.sequence += 1;
+        CallParts {
+            target: COMPOUND,
+            version: RPCSEC_GSS_VERS_1,
+            procedure: RpcGssProcT::RPCSEC_GSS_DATA,
+            sequence: self.sequence,
+            body_sequence: self.sequence,
+            service,
+            handle: self.handle.clone(),
+            arguments: arguments.to_vec(),
+        }
+    }
+
+    pub fn call(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
+        let parts = self.parts(service, arguments);
+        self.sign(&parts)
+    }
+
+    pub fn destroy(&mut self) -> CallParts {
+        CallParts { target: NULL, procedure: RpcGssProcT::RPCSEC_GSS_DESTROY, ..self.parts(NONE, &[]) }
+    }
+
+    /// The record of a call: signed, its body protected as its service says.
+    pub fn sign(&self, parts: &CallParts) -> Vec<u8> {
+        let credential = GssCredential {
+            procedure: parts.procedure,
+            sequence: parts.sequence,
+            service: parts.service,
+            handle: &parts.handle,
+        };
+        let mut credential = encoded(&credential);
+        credential[..4].copy_from_slice(&parts.version.to_be_bytes());
+        let mut encoder = Encoder::new();
+        CallHeader::encode_signed(&mut encoder, parts.sequence, parts.target, &OpaqueAuth::gss(&credential));
+        let mic = self.keys.mic(77, encoder.as_slice());
+        OpaqueAuth::gss(&mic).encode(&mut encoder);
+        self.protect(parts, &mut encoder);
+        encoder.into_vec()
+    }
+
+    fn protect(&self, parts: &CallParts, encoder: &mut Encoder) {
+        if parts.procedure != RpcGssProcT::RPCSEC_GSS_DATA || parts.service == NONE {
+            encoder.raw(&parts.arguments);
+            return;
+        }
+        let content = [&parts.body_sequence.to_be_bytes()[..], &parts.arguments].concat();
+        if parts.service == INTEGRITY {
+            let mic = self.keys.mic(78, &content);
+            encoder.opaque(&content).opaque(&mic);
+        } else {
+            encoder.opaque(&self.wrap(&content));
+        }
+    }
+
+    pub fn wrap(&self, content: &[u8]) -> Vec<u8> {
+        let mut buffer = [&[0; WRAP_HEADROOM], content].concat();
+        let (keys, confounder) = (&self.keys, [3; 16]);
+        krb5::wrap(&mut [WrapMessage { keys, sequence: 79, confounder, buffer: &mut buffer, start: 0 }]);
+        buffer
+    }
+
+    /// Checks a successful reply to a call and returns its results.
+    pub fn open(&self, reply: &[u8], sequence: u32, service: RpcGssServiceT) -> Vec<u8> {
+        let (verifier, status, results) = accepted(reply);
+        assert_eq!(status, Accepted::Success);
+        self.check_verifier(&verifier, sequence);
+        let content = match service {
+            NONE => return results.to_vec(),
+            INTEGRITY => {
+                let (body, _) = gss::integrity_body(reply, reply.len() - results.len()).unwrap();
+                self.keys.verify(&reply[body.signed.clone()], &reply[body.checksum]).expect("the body's MIC");
+                reply[body.signed].to_vec()
+            }
+            PRIVACY => {
+                let place = gss::privacy_body(reply, reply.len() - results.len()).unwrap();
+                let mut token = reply[place].to_vec();
+                let result = Err(krb5::TokenError::Malformed);
+                let mut batch = [UnwrapMessage { keys: &self.keys, token: &mut token, result }];
+                krb5::unwrap(&mut batch);
+                let [UnwrapMessage { result, .. }] = batch;
+                token[result.expect("the body's token").plain].to_vec()
+            }
+        };
+        let (inner, data) = content.split_first_chunk::<4>().expect("a sequence number");
+        assert_eq!(u32::from_be_bytes(*inner), sequence);
+        data.to_vec()
+    }
+
+    /// The reply's verifier is the MIC of the call's sequence number (RFC 2203 section 5.3.3.2).
+    pub fn check_verifier(&self, verifier: &OpaqueAuth<'_>, sequence: u32) {
+        self.keys.verify(&sequence.to_be_bytes(), verifier.body).expect("the reply's verifier");
+    }
+
+    /// An honest call that must succeed.
+    pub fn exchange(&mut self, host: &mut Host, service: RpcGssServiceT, arguments: &[u8]) {
+        let record = self.call(service, arguments);
+        let reply = host.answer(record).expect("an answer");
+        assert_eq!(self.open(&reply, self.sequence, service), arguments);
+    }
+}

@@ -1,0 +1,8 @@
+//! RPCSEC_GSS and the dispatch, bytes in and bytes out, with keys made by hand.
+
+mod client;
+mod contexts;
+mod dispatch;
+mod hostile;
+mod server;
+mod traps;

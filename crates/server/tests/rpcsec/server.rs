@@ -1,0 +1,178 @@
+//! A server under test: COMPOUNDs are echoed, tokens are what the test makes up, time stands still until moved.
+
+use identity::{Identity, Mapped, PrincipalError};
+use krb5::{ContextKeys, Enctype, Role};
+use rpc::ConnectionId;
+use server::dispatch::{Action, Engine, Environment, Metrics, Scratch, Server};
+use server::engine::{Call, CompoundOutcome};
+use server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vfs::SecFlavor;
+use xdr::Encoder;
+
+/// The connection that most tests use.
+pub const CONNECTION: ConnectionId = ConnectionId(1);
+
+/// The key of every context made up here.
+pub const KEY: [u8; 32] = *b"the key both sides of tests know";
+
+/// The lifetime of every ticket made up here.
+pub const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// What the engine saw of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub flavor: SecFlavor,
+    pub principal: Option<String>,
+    pub uid: Option<u32>,
+    pub gids: Vec<u32>,
+    pub machine: bool,
+    pub args: Vec<u8>,
+    pub reply_overhead: usize,
+    pub request_size: usize,
+}
+
+/// Answers each COMPOUND with its own arguments.
+#[derive(Default)]
+pub struct Echo {
+    pub seen: Mutex<Vec<Seen>>,
+}
+
+impl Engine for Echo {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
+        let caller = call.security.caller.as_ref();
+        self.seen.lock().unwrap().push(Seen {
+            flavor: call.security.flavor,
+            principal: call.security.principal.as_deref().map(str::to_owned),
+            uid: caller.map(|caller| caller.uid),
+            gids: caller.map(|caller| caller.groups.to_vec()).unwrap_or_default(),
+            machine: call.security.machine,
+            args: call.args.to_vec(),
+            reply_overhead: call.reply_overhead,
+            request_size: call.request_size,
+        });
+        reply.raw(call.args);
+        CompoundOutcome { status: nfs4::Nfsstat4::NFS4_OK, operations: 1, replayed: false }
+    }
+
+    fn connection_closed(&self, _: ConnectionId) {}
+
+    fn housekeeping(&self, _: Duration) {}
+}
+
+/// A server, its scratch memory and its clock.
+pub struct Host {
+    pub server: Server<Echo>,
+    scratch: Scratch,
+    seconds: Arc<AtomicU64>,
+}
+
+/// The accounts of the site: alice and bob are users, `host/` is a machine, eve is refused.
+struct Accounts;
+
+impl Identities for Accounts {
+    fn resolve(&self, principal: &str, _: Duration) -> Result<Mapped, PrincipalError> {
+        let user = |uid| Some(Identity { uid, gid: 100, groups: [uid, 100, 200].into() });
+        match principal.split('@').next() {
+            Some("alice") => Ok(Mapped { identity: user(1000), machine: false }),
+            Some("bob") => Ok(Mapped { identity: user(1001), machine: false }),
+            Some("eve") => Err(PrincipalError::Refused(principal.to_owned())),
+            Some(name) => Ok(Mapped { identity: None, machine: name.starts_with("host/") }),
+            None => Err(PrincipalError::Refused(principal.to_owned())),
+        }
+    }
+}
+
+/// A token of this test: the enctype, then the principal.
+pub fn token(enctype: Enctype, principal: &str) -> Vec<u8> {
+    [&[enctype as u8], principal.as_bytes()].concat()
+}
+
+fn accept(token: &[u8]) -> Result<Accepted, AcceptError> {
+    let refused = |message: &str| AcceptError { major: 9 << 16, minor: 42, message: message.to_owned() };
+    let (etype, principal) = token.split_first().ok_or_else(|| refused("empty"))?;
+    let enctype = Enctype::from_etype(i32::from(*etype)).ok_or_else(|| refused("no such enctype"))?;
+    let principal = std::str::from_utf8(principal).map_err(|_| refused("no name"))?;
+    Ok(Accepted {
+        token: b"reply token".to_vec(),
+        principal: principal.trim_end_matches('\0').to_owned(),
+        keys: ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Acceptor, true).unwrap(),
+        lifetime: LIFETIME,
+        send_sequence: 1_000_000,
+    })
+}
+
+impl Host {
+    pub fn new() -> Self {
+        Self::with_limits(RpcsecLimits { window_size: 4096, ..RpcsecLimits::default() })
+    }
+
+    pub fn with_limits(limits: RpcsecLimits) -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
+        Self::build(Some(rpcsec), metrics)
+    }
+
+    pub fn without_kerberos() -> Self {
+        Self::build(None, Arc::default())
+    }
+
+    fn build(rpcsec: Option<Rpcsec>, metrics: Arc<Metrics>) -> Self {
+        let seconds = Arc::new(AtomicU64::new(100));
+        let (time, state) = (Arc::clone(&seconds), AtomicU64::new(0x9E37_79B9_7F4A_7C15));
+        let environment = Environment {
+            clock: Box::new(move || Duration::from_secs(time.load(Relaxed))),
+            random: Box::new(move |bytes| bytes.iter_mut().for_each(|byte| *byte = random_byte(&state))),
+        };
+        let server = Server::new(Echo::default(), rpcsec, environment, metrics);
+        Self { server, scratch: Scratch::new(), seconds }
+    }
+
+    pub fn advance(&self, time: Duration) {
+        self.seconds.fetch_add(time.as_secs(), Relaxed);
+    }
+
+    /// One tick with these records.
+    pub fn tick(&mut self, requests: Vec<(ConnectionId, Vec<u8>)>) -> Vec<(ConnectionId, Action)> {
+        let peer: SocketAddr = ([127, 0, 0, 1], 1023).into();
+        let requests = requests.into_iter().map(|(connection, record)| (connection, peer, record));
+        let mut replies = Vec::new();
+        self.server
+            .tick(&mut self.scratch, requests, |connection, action| replies.push((connection, action)));
+        replies
+    }
+
+    /// One record on the usual connection: its reply without the room for the mark, or nothing.
+    pub fn answer(&mut self, record: Vec<u8>) -> Option<Vec<u8>> {
+        match self.tick(vec![(CONNECTION, record)]).pop() {
+            Some((CONNECTION, Action::Send(reply))) => Some(reply[4..].to_vec()),
+            _ => None,
+        }
+    }
+
+    /// One record that must be met with a closed connection and nothing else.
+    pub fn is_closed_by(&mut self, record: Vec<u8>) -> bool {
+        self.tick(vec![(CONNECTION, record)]) == [(CONNECTION, Action::Close)]
+    }
+
+    pub fn count(&self, name: &str) -> u64 {
+        let counters = self.server.metrics().snapshot();
+        counters.into_iter().find(|(counter, _)| *counter == name).expect("a counter").1
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.server.engine().seen.lock().unwrap())
+    }
+}
+
+fn random_byte(state: &AtomicU64) -> u8 {
+    let mut x = state.load(Relaxed);
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    state.store(x, Relaxed);
+    (x >> 32) as u8
+}
