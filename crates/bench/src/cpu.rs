@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
 /// Returns the processor time that a process of this machine has used, all its threads together; `None` when it is gone
 /// or cannot be looked at.
 ///
@@ -32,9 +35,16 @@ fn of_stat(pid: u32) -> Option<Duration> {
 
 /// Returns the processor time of the calling thread.
 pub fn of_this_thread() -> Duration {
-    use nix::sys::resource::{UsageWho, getrusage};
-    use nix::sys::time::TimeValLike;
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
+    used(UsageWho::RUSAGE_THREAD)
+}
+
+/// Returns the processor time of this process, all its threads together.
+pub fn of_this_process() -> Duration {
+    used(UsageWho::RUSAGE_SELF)
+}
+
+fn used(by: UsageWho) -> Duration {
+    let Ok(usage) = getrusage(by) else { return Duration::ZERO };
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

@@ -5,11 +5,16 @@
 //! terminal and one self-contained HTML page.
 
 pub mod cpu;
+mod endpoint;
 mod environment;
 mod model;
+mod pattern;
+pub mod quick;
 pub mod report;
 mod statistics;
+mod workload;
 
+pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
 pub use model::{Flavor, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
 pub use statistics::Spread;

@@ -1,0 +1,51 @@
+//! Small files: created, looked at, renamed, listed and removed, one operation after the other.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::{Conditions, Tally};
+use crate::Endpoint;
+
+/// Files of one turn.
+const FILES: usize = 32;
+
+pub fn run(
+    endpoint: &mut dyn Endpoint,
+    conditions: &Conditions<'_>,
+    tally: &mut Tally,
+    start: Instant,
+) -> Result<()> {
+    let names: Vec<(String, String)> =
+        (0..FILES).map(|index| (format!("file-{index}"), format!("renamed-{index}"))).collect();
+    while start.elapsed() < conditions.length && !conditions.stopped() {
+        turn(endpoint, &names, tally)?;
+    }
+    Ok(())
+}
+
+/// A turn leaves the folder as it was.
+fn turn(endpoint: &mut dyn Endpoint, names: &[(String, String)], tally: &mut Tally) -> Result<()> {
+    for (name, _) in names {
+        timed(tally, || endpoint.create(name))?;
+    }
+    for (name, _) in names {
+        timed(tally, || endpoint.stat(name))?;
+    }
+    for (name, renamed) in names {
+        timed(tally, || endpoint.rename(name, renamed))?;
+    }
+    let entries = timed(tally, || endpoint.list())?;
+    ensure!(entries >= names.len(), "{entries} entries listed where {} files are", names.len());
+    for (_, renamed) in names {
+        timed(tally, || endpoint.remove(renamed))?;
+    }
+    Ok(())
+}
+
+fn timed<T>(tally: &mut Tally, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+    let start = Instant::now();
+    let outcome = operation()?;
+    tally.count(0, start.elapsed());
+    Ok(outcome)
+}
