@@ -28,18 +28,16 @@ pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_RECLAIM_COMPLETE,
 ]);
 
-/// What spo_must_allow may hold: what a client needs to put back state, and to write back data, of a user whose ticket has
-/// expired.
+/// What spo_must_allow may hold: what a client needs to put back the state of a user whose ticket has expired.
+///
+/// WRITE and COMMIT are left out on purpose: a Linux client that is granted them sends all of its WRITEs with the machine
+/// credential and krb5i, so that a mount with krb5p would not keep secret what it writes.
 pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_CLOSE,
-    NfsOpnum4::OP_COMMIT,
     NfsOpnum4::OP_DELEGRETURN,
     NfsOpnum4::OP_LOCKU,
     NfsOpnum4::OP_OPEN_DOWNGRADE,
-    NfsOpnum4::OP_SECINFO,
-    NfsOpnum4::OP_WRITE,
     NfsOpnum4::OP_FREE_STATEID,
-    NfsOpnum4::OP_SECINFO_NO_NAME,
     NfsOpnum4::OP_TEST_STATEID,
 ]);
 

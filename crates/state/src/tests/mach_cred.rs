@@ -44,7 +44,8 @@ fn the_lists_are_cut_down_to_what_the_server_supports() {
         assert!(must_enforce.contains(required));
     }
     assert!(!must_enforce.contains(25), "READ needs a filehandle");
-    assert!(must_allow.contains(4) && must_allow.contains(38) && !must_allow.contains(18));
+    assert!(must_allow.contains(4) && must_allow.contains(14));
+    assert!(!must_allow.contains(38), "all WRITEs of a Linux client would come with krb5i");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
 fn session_step() -> impl Strategy<Value = Step> {
     let client = 0..3usize;
     prop_oneof![
-        (
+        1 => (
             client.clone(),
             0..2u8,
             0..2u8,
@@ -44,12 +44,12 @@ fn session_step() -> impl Strategy<Value = Step> {
                 principal,
                 flags
             }),
-        (client.clone(), -1..2i8, 0..20u32).prop_map(|(client, sequence, requests)| Step::CreateSession {
+        2 => (client.clone(), -1..2i8, 0..20u32).prop_map(|(client, sequence, requests)| Step::CreateSession {
             client,
             sequence,
             requests
         }),
-        (client.clone(), 0..9u32, 0..3u8, 0..4u64, 0..3u8).prop_map(
+        12 => (client.clone(), 0..9u32, 0..3u8, 0..4u64, 0..3u8).prop_map(
             |(client, slot, delta, connection, finish)| Step::Sequence {
                 client,
                 slot,
@@ -58,17 +58,17 @@ fn session_step() -> impl Strategy<Value = Step> {
                 finish
             }
         ),
-        Just(Step::Finish),
-        client.clone().prop_map(|client| Step::ReclaimComplete { client }),
-        client.clone().prop_map(|client| Step::DestroySession { client }),
-        client.prop_map(|client| Step::DestroyClientid { client }),
-        (0..4u64).prop_map(Step::ConnectionClosed),
-        (0..40u64).prop_map(Step::Pass),
+        4 => Just(Step::Finish),
+        4 => client.clone().prop_map(|client| Step::ReclaimComplete { client }),
+        1 => client.clone().prop_map(|client| Step::DestroySession { client }),
+        1 => client.prop_map(|client| Step::DestroyClientid { client }),
+        2 => (0..4u64).prop_map(Step::ConnectionClosed),
+        4 => (0..20u64).prop_map(Step::Pass),
     ]
 }
 
 fn state_step() -> impl Strategy<Value = Step> {
-    let stateid = 0..12usize;
+    let stateid = 0..6usize;
     prop_oneof![
         6 => (0..3usize, 0..3u8, 0..4u32, 0..5u32, 0..5u32, any::<bool>())
             .prop_map(|(client, owner, file, access, deny, reclaim)| Step::Open { client, owner, file, access, deny, reclaim }),
@@ -318,7 +318,7 @@ proptest! {
 
     #[test]
     fn no_sequence_of_operations_breaks_the_tables(
-        steps in prop::collection::vec(prop_oneof![2 => session_step(), 3 => state_step()], 1..120),
+        steps in prop::collection::vec(prop_oneof![1 => session_step(), 3 => state_step()], 1..200),
         ready in any::<bool>(),
     ) { // RFC 8881 sections 8 and 9
         let mut run = Run::new();
