@@ -193,6 +193,7 @@ macro_rules! backend_conformance {
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
             permissions::others_get_the_last_class,
             permissions::opening_needs_the_rights_that_it_asks_for,
+            permissions::who_may_execute_a_program_may_open_it_for_reading,
             permissions::searching_a_directory_needs_execute,
             permissions::listing_a_directory_needs_read,
             permissions::creating_and_removing_need_write_on_the_directory,

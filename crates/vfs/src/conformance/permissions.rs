@@ -79,6 +79,21 @@ pub fn opening_needs_the_rights_that_it_asks_for(t: &Fixture) {
     }
 }
 
+/// Clients load programs by READ; ACCESS still tells the truth.
+pub fn who_may_execute_a_program_may_open_it_for_reading(t: &Fixture) {
+    if t.tells_callers_apart() {
+        let file = staff_file(t, 0o711);
+        let bob = user(BOB);
+        assert_eq!(may(t, &bob, &file), (false, false, true));
+        let open = t.backend.open(&bob, &file, READ).unwrap();
+        assert_eq!(open.read_at(&mut [0; 4], 0), Ok(0));
+        assert_eq!(t.backend.open(&bob, &file, BOTH).err(), Some(VfsError::Access));
+        assert_eq!(t.backend.open(&bob, &file, WRITE).err(), Some(VfsError::Access));
+        t.set(&file, &mode(0o700)).unwrap();
+        assert_eq!(t.backend.open(&bob, &file, READ).err(), Some(VfsError::Access));
+    }
+}
+
 /// Knowing the name is not enough.
 pub fn searching_a_directory_needs_execute(t: &Fixture) {
     if t.tells_callers_apart() {

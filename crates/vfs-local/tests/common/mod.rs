@@ -1,0 +1,85 @@
+//! Directories to export, removed by the server's identity.
+#![allow(dead_code)]
+
+use std::{os::unix::fs::PermissionsExt, path::Path};
+use tempfile::TempDir;
+use vfs::{Caller, ObjectHandle, SetAttributes};
+use vfs_local::{LocalBackend, LocalError, LocalOptions, become_server, prepare_process};
+
+/// A directory that is removed as the server: the thread may have a caller's identity still.
+pub struct Directory(Option<TempDir>);
+
+impl Directory {
+    /// Makes one with mode 0755.
+    pub fn new_in(base: &Path) -> std::io::Result<Self> {
+        let directory = tempfile::tempdir_in(base)?;
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
+        Ok(Self(Some(directory)))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        become_server();
+        drop(self.0.take());
+    }
+}
+
+/// Makes a directory in the usual place and exports it, or says why that cannot be.
+pub fn export() -> Option<(Directory, LocalBackend)> {
+    prepare_process();
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let backend = open(directory.path())?;
+    Some((directory, backend))
+}
+
+/// Exports a directory, or says why that cannot be.
+pub fn open(path: &Path) -> Option<LocalBackend> {
+    match LocalBackend::open(path, &LocalOptions::default()) {
+        Ok(backend) => Some(backend),
+        Err(error @ LocalError::NoHandles { .. }) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whom the tests act as: the user they run as.
+pub fn me() -> Caller {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Caller { uid, gid, groups: [].into() }
+}
+
+/// Follows a path from the root.
+pub fn walk(backend: &dyn vfs::Backend, path: &str) -> vfs::VfsResult<ObjectHandle> {
+    path.split('/').try_fold(backend.root(), |at, name| backend.lookup(&me(), &at, name.as_bytes()))
+}
+
+/// Returns attributes that set a mode.
+pub fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..SetAttributes::default() }
+}
+
+/// Runs the tests of this program whose names contain `filter` once more, as the user nobody.
+pub fn run_as_nobody(filter: &str) {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: not root, so the other tests ran without root already");
+        return;
+    }
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let copy = directory.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut command = std::process::Command::new(&copy);
+    command.args([filter, "--test-threads=2"]).current_dir("/").uid(NOBODY).gid(NOBODY);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!text.contains("running 0 tests"), "{text}");
+}

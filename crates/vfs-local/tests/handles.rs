@@ -1,0 +1,235 @@
+//! Handles across restarts, and objects that change behind the server's back.
+
+mod common;
+
+use common::{Directory, export, me, mode, open, run_as_nobody, walk};
+use std::{fs, process::Command};
+use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, VfsError};
+use vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
+
+const READ: OpenAccess = OpenAccess { read: true, write: false };
+
+fn text(backend: &dyn Backend, object: &ObjectHandle) -> String {
+    let file = backend.open(&me(), object, READ).unwrap();
+    let mut data = vec![0; 100];
+    let count = file.read_at(&mut data, 0).unwrap();
+    String::from_utf8(data[..count].to_vec()).unwrap()
+}
+
+mod restart {
+    use super::*;
+
+    #[test]
+    fn handles_survive_a_restart() /* RFC 8881 section 4.2.1: persistent filehandles */
+    {
+        let Some((directory, before)) = export() else { return };
+        let path = directory.path();
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        fs::write(path.join("a/b/c/file"), "deep").unwrap();
+        fs::write(path.join("moved"), "moved").unwrap();
+        let deep = walk(&before, "a/b/c/file").unwrap();
+        let parent = walk(&before, "a/b").unwrap();
+        let moved = walk(&before, "moved").unwrap();
+        drop(before);
+        become_server();
+        fs::rename(path.join("moved"), path.join("a/elsewhere")).unwrap();
+        let after = open(path).unwrap();
+        assert_eq!(text(&after, &deep), "deep");
+        assert_eq!(text(&after, &moved), "moved");
+        assert!(after.lookup(&me(), &parent, b"c").is_ok());
+        assert_eq!(after.root(), open(path).unwrap().root());
+    }
+
+    #[test]
+    fn a_handle_of_a_removed_object_is_stale_after_a_restart() {
+        let Some((directory, before)) = export() else { return };
+        fs::write(directory.path().join("file"), "x").unwrap();
+        let file = walk(&before, "file").unwrap();
+        drop(before);
+        fs::remove_file(directory.path().join("file")).unwrap();
+        for n in 0..100 {
+            fs::write(directory.path().join(format!("other{n}")), "y").unwrap();
+        }
+        let after = open(directory.path()).unwrap();
+        assert_eq!(after.getattr(&file), Err(VfsError::Stale));
+        assert_eq!(after.getattr(&file), Err(VfsError::Stale));
+    }
+
+    #[test]
+    fn names_changed_on_the_server_s_machine_are_seen() {
+        let Some((directory, backend)) = export() else { return };
+        let path = directory.path();
+        fs::write(path.join("one"), "1").unwrap();
+        let one = walk(&backend, "one").unwrap();
+        become_server();
+        fs::rename(path.join("one"), path.join("two")).unwrap();
+        assert_eq!(walk(&backend, "one"), Err(VfsError::Noent));
+        assert_eq!(walk(&backend, "two"), Ok(one));
+        assert_eq!(text(&backend, &one), "1");
+        fs::remove_file(path.join("two")).unwrap();
+        assert_eq!(backend.getattr(&one), Err(VfsError::Stale));
+    }
+
+    #[test]
+    fn a_removed_file_gives_its_space_back_after_two_trims() {
+        let Some((directory, backend)) = export() else { return };
+        fs::write(directory.path().join("file"), "x").unwrap();
+        let file = walk(&backend, "file").unwrap();
+        become_server();
+        fs::remove_file(directory.path().join("file")).unwrap();
+        let held = || {
+            let fds = fs::read_dir("/proc/self/fd").unwrap();
+            let links = fds.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+            let name = format!("{}/file (deleted)", directory.path().display());
+            links.filter(|link| link.as_os_str() == name.as_str()).count()
+        };
+        assert_eq!(held(), 1);
+        backend.trim();
+        backend.trim();
+        assert_eq!(held(), 0);
+        assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+    }
+}
+
+#[test]
+fn handles_survive_a_restart_without_root() {
+    run_as_nobody("restart::");
+}
+
+#[test]
+fn a_directory_moved_out_of_the_export_is_stale_once_it_is_opened_again() {
+    let Some((directory, _)) = export() else { return };
+    let (inside, outside) = (directory.path().join("export"), directory.path().join("export-not"));
+    fs::create_dir_all(inside.join("d/e")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let before = open(&inside).unwrap();
+    let (d, e) = (walk(&before, "d").unwrap(), walk(&before, "d/e").unwrap());
+    become_server();
+    fs::rename(inside.join("d"), outside.join("d")).unwrap();
+    assert_eq!(before.lookup_parent(&me(), &d), Err(VfsError::Stale), "its parent lies outside");
+    let after = open(&inside).unwrap();
+    assert_eq!(after.getattr(&d), Err(VfsError::Stale));
+    assert_eq!(after.getattr(&e), Err(VfsError::Stale));
+    assert_eq!(after.lookup(&me(), &d, b"e"), Err(VfsError::Stale));
+}
+
+#[test]
+fn the_export_may_be_renamed_while_it_is_served() {
+    let Some((directory, _)) = export() else { return };
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    fs::create_dir_all(old.join("d/e")).unwrap();
+    let backend = open(&old).unwrap();
+    become_server();
+    fs::rename(&old, &new).unwrap();
+    let e = walk(&backend, "d/e").unwrap();
+    assert_eq!(backend.lookup_parent(&me(), &e), walk(&backend, "d"));
+}
+
+#[test]
+fn a_place_longer_than_any_path_is_still_inside() {
+    let Some((_directory, backend)) = export() else { return };
+    let (name, mut at) = ("n".repeat(250), backend.root());
+    let mut all = vec![at];
+    for _ in 0..25 {
+        at = backend.create(&me(), &at, name.as_bytes(), NewObject::Directory, &mode(0o755)).unwrap();
+        all.push(at);
+    }
+    backend.trim();
+    backend.trim();
+    for pair in all.windows(2) {
+        assert_eq!(backend.lookup_parent(&me(), &pair[1]), Ok(pair[0]));
+    }
+    for at in all.iter().rev().skip(1) {
+        backend.remove(&me(), at, name.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn a_mount_point_below_the_export_does_not_exist_for_clients() {
+    // Before the capability for it is given up; the mounts are this thread's alone.
+    if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).is_err() {
+        eprintln!("skipped: this user may not mount");
+        return;
+    }
+    let Some((directory, _)) = export() else { return };
+    let (point, bind) = (directory.path().join("point"), directory.path().join("bind"));
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    fs::create_dir_all(point.join("under")).unwrap();
+    fs::create_dir(&bind).unwrap();
+    let mount = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap().success();
+    if !mount(&["--make-rprivate", "/"])
+        || !mount(&["-t", "tmpfs", "none", &path(&point)])
+        || !mount(&["--bind", "/dev", &path(&bind)])
+    {
+        eprintln!("skipped: mounting is not possible here");
+        return;
+    }
+    let backend = open(directory.path()).unwrap();
+    for name in [&b"point"[..], b"bind"] {
+        assert_eq!(backend.lookup(&me(), &backend.root(), name), Err(VfsError::Noent));
+        assert_eq!(backend.lookup_attributes(&me(), &backend.root(), name).err(), Some(VfsError::Noent));
+        assert!(backend.remove(&me(), &backend.root(), name).is_err());
+    }
+    let inner = open(&point).unwrap();
+    assert_eq!(inner.lookup_parent(&me(), &inner.root()), Err(VfsError::Noent));
+    drop((inner, backend));
+    become_server();
+    for point in [point, bind] {
+        assert!(Command::new("umount").arg(point).status().unwrap().success());
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_with_the_cure() {
+    prepare_process();
+    let refused = |path: &str| LocalBackend::open(path.as_ref(), &LocalOptions::default()).unwrap_err();
+    assert!(matches!(refused("/does/not/exist"), LocalError::Open { .. }));
+    assert!(matches!(refused("/etc/passwd"), LocalError::Open { .. }));
+    let proc = refused("/proc");
+    assert!(matches!(proc, LocalError::NoHandles { .. }), "{proc}");
+    assert!(proc.to_string().contains("ext4"));
+}
+
+#[test]
+fn the_start_line_says_whose_rights_count() {
+    let line = ServesAs::OneUser { uid: 1000, name: "alice".to_owned() }.to_string();
+    assert!(line.starts_with(
+        "orthrus serves as user alice (uid 1000): the kernel cannot enforce other callers' identities; "
+    ));
+}
+
+#[test]
+fn as_root_no_capability_is_left_that_bends_quotas_or_set_id_bits() {
+    let prepared = prepare_process();
+    if prepared.serves_as == ServesAs::Callers {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).unwrap();
+        let permitted = u64::from_str_radix(permitted, 16).unwrap();
+        const CAP_FSETID: u64 = 1 << 4;
+        const CAP_SYS_ADMIN: u64 = 1 << 21;
+        const CAP_SYS_RESOURCE: u64 = 1 << 24;
+        assert_eq!(permitted & (CAP_FSETID | CAP_SYS_ADMIN | CAP_SYS_RESOURCE), 0);
+    }
+    assert!(prepared.descriptors_max > 100);
+}
+
+#[test]
+fn few_descriptors_suffice_for_many_objects() {
+    prepare_process();
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let options = LocalOptions { object_cache_max: 32, ..LocalOptions::default() };
+    let Ok(backend) = LocalBackend::open(directory.path(), &options) else { return };
+    let open_files = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open_files();
+    let names: Vec<String> = (0..500).map(|n| format!("file{n}")).collect();
+    let handles: Vec<ObjectHandle> = names
+        .iter()
+        .map(|name| {
+            backend.create_file(&me(), &backend.root(), name.as_bytes(), READ, &mode(0o644)).unwrap().0
+        })
+        .collect();
+    handles.iter().for_each(|handle| drop(backend.getattr(handle).unwrap()));
+    become_server();
+    // Other tests run meanwhile, so the count is not exact.
+    assert!(open_files() < before + 300);
+}
