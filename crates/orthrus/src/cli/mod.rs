@@ -1,9 +1,8 @@
 //! The command line.
 
-mod bench;
+mod own_server;
 mod realm;
 mod serve;
-mod try_it;
 
 use clap::{Parser, Subcommand};
 
@@ -24,9 +23,6 @@ enum Command {
     Serve(serve::Arguments),
     #[command(subcommand)]
     Realm(realm::Command),
-    #[command(subcommand)]
-    Bench(bench::Command),
-    Try(try_it::Arguments),
 }
 
 impl Arguments {
@@ -39,8 +35,6 @@ impl Arguments {
         match self.command {
             Command::Serve(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
-            Command::Bench(command) => command.run(),
-            Command::Try(arguments) => arguments.run(),
         }
     }
 }

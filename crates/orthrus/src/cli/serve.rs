@@ -25,7 +25,13 @@ pub struct Arguments {
     #[arg(long, value_parser = config::parse_listen)]
     listen: Option<SocketAddr>,
     /// Allowed flavors in order of preference.
-    #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "krb5p,krb5i,krb5,sys", conflicts_with = "config")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "FLAVOR,…",
+        default_value = "krb5p,krb5i,krb5,sys",
+        conflicts_with = "config"
+    )]
     sec: Vec<SecFlavor>,
     /// Refuse all changes.
     #[arg(long, conflicts_with = "config")]
@@ -84,7 +90,9 @@ impl Arguments {
             Some(file) => config::read(file)?,
             None => Settings { exports: self.exports()?, ..Settings::default() },
         };
-        let set = |to: &mut Duration, from: Option<u64>| from.into_iter().for_each(|s| *to = Duration::from_secs(s));
+        let set = |to: &mut Duration, from: Option<u64>| {
+            from.into_iter().for_each(|s| *to = Duration::from_secs(s))
+        };
         set(&mut settings.lease_time, self.lease_time);
         set(&mut settings.grace_time, self.grace_time);
         settings.listen = self.listen.unwrap_or(settings.listen);
@@ -114,7 +122,9 @@ impl Arguments {
             exports.push(ExportSettings::new(Storage::Memory(mebibytes.saturating_mul(1 << 20)), "/memory"));
         }
         if exports.is_empty() {
-            bail!("nothing to export: name a folder (orthrus serve /srv/data) or a file (--config /etc/orthrus.toml)");
+            bail!(
+                "nothing to export: name a folder (orthrus serve /srv/data) or a file (--config /etc/orthrus.toml)"
+            );
         }
         for export in &mut exports {
             export.flavors = self.sec.clone();

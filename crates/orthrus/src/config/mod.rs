@@ -7,8 +7,8 @@ mod error;
 mod file;
 mod settings;
 
-pub use error::ConfigError;
 pub use check::{distinct_pseudo, parse_listen};
+pub use error::ConfigError;
 pub use settings::{ExportSettings, Limits, NFS_PORT, Settings, Storage};
 
 use std::path::Path;

@@ -5,7 +5,7 @@ use anyhow::Context;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
-use vfs_local::LocalBackend;
+use vfs_local::{LocalBackend, LocalOptions};
 
 /// The backends in use, each with the place that it serves.
 #[derive(Default)]
@@ -57,8 +57,8 @@ impl Backends {
         match &settings.storage {
             Storage::Folder(path) => {
                 let named = || format!("export {} of {}", settings.pseudo, path.display());
-                let options = vfs_local::Options { object_cache_max: self.objects_max, ..Default::default() };
-                Ok(Arc::new(LocalBackend::open(path, options).with_context(named)?))
+                let options = LocalOptions { object_cache_max: self.objects_max, ..LocalOptions::default() };
+                Ok(Arc::new(LocalBackend::open(path, &options).with_context(named)?))
             }
             Storage::Memory(bytes) => {
                 let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };

@@ -13,7 +13,7 @@ use identity::{Mapper, NssSource, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 use records::Records;
-use server::Server;
+use server::dispatch::Server;
 use server::dispatch::{Environment, Metrics};
 use server::engine::{Nfs, NfsConfig, Start};
 use server::rpcsec::{Rpcsec, RpcsecLimits};
@@ -116,7 +116,8 @@ fn start(settings: &Settings, exports: Arc<Exports>, listener: Listener) -> anyh
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,
     };
-    let running = listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
+    let running =
+        listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
     std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
         loop {
             std::thread::sleep(HOUSEKEEPING_INTERVAL);
@@ -136,7 +137,10 @@ fn check_flavors(exports: &Exports, have_keys: bool) -> anyhow::Result<()> {
             );
         }
         if export.flavors.len() > 1 {
-            tracing::warn!("export {}: no keytab, so only sec=sys works; name one with --keytab", export.pseudo_path);
+            tracing::warn!(
+                "export {}: no keytab, so only sec=sys works; name one with --keytab",
+                export.pseudo_path
+            );
         }
     }
     Ok(())
@@ -160,9 +164,9 @@ fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
         return Ok("/var/lib/orthrus".into());
     }
     let home = |variable, below: &str| std::env::var_os(variable).map(|base| PathBuf::from(base).join(below));
-    home("XDG_STATE_HOME", "orthrus")
-        .or_else(|| home("HOME", ".local/state/orthrus"))
-        .context("no place for the server's state: neither XDG_STATE_HOME nor HOME is set; name one with --state-dir")
+    home("XDG_STATE_HOME", "orthrus").or_else(|| home("HOME", ".local/state/orthrus")).context(
+        "no place for the server's state: neither XDG_STATE_HOME nor HOME is set; name one with --state-dir",
+    )
 }
 
 fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot) -> NfsConfig {
@@ -183,7 +187,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot) -> NfsC
 
 fn nfs_start(boot: Boot) -> anyhow::Result<Start> {
     let mut hash_key = [0; 16];
-    getrandom::fill(&mut hash_key).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+    getrandom::fill(&mut hash_key)
+        .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
     let mut filehandle_key = [0; 16];
     filehandle_key.copy_from_slice(&boot.secret[16..]);
     // Unlike the epoch alone, this differs even when the state folder was restored from a backup.

@@ -2,7 +2,7 @@
 
 use net::{Action, Reply, Request, Service};
 use rpc::ConnectionId;
-use server::Server;
+use server::dispatch::Server;
 use server::dispatch::{self, Scratch};
 use server::engine::Nfs;
 

@@ -47,7 +47,10 @@ impl Store {
     /// Names the folder and the cure: no permission, in use by another server, damaged.
     pub fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(|| {
-            format!("the state folder {} cannot be made; choose another with --state-dir", directory.display())
+            format!(
+                "the state folder {} cannot be made; choose another with --state-dir",
+                directory.display()
+            )
         })?;
         let lock = private(&directory.join("lock")).and_then(|file| {
             Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
@@ -58,14 +61,19 @@ impl Store {
                 "the state folder {} is in use by another orthrus; give each server its own with --state-dir",
                 directory.display()
             ),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be locked", directory.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("{} cannot be locked", directory.display()));
+            }
         };
         let secret = secret(directory)?;
         let epoch = next_epoch(directory)?;
         let owners = read_journal(&directory.join("clients"))?;
         let prior_clients = owners.iter().cloned().collect();
         let journal = Mutex::new(Journal::rewrite(directory, owners)?);
-        Ok((Self { directory: directory.to_owned(), _lock: lock, journal }, Boot { epoch, secret, prior_clients }))
+        Ok((
+            Self { directory: directory.to_owned(), _lock: lock, journal },
+            Boot { epoch, secret, prior_clients },
+        ))
     }
 
     /// Puts an owner on stable storage; returns after it is there.
@@ -80,7 +88,8 @@ impl Store {
 
     fn change(&self, owner: &[u8], present: bool) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = if present { journal.owners.insert(owner.to_vec()) } else { journal.owners.remove(owner) };
+        let changed =
+            if present { journal.owners.insert(owner.to_vec()) } else { journal.owners.remove(owner) };
         if !changed {
             return Ok(());
         }
@@ -131,7 +140,8 @@ fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut secret = [0u8; 32];
-            getrandom::fill(&mut secret).map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+            getrandom::fill(&mut secret)
+                .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
             replace(directory, "secret", format!("{}\n", hex(&secret)).as_bytes())?;
             Ok(secret)
         }
@@ -163,7 +173,10 @@ fn read_journal(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
         match (line.get(..1), line.get(1..).and_then(unhex)) {
             (Some("+"), Some(owner)) => drop(owners.insert(owner)),
             (Some("-"), Some(owner)) => drop(owners.remove(&owner)),
-            _ => bail!("{} is damaged at {line:?}; remove it, and clients lose what they had open", path.display()),
+            _ => bail!(
+                "{} is damaged at {line:?}; remove it, and clients lose what they had open",
+                path.display()
+            ),
         }
     }
     Ok(owners)
