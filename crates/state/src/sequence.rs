@@ -78,6 +78,9 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy of the request still runs),
     /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG. None of them moves the slot or renews the lease.
     pub fn sequence(&mut self, now: Duration, caller: &Caller<'_>, args: &Sequence) -> Result<Sequenced> {
+        // Here, and not only when leases are looked at: who has not reclaimed must be off stable storage before the
+        // first conflicting operation is answered.
+        self.end_grace_if_over(now);
         let (key, session) = self.session(&args.sessionid)?;
         let client_key = session.client;
         self.check_connection(session, caller.connection)?;

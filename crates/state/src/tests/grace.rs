@@ -160,6 +160,19 @@ fn reclaim_stateid(world: &World, client: &TestClient) -> Stateid4 {
 }
 
 #[test]
+fn the_first_request_after_the_grace_period_finds_the_others_forgotten() {
+    // RFC 8881 section 8.4.3: a second crash right after it must not let them reclaim
+    let mut world = restarted(&[b"a", b"b"]);
+    let mut a = TestClient::new("a");
+    world.mount(&mut a);
+    complete(&mut world, &a).unwrap();
+    world.records();
+    world.pass(60);
+    world.renew(&mut a);
+    assert_eq!(world.records(), [forget("b"), Effect::GraceEnded]);
+}
+
+#[test]
 fn an_expired_or_destroyed_client_must_not_reclaim_later() {
     // RFC 8881 section 8.4.3: others may have had its locks since
     let mut world = World::new();
