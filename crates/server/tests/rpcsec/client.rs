@@ -4,6 +4,7 @@ use crate::server::{Host, KEY, token};
 use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
+use server::dispatch::Engine;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 pub use RpcGssServiceT::{
@@ -95,7 +96,7 @@ pub fn denied(reply: &[u8]) -> Denied {
 
 impl Client {
     /// Makes a context at the server and checks the reply.
-    pub fn establish(host: &mut Host, enctype: Enctype, principal: &str) -> Self {
+    pub fn establish<E: Engine>(host: &mut Host<E>, enctype: Enctype, principal: &str) -> Self {
         let reply = host.answer(init_call(&token(enctype, principal))).expect("an answer");
         Self::from_reply(&reply, enctype)
     }

@@ -5,4 +5,5 @@ mod contexts;
 mod dispatch;
 mod hostile;
 mod server;
+mod session;
 mod traps;

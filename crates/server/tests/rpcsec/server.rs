@@ -64,8 +64,8 @@ impl Engine for Echo {
 }
 
 /// A server, its scratch memory and its clock.
-pub struct Host {
-    pub server: Server<Echo>,
+pub struct Host<E = Echo> {
+    pub server: Server<E>,
     scratch: Scratch,
     seconds: Arc<AtomicU64>,
 }
@@ -113,21 +113,34 @@ impl Host {
     pub fn with_limits(limits: RpcsecLimits) -> Self {
         let metrics = Arc::new(Metrics::default());
         let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
-        Self::build(Some(rpcsec), metrics)
+        Self::build(Echo::default(), Some(rpcsec), metrics)
     }
 
     pub fn without_kerberos() -> Self {
-        Self::build(None, Arc::default())
+        Self::build(Echo::default(), None, Arc::default())
     }
 
-    fn build(rpcsec: Option<Rpcsec>, metrics: Arc<Metrics>) -> Self {
+    pub fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.server.engine().seen.lock().unwrap())
+    }
+}
+
+impl<E: Engine> Host<E> {
+    pub fn over(engine: E) -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let limits = RpcsecLimits::default();
+        let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
+        Self::build(engine, Some(rpcsec), metrics)
+    }
+
+    fn build(engine: E, rpcsec: Option<Rpcsec>, metrics: Arc<Metrics>) -> Self {
         let seconds = Arc::new(AtomicU64::new(100));
         let (time, state) = (Arc::clone(&seconds), AtomicU64::new(0x9E37_79B9_7F4A_7C15));
         let environment = Environment {
             clock: Box::new(move || Duration::from_secs(time.load(Relaxed))),
             random: Box::new(move |bytes| bytes.iter_mut().for_each(|byte| *byte = random_byte(&state))),
         };
-        let server = Server::new(Echo::default(), rpcsec, environment, metrics);
+        let server = Server::new(engine, rpcsec, environment, metrics);
         Self { server, scratch: Scratch::new(), seconds }
     }
 
@@ -161,10 +174,6 @@ impl Host {
     pub fn count(&self, name: &str) -> u64 {
         let counters = self.server.metrics().snapshot();
         counters.into_iter().find(|(counter, _)| *counter == name).expect("a counter").1
-    }
-
-    pub fn seen(&self) -> Vec<Seen> {
-        std::mem::take(&mut *self.server.engine().seen.lock().unwrap())
     }
 }
 
