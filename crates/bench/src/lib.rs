@@ -16,5 +16,5 @@ mod workload;
 
 pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
-pub use model::{Flavor, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
+pub use model::{Flavor, LeftOut, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
 pub use statistics::Spread;

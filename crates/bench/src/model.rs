@@ -239,6 +239,15 @@ impl Series {
     }
 }
 
+/// A flavor that could not be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Which.
+    pub flavor: Flavor,
+    /// Why, as part of a sentence without its full stop.
+    pub reason: String,
+}
+
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -256,6 +265,9 @@ pub struct Report {
     pub complete: bool,
     /// What stopped it, when it is not complete.
     pub stopped_by: Option<String>,
+    /// Flavors that were asked for and could not be measured.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// The machine.
     pub environment: Environment,
     /// What was measured, in the order of workloads, then of flavors.
@@ -263,6 +275,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Says whether a flavor was measured at all.
+    pub fn has(&self, flavor: Flavor) -> bool {
+        self.series.iter().any(|series| series.flavor == flavor)
+    }
+
     /// Finds the series of a workload and flavor.
     pub fn series(&self, workload: Workload, flavor: Flavor) -> Option<&Series> {
         self.series.iter().find(|series| series.workload == workload && series.flavor == flavor)

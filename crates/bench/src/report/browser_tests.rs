@@ -6,13 +6,13 @@ use std::process::Command;
 
 /// Script that the test appends to the page: it measures what the browser made of it.
 const PROBE: &str = r#"<script>
-const boxes = [...document.querySelectorAll('svg, svg rect, svg circle')].map(e => e.getBoundingClientRect());
+const boxes = [...document.querySelectorAll('svg, svg rect, svg circle, path.krb5p')].map(e => e.getBoundingClientRect());
 const empty = boxes.filter(b => !(b.width > 0 && b.height > 0)).length;
 const wide = document.documentElement.scrollWidth > window.innerWidth + 1;
 const rows = [...document.querySelectorAll('tr[data-rate]')].map(r =>
   [r.dataset.workload, r.dataset.flavor, r.dataset.rate, r.dataset.p50, r.dataset.p99].join(' '));
 const out = document.createElement('pre'); out.id = 'probe';
-out.textContent = [`svg=${document.querySelectorAll('svg').length} empty=${empty} wide=${wide}`, ...rows].join('\n');
+out.textContent = [`charts=${document.querySelectorAll('figure:has(svg)').length} empty=${empty} wide=${wide}`, ...rows].join('\n');
 document.body.append(out);
 </script>"#;
 
@@ -56,7 +56,7 @@ fn the_page_renders_in_a_browser_with_the_numbers_of_the_json() {
         let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(!log.contains("CONSOLE"), "the console speaks: {log}");
         let probe = dom.split("id=\"probe\">").nth(1).expect("the probe ran");
-        assert!(probe.starts_with("svg=21 empty=0 wide=false"), "{}", &probe[..60]);
+        assert!(probe.starts_with("charts=24 empty=0 wide=false"), "{}", &probe[..60]);
         for series in &report.series {
             let summary = &series.summary;
             let row = format!(

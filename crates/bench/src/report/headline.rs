@@ -1,55 +1,49 @@
 //! The one sentence that a reader takes away.
 
 use super::format;
-use crate::{Flavor, Report, Workload};
+use crate::{Flavor, Report, Spread, Workload};
 
 /// Says what the strongest measured flavor costs against `sys`: operations, throughput, latency.
+///
+/// A figure is in it only where every repetition agrees on it; what is within the noise is not called a cost.
 pub fn headline(report: &Report) -> String {
     let Some(flavor) =
         [Flavor::Krb5p, Flavor::Krb5i, Flavor::Krb5].into_iter().find(|flavor| has_ratio(report, *flavor))
     else {
         return "Nothing to compare: no flavor was measured beside sys.".to_owned();
     };
-    let mut parts = Vec::new();
-    if let Some(ratio) = ratio(report, flavor, Workload::RandomReadDepth64) {
-        parts.push(format!("{} of random reads", change(ratio)));
+    let lost = |workload, of: &str| {
+        let ratio = ratio(report, flavor, workload)?;
+        let percent = ((1.0 - ratio.median) * 100.0).round();
+        (ratio.max < 1.0 && percent >= 1.0).then(|| format!("{percent:.0}\u{202f}% of {of}"))
+    };
+    let costs: Vec<String> = [
+        lost(Workload::RandomReadDepth64, "random reads"),
+        lost(Workload::SequentialRead, "sequential throughput"),
+        added_latency(report, flavor)
+            .map(|added| format!("{} on a single 4\u{a0}KiB read", format::latency(added))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match costs.as_slice() {
+        [] => format!("{} costs nothing that this run could measure.", flavor.name()),
+        [only] => format!("{} costs {only}.", flavor.name()),
+        [first @ .., last] => format!("{} costs {} and {last}.", flavor.name(), first.join(", ")),
     }
-    if let Some(ratio) = ratio(report, flavor, Workload::SequentialRead) {
-        parts.push(format!("{} of sequential throughput", change(ratio)));
-    }
-    if let Some(added) = added_latency(report, flavor) {
-        parts.push(format!("{} on a single 4 KiB read", signed_latency(added)));
-    }
-    if parts.is_empty() {
-        return format!("{} was measured beside sys; see the figures below.", flavor.name());
-    }
-    format!("{} against sys: {}.", flavor.name(), parts.join(", "))
 }
 
 fn has_ratio(report: &Report, flavor: Flavor) -> bool {
     Workload::ALL.into_iter().any(|workload| ratio(report, flavor, workload).is_some())
 }
 
-fn ratio(report: &Report, flavor: Flavor, workload: Workload) -> Option<f64> {
-    report.series(workload, flavor)?.summary.ratio_to_sys.map(|spread| spread.median)
+fn ratio(report: &Report, flavor: Flavor, workload: Workload) -> Option<Spread> {
+    report.series(workload, flavor)?.summary.ratio_to_sys
 }
 
-fn change(ratio: f64) -> String {
-    let percent = ((ratio - 1.0) * 100.0).round();
-    match percent {
-        0.0 => "±0\u{202f}%".to_owned(),
-        gain if gain > 0.0 => format!("+{gain:.0}\u{202f}%"),
-        loss => format!("−{:.0}\u{202f}%", -loss),
-    }
-}
-
+/// The median's distance, where the slowest round of `sys` is below the fastest of the flavor.
 fn added_latency(report: &Report, flavor: Flavor) -> Option<f64> {
-    let median =
-        |flavor| report.series(Workload::RandomReadDepth1, flavor).map(|series| series.summary.p50_us.median);
-    Some(median(flavor)? - median(Flavor::Sys)?)
-}
-
-fn signed_latency(added: f64) -> String {
-    let sign = if added < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", format::latency(added.abs()))
+    let p50 = |flavor| report.series(Workload::RandomReadDepth1, flavor).map(|series| series.summary.p50_us);
+    let (own, sys) = (p50(flavor)?, p50(Flavor::Sys)?);
+    (own.min > sys.max).then_some(own.median - sys.median)
 }

@@ -1,10 +1,49 @@
 //! One self-contained page: headline, charts, the table, the machine, the command to repeat it.
 
+use super::overview::{Figure, mark, overview};
 use super::{chart, format, headline};
-use crate::{Flavor, Report, Series, Workload};
+use crate::{Flavor, Report, Series, Spread, Workload};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
+
+/// A section: a chart over all workloads, then one for each workload.
+struct Part {
+    title: &'static str,
+    how: &'static str,
+    overview: &'static str,
+    figure: Figure,
+    chart: fn(&[&Series]) -> String,
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        title: "Speed",
+        how: "Longer is better. The percentage is the part of <em>sys</em> that remains, from rounds that ran side by side; \
+              the whisker spans all repetitions.",
+        overview: "All workloads, speed as a part of sys",
+        figure: |series| series.summary.ratio_to_sys.map(|ratio| ratio.median),
+        chart: chart::rates,
+    },
+    Part {
+        title: "Latency",
+        how: "Further left is better. The filled mark is the median, the open one the 99th percentile; each chart of a \
+              workload has its own logarithmic scale.",
+        overview: "All workloads, median latency as a part of sys",
+        figure: |series| Some(series.summary.p50_us.median),
+        chart: chart::latencies,
+    },
+    Part {
+        title: "Processor time",
+        how: "Shorter is better. The coloured part is the server\u{2019}s, the outlined part the client\u{2019}s.",
+        overview: "All workloads, processor time of both ends as a part of sys",
+        figure: |series| {
+            let summary = &series.summary;
+            Some(summary.client_cpu.median + summary.server_cpu.map_or(0.0, |cpu| cpu.median))
+        },
+        chart: chart::processor_time,
+    },
+];
 
 /// Renders the page. It asks nothing of any network and needs no script.
 pub fn html(report: &Report) -> String {
@@ -15,27 +54,9 @@ pub fn html(report: &Report) -> String {
          <title>What Kerberos costs</title><style>{STYLE}</style></head><body><main>\n"
     );
     header(&mut out, report, &title);
-    section(
-        &mut out,
-        report,
-        "Speed",
-        "Longer is better. The percentage is the part of <em>sys</em> that remains, in the same round; the whisker spans all repetitions.",
-        chart::rates,
-    );
-    section(
-        &mut out,
-        report,
-        "Latency",
-        "Further left is better. The filled mark is the median, the open one the 99th percentile; each chart has its own logarithmic scale.",
-        chart::latencies,
-    );
-    section(
-        &mut out,
-        report,
-        "Processor time",
-        "Shorter is better. The coloured part is the server's, the outlined part the client's.",
-        chart::processor_time,
-    );
+    for part in &PARTS {
+        section(&mut out, report, part);
+    }
     figures(&mut out, report);
     environment(&mut out, report);
     out.push_str("</main></body></html>\n");
@@ -52,9 +73,19 @@ fn header(out: &mut String, report: &Report, headline: &str) {
         let why = report.stopped_by.as_deref().unwrap_or("it was interrupted");
         let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));
     }
+    for missing in &report.left_out {
+        let (name, reason) = (missing.flavor.name(), escape(&missing.reason));
+        let _ = write!(out, "<p class=\"warning\">{name} was not measured: {reason}.</p>");
+    }
     out.push_str("<ul class=\"key\">");
-    for flavor in &report.plan.flavors {
-        let _ = write!(out, "<li><i class=\"{0}\"></i><b>{0}</b> {1}</li>", flavor.name(), meaning(*flavor));
+    for flavor in Flavor::ALL.into_iter().filter(|flavor| report.has(*flavor)) {
+        let _ = write!(
+            out,
+            "<li><svg class=\"sign\" viewBox=\"-8 -8 16 16\" aria-hidden=\"true\">{}</svg><b>{}</b> {}</li>",
+            mark(flavor),
+            flavor.name(),
+            meaning(flavor)
+        );
     }
     out.push_str("</ul></header>\n");
 }
@@ -63,13 +94,22 @@ fn meaning(flavor: Flavor) -> &'static str {
     match flavor {
         Flavor::Sys => "trusts the client's word",
         Flavor::Krb5 => "proves who calls",
-        Flavor::Krb5i => "and that nothing was changed",
-        Flavor::Krb5p => "and encrypts everything",
+        Flavor::Krb5i => "proves it, and that nothing was changed",
+        Flavor::Krb5p => "proves it and encrypts everything",
     }
 }
 
-fn section(out: &mut String, report: &Report, title: &str, how: &str, chart: fn(&[&Series]) -> String) {
-    let _ = write!(out, "<section><h2>{title}</h2><p class=\"how\">{how}</p><div class=\"cards\">");
+fn section(out: &mut String, report: &Report, part: &Part) {
+    let _ =
+        write!(out, "<section><h2>{}</h2><p class=\"how\">{}</p><div class=\"cards\">", part.title, part.how);
+    let rows = overview(report, part.figure);
+    if !rows.is_empty() {
+        let _ = write!(
+            out,
+            "<figure class=\"overview\"><figcaption>{}</figcaption>{rows}</figure>",
+            part.overview
+        );
+    }
     for workload in Workload::ALL {
         let series = of(report, workload);
         if !series.is_empty() {
@@ -77,7 +117,7 @@ fn section(out: &mut String, report: &Report, title: &str, how: &str, chart: fn(
                 out,
                 "<figure><figcaption>{}</figcaption>{}</figure>",
                 workload.title(),
-                chart(&series)
+                (part.chart)(&series)
             );
         }
     }
@@ -103,7 +143,9 @@ fn figures(out: &mut String, report: &Report) {
 fn figure(out: &mut String, series: &Series) {
     let (summary, unit) = (&series.summary, format::cpu_unit(series.unit));
     let first = if series.flavor == Flavor::Sys { " class=\"first\"" } else { "" };
-    let cpu = |value: f64| format!("{} {unit}", format::digits(value));
+    let cpu = |spread: Spread| {
+        format!("{} {unit} <small>{}</small>", format::digits(spread.median), format::spread(&spread))
+    };
     let _ = writeln!(
         out,
         "<tr{first} data-workload=\"{:?}\" data-flavor=\"{}\" data-rate=\"{}\" data-p50=\"{}\" data-p99=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -119,8 +161,8 @@ fn figure(out: &mut String, series: &Series) {
         summary.ratio_to_sys.map_or("–".into(), |ratio| format::percent(ratio.median)),
         format::latency(summary.p50_us.median),
         format::latency(summary.p99_us.median),
-        cpu(summary.client_cpu.median),
-        summary.server_cpu.map_or("unknown".into(), |spread| cpu(spread.median)),
+        cpu(summary.client_cpu),
+        summary.server_cpu.map_or("unknown".into(), cpu),
     );
 }
 
@@ -144,6 +186,12 @@ fn environment(out: &mut String, report: &Report) {
                 plan.file_size >> 20,
                 plan.connections
             ),
+        ),
+        (
+            "Method",
+            "every byte that is read is compared with what was written; writes need not be stable until the COMMIT \
+             at the end of each repetition, which counts; figures are medians of the rounds, \u{b1} half of their range"
+                .to_owned(),
         ),
         ("Started", utc(report.started_at)),
     ];

@@ -4,6 +4,7 @@ mod chart;
 mod format;
 mod headline;
 mod html;
+mod overview;
 mod table;
 
 pub use headline::headline;

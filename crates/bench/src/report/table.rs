@@ -17,6 +17,9 @@ pub fn table(report: &Report) -> String {
         out.push_str(&format!("\n{}\n", workload.title()));
         series.into_iter().for_each(|series| out.push_str(&row(series)));
     }
+    for missing in &report.left_out {
+        out.push_str(&format!("\n{} was not measured: {}\n", missing.flavor.name(), missing.reason));
+    }
     if !report.complete {
         let why = report.stopped_by.as_deref().unwrap_or("interrupted");
         out.push_str(&format!("\nNot complete: {why}\n"));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Environment, Flavor, Measurement, Plan, SCHEMA, Series, Workload};
+use crate::{Environment, Flavor, LeftOut, Measurement, Plan, SCHEMA, Series, Spread, Workload};
 
 /// A report with made-up figures of plausible size, for looks only.
 pub(crate) fn sample() -> Report {
@@ -25,6 +25,7 @@ pub(crate) fn sample() -> Report {
         plan,
         complete: true,
         stopped_by: None,
+        left_out: Vec::new(),
         environment: Environment::of_this_machine(),
         series,
     }
@@ -67,9 +68,34 @@ fn the_json_reads_back_as_the_same_report() {
 
 #[test]
 fn the_headline_says_what_the_strongest_flavor_costs() {
-    let said = headline(&sample());
-    assert!(said.starts_with("krb5p against sys: −"), "{said}");
-    assert!(said.contains("µs"), "{said}");
+    let said = headline(&sample()).replace(['\u{202f}', '\u{a0}'], " ");
+    let expected =
+        "krb5p costs 22 % of random reads, 17 % of sequential throughput and 19.6 µs on a single 4 KiB read.";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn what_the_rounds_do_not_agree_on_is_no_headline() {
+    let mut report = sample();
+    for series in &mut report.series {
+        let wide = Spread { median: 0.97, min: 0.9, max: 1.1 };
+        series.summary.ratio_to_sys = series.summary.ratio_to_sys.map(|_| wide);
+        series.summary.p50_us = Spread { median: 50.0, min: 40.0, max: 60.0 };
+    }
+    assert_eq!(headline(&report), "krb5p costs nothing that this run could measure.");
+    report.series.retain(|series| series.flavor == Flavor::Sys);
+    report.series.iter_mut().for_each(|series| series.summary.ratio_to_sys = None);
+    assert!(headline(&report).starts_with("Nothing to compare"));
+}
+
+#[test]
+fn a_flavor_that_could_not_be_measured_is_named_with_its_reason() {
+    let mut report = sample();
+    report.series.retain(|series| series.flavor != Flavor::Krb5i);
+    report.left_out.push(LeftOut { flavor: Flavor::Krb5i, reason: "no ticket".into() });
+    assert!(table(&report).contains("krb5i was not measured: no ticket"));
+    assert!(html(&report).contains("krb5i was not measured: no ticket."));
+    assert_eq!(serde_json::from_str::<Report>(&json(&report).unwrap()).unwrap(), report);
 }
 
 #[test]
@@ -89,5 +115,5 @@ fn the_page_is_self_contained_and_escapes_what_it_quotes() {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("localhost:/data &lt;a folder&gt;"));
-    assert_eq!(page.matches("<svg").count(), 3 * Workload::ALL.len());
+    assert_eq!(page.matches("<figure").count(), 3 * (1 + Workload::ALL.len()));
 }
