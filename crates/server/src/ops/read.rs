@@ -9,6 +9,9 @@ use xdr::{Decode, Decoder, Encoder};
 const HEADER: usize = 8;
 /// Bytes of padding behind the data, at most.
 const PADDING: usize = 3;
+/// Room kept behind the data for later operations and the trailer of RPCSEC_GSS: without it a reply with much
+/// data would be moved once more as a whole.
+const TAIL: usize = 512;
 /// Offsets from here on lie behind the end of any file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
@@ -42,6 +45,7 @@ fn read_at(file: &dyn OpenFile, offset: u64, count: usize, reply: &mut Encoder) 
     }
     let bytes = reply.as_mut_vec();
     let start = bytes.len();
+    bytes.reserve(count.saturating_add(TAIL));
     bytes.resize(start + count, 0);
     let read = file.read_at(bytes.get_mut(start..).unwrap_or_default(), offset)?;
     reply.truncate(start + read);
