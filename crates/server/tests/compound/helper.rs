@@ -1,0 +1,464 @@
+//! A server on the memory backend, a client with a session, and whole COMPOUNDs in and out.
+
+use identity::{Mapper, Rules, StaticSource};
+use nfs4::*;
+use rpc::ConnectionId;
+use server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
+use server::security::Security;
+use state::Boot;
+use std::{
+    borrow::Cow,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use vfs::{
+    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, SetAttributes,
+    Timestamp,
+};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+pub type Op = NfsArgop4<'static>;
+pub type Res = NfsResop4<'static>;
+
+pub const ALICE: u32 = 1000;
+pub const BOB: u32 = 1001;
+
+/// What a test may choose of a server.
+pub struct Setup {
+    pub config: NfsConfig,
+    pub exports: Vec<Export>,
+    pub records: Box<dyn ClientRecords>,
+    pub prior_clients: Vec<Vec<u8>>,
+    pub epoch: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: NfsConfig::default(),
+            exports: vec![export("/export", &memory())],
+            records: Box::new(NoRecords),
+            prior_clients: Vec::new(),
+            epoch: 1,
+        }
+    }
+}
+
+/// A memory backend whose root everybody may write to.
+pub fn memory() -> Arc<MemoryBackend> {
+    let backend = MemoryBackend::new(MemoryLimits::default()).unwrap();
+    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    backend.setattr(&Caller::root(), &backend.root(), &set).unwrap();
+    Arc::new(backend)
+}
+
+pub fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
+    Export::new(path, backend.clone()).unwrap()
+}
+
+impl Setup {
+    pub fn with_exports(exports: Vec<Export>) -> Self {
+        Self { exports, ..Self::default() }
+    }
+
+    pub fn start(self) -> Server {
+        let table = ExportTable::new(self.exports, Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
+        let boot = Boot { epoch: self.epoch, hash_key: [7; 16], prior_clients: self.prior_clients };
+        let start = Start { boot, write_verifier: *b"verifier", filehandle_key: [9; 16] };
+        let source = StaticSource::default().with_user("alice", ALICE, ALICE, &[]).with_group("alice", ALICE);
+        let mapper = Arc::new(Mapper::new(Rules::new("example.org", "EXAMPLE.ORG"), source));
+        let counter = AtomicU64::new(1);
+        let random =
+            Box::new(move || counter.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let exports = Arc::new(Exports::new(table));
+        let nfs =
+            Nfs::new(self.config, start, exports, mapper, self.records, random, Duration::from_secs(100));
+        Server { nfs }
+    }
+}
+
+pub struct Server {
+    pub nfs: Nfs,
+}
+
+/// A COMPOUND's reply, and what the engine said about it.
+pub struct Reply {
+    pub status: Nfsstat4,
+    pub results: Vec<Res>,
+    pub bytes: Vec<u8>,
+    pub outcome: CompoundOutcome,
+}
+
+impl Reply {
+    /// The result of the last operation that ran.
+    pub fn last(&self) -> &Res {
+        self.results.last().expect("a result")
+    }
+
+    /// The filehandle that the `index`th GETFH returned.
+    pub fn fh(&self, index: usize) -> Vec<u8> {
+        let mut all = self.results.iter().filter_map(|result| match result {
+            NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
+            _ => None,
+        });
+        all.nth(index).expect("a filehandle")
+    }
+
+    pub fn opened(&self) -> &Open4Resok<'static> {
+        let mut opens = self.results.iter().filter_map(|result| match result {
+            NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok),
+            _ => None,
+        });
+        opens.next().unwrap_or_else(|| panic!("no OPEN in {:?}", self.results))
+    }
+
+    pub fn attributes(&self) -> AttributeValues<'_> {
+        let fattr = self.results.iter().rev().find_map(|result| match result {
+            NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok)) => Some(&ok.obj_attributes),
+            _ => None,
+        });
+        decode_fattr4(fattr.expect("a GETATTR"), Purpose::Learn, &attributes::KNOWN).unwrap()
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: Nfsstat4) -> Self {
+        assert_eq!(self.status, status, "{:?}", self.results);
+        self
+    }
+
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.expect(Nfsstat4::NFS4_OK)
+    }
+}
+
+pub fn sys(uid: u32) -> Security {
+    Security::sys(Caller { uid, gid: uid, groups: [].into() })
+}
+
+pub fn krb5(flavor: SecFlavor, name: &str, uid: u32) -> Security {
+    let caller = Caller { uid, gid: uid, groups: [].into() };
+    Security::gss(flavor, format!("{name}@EXAMPLE.ORG").into(), false, Some(caller), 77)
+}
+
+impl Server {
+    pub fn call_bytes(&self, security: &Security, connection: u64, now: Duration, args: &[u8]) -> Reply {
+        self.call_with_overhead(security, connection, now, args, 0)
+    }
+
+    pub fn call_with_overhead(
+        &self,
+        security: &Security,
+        connection: u64,
+        now: Duration,
+        args: &[u8],
+        reply_overhead: usize,
+    ) -> Reply {
+        let call = Call {
+            connection: ConnectionId(connection),
+            peer: SocketAddr::from(([192, 0, 2, 1], 800)),
+            security,
+            args,
+            request_size: args.len() + 100,
+            reply_overhead,
+            now,
+        };
+        let mut reply = Encoder::from_vec(vec![0xaa; 28]);
+        let outcome = self.nfs.compound(&call, &mut reply);
+        let bytes = reply.into_vec().split_off(28);
+        let mut decoder = Decoder::new(&bytes);
+        let decoded = Compound4Res::decode(&mut decoder)
+            .unwrap_or_else(|error| panic!("{error}: {outcome:?} {bytes:02x?}"))
+            .into_owned();
+        decoder.finish().expect("no bytes behind the reply");
+        check_statuses(&decoded);
+        let (status, results) = (decoded.status, decoded.resarray);
+        Reply { status, results, bytes, outcome }
+    }
+
+    pub fn call(&self, security: &Security, connection: u64, now: Duration, minor: u32, ops: &[Op]) -> Reply {
+        self.call_bytes(security, connection, now, &encode(minor, ops))
+    }
+}
+
+/// RFC 8881 section 15.2: of every reply of every test.
+fn check_statuses(reply: &Compound4Res<'_>) {
+    for result in &reply.resarray {
+        let mut encoder = Encoder::new();
+        result.encode(&mut encoder);
+        let mut decoder = Decoder::new(encoder.as_slice());
+        let opnum = NfsOpnum4::from_u32(decoder.u32().unwrap()).unwrap();
+        let status = Nfsstat4::from_u32(decoder.u32().unwrap()).unwrap();
+        assert!(valid_error(opnum, status), "{opnum} answers {status}");
+    }
+}
+
+pub fn encode(minor: u32, ops: &[Op]) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.opaque(b"tag").u32(minor).array(ops);
+    encoder.into_vec()
+}
+
+/// A client with one session that uses slot 0.
+pub struct Client<'s> {
+    pub server: &'s Server,
+    pub security: Security,
+    pub connection: u64,
+    pub now: Duration,
+    pub minor: u32,
+    pub clientid: Clientid4,
+    pub session: Sessionid4,
+    pub sequence: u32,
+    pub cache_this: bool,
+    pub fore: ChannelAttrs4,
+}
+
+pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
+    ca_headerpadsize: 0,
+    ca_maxrequestsize: 1 << 20,
+    ca_maxresponsesize: 1 << 20,
+    ca_maxresponsesize_cached: 4096,
+    ca_maxoperations: 64,
+    ca_maxrequests: 16,
+    ca_rdma_ird: Vec::new(),
+};
+
+pub fn exchange_id(owner: &[u8], protect: StateProtect4A<'static>) -> Op {
+    NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
+        eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: owner.to_vec().into() },
+        eia_flags: 0,
+        eia_state_protect: protect,
+        eia_client_impl_id: Vec::new(),
+    })
+}
+
+pub fn create_session(clientid: Clientid4, sequence: u32, fore: ChannelAttrs4) -> Op {
+    NfsArgop4::OP_CREATE_SESSION(CreateSession4Args {
+        csa_clientid: clientid,
+        csa_sequence: sequence,
+        csa_flags: 0,
+        csa_fore_chan_attrs: fore,
+        csa_back_chan_attrs: FORE,
+        csa_cb_program: 0x4000_0000,
+        csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
+    })
+}
+
+impl<'s> Client<'s> {
+    /// A client of alice's by AUTH_SYS, ready to work.
+    pub fn new(server: &'s Server) -> Self {
+        Self::with(server, b"client", sys(ALICE), FORE)
+    }
+
+    pub fn with(server: &'s Server, owner: &[u8], security: Security, fore: ChannelAttrs4) -> Self {
+        let mut client = Self::without_reclaim_complete(server, owner, security, fore);
+        client.run(vec![reclaim_complete()]).ok();
+        client
+    }
+
+    pub fn without_reclaim_complete(
+        server: &'s Server,
+        owner: &[u8],
+        security: Security,
+        fore: ChannelAttrs4,
+    ) -> Self {
+        let (connection, now) = (1, Duration::from_secs(100));
+        let reply =
+            server.call(&security, connection, now, 1, &[exchange_id(owner, StateProtect4A::SP4_NONE)]).ok();
+        let NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(id)) = reply.last() else {
+            panic!("{:?}", reply.results)
+        };
+        let (clientid, sequence) = (id.eir_clientid, id.eir_sequenceid);
+        let create = create_session(clientid, sequence, fore);
+        let reply = server.call(&security, connection, now, 1, &[create]).ok();
+        let NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok)) = reply.last() else {
+            panic!("{:?}", reply.results)
+        };
+        Self {
+            server,
+            security,
+            connection,
+            now,
+            minor: 1,
+            clientid,
+            session: ok.csr_sessionid,
+            sequence: 0,
+            cache_this: false,
+            fore: ok.csr_fore_chan_attrs.clone(),
+        }
+    }
+
+    /// The SEQUENCE of the next call.
+    pub fn next_sequence(&mut self) -> Op {
+        self.sequence += 1;
+        self.sequence_again()
+    }
+
+    pub fn sequence_again(&self) -> Op {
+        NfsArgop4::OP_SEQUENCE(Sequence4Args {
+            sa_sessionid: self.session,
+            sa_sequenceid: self.sequence,
+            sa_slotid: 0,
+            sa_highest_slotid: 0,
+            sa_cachethis: self.cache_this,
+        })
+    }
+
+    /// Runs operations behind a SEQUENCE.
+    pub fn run(&mut self, ops: Vec<Op>) -> Reply {
+        let mut all = vec![self.next_sequence()];
+        all.extend(ops);
+        self.server.call(&self.security, self.connection, self.now, self.minor, &all)
+    }
+
+    /// Runs operations behind SEQUENCE, PUTROOTFH and LOOKUPs to a path such as "export/a".
+    pub fn at(&mut self, path: &str, ops: Vec<Op>) -> Reply {
+        let mut all = vec![put_root()];
+        all.extend(path.split('/').filter(|name| !name.is_empty()).map(lookup));
+        all.extend(ops);
+        self.run(all)
+    }
+
+    pub fn fh_of(&mut self, path: &str) -> Vec<u8> {
+        self.at(path, vec![getfh()]).ok().fh(0)
+    }
+
+    /// Creates a file with data and closes it; returns its filehandle.
+    pub fn make_file(&mut self, directory: &str, name: &str, data: &[u8]) -> Vec<u8> {
+        let reply = self.at(directory, vec![open_create(name, 3), getfh()]).ok();
+        let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+        self.run(vec![put(&fh), write(stateid, 0, data), close(stateid)]).ok();
+        fh
+    }
+
+    pub fn make_directory(&mut self, directory: &str, name: &str) -> Vec<u8> {
+        self.at(directory, vec![mkdir(name), getfh()]).ok().fh(0)
+    }
+}
+
+// Operations.
+
+pub fn bytes(text: &[u8]) -> Cow<'static, [u8]> {
+    Cow::Owned(text.to_vec())
+}
+
+pub fn put_root() -> Op {
+    NfsArgop4::OP_PUTROOTFH
+}
+
+pub fn getfh() -> Op {
+    NfsArgop4::OP_GETFH
+}
+
+pub fn savefh() -> Op {
+    NfsArgop4::OP_SAVEFH
+}
+
+pub fn put(fh: &[u8]) -> Op {
+    NfsArgop4::OP_PUTFH(Putfh4Args { object: bytes(fh) })
+}
+
+pub fn lookup(name: &str) -> Op {
+    lookup_bytes(name.as_bytes())
+}
+
+pub fn lookup_bytes(name: &[u8]) -> Op {
+    NfsArgop4::OP_LOOKUP(Lookup4Args { objname: bytes(name) })
+}
+
+pub fn getattr(attributes: &[u32]) -> Op {
+    NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: Bitmap4::of(attributes) })
+}
+
+pub fn fattr(values: AttributeValues<'_>) -> Fattr4<'static> {
+    attributes::fattr4(&values.present(), &values)
+}
+
+pub fn mode(mode: u32) -> Fattr4<'static> {
+    fattr(AttributeValues { mode: Some(mode), ..Default::default() })
+}
+
+pub fn mkdir(name: &str) -> Op {
+    create(Createtype4::NF4DIR, name, mode(0o755))
+}
+
+pub fn create(objtype: Createtype4<'static>, name: &str, createattrs: Fattr4<'static>) -> Op {
+    NfsArgop4::OP_CREATE(Create4Args { objtype, objname: bytes(name.as_bytes()), createattrs })
+}
+
+pub fn remove(name: &str) -> Op {
+    NfsArgop4::OP_REMOVE(Remove4Args { target: bytes(name.as_bytes()) })
+}
+
+pub fn rename(from: &str, to: &str) -> Op {
+    NfsArgop4::OP_RENAME(Rename4Args { oldname: bytes(from.as_bytes()), newname: bytes(to.as_bytes()) })
+}
+
+pub fn link(name: &str) -> Op {
+    NfsArgop4::OP_LINK(Link4Args { newname: bytes(name.as_bytes()) })
+}
+
+pub fn open_how(
+    openhow: Openflag4<'static>,
+    claim: OpenClaim4<'static>,
+    access: u32,
+    deny: u32,
+    owner: &[u8],
+) -> Op {
+    NfsArgop4::OP_OPEN(Open4Args {
+        seqid: 0,
+        share_access: access,
+        share_deny: deny,
+        owner: StateOwner4 { clientid: 0, owner: bytes(owner) },
+        openhow,
+        claim,
+    })
+}
+
+pub const NOCREATE: Openflag4<'static> = Openflag4::Default(Opentype4::OPEN4_NOCREATE);
+
+pub fn by_name(name: &str) -> OpenClaim4<'static> {
+    OpenClaim4::CLAIM_NULL(bytes(name.as_bytes()))
+}
+
+pub fn open(name: &str, access: u32) -> Op {
+    open_how(NOCREATE, by_name(name), access, 0, b"owner")
+}
+
+pub fn open_create(name: &str, access: u32) -> Op {
+    open_how(Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(mode(0o644))), by_name(name), access, 0, b"owner")
+}
+
+pub fn close(stateid: Stateid4) -> Op {
+    NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid: stateid })
+}
+
+pub fn read(stateid: Stateid4, offset: u64, count: u32) -> Op {
+    NfsArgop4::OP_READ(Read4Args { stateid, offset, count })
+}
+
+pub fn write(stateid: Stateid4, offset: u64, data: &[u8]) -> Op {
+    let stable = StableHow4::UNSTABLE4;
+    NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: bytes(data) })
+}
+
+pub fn setattr(stateid: Stateid4, obj_attributes: Fattr4<'static>) -> Op {
+    NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes })
+}
+
+pub fn reclaim_complete() -> Op {
+    NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false })
+}
+
+/// The data and eof of a READ.
+#[track_caller]
+pub fn data(result: &Res) -> (Vec<u8>, bool) {
+    match result {
+        NfsResop4::OP_READ(Read4Res::NFS4_OK(ok)) => (ok.data.to_vec(), ok.eof),
+        other => panic!("{other:?}"),
+    }
+}
