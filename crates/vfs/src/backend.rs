@@ -63,7 +63,8 @@ pub trait Backend: Send + Sync {
     /// Reads a symbolic link.
     fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>>;
 
-    /// Opens an existing regular file; `Isdir`, `Symlink` or `WrongType` for others.
+    /// Opens an existing regular file; `Isdir`, `Symlink` or `WrongType` for others. Who may execute a file may
+    /// also open it for reading alone, because that is how clients load programs.
     fn open(
         &self,
         caller: &Caller,

@@ -39,7 +39,8 @@ pub fn export() -> Option<(Directory, LocalBackend)> {
 
 /// Exports a directory, or says why that cannot be.
 pub fn open(path: &Path) -> Option<LocalBackend> {
-    match LocalBackend::open(path, &LocalOptions::default()) {
+    let options = LocalOptions { object_cache_max: 512, ..LocalOptions::default() };
+    match LocalBackend::open(path, &options) {
         Ok(backend) => Some(backend),
         Err(error @ LocalError::NoHandles { .. }) => {
             eprintln!("skipped: {error}");
