@@ -217,6 +217,36 @@ fn a_new_context_serves_any_connection_at_once() // RFC 2203 section 5.2.3.1
 }
 
 #[test]
+fn threads_and_connections_share_a_context_without_losing_calls() // RFC 2203 section 5.3.3.1
+{
+    const THREADS: usize = 4;
+    let (host, mut client) = alice();
+    let records: Vec<_> =
+        (0..2000u32).map(|index| client.call(SERVICES[index as usize % 3], b"data")).collect();
+    let server = &host.server;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let share: Vec<_> = records.iter().skip(thread).step_by(THREADS).cloned().collect();
+            scope.spawn(move || {
+                let mut scratch = server::dispatch::Scratch::new();
+                for batch in share.chunks(7) {
+                    let connection = ConnectionId(thread as u64);
+                    let peer = ([127, 0, 0, 1], 1000).into();
+                    let requests = batch.iter().map(|record| (connection, peer, record.clone()));
+                    let mut answered = 0;
+                    server.tick(&mut scratch, requests, |_, action| {
+                        assert!(matches!(action, Action::Send(_)));
+                        answered += 1;
+                    });
+                    assert_eq!(answered, batch.len());
+                }
+            });
+        }
+    });
+    assert_eq!((host.seen().len(), host.count("window_drops")), (2000, 0));
+}
+
+#[test]
 fn other_versions_are_rejected_credentials() // RFC 2203 section 5.3.3.3, erratum 4067
 {
     let (mut host, mut client) = alice();
