@@ -1,0 +1,31 @@
+# inside.sh: the first process of the namespaces. Sets up network, names, realm, server and client; ends with the jobs.
+#
+# Nothing here is undone at the end: the tap device and its address exist only in this network namespace (from which
+# no route leads out), mounts only in this mount namespace, and the kernel kills every process here with this one.
+set -eu
+. "$LAB/realm.sh"
+. "$LAB/server.sh"
+. "$LAB/client.sh"
+
+say() { echo "lab: $*" >&2; }
+
+mount --make-rprivate /
+mkdir -p "$RUN"/{etc,share,export,private,state,uml}
+
+SERVER_ADDRESS=10.77.0.1 CLIENT_ADDRESS=10.77.0.2 REALM=ORTHRUS.TEST
+hostname server.orthrus.test
+ip link set lo up
+ip tuntap add dev tap0 mode tap
+ip address add $SERVER_ADDRESS/24 dev tap0
+ip link set tap0 up
+
+names
+realm
+exports
+server_start || { say "no server on $SERVER_ADDRESS:2049"; server_log; exit 98; }
+server_control &
+
+code=0
+guest || code=$?
+if [ $code = 98 ] || [ $code = 99 ]; then guest_log; server_log; fi
+exit $code

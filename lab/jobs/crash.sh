@@ -1,0 +1,44 @@
+# The server is killed in the middle of a copy and started again; the copy completes and nothing is lost.
+. /lab/lib.sh
+
+ticket alice
+cp -r /lab/repository.git /tmp/repository.git
+chown -R alice:alice /tmp/repository.git
+as alice git clone -q /tmp/repository.git /tmp/tree
+# Beside the many files a large one, so that data is under way that the server has not made stable.
+as alice bash -c 'head -c 100000000 /dev/urandom >/tmp/tree/large'
+sums /tmp/tree >/tmp/tree.sums
+
+compared() { as alice bash -c '. /lab/lib.sh; sums /n/alice/copy' >/tmp/copy.sums && cmp /tmp/tree.sums /tmp/copy.sums; }
+
+# crashed WHEN: kills the server once WHEN files are there; a copy that ended before proves nothing.
+crashed() {
+  # A copy that hangs is a failure, not a lab that does not end.
+  as alice timeout -s KILL 120 cp -r /tmp/tree /n/alice/copy &
+  local copy=$! i
+  for i in $(seq 1000); do
+    [ "$(find /n/alice/copy -name '*.txt' 2>/dev/null | wc -l)" -ge "$1" ] && break
+    sleep 0.05
+  done
+  kill -0 $copy 2>/dev/null || { echo "the copy ended too early"; return 1; }
+  server kill || { echo "the server did not die"; return 1; }
+  sleep 1
+  kill -0 $copy 2>/dev/null || { echo "the copy ended without its server"; return 1; }
+  server start || { echo "the server did not start again"; return 1; }
+  wait $copy || { echo "the copy failed or hung"; return 1; }
+}
+
+for flavor in $FLAVORS; do
+  begin=$(seconds)
+  check "crash: mount $flavor" mounted "$flavor" 1 || continue
+  if check "crash: the copy outlives the server $flavor" crashed 300; then
+    unmounted
+    check "crash: mount again $flavor" mounted "$flavor" 1 || continue
+    echo 3 >/proc/sys/vm/drop_caches
+    check "crash: nothing is lost $flavor" compared
+  fi
+  as alice rm -rf /n/alice/copy
+  unmounted
+  echo "# crash $flavor took $(since "$begin")"
+done
+finish

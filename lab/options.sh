@@ -1,0 +1,96 @@
+# options.sh: the command line, and what the machine must have. Sourced by run.sh.
+
+CANNOT_RUN=77          # the exit status that test drivers know as "skipped"
+
+usage() {
+  cat <<'U'
+usage: lab/run.sh [OPTION]... JOB...
+
+Boots a user-mode Linux kernel as NFS client, beside a throw-away Kerberos realm and a server, in namespaces that
+vanish with it, and runs each JOB (a name in lab/jobs, or a script) in the guest as root.
+
+  --server WHAT      orthrus (default), ganesha (NFS-Ganesha, to compare with), or a command that serves
+                     $LAB_EXPORT as /export and $LAB_PRIVATE as /private on 10.77.0.1:2049 with $LAB_KEYTAB
+  --orthrus FILE     the program (default: target/release/orthrus, then target/debug/orthrus)
+  --enctypes E       sha1 (default; every kernel), sha2 (kernels from 6.3), or 17 to 20
+  --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000
+  --export-on WHERE  disk (default) or tmpfs: what the exported folders lie on
+  --kernel FILE      another user-mode Linux kernel, with --modules FOLDER for its modules
+  --memory SIZE      the guest's memory (default 1024M)
+  --time-limit S     seconds until the guest is ended (default 900)
+  --keep             keep the run's folder: logs of guest, server, gssd and KDC
+
+Jobs print `ok NAME` or `FAIL NAME reason`. Exit status: 0 all ok, 1 something failed, 77 this machine cannot
+run it (with the reason), 98 the server did not start, 99 the guest ended early.
+U
+}
+
+options() {
+  SERVER=orthrus ENCTYPES=sha1 EXPORT_ON=disk KERNEL=linux.uml MODULES= MEMORY=1024M TIME_LIMIT=900
+  KEEP= JOBS= SETTINGS= ORTHRUS=${ORTHRUS:-} REALM_UP=${REALM_UP:-}
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --help|-h) usage; exit 0 ;;
+      --keep) KEEP=1; shift; continue ;;
+      --server|--orthrus|--enctypes|--set|--export-on|--kernel|--modules|--memory|--time-limit)
+        [ $# -ge 2 ] || { echo "lab: $1 wants a value" >&2; exit 2; } ;;
+      -*) echo "lab: no option $1; --help lists them" >&2; exit 2 ;;
+      *) JOBS="$JOBS$(job_file "$1")"$'\n'; shift; continue ;;
+    esac
+    case $1 in
+      --server) SERVER=$2 ;;
+      --orthrus) ORTHRUS=$2 ;;
+      --enctypes) ENCTYPES=$2 ;;
+      --set) SETTINGS="$SETTINGS${2%%=*}=$(printf %q "${2#*=}")"$'\n' ;;
+      --export-on) EXPORT_ON=$2 ;;
+      --kernel) KERNEL=$2 ;;
+      --modules) MODULES=$2 ;;
+      --memory) MEMORY=$2 ;;
+      --time-limit) TIME_LIMIT=$2 ;;
+    esac
+    shift 2
+  done
+  [ -n "$JOBS" ] || { usage >&2; exit 2; }
+  [ -n "$ORTHRUS" ] || for built in release debug; do
+    [ -x "$LAB/../target/$built/orthrus" ] && { ORTHRUS=$(readlink -f "$LAB/../target/$built/orthrus"); break; }
+  done
+  [ -n "$MODULES" ] || MODULES=$(ls -d /usr/lib/uml/modules/* 2>/dev/null | tail -1)
+  [ -n "$REALM_UP" ] || REALM_UP="$ORTHRUS realm up"
+}
+
+job_file() {
+  for file in "$1" "$LAB/jobs/$1" "$LAB/jobs/$1.sh"; do
+    [ -f "$file" ] && { readlink -f "$file"; return; }
+  done
+  echo "lab: no job $1; there are: $(ls "$LAB/jobs" | sed 's/\.sh$//' | tr '\n' ' ')" >&2
+  exit 2
+}
+
+# Prints what is missing in one line, and nothing on a machine that has it all.
+requirements() {
+  [ "$(id -u)" = 0 ] || { echo "it needs root, for namespaces and a tap device"; return; }
+  local packages=
+  need() { command -v "$1" >/dev/null || packages="$packages $2"; }
+  need "$KERNEL" user-mode-linux
+  need ip iproute2
+  need rpc.gssd nfs-common
+  need mount.nfs4 nfs-common
+  need kinit krb5-user
+  need krb5kdc krb5-kdc
+  need kadmin.local krb5-admin-server
+  need git git
+  need setpriv util-linux
+  need insmod kmod
+  [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"
+  if [ -n "$packages" ]; then
+    echo "missing packages: apt install$(printf '%s\n' $packages | sort -u | tr '\n' ' ' | sed 's/^/ /; s/ $//')"
+  elif [ ! -c /dev/net/tun ]; then
+    echo "/dev/net/tun is missing (modprobe tun; a container must be given it)"
+  elif ! unshare --net --mount --pid --fork true 2>/dev/null; then
+    echo "this machine does not allow new namespaces"
+  elif [ ! -d "$MODULES/kernel" ]; then
+    echo "no modules for the user-mode kernel in ${MODULES:-/usr/lib/uml/modules}"
+  elif [ -z "$ORTHRUS" ] && { [ "$SERVER" = orthrus ] || [ "$REALM_UP" = " realm up" ]; }; then
+    echo "the program is not built: cargo build --release -p orthrus"
+  fi
+}

@@ -1,0 +1,28 @@
+# realm.sh: names, users and Kerberos of the lab. Sourced by inside.sh.
+
+# Puts files of our own over some of /etc, which server and guest then share: the guest's root is this mount
+# namespace seen through hostfs.
+names() {
+  cat >"$RUN/etc/hosts" <<H
+127.0.0.1 localhost
+$SERVER_ADDRESS server.orthrus.test server
+$CLIENT_ADDRESS client.orthrus.test client
+H
+  { cat /etc/passwd; echo 'alice:x:5001:5001::/tmp:/bin/bash'; echo 'bob:x:5002:5002::/tmp:/bin/bash'; } >"$RUN/etc/passwd"
+  { cat /etc/group; echo 'alice:x:5001:'; echo 'bob:x:5002:'; } >"$RUN/etc/group"
+  printf '[General]\nDomain = orthrus.test\nLocal-Realms = %s\n' "$REALM" >"$RUN/etc/idmapd.conf"
+  for file in hosts passwd group idmapd.conf; do over_etc "$file"; done
+}
+
+over_etc() {
+  [ -e "/etc/$1" ] || : >"/etc/$1"     # a mount wants something to lie on; an empty file stays behind
+  mount --bind "$RUN/etc/$1" "/etc/$1"
+}
+
+realm() {
+  $REALM_UP "$RUN/realm" --listen "$SERVER_ADDRESS:88" --enctypes "$ENCTYPES" \
+    --host server.orthrus.test --client client.orthrus.test >"$RUN/realm.out" 2>&1 ||
+    { cat "$RUN/realm.out" >&2; say "the realm could not be made"; exit 98; }
+  cp "$RUN/realm/krb5.conf" "$RUN/etc/krb5.conf"
+  over_etc krb5.conf
+}

@@ -1,0 +1,54 @@
+# server.sh: the server under test, started, killed and started again. Sourced by inside.sh.
+
+# Two exports: /export for all flavors and /private for krb5p only; a folder for each user in both.
+exports() {
+  export LAB_EXPORT=$RUN/export LAB_PRIVATE=$RUN/private LAB_KEYTAB=$RUN/realm/server.keytab
+  for folder in "$LAB_EXPORT" "$LAB_PRIVATE"; do
+    [ "$EXPORT_ON" != tmpfs ] || mount -t tmpfs tmpfs "$folder"
+    mkdir -p "$folder"/{alice,bob}
+    chown 5001:5001 "$folder/alice"; chown 5002:5002 "$folder/bob"
+    chmod 755 "$folder" "$folder/alice" "$folder/bob"
+  done
+  # What servers keep in these folders is not the machine's.
+  mount -t tmpfs tmpfs /run
+  [ ! -d /var/lib/nfs ] || mount -t tmpfs tmpfs /var/lib/nfs
+}
+
+server_command() {
+  case $SERVER in
+    orthrus) . "$LAB/servers/orthrus.sh" ;;
+    ganesha) . "$LAB/servers/ganesha.sh" ;;
+    *) COMMAND=$SERVER ;;
+  esac
+}
+
+# Starts the server and waits until it listens. Its process group is its own, for the kill.
+server_start() {
+  server_command
+  setsid /bin/bash -c "exec $COMMAND" >>"$RUN/server.log" 2>&1 </dev/null &
+  SERVER_PID=$!
+  echo $SERVER_PID >"$RUN/server.pid"
+  local i
+  for i in $(seq 200); do
+    if (: <"/dev/tcp/$SERVER_ADDRESS/2049") 2>/dev/null; then return 0; fi
+    kill -0 $SERVER_PID 2>/dev/null || return 1
+    sleep 0.05
+  done
+  return 1
+}
+
+# Does what the guest asks for in the shared folder: `kill` ends the server as a crash would, `start` starts it again.
+server_control() {
+  while sleep 0.02; do
+    [ -f "$RUN/share/server.ask" ] || continue
+    local ask; ask=$(cat "$RUN/share/server.ask"); rm -f "$RUN/share/server.ask"
+    case $ask in
+      kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
+      start) if server_start; then echo done; else echo "it does not start"; fi ;;
+      *) echo "unknown: $ask" ;;
+    esac >"$RUN/share/server.answer.new"
+    mv "$RUN/share/server.answer.new" "$RUN/share/server.answer"
+  done
+}
+
+server_log() { tail -n 20 "$RUN"/server.log "$RUN"/ganesha.log 2>/dev/null >&2 || true; }

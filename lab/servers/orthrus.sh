@@ -1,0 +1,21 @@
+# The project's own server. Sets COMMAND.
+cat >"$RUN/orthrus.toml" <<C
+listen = "$SERVER_ADDRESS:2049"
+domain = "orthrus.test"
+keytab = "$LAB_KEYTAB"
+realms = ["$REALM"]
+state_dir = "$RUN/state"
+lease_time = 10
+grace_time = 10
+
+[[export]]
+path = "$LAB_EXPORT"
+pseudo = "/export"
+sec = ["krb5p", "krb5i", "krb5", "sys"]
+
+[[export]]
+path = "$LAB_PRIVATE"
+pseudo = "/private"
+sec = ["krb5p"]
+C
+COMMAND="'$ORTHRUS' serve --config '$RUN/orthrus.toml'"
