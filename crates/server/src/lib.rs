@@ -4,5 +4,6 @@ pub mod attr;
 pub mod dispatch;
 pub mod engine;
 pub mod ops;
+pub mod records;
 pub mod rpcsec;
 pub mod security;
