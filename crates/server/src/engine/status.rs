@@ -35,6 +35,10 @@ pub fn allowed(opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
         status = status.name(),
         "status is not in the operation's list"
     );
+    if nfs4::is_4_0_only(opnum) {
+        // All that these may answer, wherever they stand (RFC 8881 section 17).
+        return Nfsstat4::NFS4ERR_NOTSUPP;
+    }
     let near = nearest(status).iter().copied().find(|near| nfs4::valid_error(opnum, *near));
     near.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT)
 }
