@@ -58,6 +58,8 @@ impl Keys {
 
 impl ContextAcceptor for Keys {
     fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError> {
+        // The thread may still have the identity of the last caller, who must not read the keytab.
+        vfs_local::become_server();
         let established = self.acceptor.accept(token).map_err(|error| {
             let status = error.status();
             AcceptError { major: status.major, minor: status.minor, message: error.to_string() }
