@@ -1,1 +1,31 @@
 //! An NFSv4.1/4.2 client library with sessions, several connections and every security flavor.
+//!
+//! [`Client`] is one session. [`Client::submit`] and [`Client::poll`] keep many requests at the server from
+//! one thread; [`Client::call`] makes one and waits. [`Compound`] builds requests and [`Reply`] reads
+//! results, operation by operation; [`Filesystem`] reads and writes whole files by path.
+//! [`RawConnection`], [`Head`] and [`GssCall`] send what no client should, for tests of servers.
+//!
+//! Nothing here starts a thread. The library blocks while it makes a security context, because Kerberos may
+//! ask the KDC, and while it connects.
+
+mod client;
+mod compound;
+mod engine;
+mod error;
+mod message;
+mod options;
+mod raw;
+mod reply;
+mod security;
+mod session;
+mod slots;
+
+pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket};
+pub use compound::Compound;
+pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
+pub use options::{Flavor, GssCredential, NFS_PORT, Options, Security, StateProtection, SysCredential};
+pub use raw::{RawConnection, resolve};
+pub use reply::{Body, Reply, Results};
+pub use security::{Damage, GssCall, GssContext, Head, Protection};
+pub use session::{Control, Owner, Session};
+pub use slots::{Slot, SlotTable};

@@ -1,0 +1,179 @@
+//! From a submitted call to bytes on a socket.
+
+use std::time::Instant;
+
+use super::call::{NewCall, Stage};
+use super::link::LinkState;
+use crate::client::{CallOptions, Client, IdentityId, Ticket};
+use crate::compound::{Compound, assign};
+use crate::error::Error;
+use crate::security::{Expected, Head, Outgoing, seal};
+use nfs4::NFSPROC4_COMPOUND;
+
+/// A call that is about to be sealed.
+struct Ready {
+    place: u32,
+    link: usize,
+    message: crate::message::Message,
+    head: Head,
+}
+
+impl Client {
+    /// Submits a COMPOUND as the user; nothing is sent before the next [`Client::flush`] or
+    /// [`Client::poll`]. With all slots taken it waits for one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a COMPOUND that is not of a session and when 16,384 calls are in progress.
+    pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
+        self.submit_with(compound, CallOptions::default())
+    }
+
+    /// Submits a COMPOUND; see [`Client::submit`].
+    ///
+    /// # Errors
+    /// As [`Client::submit`], and for an identity that this client does not have.
+    pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
+        let place = self.accept(compound, options, false)?;
+        self.calls.get(place).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
+    }
+
+    pub(crate) fn accept(
+        &mut self,
+        compound: Compound,
+        options: CallOptions,
+        internal: bool,
+    ) -> Result<u32, Error> {
+        if !compound.is_in_session() {
+            return Err(Error::Misuse("a COMPOUND without SEQUENCE goes over a connection of its own"));
+        }
+        if options.identity.0 >= self.identities.len() {
+            return Err(Error::Misuse("the identity belongs to another client"));
+        }
+        let repeatable = compound.is_repeatable();
+        let message = compound.into_message(&self.session.id);
+        let new = NewCall { message, repeatable, internal, options };
+        let added = self.calls.add(new, self.options.call_timeout, Instant::now());
+        let place = added.ok_or(Error::Misuse("too many calls are in progress"))?;
+        self.waiting.push_back(place);
+        Ok(place)
+    }
+
+    /// Sends what has been submitted, as far as slots and sockets allow.
+    ///
+    /// # Errors
+    /// Only when the system has no random bytes; failures of calls come with their completions.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.assign_slots();
+        self.make_contexts();
+        let mut ready = self.take_ready()?;
+        if !ready.is_empty() {
+            let mut calls: Vec<_> = ready
+                .iter_mut()
+                .map(|call| Outgoing { message: &mut call.message, head: &call.head })
+                .collect();
+            seal(&mut calls)?;
+            self.last_sent = Instant::now();
+        }
+        for call in ready {
+            self.hand_over(call);
+        }
+        self.write_all();
+        Ok(())
+    }
+
+    /// Gives slots to waiting calls, the first first.
+    fn assign_slots(&mut self) {
+        while let Some(place) = self.waiting.front().copied() {
+            let Some(call) = self.calls.get_mut(place) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            // A window smaller than the slot table bounds what is outstanding (RFC 2203 section 5.3.3.1).
+            let outstanding_max =
+                self.identities.get(call.identity).map_or(u32::MAX, |identity| identity.outstanding_max());
+            if self.slots.busy() >= outstanding_max {
+                return;
+            }
+            let Some(slot) = self.slots.acquire() else { return };
+            assign(&mut call.message, &slot);
+            call.slot = Some(slot);
+            call.stage = Stage::Queued;
+            self.waiting.pop_front();
+            self.last_link = self.next_link();
+            let link = self.last_link;
+            if let Some(call) = self.calls.get_mut(place) {
+                call.link = link;
+            }
+            if let Some(link) = self.links.get_mut(link) {
+                link.queued.push_back(place);
+            }
+        }
+    }
+
+    /// Takes connections in turn, those that are cut only if all are.
+    fn next_link(&self) -> usize {
+        let count = self.links.len().max(1);
+        let turn = |step| (self.last_link + step) % count;
+        let up = (1..=count).map(turn).find(|link| self.links.get(*link).is_some_and(|link| link.is_up()));
+        up.unwrap_or_else(|| turn(1))
+    }
+
+    /// Makes the contexts that queued calls need.
+    fn make_contexts(&mut self) {
+        let now = Instant::now();
+        let needed = |identity: &crate::security::Identity| identity.needs_context() || identity.is_worn(now);
+        if !self.identities.iter().any(needed) {
+            return;
+        }
+        for index in 0..self.identities.len() {
+            let queued = self.links.iter().flat_map(|link| &link.queued);
+            let wanted = queued.filter_map(|place| self.calls.get(*place)).any(|call| call.identity == index);
+            if wanted && self.identities.get(index).is_some_and(needed) {
+                self.renew_context(IdentityId(index), now);
+            }
+        }
+    }
+
+    /// Takes the queued calls of all connections out of the table, to be sealed.
+    fn take_ready(&mut self) -> Result<Vec<Ready>, Error> {
+        let mut ready = Vec::new();
+        for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_up()) {
+            for _ in 0..link.queued.len() {
+                let Some(place) = link.queued.pop_front() else { break };
+                let Some(call) = self.calls.get_mut(place) else { continue };
+                let Some(identity) = self.identities.get(call.identity) else { continue };
+                if identity.needs_context() {
+                    // There will be one later, or the call runs out of time.
+                    link.queued.push_back(place);
+                    continue;
+                }
+                let head = Head::nfs(call.xid, NFSPROC4_COMPOUND, identity.protection(call.service)?);
+                let message = std::mem::take(&mut call.message);
+                ready.push(Ready { place, link: index, message, head });
+            }
+        }
+        Ok(ready)
+    }
+
+    fn hand_over(&mut self, ready: Ready) {
+        let Ready { place, link, message, head } = ready;
+        if let Some(call) = self.calls.get_mut(place) {
+            call.message = message;
+            call.stage = Stage::Sent(Expected::of(&head.protection));
+        }
+        if let Some(connection) = self.links.get_mut(link).and_then(|link| link.connection()) {
+            connection.push(place);
+            self.statistics.calls_sent += 1;
+        }
+    }
+
+    fn write_all(&mut self) {
+        for index in 0..self.links.len() {
+            let Some(link) = self.links.get_mut(index) else { continue };
+            let LinkState::Up(connection) = &mut link.state else { continue };
+            if connection.wants_to_write() && connection.write(&self.calls).is_err() {
+                self.cut(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One connection of the session, without blocking.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::TcpStream;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rpc::{RecordLimits, RecordReader};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use super::Calls;
+use crate::error::TransportError;
+use crate::raw::RawConnection;
+
+/// Buffers in one system call; Linux takes 1,024.
+const SLICES_MAX: usize = 256;
+
+/// One of the session's connections.
+#[derive(Debug)]
+pub struct Link {
+    /// The connection, or when to try again.
+    pub state: LinkState,
+    /// Calls that wait for the next flush.
+    pub queued: VecDeque<u32>,
+    /// Whether the server wants the connection to be bound to the session.
+    pub must_bind: bool,
+}
+
+/// Whether there is a connection.
+#[derive(Debug)]
+pub enum LinkState {
+    /// Connected.
+    Up(Connection),
+    /// Cut.
+    Down {
+        /// When.
+        since: Instant,
+        /// When to try again.
+        retry_at: Instant,
+        /// The wait behind that.
+        backoff: Duration,
+    },
+}
+
+/// A connected socket with what is on its way.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    limits: RecordLimits,
+    reader: RecordReader,
+    /// Calls whose records are to be written, in order.
+    outbox: VecDeque<u32>,
+    /// Bytes of the first of them that have been written.
+    written: usize,
+}
+
+impl Link {
+    /// A link over a connection.
+    pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
+        let state = LinkState::Up(Connection::new(connection)?);
+        Ok(Self { state, queued: VecDeque::new(), must_bind: false })
+    }
+
+    /// The connection, if there is one.
+    pub fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.state {
+            LinkState::Up(connection) => Some(connection),
+            LinkState::Down { .. } => None,
+        }
+    }
+
+    /// Whether there is a connection.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, LinkState::Up(_))
+    }
+}
+
+impl Connection {
+    /// Takes a connection over, at the boundary of a record.
+    pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
+        let limits = connection.limits();
+        let stream = connection.into_stream();
+        stream.set_nonblocking(true)?;
+        let reader = RecordReader::new(limits);
+        Ok(Self { stream, limits, reader, outbox: VecDeque::new(), written: 0 })
+    }
+
+    /// Makes a blocking connection of it, if nothing is on its way.
+    pub fn into_raw(self) -> Option<RawConnection> {
+        if self.reader.is_mid_record() || !self.outbox.is_empty() {
+            return None;
+        }
+        self.stream.set_nonblocking(false).ok()?;
+        Some(RawConnection::from_stream(self.stream, self.limits.record_size_max))
+    }
+
+    /// The socket.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Whether something waits to be written.
+    pub fn wants_to_write(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Adds a sealed call to what is to be written.
+    pub fn push(&mut self, place: u32) {
+        self.outbox.push_back(place);
+    }
+
+    /// Writes as much as the socket takes.
+    pub fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
+        while !self.outbox.is_empty() {
+            let mut slices = Vec::with_capacity(self.outbox.len().min(SLICES_MAX));
+            for (at, place) in self.outbox.iter().take(SLICES_MAX).enumerate() {
+                let record = calls.get(*place).map(|call| call.message.record()).unwrap_or_default();
+                let from = if at == 0 { self.written } else { 0 };
+                slices.push(IoSlice::new(record.get(from..).unwrap_or_default()));
+            }
+            let total: usize = slices.iter().map(|slice| slice.len()).sum();
+            let mut control = SendAncillaryBuffer::default();
+            let sent = match rustix::net::sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL) {
+                Ok(sent) => sent,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(cause) => return Err(cause.into()),
+            };
+            self.advance(sent, calls);
+            if sent < total {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, mut sent: usize, calls: &Calls) {
+        while let Some(place) = self.outbox.front() {
+            let length = calls.get(*place).map(|call| call.message.record().len()).unwrap_or_default();
+            let left = length.saturating_sub(self.written);
+            if sent < left {
+                self.written += sent;
+                return;
+            }
+            sent -= left;
+            self.written = 0;
+            self.outbox.pop_front();
+        }
+    }
+
+    /// Reads what the socket has, once, and moves complete records to `records`. Says whether there may be
+    /// more.
+    pub fn read(&mut self, scratch: &mut [u8], records: &mut Vec<Vec<u8>>) -> Result<bool, TransportError> {
+        let target = self.reader.target();
+        let (room, wanted) = (target.len(), target.len() + scratch.len());
+        let mut slices = [IoSliceMut::new(target), IoSliceMut::new(scratch)];
+        let slices = if room == 0 { slices.split_at_mut(1).1 } else { &mut slices[..] };
+        let count = match rustix::io::readv(&self.stream, slices) {
+            Ok(0) => return Err(TransportError::Closed),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(Errno::CONNRESET) => return Err(TransportError::Closed),
+            Err(cause) => return Err(cause.into()),
+        };
+        self.reader.advance(count.min(room), records)?;
+        self.reader.push(scratch.get(..count.saturating_sub(room)).unwrap_or_default(), records)?;
+        Ok(count == wanted)
+    }
+}

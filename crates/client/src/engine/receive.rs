@@ -1,0 +1,302 @@
+//! From bytes on a socket to completions.
+
+use std::time::{Duration, Instant};
+
+use nfs4::{NfsOpnum4, Nfsstat4};
+use rpc::AuthStat;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::call::Stage;
+use super::link::LinkState;
+use crate::client::{CallOptions, Client, Completion, Ticket};
+use crate::compound::Compound;
+use crate::error::{Error, ResultsError, RpcError};
+use crate::reply::{Body, Reply};
+use crate::security::{Expected, Incoming, open};
+use crate::slots::Slot;
+
+/// How often deadlines, cut connections and the lease are looked at.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often a call is repeated in a new context.
+const RENEWALS_MAX: u8 = 2;
+
+/// Reads of one connection before the others get their turn.
+const READS_MAX: usize = 8;
+
+/// Buffers that are kept for further calls.
+const SPARE_MAX: usize = 256;
+
+impl Client {
+    /// Sends what waits, then waits until at least one call is done or `timeout` has passed, and appends
+    /// what is done to `done`. Returns how many were appended; 0 at once when nothing is in progress.
+    ///
+    /// # Errors
+    /// Only when the system fails this process; failures of calls come with their completions.
+    pub fn poll(&mut self, timeout: Duration, done: &mut Vec<Completion>) -> Result<usize, Error> {
+        let before = done.len();
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = if self.done.is_empty() {
+                deadline.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            };
+            self.step(left)?;
+            done.extend(self.done.drain(..));
+            if done.len() > before || self.calls.len() == 0 || Instant::now() >= deadline {
+                return Ok(done.len() - before);
+            }
+        }
+    }
+
+    /// Calls a COMPOUND as the user and waits for its reply. Other calls that end meanwhile are kept for
+    /// [`Client::poll`].
+    ///
+    /// # Errors
+    /// Any; a failed operation is not one: see [`Reply::check`].
+    pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
+        self.call_with(compound, CallOptions::default())
+    }
+
+    /// Calls a COMPOUND and waits for its reply; see [`Client::call`].
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn call_with(&mut self, compound: Compound, options: CallOptions) -> Result<Reply, Error> {
+        let ticket = self.submit_with(compound, options)?;
+        self.wait(ticket)
+    }
+
+    /// Waits for a submitted call; each call ends by its deadline at the latest.
+    ///
+    /// # Errors
+    /// As [`Client::call`], and [`Error::Misuse`] for a call whose end has been fetched already.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
+        loop {
+            if let Some(at) = self.done.iter().rposition(|completion| completion.ticket == ticket) {
+                let found = self.done.remove(at);
+                return found.map_or(Err(Error::Misuse("the call is gone")), |completion| completion.result);
+            }
+            if !self.calls.iter_mut().any(|(_, call)| call.ticket == ticket && !call.abandoned) {
+                return Err(Error::Misuse("the call is not in progress"));
+            }
+            self.step(CHECK_INTERVAL * 5)?;
+        }
+    }
+
+    /// Waits until nothing is in progress that anybody waits for; completions are kept for [`Client::poll`].
+    ///
+    /// # Errors
+    /// As [`Client::poll`].
+    pub fn wait_all(&mut self) -> Result<(), Error> {
+        while self.calls.iter_mut().any(|(_, call)| !call.abandoned) {
+            self.step(CHECK_INTERVAL * 5)?;
+        }
+        Ok(())
+    }
+
+    /// One round: repair, send, wait, receive.
+    fn step(&mut self, wait: Duration) -> Result<(), Error> {
+        let now = Instant::now();
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            self.check(now)?;
+        }
+        self.flush()?;
+        if self.calls.len() == 0 || !self.done.is_empty() {
+            return Ok(());
+        }
+        for link in self.ready_links(wait.min(CHECK_INTERVAL))? {
+            self.receive(link);
+        }
+        Ok(())
+    }
+
+    /// Waits for sockets; returns the connections that can be read. Those that can be written are flushed.
+    fn ready_links(&mut self, wait: Duration) -> Result<Vec<usize>, Error> {
+        let mut indexes = Vec::with_capacity(self.links.len());
+        let mut fds = Vec::with_capacity(self.links.len());
+        for (index, link) in self.links.iter().enumerate() {
+            let LinkState::Up(connection) = &link.state else { continue };
+            let out = if connection.wants_to_write() { PollFlags::OUT } else { PollFlags::empty() };
+            let fd = connection.fd();
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN | out));
+            indexes.push(index);
+        }
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(cause) => return Err(std::io::Error::from(cause).into()),
+        }
+        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        Ok(fds
+            .iter()
+            .zip(indexes)
+            .filter(|(fd, _)| fd.revents().intersects(readable))
+            .map(|(_, index)| index)
+            .collect())
+    }
+
+    fn receive(&mut self, index: usize) {
+        let mut records = Vec::new();
+        let mut failed = false;
+        for _ in 0..READS_MAX {
+            let Some(connection) = self.links.get_mut(index).and_then(|link| link.connection()) else {
+                return;
+            };
+            match connection.read(&mut self.scratch, &mut records) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => {
+                    failed = true;
+                    break;
+                }
+            }
+        }
+        self.process(index, records);
+        if failed {
+            self.cut(index);
+        }
+    }
+
+    /// Finds the calls of received records, opens all of them and completes the calls.
+    fn process(&mut self, index: usize, records: Vec<Vec<u8>>) {
+        let mut places = Vec::with_capacity(records.len());
+        let mut replies = Vec::with_capacity(records.len());
+        for record in records {
+            match self.expected(index, &record) {
+                Some((place, expected)) => {
+                    places.push((place, expected.clone()));
+                    replies.push(Incoming::new(record, expected));
+                }
+                // A reply that comes too late, or a call on a backchannel that was never asked for.
+                None => self.statistics.replies_dropped += 1,
+            }
+        }
+        open(&mut replies);
+        for ((place, expected), reply) in places.into_iter().zip(replies) {
+            self.finish(place, &expected, reply.into_body());
+        }
+    }
+
+    fn expected(&mut self, index: usize, record: &[u8]) -> Option<(u32, Expected)> {
+        let xid = u32::from_be_bytes(*record.first_chunk()?);
+        let place = self.calls.find(xid)?;
+        let call = self.calls.get_mut(place).filter(|call| call.link == index)?;
+        match std::mem::replace(&mut call.stage, Stage::Queued) {
+            Stage::Sent(expected) => Some((place, expected)),
+            other => {
+                call.stage = other;
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, place: u32, expected: &Expected, body: Result<Body, Error>) {
+        let Some(slot) = self.calls.get(place).and_then(|call| call.slot) else { return };
+        match body.and_then(|body| Reply::new(body, true)) {
+            Ok(reply) => self.finish_reply(place, slot, reply),
+            Err(Error::Rpc(RpcError::Auth(
+                AuthStat::RPCSEC_GSS_CREDPROBLEM | AuthStat::RPCSEC_GSS_CTXPROBLEM,
+            ))) if self.repeat_in_new_context(place, expected) => {}
+            Err(Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status }) => {
+                self.finish_refused(place, slot, status);
+            }
+            // The server has not looked at the slot.
+            Err(error @ (Error::Rpc(_) | Error::Compound(_))) => {
+                self.complete(place, Some((slot, false)), Err(error))
+            }
+            Err(error) => self.complete(place, Some((slot, true)), Err(error)),
+        }
+    }
+
+    fn finish_reply(&mut self, place: u32, slot: Slot, reply: Reply) {
+        let Some(sequence) = reply.sequence().copied() else { return };
+        let own = sequence.sr_sessionid == self.session.id
+            && sequence.sr_slotid == slot.id
+            && sequence.sr_sequenceid == slot.sequence;
+        if own {
+            self.slots.set_target(sequence.sr_target_highest_slotid);
+            self.status_flags = sequence.sr_status_flags;
+            self.complete(place, Some((slot, true)), Ok(reply));
+        } else {
+            self.complete(place, Some((slot, true)), Err(ResultsError::Slot.into()));
+        }
+    }
+
+    /// SEQUENCE failed: nothing of the COMPOUND was done (RFC 8881 section 18.46.3).
+    fn finish_refused(&mut self, place: u32, slot: Slot, status: Nfsstat4) {
+        let refused = Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status };
+        let Some(call) = self.calls.get_mut(place) else { return };
+        let (index, repeatable) = (call.link, call.repeatable);
+        match status {
+            Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION => match self.links.get_mut(index) {
+                Some(link) if !link.must_bind => {
+                    link.must_bind = true;
+                    link.queued.push_back(place);
+                    self.cut(index);
+                }
+                _ => self.complete(place, Some((slot, false)), Err(refused)),
+            },
+            // It was done before the connection was cut, and the result is lost: done again it is the same.
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
+                call.slot = None;
+                call.stage = Stage::Waiting;
+                self.slots.release(slot.id, true);
+                self.waiting.push_back(place);
+            }
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP => self.complete(place, Some((slot, true)), Err(refused)),
+            _ => self.complete(place, Some((slot, false)), Err(refused)),
+        }
+    }
+
+    /// The server no longer knows the context: the call is repeated in a new one, in the same slot.
+    fn repeat_in_new_context(&mut self, place: u32, expected: &Expected) -> bool {
+        let (Some(call), Expected::Gss { context, .. }) = (self.calls.get_mut(place), expected) else {
+            return false;
+        };
+        if call.renewals >= RENEWALS_MAX {
+            return false;
+        }
+        call.renewals += 1;
+        let index = call.link;
+        for identity in &mut self.identities {
+            identity.forget(context);
+        }
+        if let Some(link) = self.links.get_mut(index) {
+            link.queued.push_back(place);
+        }
+        true
+    }
+
+    /// Ends a call. The slot comes with whether the server used its sequence id up; a call that ends without
+    /// it keeps the slot taken.
+    pub(super) fn complete(&mut self, place: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
+        if let Some((slot, executed)) = slot {
+            self.slots.release(slot.id, executed);
+        }
+        let Some(call) = self.calls.remove(place) else { return };
+        if !call.abandoned && !call.internal {
+            self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
+        }
+        self.keep(call.message.into_buffer());
+    }
+
+    /// Keeps memory for further calls.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Renews the lease when it is time and nothing else does.
+    pub(super) fn renew_lease(&mut self, now: Instant) -> Result<(), Error> {
+        if now.saturating_duration_since(self.last_sent) < self.lease * 2 / 3 || self.calls.len() > 0 {
+            return Ok(());
+        }
+        self.last_sent = now;
+        let compound = Compound::new(self.options.minor_version);
+        self.accept(compound, CallOptions::default(), true).map(drop)
+    }
+}

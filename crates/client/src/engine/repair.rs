@@ -1,0 +1,216 @@
+//! Deadlines, cut connections, contexts to be renewed, lost sessions.
+
+use std::time::Instant;
+
+use super::call::Stage;
+use super::link::{Connection, Link, LinkState};
+use crate::client::{Client, IdentityId, control, raw};
+use crate::error::{Error, TransportError};
+use crate::raw::RawConnection;
+use crate::slots::SlotTable;
+
+impl Client {
+    /// Looks after all that time changes.
+    pub(super) fn check(&mut self, now: Instant) -> Result<(), Error> {
+        for index in 0..self.links.len() {
+            self.reconnect(index, now);
+        }
+        self.time_out(now);
+        self.renew_lease(now)
+    }
+
+    /// Tells the callers of calls whose time is over. A call that has a slot keeps it until the server
+    /// answers, because the server may still be at work on it (RFC 8881 section 2.10.6.2).
+    fn time_out(&mut self, now: Instant) {
+        let late = |call: &super::Call| !call.abandoned && now >= call.deadline;
+        let places: Vec<_> =
+            self.calls.iter_mut().filter(|(_, call)| late(call)).map(|(place, _)| place).collect();
+        for place in places {
+            let Some(call) = self.calls.get_mut(place) else { continue };
+            if call.slot.is_none() {
+                self.complete(place, None, Err(Error::Timeout));
+                continue;
+            }
+            call.abandoned = true;
+            let (ticket, tag, internal) = (call.ticket, call.tag, call.internal);
+            if !internal {
+                let result = Err(Error::Timeout);
+                self.done.push_back(crate::client::Completion { ticket, tag, result });
+            }
+        }
+    }
+
+    /// Takes note that a connection is cut. Its calls are sent again, in the same slots, when there is a new
+    /// one (RFC 8881 section 2.10.6.2).
+    pub(crate) fn cut(&mut self, index: usize) {
+        let now = Instant::now();
+        let Some(link) = self.links.get_mut(index).filter(|link| link.is_up()) else { return };
+        link.state = LinkState::Down { since: now, retry_at: now, backoff: self.options.backoff };
+        self.next_check = now;
+        for (place, call) in self.calls.iter_mut() {
+            if call.link == index && matches!(call.stage, Stage::Sent(_)) {
+                call.stage = Stage::Queued;
+                link.queued.push_back(place);
+                self.statistics.calls_repeated += 1;
+            }
+        }
+    }
+
+    /// Cuts a connection, as a test of what follows.
+    pub fn cut_connection(&mut self, index: usize) {
+        self.cut(index);
+    }
+
+    /// Makes a cut connection again if it is time to try.
+    fn reconnect(&mut self, index: usize, now: Instant) {
+        let Some(link) = self.links.get(index) else { return };
+        let LinkState::Down { since, retry_at, backoff } = link.state else { return };
+        if now < retry_at {
+            return;
+        }
+        let must_bind = link.must_bind;
+        match self.connect_link(must_bind) {
+            Ok(connection) => {
+                self.statistics.reconnects += 1;
+                if let Some(link) = self.links.get_mut(index) {
+                    link.state = LinkState::Up(connection);
+                }
+            }
+            Err(_) => {
+                let backoff_max = self.options.backoff_max;
+                if let Some(link) = self.links.get_mut(index) {
+                    let retry_at = Instant::now() + backoff;
+                    link.state = LinkState::Down { since, retry_at, backoff: (backoff * 2).min(backoff_max) };
+                }
+                if now.saturating_duration_since(since) >= self.options.reconnect_max {
+                    self.give_up(index);
+                }
+            }
+        }
+    }
+
+    /// Fails the calls of a connection that cannot be made again.
+    fn give_up(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index) else { return };
+        let given_up = self.options.reconnect_max;
+        for place in std::mem::take(&mut link.queued) {
+            let slot = self.calls.get(place).and_then(|call| call.slot);
+            let error = TransportError::GaveUp(given_up);
+            // Whether the server has seen the request is not known. If it has not, the slot answers
+            // NFS4ERR_SEQ_MISORDERED from now on; if it has, the other guess gives false replays.
+            self.complete(place, slot.map(|slot| (slot, true)), Err(error.into()));
+        }
+    }
+
+    fn connect_link(&mut self, must_bind: bool) -> Result<Connection, Error> {
+        let mut connection = raw(&self.options, &self.addresses)?;
+        if must_bind || self.session.protected || self.options.bind_always {
+            self.bind(&mut connection)?;
+        }
+        Ok(Connection::new(connection)?)
+    }
+
+    /// Binds a connection to the session. If the session is gone that is for the calls to find out.
+    fn bind(&mut self, connection: &mut RawConnection) -> Result<(), Error> {
+        let session = self.session.id;
+        match control(&self.options, &mut self.identities, connection).bind(&session) {
+            Err(error) if !error.is_session_lost() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a further connection for the session.
+    pub(crate) fn new_link(&mut self) -> Result<Link, Error> {
+        let connection = self.connect_link(false)?;
+        Ok(Link { state: LinkState::Up(connection), queued: Default::default(), must_bind: false })
+    }
+
+    /// Makes a new context for an identity. What fails for good fails the calls that need it; what may work
+    /// later is tried again until they run out of time.
+    pub(super) fn renew_context(&mut self, id: IdentityId, now: Instant) {
+        if now < self.context_retry_at {
+            return;
+        }
+        match self.try_renew(id) {
+            Ok(()) => self.statistics.contexts_renewed += 1,
+            Err(Error::Transport(_) | Error::Timeout) => {
+                self.context_retry_at = Instant::now() + self.options.backoff;
+            }
+            Err(error) => {
+                self.context_retry_at = Instant::now() + self.options.backoff;
+                // A worn context still serves; without one the calls cannot be made.
+                if self.identities.get(id.0).is_some_and(|identity| identity.needs_context()) {
+                    self.fail_queued(id, error);
+                }
+            }
+        }
+    }
+
+    fn try_renew(&mut self, id: IdentityId) -> Result<(), Error> {
+        let mut connection = raw(&self.options, &self.addresses)?;
+        let timeout = self.options.connect_timeout;
+        let Some(identity) = self.identities.get_mut(id.0) else { return Ok(()) };
+        identity.renew(&mut connection, timeout)?;
+        self.share_context(id);
+        Ok(())
+    }
+
+    /// Fails the queued calls of an identity; the first gets the error itself.
+    fn fail_queued(&mut self, id: IdentityId, error: Error) {
+        let mut error = Some(error);
+        for index in 0..self.links.len() {
+            let Some(link) = self.links.get_mut(index) else { continue };
+            for place in std::mem::take(&mut link.queued) {
+                match self.calls.get(place) {
+                    Some(call) if call.identity == id.0 => {
+                        let slot = call.slot.map(|slot| (slot, false));
+                        let error =
+                            error.take().unwrap_or(Error::Misuse("no security context could be made"));
+                        self.complete(place, slot, Err(error));
+                    }
+                    Some(_) => {
+                        if let Some(link) = self.links.get_mut(index) {
+                            link.queued.push_back(place);
+                        }
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Makes the client and the session anew at a server that has lost them, as after its restart. Calls in
+    /// progress fail with [`TransportError::Closed`]. Opens and locks are to be reclaimed by their owners,
+    /// and then [`Client::finish_reclaim`] ends it.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn recover(&mut self) -> Result<(), Error> {
+        for call in self.calls.drain() {
+            if !call.abandoned && !call.internal {
+                let result = Err(TransportError::Closed.into());
+                self.done.push_back(crate::client::Completion { ticket: call.ticket, tag: call.tag, result });
+            }
+        }
+        self.waiting.clear();
+        let mut first = raw(&self.options, &self.addresses)?;
+        let mut control = control(&self.options, &mut self.identities, &mut first);
+        self.session = match control.establish(&self.owner, &self.options) {
+            // The context died with the server: a new one, once.
+            Err(Error::Rpc(_)) => {
+                self.try_renew(IdentityId::MACHINE)?;
+                let mut control = crate::client::control(&self.options, &mut self.identities, &mut first);
+                control.establish(&self.owner, &self.options)?
+            }
+            other => other?,
+        };
+        self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
+        let count = self.links.len();
+        self.links = vec![Link::new(first)?];
+        while self.links.len() < count {
+            let link = self.new_link()?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+}

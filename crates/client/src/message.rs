@@ -1,0 +1,184 @@
+//! A call in memory: room for the head, then the arguments.
+//!
+//! The arguments are written first, once, where they stay. The head is put in front of them when the call is
+//! sent, which happens again when a call is repeated on another connection or in another context.
+
+use rpc::record_mark;
+
+/// Room in front of the arguments for the record mark, the RPC head and the frame of a protected body.
+pub const HEADROOM: usize = 1024;
+
+const MARK_LEN: usize = 4;
+
+/// The bytes of a call.
+#[derive(Debug, Default)]
+pub struct Message {
+    /// Headroom, arguments and, after the last sealing, what follows them in the record.
+    buffer: Vec<u8>,
+    arguments_at: usize,
+    arguments_end: usize,
+    /// Where the record's mark begins.
+    start: usize,
+    /// The whole record, when the arguments are encrypted: they must survive for a repetition.
+    encrypted: Vec<u8>,
+}
+
+impl Message {
+    /// A message around `buffer`, which holds [`HEADROOM`] bytes and then the arguments.
+    pub fn new(mut buffer: Vec<u8>) -> Self {
+        if buffer.len() < HEADROOM {
+            buffer.resize(HEADROOM, 0);
+        }
+        let arguments_end = buffer.len();
+        Self { buffer, arguments_at: HEADROOM, arguments_end, start: HEADROOM, encrypted: Vec::new() }
+    }
+
+    /// A message with these arguments.
+    pub fn of(arguments: &[u8]) -> Self {
+        let mut buffer = empty_buffer(Vec::new());
+        buffer.extend_from_slice(arguments);
+        Self::new(buffer)
+    }
+
+    /// The arguments.
+    pub fn arguments(&self) -> &[u8] {
+        self.buffer.get(self.arguments_at..self.arguments_end).unwrap_or_default()
+    }
+
+    /// Bytes of the arguments from `at` on, to fill in what was not known when they were written.
+    pub fn patch(&mut self, at: usize, bytes: &[u8]) {
+        let from = self.arguments_at + at;
+        if let Some(place) = self.buffer.get_mut(from..from + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Puts `prefix` in front of the arguments and returns both: what a checksum of the body is made of when
+    /// the prefix is its sequence number.
+    pub fn with_prefix(&mut self, prefix: &[u8]) -> &[u8] {
+        self.buffer.truncate(self.arguments_end);
+        self.start = self.arguments_at;
+        self.encrypted.clear();
+        self.prepend(prefix);
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// What [`Message::with_prefix`] returned.
+    pub fn body(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Puts `bytes` in front of what is there.
+    pub fn prepend(&mut self, bytes: &[u8]) {
+        if let Some(missing) = bytes.len().checked_sub(self.start) {
+            // Only a test that makes up a handle of its own gets here.
+            self.buffer.splice(0..0, std::iter::repeat_n(0, missing + HEADROOM));
+            self.start += missing + HEADROOM;
+            self.arguments_at += missing + HEADROOM;
+            self.arguments_end += missing + HEADROOM;
+        }
+        let from = self.start - bytes.len();
+        if let Some(place) = self.buffer.get_mut(from..self.start) {
+            place.copy_from_slice(bytes);
+            self.start = from;
+        }
+    }
+
+    /// Puts `bytes` behind what is there.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Starts an encrypted record: `head`, then `room` bytes, then what is there. Returns the record and the
+    /// position of the room.
+    pub fn begin_encrypted(&mut self, head: &[u8], room: usize, spare: usize) -> (&mut Vec<u8>, usize) {
+        let body = self.buffer.get(self.start..).unwrap_or_default();
+        self.encrypted.clear();
+        self.encrypted.reserve(MARK_LEN + head.len() + room + body.len() + spare);
+        self.encrypted.extend_from_slice(&[0; MARK_LEN]);
+        self.encrypted.extend_from_slice(head);
+        let at = self.encrypted.len();
+        self.encrypted.resize(at + room, 0);
+        self.encrypted.extend_from_slice(body);
+        (&mut self.encrypted, at)
+    }
+
+    /// The encrypted record in progress.
+    pub fn encrypted_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.encrypted
+    }
+
+    /// Writes the record mark: the record is complete.
+    pub fn finish(&mut self) {
+        if self.encrypted.is_empty() {
+            let mark = record_mark(self.buffer.len() - self.start);
+            self.prepend(&mark);
+        } else {
+            let mark = record_mark(self.encrypted.len() - MARK_LEN);
+            if let Some(place) = self.encrypted.first_chunk_mut() {
+                *place = mark;
+            }
+        }
+    }
+
+    /// The record with its mark, after [`Message::finish`].
+    pub fn record(&self) -> &[u8] {
+        if self.encrypted.is_empty() {
+            self.buffer.get(self.start..).unwrap_or_default()
+        } else {
+            &self.encrypted
+        }
+    }
+
+    /// Gives the memory back for another message.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+}
+
+/// Clears `buffer` and makes the headroom.
+pub fn empty_buffer(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.truncate(HEADROOM);
+    buffer.resize(HEADROOM, 0);
+    buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_and_trailer_stand_around_the_arguments() {
+        let mut message = Message::of(b"args");
+        assert_eq!(message.with_prefix(b"seq:"), b"seq:args");
+        message.append(b"mic.");
+        message.prepend(b"head");
+        message.finish();
+        assert_eq!(message.record(), b"\x80\0\0\x10headseq:argsmic.");
+        assert_eq!(message.arguments(), b"args");
+    }
+
+    #[test]
+    fn a_message_can_be_sealed_again() {
+        let mut message = Message::of(b"args");
+        message.with_prefix(b"1234");
+        let (record, at) = message.begin_encrypted(b"head", 2, 0);
+        assert_eq!((&record[..], at), (&b"\0\0\0\0head\0\x001234args"[..], 8));
+        message.finish();
+        assert_eq!(message.record(), b"\x80\0\0\x0ehead\0\x001234args");
+        message.with_prefix(b"");
+        message.prepend(b"again");
+        message.finish();
+        assert_eq!(message.record(), b"\x80\0\0\x09againargs");
+    }
+
+    #[test]
+    fn a_head_longer_than_the_headroom_finds_room() {
+        let mut message = Message::of(b"args");
+        message.with_prefix(&[]);
+        message.prepend(&[7; HEADROOM + 10]);
+        message.finish();
+        assert_eq!(message.record().len(), 4 + HEADROOM + 10 + 4);
+        assert!(message.record().ends_with(b"\x07args"));
+    }
+}

@@ -1,0 +1,153 @@
+//! A blocking connection that sends and receives whole records.
+//!
+//! Session set-up and context creation go over it, and tests send over it what no client would.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+use rpc::{RecordLimits, RecordReader, record_mark};
+
+use crate::error::{Error, TransportError};
+
+/// The addresses of a server, in the resolver's order.
+///
+/// # Errors
+/// [`TransportError::Resolve`].
+pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransportError> {
+    let failed = |cause| TransportError::Resolve { host: host.to_owned(), cause };
+    let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(failed)?.collect();
+    if addresses.is_empty() { Err(failed(std::io::ErrorKind::NotFound.into())) } else { Ok(addresses) }
+}
+
+/// A TCP connection that carries RPC records.
+#[derive(Debug)]
+pub struct RawConnection {
+    stream: TcpStream,
+    reader: RecordReader,
+    limits: RecordLimits,
+    received: Vec<Vec<u8>>,
+}
+
+impl RawConnection {
+    /// Connects to the first of `addresses` that answers.
+    ///
+    /// # Errors
+    /// [`TransportError::Connect`] with the last address' error.
+    pub fn connect(
+        addresses: &[SocketAddr],
+        timeout: Duration,
+        record_size_max: usize,
+    ) -> Result<Self, TransportError> {
+        let mut last = std::io::ErrorKind::AddrNotAvailable.into();
+        for address in addresses {
+            match TcpStream::connect_timeout(address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Self::from_stream(stream, record_size_max));
+                }
+                Err(cause) => last = cause,
+            }
+        }
+        Err(TransportError::Connect(last))
+    }
+
+    /// Takes a connection over, at the boundary of a record.
+    pub fn from_stream(stream: TcpStream, record_size_max: usize) -> Self {
+        let limits = RecordLimits { record_size_max, ..RecordLimits::default() };
+        Self { stream, reader: RecordReader::new(limits), limits, received: Vec::new() }
+    }
+
+    /// Gives the connection back, at the boundary of a record.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// The limits of received records.
+    pub const fn limits(&self) -> RecordLimits {
+        self.limits
+    }
+
+    /// Sends `record` as one fragment.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`].
+    pub fn send_record(&mut self, record: &[u8]) -> Result<(), TransportError> {
+        let mut marked = Vec::with_capacity(record.len() + 4);
+        marked.extend_from_slice(&record_mark(record.len()));
+        marked.extend_from_slice(record);
+        self.send_bytes(&marked)
+    }
+
+    /// Sends bytes as they are, without a mark.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`].
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
+    /// Closes this side for writing, so that the server sees the end of the stream.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`].
+    pub fn finish_sending(&mut self) -> Result<(), TransportError> {
+        Ok(self.stream.shutdown(Shutdown::Write)?)
+    }
+
+    /// Waits for the next record; `None` when `timeout` passes without one.
+    ///
+    /// # Errors
+    /// [`TransportError::Closed`] when the server has closed the connection, and any other.
+    pub fn receive_record(&mut self, timeout: Duration) -> Result<Option<Vec<u8>>, TransportError> {
+        let deadline = Instant::now() + timeout;
+        let mut scratch = [0; 16 << 10];
+        while self.received.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            match self.stream.read(&mut scratch) {
+                Ok(0) => return Err(TransportError::Closed),
+                Ok(count) => {
+                    let bytes = scratch.get(..count).unwrap_or_default();
+                    self.reader.push(bytes, &mut self.received)?;
+                }
+                Err(cause) if would_block(&cause) => {}
+                Err(cause) if cause.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Err(TransportError::Closed);
+                }
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        Ok(Some(self.received.remove(0)))
+    }
+
+    /// Sends a record and waits for the next one.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] and any transport error.
+    pub fn exchange(&mut self, record: &[u8], timeout: Duration) -> Result<Vec<u8>, Error> {
+        self.send_record(record)?;
+        self.receive_record(timeout)?.ok_or(Error::Timeout)
+    }
+
+    /// Waits until the server closes the connection; `false` when `timeout` passes first. Records that
+    /// arrive meanwhile are dropped.
+    pub fn wait_closed(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.receive_record(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+fn would_block(cause: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

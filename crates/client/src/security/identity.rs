@@ -1,0 +1,102 @@
+//! Somebody on whose behalf calls are made.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rpc::gss::RpcGssServiceT;
+use rpc::{AuthFlavor, AuthSys};
+use xdr::{Encode as _, Encoder};
+
+use super::{GssCall, GssContext, Protection, random};
+use crate::error::Error;
+use crate::options::{GssCredential, Security};
+use crate::raw::RawConnection;
+
+/// An identity, with its context if it has one.
+#[derive(Debug)]
+pub enum Identity {
+    /// AUTH_NONE or AUTH_SYS: the flavor and the encoded credential.
+    Plain { flavor: u32, body: Arc<[u8]> },
+    /// RPCSEC_GSS.
+    Gss { credential: GssCredential, context: Option<Arc<GssContext>> },
+}
+
+impl Identity {
+    /// Makes an identity, without a context yet.
+    pub fn new(security: &Security) -> Result<Self, Error> {
+        Ok(match security {
+            Security::None => Self::Plain { flavor: AuthFlavor::AUTH_NONE as u32, body: Arc::default() },
+            Security::Sys(sys) => {
+                let stamp = u32::from_be_bytes(random()?);
+                let mut body = Encoder::new();
+                AuthSys::new(stamp, sys.machine_name.as_bytes(), sys.uid, sys.gid, &sys.gids)
+                    .encode(&mut body);
+                Self::Plain { flavor: AuthFlavor::AUTH_SYS as u32, body: body.into_vec().into() }
+            }
+            Security::Gss(credential) => Self::Gss { credential: credential.clone(), context: None },
+        })
+    }
+
+    /// The context in use.
+    pub fn context(&self) -> Option<&Arc<GssContext>> {
+        match self {
+            Self::Plain { .. } => None,
+            Self::Gss { context, .. } => context.as_ref(),
+        }
+    }
+
+    /// Whether a context has to be made before the next call.
+    pub fn needs_context(&self) -> bool {
+        matches!(self, Self::Gss { context: None, .. })
+    }
+
+    /// Whether it is time to renew the context.
+    pub fn is_worn(&self, now: Instant) -> bool {
+        self.context().is_some_and(|context| context.is_worn(now))
+    }
+
+    /// Forgets `context` if it is still the one in use: the server no longer knows it.
+    pub fn forget(&mut self, stale: &Arc<GssContext>) {
+        if let Self::Gss { context, .. } = self
+            && context.as_ref().is_some_and(|current| Arc::ptr_eq(current, stale))
+        {
+            *context = None;
+        }
+    }
+
+    /// Makes a new context, which takes the place of the old one.
+    pub fn renew(&mut self, connection: &mut RawConnection, timeout: Duration) -> Result<(), Error> {
+        if let Self::Gss { credential, context } = self {
+            *context = Some(GssContext::establish(connection, credential, timeout)?);
+        }
+        Ok(())
+    }
+
+    /// How many calls of this identity may be outstanding.
+    pub fn outstanding_max(&self) -> u32 {
+        self.context().map_or(u32::MAX, |context| context.window().max(1))
+    }
+
+    /// The protection of the next call; `service` overrides the identity's own.
+    pub fn protection(&self, service: Option<RpcGssServiceT>) -> Result<Protection, Error> {
+        match self {
+            Self::Plain { flavor, body } => Ok(Protection::Plain { flavor: *flavor, body: body.clone() }),
+            Self::Gss { context: None, .. } => Err(Error::Misuse("the identity has no security context")),
+            Self::Gss { credential, context: Some(context) } => {
+                Ok(Protection::Gss(GssCall::new(context.clone(), service.unwrap_or(credential.service))))
+            }
+        }
+    }
+
+    /// The protection of calls about the client and its session: integrity at least
+    /// (RFC 8881 section 2.10.8.3).
+    pub fn machine_protection(&self) -> Result<Protection, Error> {
+        let service = match self {
+            Self::Gss { credential, .. } if credential.service == RpcGssServiceT::rpc_gss_svc_none => {
+                Some(RpcGssServiceT::rpc_gss_svc_integrity)
+            }
+            _ => None,
+        };
+        self.protection(service)
+    }
+}

@@ -1,0 +1,253 @@
+//! Makes and ends clients and sessions at the server, over a connection that carries nothing else meanwhile.
+
+use std::time::Duration;
+
+use nfs4::*;
+
+use crate::compound::Compound;
+use crate::error::Error;
+use crate::options::{Options, StateProtection};
+use crate::raw::RawConnection;
+use crate::reply::Reply;
+use crate::security::{Head, Identity, random};
+
+/// Room for everything besides the data in requests and replies, in bytes.
+const OVERHEAD: u32 = 64 << 10;
+
+/// The longest reply that the server is asked to keep, in bytes.
+const CACHED_RESPONSE_MAX: u32 = 8 << 10;
+
+/// Operations in a COMPOUND that the client asks for; long paths are looked up with one LOOKUP each.
+const OPERATIONS_MAX: u32 = 128;
+
+/// A session as the server granted it.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The client's id.
+    pub client_id: u64,
+    /// The session's id.
+    pub id: [u8; 16],
+    /// Channel attributes of the fore channel.
+    pub fore: ChannelAttrs4,
+    /// `csr_flags`.
+    pub flags: u32,
+    /// `eir_flags` of EXCHANGE_ID.
+    pub exchange_flags: u32,
+    /// Whether the server agreed to SP4_MACH_CRED: each further connection has to be bound.
+    pub protected: bool,
+    /// The server's scope and owner, by which clients find out about trunking.
+    pub server_scope: Vec<u8>,
+    /// `so_major_id`.
+    pub server_major_id: Vec<u8>,
+}
+
+/// Who this client says that it is (RFC 8881 section 2.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// `co_ownerid`.
+    pub id: Vec<u8>,
+    /// `co_verifier`: new with each start of the client, which ends the state of the one before.
+    pub verifier: [u8; 8],
+}
+
+/// A connection and an identity for calls about the client and its session.
+pub struct Control<'a> {
+    /// The connection.
+    pub connection: &'a mut RawConnection,
+    /// Whose calls they are.
+    pub(crate) identity: &'a mut Identity,
+    /// The minor version.
+    pub minor_version: u32,
+    /// How long each call may take.
+    pub timeout: Duration,
+}
+
+impl Control<'_> {
+    /// Calls a COMPOUND that is not of a session.
+    ///
+    /// # Errors
+    /// Any; a failed operation is not one.
+    pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
+        if self.identity.needs_context() {
+            self.identity.renew(self.connection, self.timeout)?;
+        }
+        let xid = u32::from_be_bytes(random()?);
+        let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.machine_protection()?);
+        let body = head.call(self.connection, &compound.into_arguments(), self.timeout)?;
+        Reply::new(body, false)
+    }
+
+    fn one<T>(
+        &mut self,
+        operation: &NfsArgop4<'_>,
+        read: impl FnOnce(&Reply) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut compound = Compound::sessionless(self.minor_version);
+        compound.operation(operation);
+        read(&self.call(compound)?)
+    }
+
+    /// EXCHANGE_ID (RFC 8881 section 18.35).
+    ///
+    /// # Errors
+    /// Any.
+    pub fn exchange_id(
+        &mut self,
+        owner: &Owner,
+        protection: StateProtection,
+    ) -> Result<ExchangeId4Resok<'static>, Error> {
+        let protect = match protection {
+            StateProtection::None => StateProtect4A::SP4_NONE,
+            StateProtection::MachineCredential => StateProtect4A::SP4_MACH_CRED(machine_operations()),
+        };
+        let arguments = ExchangeId4Args {
+            eia_clientowner: ClientOwner4 {
+                co_verifier: owner.verifier,
+                co_ownerid: owner.id.as_slice().into(),
+            },
+            eia_flags: EXCHGID4_FLAG_SUPP_MOVED_REFER,
+            eia_state_protect: protect,
+            eia_client_impl_id: Vec::new(),
+        };
+        self.one(&NfsArgop4::OP_EXCHANGE_ID(arguments), |reply| {
+            let result: ExchangeId4Resok<'_> = reply.results().take(NfsOpnum4::OP_EXCHANGE_ID)?;
+            Ok(result.into_owned())
+        })
+    }
+
+    /// CREATE_SESSION (section 18.36) with `sequence`, which EXCHANGE_ID or the session before gave.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn create_session(
+        &mut self,
+        client_id: u64,
+        sequence: u32,
+        options: &Options,
+    ) -> Result<CreateSession4Resok, Error> {
+        let (fore, back) = channels(options);
+        let arguments = CreateSession4Args {
+            csa_clientid: client_id,
+            csa_sequence: sequence,
+            csa_flags: 0,
+            csa_fore_chan_attrs: fore,
+            csa_back_chan_attrs: back,
+            csa_cb_program: NFS4_CALLBACK,
+            csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
+        };
+        self.one(&NfsArgop4::OP_CREATE_SESSION(arguments), |reply| {
+            reply.results().take(NfsOpnum4::OP_CREATE_SESSION)
+        })
+    }
+
+    /// BIND_CONN_TO_SESSION (section 18.34) for the fore channel.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn bind(&mut self, session: &[u8; 16]) -> Result<BindConnToSession4Resok, Error> {
+        let arguments = BindConnToSession4Args {
+            bctsa_sessid: *session,
+            bctsa_dir: ChannelDirFromClient4::CDFC4_FORE,
+            bctsa_use_conn_in_rdma_mode: false,
+        };
+        self.one(&NfsArgop4::OP_BIND_CONN_TO_SESSION(arguments), |reply| {
+            reply.results().take(NfsOpnum4::OP_BIND_CONN_TO_SESSION)
+        })
+    }
+
+    /// DESTROY_SESSION (section 18.37).
+    ///
+    /// # Errors
+    /// Any.
+    pub fn destroy_session(&mut self, session: &[u8; 16]) -> Result<(), Error> {
+        let arguments = DestroySession4Args { dsa_sessionid: *session };
+        self.one(&NfsArgop4::OP_DESTROY_SESSION(arguments), |reply| {
+            reply.results().done(NfsOpnum4::OP_DESTROY_SESSION).map(drop)
+        })
+    }
+
+    /// DESTROY_CLIENTID (section 18.50).
+    ///
+    /// # Errors
+    /// Any.
+    pub fn destroy_client(&mut self, client_id: u64) -> Result<(), Error> {
+        let arguments = DestroyClientid4Args { dca_clientid: client_id };
+        self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), |reply| {
+            reply.results().done(NfsOpnum4::OP_DESTROY_CLIENTID).map(drop)
+        })
+    }
+
+    /// EXCHANGE_ID and CREATE_SESSION.
+    pub(crate) fn establish(&mut self, owner: &Owner, options: &Options) -> Result<Session, Error> {
+        let client = self.exchange_id(owner, options.state_protection)?;
+        let session = self.create_session(client.eir_clientid, client.eir_sequenceid, options)?;
+        Ok(Session {
+            client_id: client.eir_clientid,
+            id: session.csr_sessionid,
+            fore: session.csr_fore_chan_attrs,
+            flags: session.csr_flags,
+            exchange_flags: client.eir_flags,
+            // A server may answer SP4_NONE to a wish for more (section 18.35.3).
+            protected: matches!(client.eir_state_protect, StateProtect4R::SP4_MACH_CRED(_)),
+            server_scope: client.eir_server_scope.into_owned(),
+            server_major_id: client.eir_server_owner.so_major_id.into_owned(),
+        })
+    }
+}
+
+/// The operations that only the machine may call, and those that it may call for its users.
+fn machine_operations() -> StateProtectOps4 {
+    let set = |operations: &[NfsOpnum4]| {
+        operations.iter().fold(Bitmap4::EMPTY, |set, operation| set.with(*operation as u32))
+    };
+    StateProtectOps4 {
+        spo_must_enforce: set(&[
+            NfsOpnum4::OP_BIND_CONN_TO_SESSION,
+            NfsOpnum4::OP_EXCHANGE_ID,
+            NfsOpnum4::OP_CREATE_SESSION,
+            NfsOpnum4::OP_DESTROY_SESSION,
+            NfsOpnum4::OP_DESTROY_CLIENTID,
+        ]),
+        spo_must_allow: set(&[
+            NfsOpnum4::OP_CLOSE,
+            NfsOpnum4::OP_OPEN_DOWNGRADE,
+            NfsOpnum4::OP_LOCKU,
+            NfsOpnum4::OP_DELEGRETURN,
+            NfsOpnum4::OP_TEST_STATEID,
+            NfsOpnum4::OP_FREE_STATEID,
+        ]),
+    }
+}
+
+fn channels(options: &Options) -> (ChannelAttrs4, ChannelAttrs4) {
+    let record = options.io_size_max.saturating_add(OVERHEAD);
+    let fore = ChannelAttrs4 {
+        ca_headerpadsize: 0,
+        ca_maxrequestsize: record,
+        ca_maxresponsesize: record,
+        ca_maxresponsesize_cached: CACHED_RESPONSE_MAX,
+        ca_maxoperations: OPERATIONS_MAX,
+        ca_maxrequests: options.slots_max,
+        ca_rdma_ird: Vec::new(),
+    };
+    let back = ChannelAttrs4 {
+        ca_maxrequestsize: 4096,
+        ca_maxresponsesize: 4096,
+        ca_maxresponsesize_cached: 0,
+        ca_maxoperations: 2,
+        ca_maxrequests: 1,
+        ..fore.clone()
+    };
+    (fore, back)
+}
+
+impl Owner {
+    /// The owner that `options` name, or a random one.
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        let id = match &options.owner {
+            Some(id) => id.clone(),
+            None => random::<16>()?.to_vec(),
+        };
+        Ok(Self { id, verifier: random()? })
+    }
+}
