@@ -164,8 +164,12 @@ impl<'c> Compound<'c> {
     /// # Errors
     /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid that means nothing.
     pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, Failure> {
+        let stateid = match StateidKind::of(&stateid) {
+            StateidKind::Current => self.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
+            _ => stateid,
+        };
+        // CLOSE leaves one behind that is never valid.
         match StateidKind::of(&stateid) {
-            StateidKind::Current => self.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
             StateidKind::Invalid => Err(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
             _ => Ok(stateid),
         }

@@ -52,6 +52,8 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     state: Mutex<NfsState>,
+    /// Held while effects are carried out.
+    effects: Mutex<()>,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -94,12 +96,17 @@ impl Nfs {
     /// Runs something short on the state of all clients; what it causes is done after the lock is released.
     /// Never calls a backend under the lock.
     pub(crate) fn with_state<R>(&self, run: impl FnOnce(&mut NfsState) -> R) -> R {
-        let (result, effects) = {
+        let (result, effects, in_order) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let result = run(&mut state);
-            (result, state.take_effects())
+            let effects = state.take_effects();
+            // Taken before the state is released: what two threads record of one client stays in its order.
+            let in_order =
+                (!effects.is_empty()).then(|| self.effects.lock().unwrap_or_else(PoisonError::into_inner));
+            (result, effects, in_order)
         };
         effects.into_iter().for_each(|effect| self.apply(effect));
+        drop(in_order);
         result
     }
 

@@ -24,10 +24,21 @@ fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
     }
 }
 
+/// Whether the description of the operation demands a status that its list in section 15.2 leaves out.
+fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
+    match opnum {
+        // Section 18.35.4, case 9: an update by another principal.
+        NfsOpnum4::OP_EXCHANGE_ID => status == Nfsstat4::NFS4ERR_PERM,
+        // Section 18.34.3: the connection of a session with state protection, by another credential.
+        NfsOpnum4::OP_BIND_CONN_TO_SESSION => status == Nfsstat4::NFS4ERR_WRONG_CRED,
+        _ => false,
+    }
+}
+
 /// Returns the status that the operation may answer: `status` itself, the nearest in its list, or
 /// NFS4ERR_SERVERFAULT.
 pub fn allowed(opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
-    if nfs4::valid_error(opnum, status) {
+    if nfs4::valid_error(opnum, status) || demanded(opnum, status) {
         return status;
     }
     tracing::debug!(

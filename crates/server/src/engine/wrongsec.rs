@@ -47,10 +47,11 @@ impl Compound<'_> {
         }
         let left = self.position.count.saturating_sub(self.position.index + 1);
         match following(*args, left) {
-            Some(next) if decides(next, args) && !self.machine_may(next) => {
-                Err(Nfsstat4::NFS4ERR_WRONGSEC.into())
-            }
-            _ => Ok(()),
+            Some(next) if !decides(next, args) || self.machine_may(next) => Ok(()),
+            // Clients ask for attributes in the COMPOUND that gives up a user's state by machine credential.
+            Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(()),
+            Some(_) => Err(Nfsstat4::NFS4ERR_WRONGSEC.into()),
+            None => Ok(()),
         }
     }
 
@@ -69,6 +70,17 @@ fn following(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     for _ in 0..left {
         match args.u32().ok()? {
             next if next == NfsOpnum4::OP_SAVEFH as u32 => {}
+            next => return Some(next),
+        }
+    }
+    None
+}
+
+/// The number of the first operation that is not GETATTR.
+fn beyond_getattr(mut args: Decoder<'_>, left: u32) -> Option<u32> {
+    for _ in 0..left {
+        match args.u32().ok()? {
+            next if next == NfsOpnum4::OP_GETATTR as u32 => drop(nfs4::Getattr4Args::decode(&mut args).ok()?),
             next => return Some(next),
         }
     }

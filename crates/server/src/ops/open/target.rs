@@ -41,7 +41,7 @@ pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Targ
         OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) => by_filehandle(c, args)?,
         // The server gives no delegations, and remembers none.
         OpenClaim4::CLAIM_DELEGATE_PREV(_) | OpenClaim4::CLAIM_DELEG_PREV_FH => {
-            return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
+            return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());
         }
         OpenClaim4::CLAIM_DELEGATE_CUR(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());

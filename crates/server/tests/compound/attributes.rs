@@ -1,0 +1,198 @@
+//! GETATTR, SETATTR, VERIFY, NVERIFY and ACCESS (RFC 8881 section 5).
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+
+fn values(values: AttributeValues<'static>) -> Fattr4<'static> {
+    fattr(values)
+}
+
+#[test]
+fn every_supported_attribute_has_a_value() // RFC 8881 section 5.6
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.minor = 2;
+    client.make_file("export", "f", b"12345");
+    let reply = client.at("export/f", vec![getattr(&[FATTR4_SUPPORTED_ATTRS])]).ok();
+    let supported = reply.attributes().supported_attrs.unwrap();
+    assert!(nfs4::attributes::REQUIRED.is_subset_of(&supported));
+    let readable: Vec<u32> = supported.and(&nfs4::attributes::GETTABLE).iter().collect();
+    for path in ["", "export", "export/f"] {
+        let reply = client.at(path, vec![getattr(&readable)]).ok();
+        let given = reply.attributes().present();
+        for attribute in &readable {
+            let optional = *attribute == FATTR4_TIME_CREATE;
+            assert!(given.contains(*attribute) || optional, "{path}: {attribute}");
+        }
+    }
+    let reply = client.at("export/f", vec![getattr(&readable)]).ok();
+    let got = reply.attributes();
+    assert_eq!(got.size, Some(5));
+    assert_eq!(got.mode, Some(0o644));
+    assert_eq!(got.owner.as_deref(), Some(&b"alice@example.org"[..]));
+    assert_eq!(got.owner_group.as_deref(), Some(&b"alice@example.org"[..]));
+    assert_eq!(got.lease_time, Some(60));
+    assert_eq!(got.maxread, Some(1 << 20));
+    assert_eq!(got.unique_handles, Some(true));
+    assert_eq!(got.case_insensitive, Some(false));
+    assert_eq!(got.xattr_support, Some(false));
+    assert_eq!(got.fs_layout_types, Some(vec![]));
+    assert_eq!(got.filehandle.as_deref(), Some(&*client.fh_of("export/f")));
+    assert_eq!(got.rdattr_error, Some(NFS4_OK));
+}
+
+#[test]
+fn attributes_of_4_2_are_not_told_in_4_1() // RFC 7862 section 12.2
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let ask = [FATTR4_CHANGE_ATTR_TYPE, FATTR4_XATTR_SUPPORT, FATTR4_TYPE];
+    let of_1 = client.at("export", vec![getattr(&ask)]).ok();
+    assert_eq!(of_1.attributes().present(), Bitmap4::of(&[FATTR4_TYPE]));
+    client.minor = 2;
+    assert_eq!(client.at("export", vec![getattr(&ask)]).ok().attributes().present().len(), 3);
+}
+
+#[test]
+fn unknown_attributes_are_left_out_and_write_only_ones_refused() // RFC 8881 sections 5.5 and 18.7.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let reply = client.at("export", vec![getattr(&[FATTR4_ACL, 90, 127, FATTR4_TYPE])]).ok();
+    assert_eq!(reply.attributes().present(), Bitmap4::of(&[FATTR4_TYPE]));
+    client.at("export", vec![getattr(&[FATTR4_TIME_MODIFY_SET])]).expect(NFS4ERR_INVAL);
+}
+
+#[test]
+fn an_owner_without_a_name_is_a_number() // RFC 8881 section 5.9
+{
+    let server = Setup::default().start();
+    let mut client = Client::with(&server, b"bob", sys(BOB), FORE);
+    client.make_file("export", "f", b"");
+    let reply = client.at("export/f", vec![getattr(&[FATTR4_OWNER])]).ok();
+    assert_eq!(reply.attributes().owner.as_deref(), Some(&b"1001"[..]));
+}
+
+#[test]
+fn attributes_are_set_and_told() // RFC 8881 section 18.30.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.make_file("export", "f", b"12345");
+    let time = Nfstime4 { seconds: -5, nseconds: 7 };
+    let set = values(AttributeValues {
+        size: Some(3),
+        mode: Some(0o600),
+        owner: Some(bytes(b"alice@example.org")),
+        owner_group: Some(bytes(b"1000")),
+        time_access_set: Some(Settime4::Default(TimeHow4::SET_TO_SERVER_TIME4)),
+        time_modify_set: Some(Settime4::SET_TO_CLIENT_TIME4(time.clone())),
+        ..Default::default()
+    });
+    let mask = set.attrmask;
+    let check = getattr(&[FATTR4_SIZE, FATTR4_MODE, FATTR4_TIME_MODIFY]);
+    let reply = client.at("export/f", vec![setattr(Stateid4::ANONYMOUS, set), check]).ok();
+    let attrsset = reply.results.iter().find_map(|result| match result {
+        NfsResop4::OP_SETATTR(res) => Some(res.attrsset),
+        _ => None,
+    });
+    assert_eq!(attrsset, Some(mask));
+    let got = reply.attributes();
+    assert_eq!((got.size, got.mode, got.time_modify), (Some(3), Some(0o600), Some(time)));
+}
+
+#[test]
+fn attributes_that_cannot_be_set_are_refused() // RFC 8881 sections 5.5 and 18.30.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.make_file("export", "f", b"");
+    let bad_time = Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds: 0, nseconds: 1_000_000_000 });
+    let owner = |owner: &[u8]| AttributeValues { owner: Some(bytes(owner)), ..Default::default() };
+    let cases = [
+        (AttributeValues { hidden: Some(true), ..Default::default() }, NFS4ERR_ATTRNOTSUPP),
+        (AttributeValues { fileid: Some(1), ..Default::default() }, NFS4ERR_INVAL),
+        (AttributeValues { mode: Some(0o10000), ..Default::default() }, NFS4ERR_INVAL),
+        (AttributeValues { time_modify_set: Some(bad_time), ..Default::default() }, NFS4ERR_INVAL),
+        (owner(b"nobody-here@example.org"), NFS4ERR_BADOWNER),
+        (owner(b"alice@elsewhere.org"), NFS4ERR_BADOWNER),
+        (owner(b"\xff"), NFS4ERR_BADOWNER),
+    ];
+    for (set, status) in cases {
+        let reply = client.at("export/f", vec![setattr(Stateid4::ANONYMOUS, values(set))]).expect(status);
+        let NfsResop4::OP_SETATTR(res) = reply.last() else { panic!() };
+        assert!(res.attrsset.is_empty());
+    }
+    let short = Fattr4 { attrmask: Bitmap4::of(&[FATTR4_SIZE]), attr_vals: bytes(&[0; 4]) };
+    client.at("export/f", vec![setattr(Stateid4::ANONYMOUS, short)]).expect(NFS4ERR_BADXDR);
+}
+
+#[test]
+fn only_the_owner_changes_the_mode_and_only_writers_the_size() // RFC 8881 section 18.30.4
+{
+    let server = Setup::default().start();
+    Client::new(&server).make_file("export", "f", b"12345");
+    let mut bob = Client::with(&server, b"bob", sys(BOB), FORE);
+    bob.at("export/f", vec![setattr(Stateid4::ANONYMOUS, mode(0o777))]).expect(NFS4ERR_PERM);
+    let size = || values(AttributeValues { size: Some(0), ..Default::default() });
+    bob.at("export/f", vec![setattr(Stateid4::ANONYMOUS, size())]).expect(NFS4ERR_ACCESS);
+    bob.at("export", vec![setattr(Stateid4::ANONYMOUS, size())]).expect(NFS4ERR_WRONG_TYPE);
+}
+
+#[test]
+fn a_size_is_set_through_an_open_whatever_the_mode() // RFC 8881 section 18.30.4
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let how = Openflag4::OPEN4_CREATE(Createhow4::GUARDED4(mode(0o400)));
+    let reply = client.at("export", vec![open_how(how, by_name("f"), 2, 0, b"o"), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    let size = || values(AttributeValues { size: Some(9), ..Default::default() });
+    client.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, size())]).expect(NFS4ERR_ACCESS);
+    let reply = client.run(vec![put(&fh), setattr(stateid, size()), getattr(&[FATTR4_SIZE])]).ok();
+    assert_eq!(reply.attributes().size, Some(9));
+    client.run(vec![put(&fh), close(stateid)]).ok();
+    client.run(vec![put(&fh), setattr(stateid, size())]).expect(NFS4ERR_BAD_STATEID);
+}
+
+#[test]
+fn attributes_are_compared() // RFC 8881 sections 18.15 and 18.31
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.make_file("export", "f", b"12345");
+    let size = |size| values(AttributeValues { size: Some(size), mode: Some(0o644), ..Default::default() });
+    let verify = |obj_attributes| NfsArgop4::OP_VERIFY(Verify4Args { obj_attributes });
+    let nverify = |obj_attributes| NfsArgop4::OP_NVERIFY(Nverify4Args { obj_attributes });
+    client.at("export/f", vec![verify(size(5)), nverify(size(6))]).ok();
+    client.at("export/f", vec![verify(size(6))]).expect(NFS4ERR_NOT_SAME);
+    client.at("export/f", vec![nverify(size(5))]).expect(NFS4ERR_SAME);
+    let hidden = || values(AttributeValues { hidden: Some(false), ..Default::default() });
+    client.at("export/f", vec![verify(hidden())]).expect(NFS4ERR_ATTRNOTSUPP);
+    let error = || values(AttributeValues { rdattr_error: Some(NFS4_OK), ..Default::default() });
+    client.at("export/f", vec![nverify(error())]).expect(NFS4ERR_INVAL);
+}
+
+#[test]
+fn access_tells_what_the_caller_may_do() // RFC 8881 section 18.1.3
+{
+    let server = Setup::default().start();
+    let mut alice = Client::new(&server);
+    alice.make_file("export", "f", b"");
+    alice.make_directory("export", "d");
+    let ask = |client: &mut Client<'_>, path: &str| {
+        let reply = client.at(path, vec![NfsArgop4::OP_ACCESS(Access4Args { access: 0x1ff })]).ok();
+        let NfsResop4::OP_ACCESS(Access4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
+        (ok.supported, ok.access)
+    };
+    let changing = ACCESS4_MODIFY | ACCESS4_EXTEND;
+    let (of_file, of_directory) = (0x2d, 0x1f);
+    assert_eq!(ask(&mut alice, "export/f"), (of_file, ACCESS4_READ | changing));
+    let all = ACCESS4_READ | ACCESS4_LOOKUP | changing | ACCESS4_DELETE;
+    assert_eq!(ask(&mut alice, "export/d"), (of_directory, all));
+    let mut bob = Client::with(&server, b"bob", sys(BOB), FORE);
+    assert_eq!(ask(&mut bob, "export/f"), (of_file, ACCESS4_READ));
+    assert_eq!(ask(&mut bob, "export/d"), (of_directory, ACCESS4_READ | ACCESS4_LOOKUP));
+}
