@@ -4,6 +4,5 @@ pub mod attr;
 pub mod dispatch;
 pub mod engine;
 pub mod ops;
-pub mod records;
 pub mod rpcsec;
 pub mod security;

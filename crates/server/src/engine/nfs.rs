@@ -52,8 +52,8 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     state: Mutex<NfsState>,
-    /// Held while effects are carried out.
-    effects: Mutex<()>,
+    /// Held while clients are put on and off stable storage.
+    recording: Mutex<()>,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -72,7 +72,17 @@ impl Nfs {
     ) -> Self {
         let state = Mutex::new(State::new(config.limits.clone(), start.boot.clone(), now));
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
-        Self { config, exports, identity, start, filehandle_key, state, records, random }
+        Self {
+            config,
+            exports,
+            identity,
+            start,
+            filehandle_key,
+            state,
+            recording: Mutex::default(),
+            records,
+            random,
+        }
     }
 
     /// Forgets what was bound to a connection (RFC 8881 section 2.10.3.1).
@@ -101,8 +111,9 @@ impl Nfs {
             let result = run(&mut state);
             let effects = state.take_effects();
             // Taken before the state is released: what two threads record of one client stays in its order.
-            let in_order =
-                (!effects.is_empty()).then(|| self.effects.lock().unwrap_or_else(PoisonError::into_inner));
+            let records =
+                |effect: &Effect<_, _>| !matches!(effect, Effect::Close { .. } | Effect::GraceEnded);
+            let in_order = effects.iter().any(records).then(|| self.recording.lock());
             (result, effects, in_order)
         };
         effects.into_iter().for_each(|effect| self.apply(effect));
