@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::pattern::Pattern;
 use crate::workload::{self, Conditions};
-use crate::{Endpoint, Flavor, Measurement, Plan, Series, Workload};
+use crate::{
+    Endpoint, Environment, Flavor, LeftOut, Measurement, Mount, Plan, Report, SCHEMA, Series, Workload,
+};
 
 /// How long each pair runs before it counts: caches, slots and the processor's clock settle.
 const WARM_UP: Duration = Duration::from_millis(250);
@@ -46,7 +48,83 @@ pub struct Outcome {
     pub stopped_by: Option<String>,
 }
 
-/// One flavor and its way to the server.
+/// What is measured, and who asks.
+pub struct Setup<'a> {
+    /// What to run.
+    pub plan: Plan,
+    /// The export, as the server names it.
+    pub path: &'a str,
+    /// Name of the folders that the run makes in the export and removes; a flavor's name is added.
+    pub folder: &'a str,
+    /// How to connect with a flavor, but for the number of connections, which the plan says. An error leaves
+    /// the flavor out.
+    pub options: &'a dyn Fn(Flavor) -> Result<client::Options>,
+    /// The server, as the user named it.
+    pub target: String,
+    /// The command that repeats the run.
+    pub command: String,
+    /// Seconds since 1970.
+    pub started_at: u64,
+}
+
+/// Connects with each flavor of the plan, runs the plan, cleans up, and makes the report of it. A flavor that
+/// the server refuses, or that there is no ticket for, is left out and named in the report.
+///
+/// # Errors
+/// When no flavor is left; with the reason of each.
+pub fn measure(setup: Setup<'_>, watch: Watch<'_>) -> Result<Report> {
+    let mut environment = Environment::of_this_machine();
+    let (mut mounts, mut left_out) = (Vec::new(), Vec::new());
+    for flavor in &setup.plan.flavors {
+        match connect(&setup, *flavor) {
+            Ok(mount) => {
+                environment.enctype = environment.enctype.or(mount.enctype().map(str::to_owned));
+                mounts.push((*flavor, mount));
+            }
+            Err(error) => left_out.push(LeftOut { flavor: *flavor, reason: format!("{error:#}") }),
+        }
+    }
+    if mounts.is_empty() {
+        let reasons = left_out.iter().map(|one| format!("{}: {}", one.flavor.name(), one.reason));
+        bail!("nothing can be measured: {}", reasons.collect::<Vec<_>>().join("; "));
+    }
+    let mut sides: Vec<Side<'_>> =
+        mounts.iter_mut().map(|(flavor, mount)| (*flavor, mount as &mut dyn Endpoint)).collect();
+    let mut outcome = run(&setup.plan, &mut sides, watch);
+    for (flavor, mount) in &mut mounts {
+        let finished = mount.finish().with_context(|| format!("{}: cleaning up", flavor.name()));
+        if let (None, Err(error)) = (&outcome.stopped_by, finished) {
+            outcome.stopped_by = Some(format!("{error:#}"));
+        }
+    }
+    Ok(Report {
+        schema: SCHEMA.to_owned(),
+        started_at: setup.started_at,
+        target: setup.target,
+        command: setup.command,
+        plan: setup.plan,
+        complete: outcome.stopped_by.is_none(),
+        stopped_by: outcome.stopped_by,
+        left_out,
+        environment,
+        series: outcome.series,
+    })
+}
+
+fn connect(setup: &Setup<'_>, flavor: Flavor) -> Result<Mount> {
+    let options = (setup.options)(flavor)?.connections(setup.plan.connections as usize);
+    let folder = format!("{}-{}", setup.folder, flavor.name());
+    let mut mount = Mount::connect(options, setup.path, &folder)?;
+    // Whether the user may write there is better known before the others have begun.
+    if let Err(error) = mount.prepare() {
+        // What went wrong first is what the user has to know.
+        let _ = mount.finish();
+        return Err(error);
+    }
+    Ok(mount)
+}
+
+/// One flavor and its way to the server, prepared.
 pub type Side<'a> = (Flavor, &'a mut dyn Endpoint);
 
 /// Runs a plan. The flavors are those of `sides`, in their order; an error ends the run and is part of the
@@ -77,9 +155,7 @@ impl<'b> Run<'_, 'b> {
         for (flavor, endpoint) in &mut *sides {
             self.announce(None, *flavor, None);
             let conditions = self.conditions(*flavor, WARM_UP);
-            endpoint
-                .prepare()
-                .and_then(|()| workload::fill(*endpoint, &conditions))
+            workload::fill(*endpoint, &conditions)
                 .with_context(|| format!("{}: preparing the file", flavor.name()))?;
         }
         for workload in &self.plan.workloads {

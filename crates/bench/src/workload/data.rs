@@ -28,7 +28,9 @@ impl Shape {
         };
         let size = if random { RANDOM_SIZE } else { SEQUENTIAL_SIZE };
         let (depth_max, size_max) = (endpoint.depth_max().max(1), endpoint.io_size_max().max(RANDOM_SIZE));
-        Self { write, random, depth: depth.min(depth_max), size: size.min(size_max) }
+        // A power of two, so that a file of whole MiB is a whole number of requests.
+        let size = 1 << size.min(size_max).ilog2();
+        Self { write, random, depth: depth.min(depth_max), size }
     }
 }
 
