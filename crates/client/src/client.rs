@@ -101,6 +101,8 @@ pub struct Client {
     /// `sr_status_flags` of the last reply.
     pub(crate) status_flags: u32,
     pub(crate) open_owners: u64,
+    /// Whose calls the blocking methods make.
+    pub(crate) identity: IdentityId,
     /// Not before then is the next context tried for.
     pub(crate) context_retry_at: Instant,
 }
@@ -140,6 +142,7 @@ impl Client {
             last_link: 0,
             status_flags: 0,
             open_owners: 0,
+            identity: IdentityId::USER,
             context_retry_at: now,
             options,
             addresses,
@@ -241,6 +244,11 @@ impl Client {
     /// Sets how long the lease is; it is renewed when two thirds have passed without a call.
     pub fn set_lease(&mut self, lease: Duration) {
         self.lease = lease;
+    }
+
+    /// Sets where further connections go: a server that has moved, or a test's.
+    pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        self.addresses = addresses;
     }
 
     /// Begins a COMPOUND, in memory that a former call has left.

@@ -12,7 +12,9 @@ mod client;
 mod compound;
 mod engine;
 mod error;
+mod filesystem;
 mod message;
+mod ops;
 mod options;
 mod raw;
 mod reply;
@@ -23,6 +25,10 @@ mod slots;
 pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket};
 pub use compound::Compound;
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
+pub use filesystem::Filesystem;
+pub use ops::{
+    Attributes, Create, Denial, Entry, Handle, Lock, OpenFile, OpenHow, flavor_of, read_result, write_result,
+};
 pub use options::{Flavor, GssCredential, NFS_PORT, Options, Security, StateProtection, SysCredential};
 pub use raw::{RawConnection, resolve};
 pub use reply::{Body, Reply, Results};

@@ -41,6 +41,7 @@ impl Message {
     }
 
     /// The arguments.
+    #[cfg(test)]
     pub fn arguments(&self) -> &[u8] {
         self.buffer.get(self.arguments_at..self.arguments_end).unwrap_or_default()
     }

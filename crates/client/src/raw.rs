@@ -44,6 +44,7 @@ impl RawConnection {
             match TcpStream::connect_timeout(address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
+                    stream.set_write_timeout(Some(timeout))?;
                     return Ok(Self::from_stream(stream, record_size_max));
                 }
                 Err(cause) => last = cause,

@@ -78,10 +78,22 @@ impl Client {
                 let found = self.done.remove(at);
                 return found.map_or(Err(Error::Misuse("the call is gone")), |completion| completion.result);
             }
-            if !self.calls.iter_mut().any(|(_, call)| call.ticket == ticket && !call.abandoned) {
+            if !self
+                .calls
+                .iter_mut()
+                .any(|(_, call)| call.ticket == ticket && !call.abandoned && !call.internal)
+            {
                 return Err(Error::Misuse("the call is not in progress"));
             }
             self.step(CHECK_INTERVAL * 5)?;
+        }
+    }
+
+    /// Takes no more interest in a submitted call: its end will not be reported.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.done.retain(|completion| completion.ticket != ticket);
+        if let Some((_, call)) = self.calls.iter_mut().find(|(_, call)| call.ticket == ticket) {
+            call.internal = true;
         }
     }
 
@@ -104,7 +116,7 @@ impl Client {
             self.check(now)?;
         }
         self.flush()?;
-        if self.calls.len() == 0 || !self.done.is_empty() {
+        if self.calls.len() == 0 {
             return Ok(());
         }
         for link in self.ready_links(wait.min(CHECK_INTERVAL))? {

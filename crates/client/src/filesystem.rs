@@ -1,0 +1,340 @@
+//! Whole files by path.
+
+use std::collections::VecDeque;
+
+use nfs4::*;
+
+use crate::client::{CallOptions, Client, Ticket};
+use crate::error::Error;
+use crate::ops::{Attributes, Entry, Handle, OpenFile, OpenHow, read_result, write_result};
+use crate::options::Options;
+
+/// Requests that are kept at the server while a file is read or written.
+const PIPELINE: usize = 16;
+
+/// A part of a file on its way to the server.
+struct Piece<'a> {
+    offset: u64,
+    data: &'a [u8],
+    ticket: Ticket,
+}
+
+/// An export as a place for files. Paths are relative to it and use `/`.
+#[derive(Debug)]
+pub struct Filesystem {
+    client: Client,
+    root: String,
+}
+
+impl Filesystem {
+    /// Connects and looks `export` up.
+    ///
+    /// # Errors
+    /// Any of [`Client::connect`], and those of LOOKUP.
+    pub fn mount(options: Options, export: &str) -> Result<Self, Error> {
+        let mut client = Client::connect(options)?;
+        client.lookup_path(export)?;
+        Ok(Self { client, root: export.trim_end_matches('/').to_owned() })
+    }
+
+    /// The client underneath.
+    pub const fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// As [`Client::close`].
+    pub fn unmount(self) -> Result<(), Error> {
+        self.client.close()
+    }
+
+    fn full(&self, path: &str) -> String {
+        format!("{}/{}", self.root, path.trim_start_matches('/'))
+    }
+
+    /// The directory of a path, and the name in it.
+    fn place<'a>(&mut self, path: &'a str) -> Result<(Handle, &'a [u8]), Error> {
+        let (directory, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
+        let (handle, _) = self.lookup(directory)?;
+        Ok((handle, name.as_bytes()))
+    }
+
+    /// Looks a path up.
+    ///
+    /// # Errors
+    /// Those of LOOKUP.
+    pub fn lookup(&mut self, path: &str) -> Result<(Handle, Attributes), Error> {
+        let full = self.full(path);
+        self.client.lookup_path(&full)
+    }
+
+    /// The attributes of a path.
+    ///
+    /// # Errors
+    /// Those of LOOKUP.
+    pub fn stat(&mut self, path: &str) -> Result<Attributes, Error> {
+        self.lookup(path).map(|(_, attributes)| attributes)
+    }
+
+    /// The attributes of the file system: sizes, counts and limits.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and GETATTR.
+    pub fn statfs(&mut self, path: &str) -> Result<Attributes, Error> {
+        let (handle, _) = self.lookup(path)?;
+        self.client.getattr(&handle, Attributes::STATFS)
+    }
+
+    /// Whether there is something at a path.
+    ///
+    /// # Errors
+    /// Those of LOOKUP other than NFS4ERR_NOENT.
+    pub fn exists(&mut self, path: &str) -> Result<bool, Error> {
+        match self.lookup(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is(Nfsstat4::NFS4ERR_NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and OPEN.
+    pub fn open(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
+        let (directory, name) = self.place(path)?;
+        self.client.open(&directory, name, how)
+    }
+
+    /// Closes a file.
+    ///
+    /// # Errors
+    /// Those of CLOSE.
+    pub fn close(&mut self, file: &OpenFile) -> Result<(), Error> {
+        self.client.close_file(file)
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// Those of OPEN, READ and CLOSE.
+    pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, Error> {
+        let file = self.open(path, &OpenHow::read())?;
+        let data = self.read_all(&file);
+        self.close(&file)?;
+        data
+    }
+
+    /// Reads an open file from its beginning to its end, with several requests at the server.
+    ///
+    /// # Errors
+    /// Those of READ.
+    pub fn read_all(&mut self, file: &OpenFile) -> Result<Vec<u8>, Error> {
+        let piece = self.client.read_size_max();
+        let mut data = Vec::new();
+        let mut ahead = VecDeque::new();
+        let read = self.read_ahead(file, &mut data, &mut ahead);
+        for (_, ticket) in ahead {
+            self.client.abandon(ticket);
+        }
+        read?;
+        // Behind a short read, or when the file has grown.
+        loop {
+            let (more, end) = self.client.read(&file.handle, file.stateid, data.len() as u64, piece)?;
+            data.extend_from_slice(&more);
+            if end || more.is_empty() {
+                return Ok(data);
+            }
+        }
+    }
+
+    fn read_ahead(
+        &mut self,
+        file: &OpenFile,
+        data: &mut Vec<u8>,
+        ahead: &mut VecDeque<(u64, Ticket)>,
+    ) -> Result<(), Error> {
+        let size = file.attributes.values()?.size.unwrap_or(0);
+        let piece = self.client.read_size_max();
+        let mut next = 0;
+        loop {
+            while next < size && ahead.len() < PIPELINE {
+                let options = CallOptions::default();
+                let ticket = self.client.submit_read(&file.handle, file.stateid, next, piece, options)?;
+                ahead.push_back((next, ticket));
+                next += u64::from(piece);
+            }
+            let Some((offset, ticket)) = ahead.pop_front() else { return Ok(()) };
+            let reply = self.client.wait(ticket)?;
+            if offset == data.len() as u64 {
+                data.extend_from_slice(&read_result(&reply)?.data);
+            }
+            self.client.recycle(reply);
+        }
+    }
+
+    /// Makes or replaces a file, and commits it.
+    ///
+    /// # Errors
+    /// Those of OPEN, WRITE, COMMIT and CLOSE.
+    pub fn write_file(&mut self, path: &str, data: &[u8]) -> Result<(), Error> {
+        let file = self.open(path, &OpenHow::create(0o644))?;
+        let written = self.write_all(&file, 0, data);
+        self.close(&file)?;
+        written
+    }
+
+    /// Writes `data` at `offset` of an open file, with several requests at the server, and commits it. What a
+    /// restart of the server may have lost meanwhile is written again.
+    ///
+    /// # Errors
+    /// Those of WRITE and COMMIT.
+    pub fn write_all(&mut self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), Error> {
+        loop {
+            let verifiers = self.write_pieces(file, offset, data)?;
+            let Some(first) = verifiers.first() else { return Ok(()) };
+            let committed = self.client.commit(&file.handle, 0, 0)?;
+            if *first == committed && verifiers.iter().all(|verifier| verifier == first) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the write verifiers of the pieces.
+    fn write_pieces(&mut self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<Vec<[u8; 8]>, Error> {
+        let size = (self.client.write_size_max() as usize).max(1);
+        let chunks = data.chunks(size).enumerate();
+        let mut pieces: VecDeque<_> =
+            chunks.map(|(at, chunk)| (offset + (at * size) as u64, chunk)).collect();
+        let mut ahead = VecDeque::new();
+        let mut verifiers = Vec::new();
+        let written = loop {
+            match self.write_ahead(file, &mut pieces, &mut ahead) {
+                Ok(Some(verifier)) => verifiers.push(verifier),
+                Ok(None) => break Ok(verifiers),
+                Err(error) => break Err(error),
+            }
+        };
+        for piece in ahead {
+            self.client.abandon(piece.ticket);
+        }
+        written
+    }
+
+    /// Submits pieces and waits for the first of those at the server.
+    fn write_ahead<'a>(
+        &mut self,
+        file: &OpenFile,
+        pieces: &mut VecDeque<(u64, &'a [u8])>,
+        ahead: &mut VecDeque<Piece<'a>>,
+    ) -> Result<Option<[u8; 8]>, Error> {
+        while ahead.len() < PIPELINE
+            && let Some((offset, data)) = pieces.pop_front()
+        {
+            let (stable, options) = (StableHow4::UNSTABLE4, CallOptions::default());
+            let ticket =
+                self.client.submit_write(&file.handle, file.stateid, offset, stable, data, options)?;
+            ahead.push_back(Piece { offset, data, ticket });
+        }
+        let Some(Piece { offset, data, ticket }) = ahead.pop_front() else { return Ok(None) };
+        let reply = self.client.wait(ticket)?;
+        let written = write_result(&reply)?;
+        self.client.recycle(reply);
+        let count = (written.count as usize).min(data.len());
+        if count == 0 {
+            return Err(Error::Nfs { operation: NfsOpnum4::OP_WRITE, status: Nfsstat4::NFS4ERR_IO });
+        }
+        if let Some(rest) = data.get(count..).filter(|rest| !rest.is_empty()) {
+            pieces.push_front((offset + count as u64, rest));
+        }
+        Ok(Some(written.writeverf))
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and READDIR.
+    pub fn list(&mut self, path: &str) -> Result<Vec<String>, Error> {
+        let entries = self.list_entries(path, Bitmap4::of(&[FATTR4_FILEID]))?;
+        let mut names: Vec<_> =
+            entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The entries of a directory with the attributes in `wanted`.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and READDIR.
+    pub fn list_entries(&mut self, path: &str, wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
+        let (handle, _) = self.lookup(path)?;
+        self.client.readdir(&handle, wanted)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and CREATE.
+    pub fn mkdir(&mut self, path: &str) -> Result<Handle, Error> {
+        let (directory, name) = self.place(path)?;
+        self.client.mkdir(&directory, name, 0o755)
+    }
+
+    /// Makes a symbolic link at `path`.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and CREATE.
+    pub fn symlink(&mut self, target: &str, path: &str) -> Result<Handle, Error> {
+        let (directory, name) = self.place(path)?;
+        self.client.symlink(&directory, name, target.as_bytes())
+    }
+
+    /// Reads a symbolic link.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and READLINK.
+    pub fn readlink(&mut self, path: &str) -> Result<Vec<u8>, Error> {
+        let (handle, _) = self.lookup(path)?;
+        self.client.readlink(&handle)
+    }
+
+    /// Gives the file at `path` the further name `new`.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and LINK.
+    pub fn link(&mut self, path: &str, new: &str) -> Result<(), Error> {
+        let (file, _) = self.lookup(path)?;
+        let (directory, name) = self.place(new)?;
+        self.client.link(&file, &directory, name)
+    }
+
+    /// Renames.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and RENAME.
+    pub fn rename(&mut self, old: &str, new: &str) -> Result<(), Error> {
+        let (from, old) = self.place(old)?;
+        let (to, new) = self.place(new)?;
+        self.client.rename(&from, old, &to, new)
+    }
+
+    /// Removes a file or an empty directory.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and REMOVE.
+    pub fn remove(&mut self, path: &str) -> Result<(), Error> {
+        let (directory, name) = self.place(path)?;
+        self.client.remove(&directory, name).map(drop)
+    }
+
+    /// Sets those attributes of a path that have a value.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and SETATTR.
+    pub fn setattr(&mut self, path: &str, values: &AttributeValues<'_>) -> Result<(), Error> {
+        let (handle, _) = self.lookup(path)?;
+        self.client.setattr(&handle, Stateid4::ANONYMOUS, values).map(drop)
+    }
+}

@@ -1,0 +1,193 @@
+//! LOOKUP, GETFH, GETATTR, SETATTR, ACCESS.
+
+use nfs4::attributes::{KNOWN, fattr4};
+use nfs4::*;
+
+use super::Handle;
+use crate::client::Client;
+use crate::error::Error;
+use crate::reply::{Reply, Results};
+
+/// Received attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes(pub Fattr4<'static>);
+
+impl Attributes {
+    /// Which attributes were asked for by default: those that `stat` shows.
+    pub const STAT: Bitmap4 = Bitmap4::of(&[
+        FATTR4_TYPE,
+        FATTR4_CHANGE,
+        FATTR4_SIZE,
+        FATTR4_FSID,
+        FATTR4_FILEID,
+        FATTR4_MODE,
+        FATTR4_NUMLINKS,
+        FATTR4_OWNER,
+        FATTR4_OWNER_GROUP,
+        FATTR4_RAWDEV,
+        FATTR4_SPACE_USED,
+        FATTR4_TIME_ACCESS,
+        FATTR4_TIME_METADATA,
+        FATTR4_TIME_MODIFY,
+        FATTR4_MOUNTED_ON_FILEID,
+    ]);
+
+    /// The attributes of a file system: sizes, counts and limits.
+    pub const STATFS: Bitmap4 = Bitmap4::of(&[
+        FATTR4_FSID,
+        FATTR4_LEASE_TIME,
+        FATTR4_FILES_AVAIL,
+        FATTR4_FILES_FREE,
+        FATTR4_FILES_TOTAL,
+        FATTR4_MAXFILESIZE,
+        FATTR4_MAXLINK,
+        FATTR4_MAXNAME,
+        FATTR4_MAXREAD,
+        FATTR4_MAXWRITE,
+        FATTR4_SPACE_AVAIL,
+        FATTR4_SPACE_FREE,
+        FATTR4_SPACE_TOTAL,
+    ]);
+
+    /// Reads the values.
+    ///
+    /// # Errors
+    /// [`Error::Results`] when they are not what the bitmap says.
+    pub fn values(&self) -> Result<AttributeValues<'_>, Error> {
+        decode_fattr4(&self.0, Purpose::Learn, &KNOWN).map_err(|cause| match cause {
+            AttributeError::Xdr(cause) => cause.into(),
+            _ => Error::Misuse("attributes were asked for that cannot be read"),
+        })
+    }
+}
+
+/// Reads GETFH and GETATTR.
+fn handle_and_attributes(results: &mut Results<'_>) -> Result<(Handle, Attributes), Error> {
+    let handle = results.take::<Getfh4Resok<'_>>(NfsOpnum4::OP_GETFH)?.into_owned().object;
+    let attributes = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.into_owned().obj_attributes;
+    Ok((handle, Attributes(attributes)))
+}
+
+fn parts(path: &str) -> usize {
+    path.split('/').filter(|part| !part.is_empty()).count()
+}
+
+impl Client {
+    /// Looks a path up from the root of the pseudo file system.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT and the other errors of LOOKUP.
+    pub fn lookup_path(&mut self, path: &str) -> Result<(Handle, Attributes), Error> {
+        self.perform(
+            |compound| {
+                compound.putrootfh().lookup_path(path).getfh().getattr(Attributes::STAT);
+            },
+            |reply| {
+                let mut results = reply.results();
+                results.done(NfsOpnum4::OP_PUTROOTFH)?;
+                for _ in 0..parts(path) {
+                    results.done(NfsOpnum4::OP_LOOKUP)?;
+                }
+                handle_and_attributes(&mut results)
+            },
+        )
+    }
+
+    /// Looks a name up in a directory.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT and the other errors of LOOKUP.
+    pub fn lookup(&mut self, directory: &[u8], name: &[u8]) -> Result<(Handle, Attributes), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(directory).lookup(name).getfh().getattr(Attributes::STAT);
+            },
+            |reply| {
+                let mut results = reply.results();
+                results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_LOOKUP)?;
+                handle_and_attributes(&mut results)
+            },
+        )
+    }
+
+    /// Looks the directory above a directory up.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOENT at the root.
+    pub fn lookup_parent(&mut self, directory: &[u8]) -> Result<(Handle, Attributes), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(directory).lookupp().getfh().getattr(Attributes::STAT);
+            },
+            |reply| {
+                let mut results = reply.results();
+                results.done(NfsOpnum4::OP_PUTFH)?.done(NfsOpnum4::OP_LOOKUPP)?;
+                handle_and_attributes(&mut results)
+            },
+        )
+    }
+
+    /// Reads attributes.
+    ///
+    /// # Errors
+    /// Those of GETATTR.
+    pub fn getattr(&mut self, handle: &[u8], wanted: Bitmap4) -> Result<Attributes, Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).getattr(wanted);
+            },
+            |reply| {
+                let mut results = reply.results();
+                let result: Getattr4Resok<'_> =
+                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_GETATTR)?;
+                Ok(Attributes(result.into_owned().obj_attributes))
+            },
+        )
+    }
+
+    /// Sets those attributes that have a value, and returns which were set. A size needs the stateid of an
+    /// open for writing, or the anonymous one.
+    ///
+    /// # Errors
+    /// Those of SETATTR.
+    pub fn setattr(
+        &mut self,
+        handle: &[u8],
+        stateid: Stateid4,
+        values: &AttributeValues<'_>,
+    ) -> Result<Bitmap4, Error> {
+        let attributes = fattr4(&values.present(), values);
+        self.perform(
+            |compound| {
+                compound.putfh(handle).setattr(stateid, attributes.clone());
+            },
+            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_SETATTR),
+        )
+    }
+
+    /// Asks which of the ACCESS4 bits in `wanted` are allowed.
+    ///
+    /// # Errors
+    /// Those of ACCESS.
+    pub fn access(&mut self, handle: &[u8], wanted: u32) -> Result<Access4Resok, Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).access(wanted);
+            },
+            |reply: &Reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_ACCESS),
+        )
+    }
+
+    /// Asks the server for its lease and takes it over.
+    ///
+    /// # Errors
+    /// Those of GETATTR.
+    pub fn fetch_lease(&mut self) -> Result<std::time::Duration, Error> {
+        let (root, _) = self.lookup_path("")?;
+        let attributes = self.getattr(&root, Bitmap4::of(&[FATTR4_LEASE_TIME]))?;
+        let seconds = attributes.values()?.lease_time.ok_or(Error::Misuse("the server tells no lease"))?;
+        let lease = std::time::Duration::from_secs(seconds.into());
+        self.set_lease(lease);
+        Ok(lease)
+    }
+}

@@ -1,0 +1,118 @@
+//! READ, WRITE, COMMIT: blocking, and submitted for the fast path.
+
+use nfs4::*;
+
+use crate::client::{CallOptions, Client, Ticket};
+use crate::error::Error;
+use crate::reply::Reply;
+
+impl Client {
+    /// Reads at most `count` bytes at `offset` and says whether the end of the file was reached. The server
+    /// may return less than was asked for.
+    ///
+    /// # Errors
+    /// Those of READ.
+    pub fn read(
+        &mut self,
+        handle: &[u8],
+        stateid: Stateid4,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Vec<u8>, bool), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).read(stateid, offset, count);
+            },
+            |reply| read_result(reply).map(|result| (result.data.to_vec(), result.eof)),
+        )
+    }
+
+    /// Writes `data` at `offset`. The server may write less.
+    ///
+    /// # Errors
+    /// Those of WRITE.
+    pub fn write(
+        &mut self,
+        handle: &[u8],
+        stateid: Stateid4,
+        offset: u64,
+        stable: StableHow4,
+        data: &[u8],
+    ) -> Result<Write4Resok, Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).write(stateid, offset, stable, data);
+            },
+            write_result,
+        )
+    }
+
+    /// Makes what was written durable; a `count` of 0 is all behind `offset`. Returns the write verifier: if
+    /// it differs from that of the WRITEs they have to be repeated.
+    ///
+    /// # Errors
+    /// Those of COMMIT.
+    pub fn commit(&mut self, handle: &[u8], offset: u64, count: u32) -> Result<[u8; 8], Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).commit(offset, count);
+            },
+            |reply| {
+                let mut results = reply.results();
+                let result: Commit4Resok = results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_COMMIT)?;
+                Ok(result.writeverf)
+            },
+        )
+    }
+
+    /// Submits PUTFH and READ; [`read_result`] reads the reply.
+    ///
+    /// # Errors
+    /// As [`Client::submit`].
+    pub fn submit_read(
+        &mut self,
+        handle: &[u8],
+        stateid: Stateid4,
+        offset: u64,
+        count: u32,
+        options: CallOptions,
+    ) -> Result<Ticket, Error> {
+        let mut compound = self.compound();
+        compound.putfh(handle).read(stateid, offset, count);
+        self.submit_with(compound, options)
+    }
+
+    /// Submits PUTFH and WRITE, copying the data once; [`write_result`] reads the reply.
+    ///
+    /// # Errors
+    /// As [`Client::submit`].
+    pub fn submit_write(
+        &mut self,
+        handle: &[u8],
+        stateid: Stateid4,
+        offset: u64,
+        stable: StableHow4,
+        data: &[u8],
+        options: CallOptions,
+    ) -> Result<Ticket, Error> {
+        let mut compound = self.compound();
+        compound.putfh(handle).write(stateid, offset, stable, data);
+        self.submit_with(compound, options)
+    }
+}
+
+/// Reads the reply to [`Client::submit_read`]; the data stays where it was received.
+///
+/// # Errors
+/// Those of PUTFH and READ.
+pub fn read_result(reply: &Reply) -> Result<Read4Resok<'_>, Error> {
+    reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READ)
+}
+
+/// Reads the reply to [`Client::submit_write`].
+///
+/// # Errors
+/// Those of PUTFH and WRITE.
+pub fn write_result(reply: &Reply) -> Result<Write4Resok, Error> {
+    reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_WRITE)
+}

@@ -1,0 +1,181 @@
+//! CREATE, REMOVE, RENAME, LINK, READLINK, READDIR.
+
+use nfs4::attributes::fattr4;
+use nfs4::*;
+
+use super::{Attributes, Handle};
+use crate::client::Client;
+use crate::error::{Error, ResultsError};
+
+/// The most bytes of names and attributes in one reply to READDIR.
+const READDIR_SIZE: u32 = 64 << 10;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The position behind it.
+    pub cookie: u64,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+impl Client {
+    /// Makes an object that is not a regular file, with those attributes that have a value.
+    ///
+    /// # Errors
+    /// Those of CREATE.
+    pub fn create(
+        &mut self,
+        directory: &[u8],
+        name: &[u8],
+        kind: Createtype4<'_>,
+        values: &AttributeValues<'_>,
+    ) -> Result<(Handle, Attributes), Error> {
+        let attributes = fattr4(&values.present(), values);
+        self.perform(
+            |compound| {
+                compound.putfh(directory).create(kind.clone(), name, attributes.clone());
+                compound.getfh().getattr(Attributes::STAT);
+            },
+            |reply| {
+                let mut results = reply.results();
+                results.done(NfsOpnum4::OP_PUTFH)?.take::<Create4Resok>(NfsOpnum4::OP_CREATE)?;
+                let handle: Getfh4Resok<'_> = results.take(NfsOpnum4::OP_GETFH)?;
+                let attributes: Getattr4Resok<'_> = results.take(NfsOpnum4::OP_GETATTR)?;
+                let attributes = Attributes(attributes.into_owned().obj_attributes);
+                Ok((handle.into_owned().object, attributes))
+            },
+        )
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// Those of CREATE.
+    pub fn mkdir(&mut self, directory: &[u8], name: &[u8], mode: u32) -> Result<Handle, Error> {
+        let values = AttributeValues { mode: Some(mode), ..AttributeValues::default() };
+        self.create(directory, name, Createtype4::NF4DIR, &values).map(|(handle, _)| handle)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// Those of CREATE.
+    pub fn symlink(&mut self, directory: &[u8], name: &[u8], target: &[u8]) -> Result<Handle, Error> {
+        let kind = Createtype4::NF4LNK(target.into());
+        self.create(directory, name, kind, &AttributeValues::default()).map(|(handle, _)| handle)
+    }
+
+    /// Removes a file or an empty directory.
+    ///
+    /// # Errors
+    /// Those of REMOVE.
+    pub fn remove(&mut self, directory: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(directory).remove(name);
+            },
+            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_REMOVE),
+        )
+    }
+
+    /// Renames `old` in one directory to `new` in another or the same.
+    ///
+    /// # Errors
+    /// Those of RENAME.
+    pub fn rename(&mut self, from: &[u8], old: &[u8], to: &[u8], new: &[u8]) -> Result<(), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(from).savefh().putfh(to).rename(old, new);
+            },
+            super::nothing,
+        )
+    }
+
+    /// Gives a file a further name.
+    ///
+    /// # Errors
+    /// Those of LINK.
+    pub fn link(&mut self, file: &[u8], directory: &[u8], name: &[u8]) -> Result<(), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(file).savefh().putfh(directory).link(name);
+            },
+            super::nothing,
+        )
+    }
+
+    /// Reads a symbolic link.
+    ///
+    /// # Errors
+    /// Those of READLINK.
+    pub fn readlink(&mut self, handle: &[u8]) -> Result<Vec<u8>, Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(handle).readlink();
+            },
+            |reply| {
+                let mut results = reply.results();
+                let result: Readlink4Resok<'_> =
+                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READLINK)?;
+                Ok(result.link.into_owned())
+            },
+        )
+    }
+
+    /// Reads one piece of a directory from `cookie` on, at first 0 with a verifier of zeros. Returns the
+    /// entries, the verifier for the next piece, and whether this was the last.
+    ///
+    /// # Errors
+    /// Those of READDIR.
+    pub fn readdir_piece(
+        &mut self,
+        directory: &[u8],
+        arguments: Readdir4Args,
+    ) -> Result<(Vec<Entry>, [u8; 8], bool), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(directory).readdir(arguments);
+            },
+            |reply| {
+                let mut results = reply.results();
+                let result: Readdir4Resok<'_> =
+                    results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READDIR)?;
+                let entry = |entry: &Entry4<'_>| Entry {
+                    name: entry.name.to_vec(),
+                    cookie: entry.cookie,
+                    attributes: Attributes(entry.attrs.clone().into_owned()),
+                };
+                let entries = result.reply.entries.iter().map(entry).collect();
+                Ok((entries, result.cookieverf, result.reply.eof))
+            },
+        )
+    }
+
+    /// Reads a whole directory with the attributes in `wanted`.
+    ///
+    /// # Errors
+    /// Those of READDIR; [`Error::Results`] if the server returns pieces without an entry or an end.
+    pub fn readdir(&mut self, directory: &[u8], wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
+        let mut found = Vec::new();
+        let mut arguments = Readdir4Args {
+            cookie: 0,
+            cookieverf: [0; 8],
+            dircount: READDIR_SIZE / 4,
+            maxcount: READDIR_SIZE.min(self.read_size_max()),
+            attr_request: wanted,
+        };
+        loop {
+            let (entries, verifier, end) = self.readdir_piece(directory, arguments)?;
+            let last = entries.last().map(|entry| entry.cookie);
+            found.extend(entries);
+            match last {
+                _ if end => return Ok(found),
+                Some(cookie) => arguments = Readdir4Args { cookie, cookieverf: verifier, ..arguments },
+                None => return Err(ResultsError::Missing(NfsOpnum4::OP_READDIR).into()),
+            }
+        }
+    }
+}

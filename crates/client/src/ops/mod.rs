@@ -1,0 +1,83 @@
+//! One method an operation: blocking, as one COMPOUND, with a typed result.
+
+mod attributes;
+mod data;
+mod directory;
+mod locks;
+mod open;
+mod security;
+
+pub use attributes::Attributes;
+pub use data::{read_result, write_result};
+pub use directory::Entry;
+pub use locks::{Denial, Lock};
+pub use open::{Create, OpenFile, OpenHow};
+pub use security::flavor_of;
+
+use std::time::Instant;
+
+use crate::client::{CallOptions, Client, IdentityId};
+use crate::compound::Compound;
+use crate::error::Error;
+use crate::reply::Reply;
+
+/// A filehandle of the server's.
+pub type Handle = nfs4::NfsFh4<'static>;
+
+/// The wait before what the server answered with NFS4ERR_DELAY is tried again.
+const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
+
+impl Client {
+    /// Calls the COMPOUND that `build` makes and reads its reply with `read`; again and again, for as long
+    /// as [`Options::delay_max`](crate::Options::delay_max), while the server asks to try later.
+    ///
+    /// # Errors
+    /// Any that the call or `read` gives.
+    pub fn perform<T>(
+        &mut self,
+        build: impl Fn(&mut Compound),
+        read: impl Fn(&Reply) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.perform_as(self.identity, build, read)
+    }
+
+    /// As [`Client::perform`], on behalf of `identity`.
+    ///
+    /// # Errors
+    /// As [`Client::perform`].
+    pub fn perform_as<T>(
+        &mut self,
+        identity: IdentityId,
+        build: impl Fn(&mut Compound),
+        read: impl Fn(&Reply) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + self.options().delay_max;
+        loop {
+            let mut compound = self.compound();
+            build(&mut compound);
+            let options = CallOptions { identity, ..CallOptions::default() };
+            let result = match self.call_with(compound, options) {
+                Ok(reply) => {
+                    let result = read(&reply);
+                    self.recycle(reply);
+                    result
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if error.is_temporary() && Instant::now() < deadline => std::thread::sleep(DELAY),
+                other => return other,
+            }
+        }
+    }
+
+    /// Sets whose calls [`Client::perform`] and the methods around it make from now on.
+    pub fn act_as(&mut self, identity: IdentityId) {
+        self.identity = identity;
+    }
+}
+
+/// Reads nothing: all operations have to have succeeded.
+fn nothing(reply: &Reply) -> Result<(), Error> {
+    reply.check()
+}

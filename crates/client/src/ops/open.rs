@@ -1,0 +1,235 @@
+//! OPEN, OPEN_DOWNGRADE, CLOSE.
+
+use nfs4::attributes::fattr4;
+use nfs4::*;
+
+use super::{Attributes, Handle, nothing};
+use crate::client::Client;
+use crate::error::Error;
+use crate::reply::Results;
+
+/// How to open.
+#[derive(Clone, Debug)]
+pub struct OpenHow {
+    /// OPEN4_SHARE_ACCESS bits, wishes for delegations included.
+    pub access: u32,
+    /// OPEN4_SHARE_DENY bits.
+    pub deny: u32,
+    /// Whether and how to create the file.
+    pub create: Create,
+    /// The open-owner; each open gets one of its own if `None`.
+    pub owner: Option<Vec<u8>>,
+}
+
+/// Whether and how to create the file.
+#[derive(Clone, Debug)]
+pub enum Create {
+    /// It has to exist.
+    No,
+    /// Created if it does not exist, with these attributes; of an existing file only a size of 0 counts.
+    Unchecked(Box<AttributeValues<'static>>),
+    /// It must not exist.
+    Guarded(Box<AttributeValues<'static>>),
+    /// It must not exist, unless it was created with this verifier.
+    Exclusive([u8; 8]),
+    /// The same with attributes.
+    ExclusiveWith([u8; 8], Box<AttributeValues<'static>>),
+}
+
+/// An open file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// The file.
+    pub handle: Handle,
+    /// The open's stateid.
+    pub stateid: Stateid4,
+    /// The file's attributes.
+    pub attributes: Attributes,
+    /// `rflags` of the result.
+    pub flags: u32,
+    /// How the directory changed.
+    pub change: ChangeInfo4,
+    /// The delegation that came with the open.
+    pub delegation: OpenDelegation4<'static>,
+    /// The open-owner.
+    pub owner: Vec<u8>,
+}
+
+impl OpenHow {
+    /// To read what exists.
+    pub const fn read() -> Self {
+        Self::new(OPEN4_SHARE_ACCESS_READ)
+    }
+
+    /// To read and write what exists.
+    pub const fn write() -> Self {
+        Self::new(OPEN4_SHARE_ACCESS_BOTH)
+    }
+
+    /// With these access bits what exists, denying nothing and without a delegation.
+    pub const fn new(access: u32) -> Self {
+        let access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+        Self { access, deny: OPEN4_SHARE_DENY_NONE, create: Create::No, owner: None }
+    }
+
+    /// To read and write, created with `mode` if it does not exist and emptied if it does.
+    pub fn create(mode: u32) -> Self {
+        let values = AttributeValues { mode: Some(mode), size: Some(0), ..AttributeValues::default() };
+        Self { create: Create::Unchecked(Box::new(values)), ..Self::write() }
+    }
+
+    /// To read and write what must not exist yet.
+    pub fn create_new(mode: u32) -> Self {
+        let values = AttributeValues { mode: Some(mode), ..AttributeValues::default() };
+        Self { create: Create::Guarded(Box::new(values)), ..Self::write() }
+    }
+
+    /// Denies others the access in `deny`.
+    pub fn deny(mut self, deny: u32) -> Self {
+        self.deny = deny;
+        self
+    }
+
+    /// Opens as this open-owner.
+    pub fn owner(mut self, owner: impl Into<Vec<u8>>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// The arguments of OPEN.
+    pub fn arguments<'a>(&self, owner: &'a [u8], claim: OpenClaim4<'a>) -> Open4Args<'a> {
+        let attributes = |values: &AttributeValues<'_>| fattr4(&values.present(), values);
+        let how = match &self.create {
+            Create::No => None,
+            Create::Unchecked(values) => Some(Createhow4::UNCHECKED4(attributes(values))),
+            Create::Guarded(values) => Some(Createhow4::GUARDED4(attributes(values))),
+            Create::Exclusive(verifier) => Some(Createhow4::EXCLUSIVE4(*verifier)),
+            Create::ExclusiveWith(verifier, values) => Some(Createhow4::EXCLUSIVE4_1(Creatverfattr {
+                cva_verf: *verifier,
+                cva_attrs: attributes(values),
+            })),
+        };
+        Open4Args {
+            seqid: 0,
+            share_access: self.access,
+            share_deny: self.deny,
+            // The server takes the client from the session (RFC 8881 section 18.16.3).
+            owner: StateOwner4 { clientid: 0, owner: owner.into() },
+            openhow: how.map_or(Openflag4::Default(Opentype4::OPEN4_NOCREATE), Openflag4::OPEN4_CREATE),
+            claim,
+        }
+    }
+}
+
+fn read_open(results: &mut Results<'_>, owner: &[u8]) -> Result<OpenFile, Error> {
+    let open: Open4Resok<'_> = results.take(NfsOpnum4::OP_OPEN)?;
+    let handle: Getfh4Resok<'_> = results.take(NfsOpnum4::OP_GETFH)?;
+    let attributes: Getattr4Resok<'_> = results.take(NfsOpnum4::OP_GETATTR)?;
+    Ok(OpenFile {
+        handle: handle.into_owned().object,
+        stateid: open.stateid,
+        attributes: Attributes(attributes.into_owned().obj_attributes),
+        flags: open.rflags,
+        change: open.cinfo,
+        delegation: open.delegation.into_owned(),
+        owner: owner.to_vec(),
+    })
+}
+
+impl Client {
+    /// An open-owner that this client has not used yet.
+    pub fn new_owner(&mut self) -> Vec<u8> {
+        self.open_owners += 1;
+        format!("owner {}", self.open_owners).into_bytes()
+    }
+
+    /// Opens the file `name` of a directory.
+    ///
+    /// # Errors
+    /// Those of OPEN.
+    pub fn open(&mut self, directory: &[u8], name: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
+        self.open_claiming(directory, OpenClaim4::CLAIM_NULL(name.into()), how)
+    }
+
+    /// Opens a file by its filehandle (CLAIM_FH).
+    ///
+    /// # Errors
+    /// Those of OPEN.
+    pub fn open_handle(&mut self, file: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
+        self.open_claiming(file, OpenClaim4::CLAIM_FH, how)
+    }
+
+    /// Reclaims an open after a restart of the server (CLAIM_PREVIOUS).
+    ///
+    /// # Errors
+    /// NFS4ERR_NO_GRACE when it is too late, and the others of OPEN.
+    pub fn reclaim_open(&mut self, file: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
+        let had = OpenDelegationType4::OPEN_DELEGATE_NONE;
+        self.open_claiming(file, OpenClaim4::CLAIM_PREVIOUS(had), how)
+    }
+
+    /// Opens with any claim; `handle` becomes the current filehandle.
+    ///
+    /// # Errors
+    /// Those of OPEN.
+    pub fn open_claiming(
+        &mut self,
+        handle: &[u8],
+        claim: OpenClaim4<'_>,
+        how: &OpenHow,
+    ) -> Result<OpenFile, Error> {
+        let owner = match &how.owner {
+            Some(owner) => owner.clone(),
+            None => self.new_owner(),
+        };
+        self.perform(
+            |compound| {
+                compound.putfh(handle).open(how.arguments(&owner, claim.clone()));
+                compound.getfh().getattr(Attributes::STAT);
+            },
+            |reply| {
+                let mut results = reply.results();
+                read_open(results.done(NfsOpnum4::OP_PUTFH)?, &owner)
+            },
+        )
+    }
+
+    /// Opens a file by its path.
+    ///
+    /// # Errors
+    /// Those of LOOKUP and OPEN.
+    pub fn open_path(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (directory, _) = self.lookup_path(directory)?;
+        self.open(&directory, name.as_bytes(), how)
+    }
+
+    /// Gives some access and denial of an open back; the new stateid is put into `file`.
+    ///
+    /// # Errors
+    /// Those of OPEN_DOWNGRADE.
+    pub fn open_downgrade(&mut self, file: &mut OpenFile, access: u32, deny: u32) -> Result<(), Error> {
+        let (handle, stateid) = (&file.handle, file.stateid);
+        let result: OpenDowngrade4Resok = self.perform(
+            |compound| {
+                compound.putfh(handle).open_downgrade(stateid, access, deny);
+            },
+            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_OPEN_DOWNGRADE),
+        )?;
+        file.stateid = result.open_stateid;
+        Ok(())
+    }
+
+    /// Closes an open.
+    ///
+    /// # Errors
+    /// NFS4ERR_LOCKS_HELD and the others of CLOSE.
+    pub fn close_file(&mut self, file: &OpenFile) -> Result<(), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(&file.handle).close(file.stateid);
+            },
+            nothing,
+        )
+    }
+}
