@@ -56,6 +56,8 @@ pub struct Compound<'c> {
     pub position: Position,
     /// The current filehandle.
     pub current: Option<Fh>,
+    /// Whether the call's flavor is not the one for the current filehandle.
+    pub restricted: bool,
     /// The saved filehandle.
     pub saved: Option<Fh>,
     /// The current stateid.
@@ -80,6 +82,7 @@ impl<'c> Compound<'c> {
             minor,
             position: Position { index: 0, count },
             current: None,
+            restricted: false,
             saved: None,
             stateid: None,
             saved_stateid: None,
@@ -151,6 +154,7 @@ impl<'c> Compound<'c> {
     /// Makes another filehandle the current one; the current stateid goes.
     pub fn set_current(&mut self, fh: Fh) {
         self.current = Some(fh);
+        self.restricted = false;
         self.stateid = None;
     }
 

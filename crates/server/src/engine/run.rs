@@ -149,6 +149,7 @@ impl Compound<'_> {
         }
         if operation.needs_fh {
             let fh = self.fh()?;
+            self.check_restricted(operation.opnum)?;
             if operation.modifies && fh.is_read_only() {
                 return Err(Nfsstat4::NFS4ERR_ROFS.into());
             }

@@ -39,20 +39,50 @@ impl Compound<'_> {
     /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether the check
     /// counts depends on what follows: see [`decides`].
     ///
+    /// Returns whether the flavor is not the export's, so that only what needs no such check may follow.
+    ///
     /// # Errors
     /// NFS4ERR_WRONGSEC.
-    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<(), Failure> {
+    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<bool, Failure> {
         if self.flavor_allowed(fh) {
-            return Ok(());
+            return Ok(false);
         }
         let left = self.position.count.saturating_sub(self.position.index + 1);
         match following(*args, left) {
-            Some(next) if !decides(next, args) || self.machine_may(next) => Ok(()),
+            Some(next) if !decides(next, args) || self.machine_may(next) => Ok(true),
             // Clients ask for attributes in the COMPOUND that gives up a user's state by machine credential.
-            Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(()),
+            Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(true),
             Some(_) => Err(Nfsstat4::NFS4ERR_WRONGSEC.into()),
-            None => Ok(()),
+            None => Ok(true),
         }
+    }
+
+    /// Makes a filehandle the current one that an operation puts there.
+    ///
+    /// # Errors
+    /// As [`Compound::check_put`].
+    pub fn put(&mut self, fh: Fh, args: &Decoder<'_>) -> Result<(), Failure> {
+        let restricted = self.check_put(&fh, args)?;
+        self.set_current(fh);
+        self.restricted = restricted;
+        Ok(())
+    }
+
+    /// Checks an operation on a filehandle that was put there although the call's flavor is not its export's:
+    /// such a filehandle is a step on the way, or there for the machine credential to clean up.
+    ///
+    /// # Errors
+    /// NFS4ERR_ACCESS.
+    pub fn check_restricted(&self, operation: NfsOpnum4) -> Result<(), Failure> {
+        use NfsOpnum4::*;
+        let step = matches!(
+            operation,
+            OP_LOOKUP | OP_LOOKUPP | OP_OPEN | OP_SECINFO | OP_SECINFO_NO_NAME | OP_SAVEFH | OP_GETATTR
+        );
+        if !self.restricted || step || self.machine_may(operation as u32) {
+            return Ok(());
+        }
+        Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
     /// Whether the machine credential may send the operation for any user's state (SP4_MACH_CRED).

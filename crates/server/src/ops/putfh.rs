@@ -11,7 +11,5 @@ use xdr::{Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let object = args.opaque(nfs4::NFS4_FHSIZE as usize)?;
     let fh = c.decode_fh(object)?;
-    c.check_put(&fh, args)?;
-    c.set_current(fh);
-    Ok(())
+    c.put(fh, args)
 }

@@ -9,7 +9,5 @@ use xdr::{Decoder, Encoder};
 /// NFS4ERR_WRONGSEC.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let fh = c.root()?;
-    c.check_put(&fh, args)?;
-    c.set_current(fh);
-    Ok(())
+    c.put(fh, args)
 }

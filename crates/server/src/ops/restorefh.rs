@@ -10,8 +10,7 @@ use xdr::{Decoder, Encoder};
 /// NFS4ERR_NOFILEHANDLE when none is saved, NFS4ERR_WRONGSEC.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let fh = c.saved.clone().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
-    c.check_put(&fh, args)?;
-    c.set_current(fh);
+    c.put(fh, args)?;
     c.stateid = c.saved_stateid;
     Ok(())
 }

@@ -88,7 +88,7 @@ fn attributes_are_set_and_told() // RFC 8881 section 18.30.3
         owner: Some(bytes(b"alice@example.org")),
         owner_group: Some(bytes(b"1000")),
         time_access_set: Some(Settime4::Default(TimeHow4::SET_TO_SERVER_TIME4)),
-        time_modify_set: Some(Settime4::SET_TO_CLIENT_TIME4(time.clone())),
+        time_modify_set: Some(Settime4::SET_TO_CLIENT_TIME4(time)),
         ..Default::default()
     });
     let mask = set.attrmask;

@@ -1,9 +1,16 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
 mod attributes;
+mod grace;
 mod helper;
 mod io;
+mod limits;
+mod locks;
+mod metadata;
 mod namespace;
 mod open;
+mod races;
+mod random;
 mod readdir;
+mod security;
 mod sessions;

@@ -38,7 +38,10 @@ impl Target {
 pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
     let target = match &args.claim {
         OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
-        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) => by_filehandle(c, args)?,
+        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) => {
+            c.check_flavor(c.fh()?)?;
+            by_filehandle(c, args)?
+        }
         // The server gives no delegations, and remembers none.
         OpenClaim4::CLAIM_DELEGATE_PREV(_) | OpenClaim4::CLAIM_DELEG_PREV_FH => {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());

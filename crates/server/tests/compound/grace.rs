@@ -1,0 +1,93 @@
+//! Restarts, reclaim and leases (RFC 8881 sections 8.3 and 8.4).
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+use server::engine::ClientRecords;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Records in memory, which outlive a server.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<BTreeSet<Vec<u8>>>>);
+
+impl ClientRecords for Kept {
+    fn record(&self, owner: &[u8]) {
+        self.0.lock().unwrap().insert(owner.to_vec());
+    }
+
+    fn forget(&self, owner: &[u8]) {
+        self.0.lock().unwrap().remove(owner);
+    }
+}
+
+fn previous(access: u32) -> Op {
+    let claim = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);
+    open_how(NOCREATE, claim, access, 0, b"owner")
+}
+
+#[test]
+fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() // RFC 8881 section 8.4.2
+{
+    let (backend, kept) = (memory(), Kept::default());
+    let setup = |epoch| Setup {
+        epoch,
+        records: Box::new(kept.clone()),
+        prior_clients: kept.0.lock().unwrap().iter().cloned().collect(),
+        ..Setup::with_exports(vec![export("/export", &backend)])
+    };
+    let server = setup(1).start();
+    let mut client = Client::new(&server);
+    let how = Openflag4::OPEN4_CREATE(Createhow4::GUARDED4(mode(0o444)));
+    let fh = client.at("export", vec![open_how(how, by_name("f"), 2, 0, b"owner"), getfh()]).ok().fh(0);
+    assert_eq!(kept.0.lock().unwrap().len(), 1);
+    client.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_NO_GRACE);
+
+    let server = setup(2).start();
+    let mut client = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+    client.at("export", vec![open_create("new", 3)]).expect(NFS4ERR_GRACE);
+    client.run(vec![put(&fh), read(Stateid4::ANONYMOUS, 0, 1)]).expect(NFS4ERR_GRACE);
+    let stateid = client.run(vec![put(&fh), previous(2)]).ok().opened().stateid;
+    client.run(vec![put(&fh), write(stateid, 0, b"x")]).ok();
+    client.run(vec![reclaim_complete()]).ok();
+    client.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_NO_GRACE);
+    client.at("export", vec![open_create("new", 3)]).ok();
+}
+
+#[test]
+fn a_reclaim_by_another_user_gets_what_the_mode_allows() // RFC 8881 section 8.4.2
+{
+    let (backend, kept) = (memory(), Kept::default());
+    let setup = |epoch| Setup {
+        epoch,
+        records: Box::new(kept.clone()),
+        prior_clients: kept.0.lock().unwrap().iter().cloned().collect(),
+        ..Setup::with_exports(vec![export("/export", &backend)])
+    };
+    let server = setup(1).start();
+    let fh = Client::new(&server).make_file("export", "f", b"data");
+    let server = setup(2).start();
+    let mut client = Client::without_reclaim_complete(&server, b"client", sys(BOB), FORE);
+    client.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_ACCESS);
+}
+
+#[test]
+fn a_lease_that_runs_out_ends_opens_and_sessions() // RFC 8881 section 8.3
+{
+    let kept = Kept::default();
+    let server = Setup { records: Box::new(kept.clone()), ..Setup::default() }.start();
+    let mut client = Client::new(&server);
+    client.at("export", vec![open_create("f", 3)]).ok();
+    assert_eq!((server.nfs.counts().opens, kept.0.lock().unwrap().len()), (1, 1));
+    server.nfs.housekeeping(client.now + Duration::from_secs(59));
+    client.now += Duration::from_secs(59);
+    client.run(vec![]).ok();
+    server.nfs.housekeeping(client.now + Duration::from_secs(59));
+    client.run(vec![]).ok();
+    server.nfs.housekeeping(client.now + Duration::from_secs(3600));
+    assert_eq!((server.nfs.counts().opens, kept.0.lock().unwrap().len()), (0, 0));
+    client.run(vec![]).expect(NFS4ERR_BADSESSION);
+}

@@ -1,0 +1,108 @@
+//! LOCK, LOCKT, LOCKU, TEST_STATEID and FREE_STATEID (RFC 8881 sections 18.10 to 18.12, 18.48, 18.38).
+
+use crate::helper::*;
+use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+
+fn lock_new(locktype: NfsLockType4, offset: u64, length: u64, open: Stateid4, owner: &[u8]) -> Op {
+    let lock_owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
+    let locker =
+        Locker4::TRUE(OpenToLockOwner4 { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner });
+    NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim: false, offset, length, locker })
+}
+
+fn lockt(locktype: NfsLockType4, offset: u64, length: u64, owner: &[u8]) -> Op {
+    let owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
+    NfsArgop4::OP_LOCKT(Lockt4Args { locktype, offset, length, owner })
+}
+
+fn locku(stateid: Stateid4, offset: u64, length: u64) -> Op {
+    NfsArgop4::OP_LOCKU(Locku4Args { locktype: WRITE_LT, seqid: 0, lock_stateid: stateid, offset, length })
+}
+
+fn locked(reply: &Reply) -> Stateid4 {
+    match reply.last() {
+        NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)) => ok.lock_stateid,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn test_stateid(stateid: Stateid4) -> Op {
+    NfsArgop4::OP_TEST_STATEID(TestStateid4Args { ts_stateids: vec![stateid, Stateid4::ANONYMOUS] })
+}
+
+#[test]
+fn a_lock_stands_in_the_way_of_others_until_it_is_undone() // RFC 8881 sections 18.10.3, 18.12.3
+{
+    let server = Setup::default().start();
+    let mut alice = Client::new(&server);
+    let fh = alice.make_file("export", "f", b"0123456789");
+    let open_a = alice.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let stateid = locked(&alice.run(vec![put(&fh), lock_new(WRITE_LT, 2, 4, open_a, b"a")]).ok());
+    let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
+    let open_b = other.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let reply = other.run(vec![put(&fh), lock_new(READ_LT, 0, u64::MAX, open_b, b"b")]);
+    let reply = reply.expect(NFS4ERR_DENIED);
+    let NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied)) = reply.last() else { panic!() };
+    assert_eq!((denied.offset, denied.length, denied.locktype), (2, 4, WRITE_LT));
+    assert_eq!((denied.owner.clientid, &*denied.owner.owner), (alice.clientid, &b"a"[..]));
+    other.run(vec![put(&fh), lockt(READ_LT, 5, 1, b"b")]).expect(NFS4ERR_DENIED);
+    other.run(vec![put(&fh), lockt(READ_LT, 6, 1, b"b")]).ok();
+    alice.run(vec![put(&fh), lockt(WRITE_LT, 0, u64::MAX, b"a")]).ok();
+    let reply = alice.run(vec![put(&fh), locku(stateid, 0, u64::MAX)]).ok();
+    let NfsResop4::OP_LOCKU(Locku4Res::NFS4_OK(unlocked)) = reply.last() else { panic!() };
+    assert_eq!((unlocked.other, unlocked.seqid), (stateid.other, stateid.seqid + 1));
+    other.run(vec![put(&fh), lock_new(READ_LT, 0, u64::MAX, open_b, b"b")]).ok();
+}
+
+#[test]
+fn a_lock_needs_an_open_that_lets_it() // RFC 8881 section 18.10.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let fh = client.make_file("export", "f", b"");
+    let stateid = client.at("export", vec![open("f", 1)]).ok().opened().stateid;
+    client.run(vec![put(&fh), lock_new(WRITE_LT, 0, 1, stateid, b"a")]).expect(NFS4ERR_OPENMODE);
+    client.run(vec![put(&fh), lock_new(READ_LT, 0, 0, stateid, b"a")]).expect(NFS4ERR_INVAL);
+    client.run(vec![put(&fh), lock_new(READ_LT, u64::MAX, 2, stateid, b"a")]).expect(NFS4ERR_INVAL);
+    let unknown = Stateid4 { seqid: 1, other: [7; 12] };
+    client.run(vec![put(&fh), lock_new(READ_LT, 0, 1, unknown, b"a")]).expect(NFS4ERR_BAD_STATEID);
+    let ops =
+        vec![open("f", 1), lock_new(READ_LT, 0, 1, Stateid4::CURRENT, b"a"), locku(Stateid4::CURRENT, 0, 1)];
+    client.at("export", ops).ok();
+}
+
+#[test]
+fn only_regular_files_are_locked() // RFC 8881 section 18.11.4
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.at("export", vec![lockt(READ_LT, 0, 1, b"a")]).expect(NFS4ERR_ISDIR);
+    client.at("", vec![lockt(READ_LT, 0, 1, b"a")]).expect(NFS4ERR_ISDIR);
+    client.at("export", vec![create(Createtype4::NF4FIFO, "p", mode(0o600))]).ok();
+    client.at("export/p", vec![lockt(READ_LT, 0, 1, b"a")]).expect(NFS4ERR_WRONG_TYPE);
+}
+
+#[test]
+fn stateids_are_tested_and_freed() // RFC 8881 sections 18.38.3 and 18.48.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let fh = client.make_file("export", "f", b"");
+    let opened = client.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let lock = locked(&client.run(vec![put(&fh), lock_new(WRITE_LT, 0, 1, opened, b"a")]).ok());
+    let statuses = |client: &mut Client<'_>, stateid| {
+        let reply = client.run(vec![test_stateid(stateid)]).ok();
+        let NfsResop4::OP_TEST_STATEID(TestStateid4Res::NFS4_OK(ok)) = reply.last() else { panic!() };
+        ok.tsr_status_codes.clone()
+    };
+    assert_eq!(statuses(&mut client, lock), [NFS4_OK, NFS4ERR_BAD_STATEID]);
+    let free = |stateid| NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid: stateid });
+    client.run(vec![free(lock)]).expect(NFS4ERR_LOCKS_HELD);
+    client.run(vec![put(&fh), locku(lock, 0, 1)]).ok();
+    client.run(vec![free(Stateid4 { seqid: 0, ..lock })]).ok();
+    assert_eq!(statuses(&mut client, lock)[0], NFS4ERR_BAD_STATEID);
+    client.run(vec![put(&fh), close(opened)]).ok();
+    assert_eq!(server.nfs.counts().opens, 0);
+}
