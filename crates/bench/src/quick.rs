@@ -14,6 +14,10 @@ use crate::{
 /// How long each pair runs before it counts: caches, slots and the processor's clock settle.
 const WARM_UP: Duration = Duration::from_millis(250);
 
+/// How long each repetition runs before it counts. Without it the first in a round would pay for what the last
+/// of the round before has left behind in caches and allocators at both ends.
+const LEAD_IN: Duration = Duration::from_millis(100);
+
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
@@ -189,6 +193,11 @@ impl<'b> Run<'_, 'b> {
         }
         self.announce(Some(workload), flavor, round);
         let length = if round.is_some() { self.plan.length() } else { WARM_UP.min(self.plan.length()) };
+        if round.is_some() {
+            let conditions = self.conditions(flavor, LEAD_IN.min(length));
+            workload::repeat(workload, 0, endpoint, &conditions)
+                .with_context(|| format!("{}: {}", flavor.name(), workload.title()))?;
+        }
         let conditions = self.conditions(flavor, length);
         let measured = workload::repeat(workload, round.unwrap_or(0), endpoint, &conditions)
             .with_context(|| format!("{}: {}", flavor.name(), workload.title()))?;

@@ -75,6 +75,13 @@ fn the_headline_says_what_the_strongest_flavor_costs() {
 }
 
 #[test]
+fn the_headline_speaks_of_what_was_measured() {
+    let mut report = sample();
+    report.series.retain(|series| series.workload == Workload::SequentialWrite);
+    assert_eq!(headline(&report).replace('\u{202f}', " "), "krb5p costs 20 % of sequential writes.");
+}
+
+#[test]
 fn what_the_rounds_do_not_agree_on_is_no_headline() {
     let mut report = sample();
     for series in &mut report.series {
