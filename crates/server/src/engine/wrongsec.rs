@@ -37,7 +37,7 @@ impl Compound<'_> {
     }
 
     /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether the check
-    /// counts depends on what follows: see [`decides`].
+    /// counts depends on what follows: see `decides`.
     ///
     /// Returns whether the flavor is not the export's, so that only what needs no such check may follow.
     ///

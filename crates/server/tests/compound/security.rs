@@ -244,3 +244,17 @@ fn operations_that_must_be_the_machines_are_nobody_elses() // RFC 8881 section 2
     client.security = machine;
     client.run(vec![destroy()]).ok();
 }
+
+#[test]
+fn a_client_owner_in_use_is_not_taken_over_by_another_principal() // RFC 8881 section 18.35.4, case 3
+{
+    let server = Setup::default().start();
+    let mut client = Client::with(&server, b"c", krb5(SecFlavor::Krb5i, "host/one", 65534), FORE);
+    client.at("export", vec![open_create("f", 3)]).ok();
+    let other = krb5(SecFlavor::Krb5i, "host/two", 65534);
+    let now = client.now;
+    let id = || [exchange_id(b"c", StateProtect4A::SP4_NONE)];
+    server.call(&other, 2, now, 1, &id()).expect(NFS4ERR_CLID_INUSE);
+    server.call(&sys(ALICE), 2, now, 1, &id()).expect(NFS4ERR_CLID_INUSE);
+    server.call(&client.security, 2, now, 1, &id()).ok();
+}

@@ -1,6 +1,6 @@
 //! OPEN (RFC 8881 section 18.16).
 //!
-//! Names are resolved and files created in [`target`], then [`grant`] holds the open against others' share
+//! Names are resolved and files created in `target`, then `grant` holds the open against others' share
 //! reservations, opens the backend's file and makes the stateid.
 
 mod create;
