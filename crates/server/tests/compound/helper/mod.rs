@@ -1,5 +1,9 @@
 //! A server on the memory backend, a client with a session, and whole COMPOUNDs in and out.
 
+mod ops;
+
+pub use ops::*;
+
 use identity::{Mapper, Rules, StaticSource};
 use nfs4::*;
 use rpc::ConnectionId;
@@ -7,7 +11,6 @@ use server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRec
 use server::security::Security;
 use state::Boot;
 use std::{
-    borrow::Cow,
     net::SocketAddr,
     sync::{
         Arc,
@@ -337,128 +340,5 @@ impl<'s> Client<'s> {
 
     pub fn make_directory(&mut self, directory: &str, name: &str) -> Vec<u8> {
         self.at(directory, vec![mkdir(name), getfh()]).ok().fh(0)
-    }
-}
-
-// Operations.
-
-pub fn bytes(text: &[u8]) -> Cow<'static, [u8]> {
-    Cow::Owned(text.to_vec())
-}
-
-pub fn put_root() -> Op {
-    NfsArgop4::OP_PUTROOTFH
-}
-
-pub fn getfh() -> Op {
-    NfsArgop4::OP_GETFH
-}
-
-pub fn savefh() -> Op {
-    NfsArgop4::OP_SAVEFH
-}
-
-pub fn put(fh: &[u8]) -> Op {
-    NfsArgop4::OP_PUTFH(Putfh4Args { object: bytes(fh) })
-}
-
-pub fn lookup(name: &str) -> Op {
-    lookup_bytes(name.as_bytes())
-}
-
-pub fn lookup_bytes(name: &[u8]) -> Op {
-    NfsArgop4::OP_LOOKUP(Lookup4Args { objname: bytes(name) })
-}
-
-pub fn getattr(attributes: &[u32]) -> Op {
-    NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: Bitmap4::of(attributes) })
-}
-
-pub fn fattr(values: AttributeValues<'_>) -> Fattr4<'static> {
-    attributes::fattr4(&values.present(), &values)
-}
-
-pub fn mode(mode: u32) -> Fattr4<'static> {
-    fattr(AttributeValues { mode: Some(mode), ..Default::default() })
-}
-
-pub fn mkdir(name: &str) -> Op {
-    create(Createtype4::NF4DIR, name, mode(0o755))
-}
-
-pub fn create(objtype: Createtype4<'static>, name: &str, createattrs: Fattr4<'static>) -> Op {
-    NfsArgop4::OP_CREATE(Create4Args { objtype, objname: bytes(name.as_bytes()), createattrs })
-}
-
-pub fn remove(name: &str) -> Op {
-    NfsArgop4::OP_REMOVE(Remove4Args { target: bytes(name.as_bytes()) })
-}
-
-pub fn rename(from: &str, to: &str) -> Op {
-    NfsArgop4::OP_RENAME(Rename4Args { oldname: bytes(from.as_bytes()), newname: bytes(to.as_bytes()) })
-}
-
-pub fn link(name: &str) -> Op {
-    NfsArgop4::OP_LINK(Link4Args { newname: bytes(name.as_bytes()) })
-}
-
-pub fn open_how(
-    openhow: Openflag4<'static>,
-    claim: OpenClaim4<'static>,
-    access: u32,
-    deny: u32,
-    owner: &[u8],
-) -> Op {
-    NfsArgop4::OP_OPEN(Open4Args {
-        seqid: 0,
-        share_access: access,
-        share_deny: deny,
-        owner: StateOwner4 { clientid: 0, owner: bytes(owner) },
-        openhow,
-        claim,
-    })
-}
-
-pub const NOCREATE: Openflag4<'static> = Openflag4::Default(Opentype4::OPEN4_NOCREATE);
-
-pub fn by_name(name: &str) -> OpenClaim4<'static> {
-    OpenClaim4::CLAIM_NULL(bytes(name.as_bytes()))
-}
-
-pub fn open(name: &str, access: u32) -> Op {
-    open_how(NOCREATE, by_name(name), access, 0, b"owner")
-}
-
-pub fn open_create(name: &str, access: u32) -> Op {
-    open_how(Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(mode(0o644))), by_name(name), access, 0, b"owner")
-}
-
-pub fn close(stateid: Stateid4) -> Op {
-    NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid: stateid })
-}
-
-pub fn read(stateid: Stateid4, offset: u64, count: u32) -> Op {
-    NfsArgop4::OP_READ(Read4Args { stateid, offset, count })
-}
-
-pub fn write(stateid: Stateid4, offset: u64, data: &[u8]) -> Op {
-    let stable = StableHow4::UNSTABLE4;
-    NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: bytes(data) })
-}
-
-pub fn setattr(stateid: Stateid4, obj_attributes: Fattr4<'static>) -> Op {
-    NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes })
-}
-
-pub fn reclaim_complete() -> Op {
-    NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false })
-}
-
-/// The data and eof of a READ.
-#[track_caller]
-pub fn data(result: &Res) -> (Vec<u8>, bool) {
-    match result {
-        NfsResop4::OP_READ(Read4Res::NFS4_OK(ok)) => (ok.data.to_vec(), ok.eof),
-        other => panic!("{other:?}"),
     }
 }
