@@ -1,8 +1,12 @@
 //! The command line.
 
+mod bench;
+mod measure;
+mod own_realm;
 mod own_server;
 mod realm;
 mod serve;
+mod try_it;
 
 use clap::{Parser, Subcommand};
 
@@ -23,6 +27,9 @@ enum Command {
     Serve(serve::Arguments),
     #[command(subcommand)]
     Realm(realm::Command),
+    #[command(subcommand)]
+    Bench(bench::Command),
+    Try(try_it::Arguments),
 }
 
 impl Arguments {
@@ -35,6 +42,8 @@ impl Arguments {
         match self.command {
             Command::Serve(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
+            Command::Bench(command) => command.run(),
+            Command::Try(arguments) => arguments.run(),
         }
     }
 }

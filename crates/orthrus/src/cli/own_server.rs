@@ -6,6 +6,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,9 @@ impl OwnServer {
     pub fn start(arguments: Vec<OsString>, environment: &[(&str, OsString)]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let mut command = Command::new(program);
-        command.arg("serve").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
+        command.arg("serve").arg("--end-with-input").args(arguments).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.env("ORTHRUS_LOG", std::env::var_os("ORTHRUS_LOG").unwrap_or_else(|| "warn".into()));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut child = command.spawn().context("the server did not start")?;

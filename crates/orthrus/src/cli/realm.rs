@@ -23,8 +23,8 @@ pub struct Up {
     /// Where the KDC listens (address:port); by default a free port of 127.0.0.1.
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Encryption types of the keys: sha1 (17 and 18), sha2 (19 and 20), all, or one by name or number.
-    #[arg(long, default_value_t)]
+    /// Encryption types of the keys: sha1 (18 and 17), sha2 (20 and 19), all, or some of 17 to 20 with commas.
+    #[arg(long, default_value = "sha1")]
     enctypes: Enctypes,
     /// A user beside alice and bob; may be repeated. Passwords are as the names.
     #[arg(long = "user", value_name = "NAME")]

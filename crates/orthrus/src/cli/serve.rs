@@ -66,6 +66,12 @@ pub struct Arguments {
     /// Seconds after a restart in which clients may reclaim their state.
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
+    /// A principal that acts as a local user of another name; may be repeated.
+    #[arg(long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
+    principals: Vec<(String, String)>,
+    /// End when standard input does: for programs that start a server of their own.
+    #[arg(long, hide = true)]
+    end_with_input: bool,
     /// Check the configuration and stop.
     #[arg(long)]
     check: bool,
@@ -82,7 +88,7 @@ impl Arguments {
             println!("the configuration is right: {} export(s)", settings.exports.len());
             return Ok(());
         }
-        serve::run(settings, self.config)
+        serve::run(settings, self.config, self.end_with_input)
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
@@ -100,6 +106,7 @@ impl Arguments {
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         settings.domain = self.domain.clone().unwrap_or(settings.domain);
+        settings.principals.extend(self.principals.iter().cloned());
         if !self.realms.is_empty() {
             settings.realms = self.realms.clone();
         }
@@ -144,4 +151,11 @@ fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
         }
         _ => (text.into(), None),
     }
+}
+
+/// Splits `PRINCIPAL=USER`.
+fn parse_map(text: &str) -> Result<(String, String), String> {
+    let (principal, user) =
+        text.rsplit_once('=').ok_or("must be PRINCIPAL=USER, such as admin@EXAMPLE.ORG=root")?;
+    Ok((principal.to_owned(), user.to_owned()))
 }

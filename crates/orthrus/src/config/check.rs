@@ -53,6 +53,7 @@ impl<'a> Checker<'a> {
             domain: raw.domain.map_or(Ok(default.domain), |value| self.domain(value))?,
             keytab: raw.keytab.map(|value| self.relative(value.get_ref())),
             realms: raw.realms.unwrap_or_default(),
+            principals: raw.principals,
             state_dir: raw.state_dir.map(|value| self.relative(value.get_ref())),
             lease_time: seconds(raw.lease_time, LEASE_TIME, default.lease_time)?,
             grace_time: seconds(raw.grace_time, GRACE_TIME, default.grace_time)?,

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_spanned::Spanned;
+use std::collections::HashMap;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -15,6 +16,8 @@ pub(super) struct File {
     pub state_dir: Option<Spanned<String>>,
     pub lease_time: Option<Spanned<u32>>,
     pub grace_time: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub principals: HashMap<String, String>,
     #[serde(default)]
     pub limits: FileLimits,
     #[serde(default)]

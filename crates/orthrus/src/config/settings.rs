@@ -1,5 +1,6 @@
 //! The settings of `orthrus serve`, checked and complete.
 
+use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub keytab: Option<PathBuf>,
     /// Realms whose principals are users here; empty: the realms of the keytab.
     pub realms: Vec<String>,
+    /// Principals, written in full, that act as a local user of another name: the only way to become uid 0.
+    pub principals: HashMap<String, String>,
     /// Where the server keeps its secret and its client records; `None`: the default place.
     pub state_dir: Option<PathBuf>,
     /// How long a silent client keeps its state.
@@ -41,6 +44,7 @@ impl Default for Settings {
             domain: String::new(),
             keytab: None,
             realms: Vec::new(),
+            principals: HashMap::new(),
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),

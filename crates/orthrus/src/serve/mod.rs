@@ -33,7 +33,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What keeps the server from starting, with the cure.
-pub fn run(settings: Settings, config: Option<PathBuf>) -> anyhow::Result<()> {
+pub fn run(settings: Settings, config: Option<PathBuf>, end_with_input: bool) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals cannot be caught")?;
@@ -43,6 +43,9 @@ pub fn run(settings: Settings, config: Option<PathBuf>) -> anyhow::Result<()> {
     let running = start(&settings, exports.clone(), listener)?;
     tracing::info!("{prepared}");
     announce(&exports, &running);
+    if end_with_input {
+        end_when_input_ends()?;
+    }
 
     for signal in signals.forever() {
         match signal {
@@ -52,6 +55,16 @@ pub fn run(settings: Settings, config: Option<PathBuf>) -> anyhow::Result<()> {
     }
     tracing::info!("ending");
     running.stop();
+    Ok(())
+}
+
+/// Sends this process SIGTERM when standard input ends: the program that started it is gone, however it ended.
+fn end_when_input_ends() -> anyhow::Result<()> {
+    let wait = || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    };
+    std::thread::Builder::new().name("input".into()).spawn(wait)?;
     Ok(())
 }
 
@@ -152,7 +165,7 @@ fn rules(settings: &Settings, realms: &[String]) -> Rules {
         ("", None) => Rules::default().domain,
         (domain, _) => domain.to_owned(),
     };
-    Rules { domain, realms: realms.to_vec(), ..Rules::default() }
+    Rules { domain, realms: realms.to_vec(), principals: settings.principals.clone(), ..Rules::default() }
 }
 
 /// The configured folder, or the usual place for this user.

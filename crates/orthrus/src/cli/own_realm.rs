@@ -1,0 +1,66 @@
+//! A throw-away realm for one run of this program.
+
+use gss::Credential;
+use realm::{RealmError, RealmOptions, TemporaryRealm};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A realm in a temporary folder and a ticket of alice's.
+pub struct OwnRealm {
+    realm: TemporaryRealm,
+    ccache: PathBuf,
+}
+
+impl OwnRealm {
+    /// Makes the realm, gets the ticket, and makes this process use the realm; it must not have threads yet.
+    ///
+    /// # Errors
+    /// Names the package when MIT's programs are missing.
+    pub fn start() -> anyhow::Result<Self> {
+        let realm = TemporaryRealm::create(&RealmOptions::default())?;
+        let ccache = realm.dir().join("ccache");
+        realm.kinit("alice", &ccache)?;
+        gss::use_configuration(&realm.krb5_conf())?;
+        Ok(Self { realm, ccache })
+    }
+
+    /// As [`OwnRealm::start`], but `None`, with a word on standard error, where MIT's programs are not installed.
+    ///
+    /// # Errors
+    /// When they are installed and fail.
+    pub fn start_if_installed() -> anyhow::Result<Option<Self>> {
+        match Self::start() {
+            Ok(realm) => Ok(Some(realm)),
+            Err(error) if matches!(error.downcast_ref(), Some(RealmError::Missing { .. })) => {
+                eprintln!("only sys is measured: {error}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the realm.
+    pub fn realm(&self) -> &TemporaryRealm {
+        &self.realm
+    }
+
+    /// Returns alice's ticket.
+    pub fn credential(&self) -> Credential {
+        Credential::Ccache(format!("FILE:{}", self.ccache.display()))
+    }
+
+    /// Returns the full name of alice's principal.
+    pub fn principal(&self) -> String {
+        format!("alice@{}", self.realm.name())
+    }
+
+    /// Returns the arguments that give a server this realm's keys.
+    pub fn server_arguments(&self) -> Vec<OsString> {
+        vec!["--keytab".into(), self.realm.server_keytab().into_os_string()]
+    }
+
+    /// Returns the variables that make a program see this realm.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! `orthrus try`: everything at once, on a folder.
+
+use super::measure::{self, PlanArguments, Target};
+use super::own_realm::OwnRealm;
+use super::own_server::OwnServer;
+use anyhow::{Context, bail};
+use nix::unistd::{Uid, User, geteuid};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Try it all at once: a throw-away realm, a server on FOLDER with all four flavors, the flavors compared, a report.
+///
+/// At a terminal the server goes on until Ctrl-C, so that it can be mounted. Realm and server are on loopback and end with
+/// this command; only the report stays.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The folder to serve; a temporary one by default.
+    folder: Option<PathBuf>,
+    /// The server's port on 127.0.0.1; by default a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// End after the report, at a terminal too.
+    #[arg(long, conflicts_with = "serve")]
+    once: bool,
+    /// Serve on after the report, even where there is no terminal.
+    #[arg(long)]
+    serve: bool,
+    #[command(flatten)]
+    plan: PlanArguments,
+}
+
+impl Arguments {
+    /// Runs everything and cleans up.
+    ///
+    /// # Errors
+    /// A missing package, a folder that cannot be served or written to, a report that cannot be written.
+    pub fn run(self) -> anyhow::Result<()> {
+        let temporary = tempfile::tempdir().context("no temporary folder can be made")?;
+        let folder = match &self.folder {
+            Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
+            None => make(&temporary.path().join("data"))?,
+        };
+        let realm = OwnRealm::start()?;
+        let stop = measure::stop_flag()?;
+        let server = OwnServer::start(
+            self.server_arguments(&folder, &realm, temporary.path())?,
+            &realm.environment(),
+        )?;
+        eprintln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
+        let target = Target {
+            host: server.address().ip().to_string(),
+            service_host: "localhost".to_owned(),
+            port: server.address().port(),
+            export: "/data".to_owned(),
+            credential: realm.credential(),
+            pid: Some(server.pid()),
+            label: format!("this machine, orthrus serving {}", folder.display()),
+        };
+        measure::run(&target, &self.plan, &stop)?;
+        if self.serve || (std::io::stdin().is_terminal() && !self.once) {
+            instructions(&realm, &server);
+            measure::wait_for(&stop);
+        }
+        Ok(())
+    }
+
+    /// The realm's alice acts as the folder's owner: nothing in the folder changes hands, and nobody else gets in.
+    fn server_arguments(
+        &self,
+        folder: &Path,
+        realm: &OwnRealm,
+        state: &Path,
+    ) -> anyhow::Result<Vec<OsString>> {
+        let owner = Uid::from_raw(std::fs::metadata(folder)?.uid());
+        if !geteuid().is_root() && owner != geteuid() {
+            bail!("{} belongs to another user; name a folder of your own", folder.display());
+        }
+        let mut export = folder.as_os_str().to_owned();
+        export.push("=/data");
+        let mut arguments: Vec<OsString> =
+            vec![export, "--listen".into(), format!("127.0.0.1:{}", self.port).into()];
+        arguments.extend([
+            "--squash".into(),
+            "none".into(),
+            "--state-dir".into(),
+            state.join("state").into(),
+        ]);
+        arguments.extend(realm.server_arguments());
+        if let Some(user) = User::from_uid(owner)? {
+            arguments.extend(["--map".into(), format!("{}={}", realm.principal(), user.name).into()]);
+        }
+        Ok(arguments)
+    }
+}
+
+fn make(folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir(folder).with_context(|| folder.display().to_string())?;
+    Ok(folder.to_owned())
+}
+
+fn instructions(realm: &OwnRealm, server: &OwnServer) {
+    let dir = realm.realm().dir().display();
+    println!(
+        "
+The server goes on until Ctrl-C. A Linux client on this machine, as root (rpc.gssd reads these two files):
+  cp {dir}/krb5.conf /etc/krb5.conf && cp {dir}/client.keytab /etc/krb5.keytab && systemctl restart rpc-gssd
+  mount -t nfs4 -o vers=4.2,sec=krb5p,port={port} localhost:/data /mnt
+and as the user who works there:
+  . {dir}/env && kinit alice        # the password is alice",
+        port = server.address().port()
+    );
+}
