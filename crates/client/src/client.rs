@@ -91,6 +91,7 @@ pub struct Client {
     pub(crate) done: VecDeque<Completion>,
     /// Memory of calls that are done.
     pub(crate) spare: Vec<Vec<u8>>,
+    pub(crate) spare_bytes: usize,
     pub(crate) scratch: Vec<u8>,
     pub(crate) statistics: Statistics,
     /// The connection of the last call.
@@ -138,6 +139,7 @@ impl Client {
             waiting: VecDeque::new(),
             done: VecDeque::new(),
             spare: Vec::new(),
+            spare_bytes: 0,
             statistics: Statistics::default(),
             last_link: 0,
             status_flags: 0,
@@ -254,6 +256,7 @@ impl Client {
     /// Begins a COMPOUND, in memory that a former call has left.
     pub fn compound(&mut self) -> Compound {
         let buffer = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= buffer.capacity();
         Compound::in_buffer(buffer, self.options.minor_version)
     }
 
@@ -295,7 +298,12 @@ impl Client {
         let timeout = self.options.connect_timeout;
         let mut contexts: Vec<_> = self.identities.iter().filter_map(Identity::context).cloned().collect();
         contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let destroyed = contexts.iter().try_for_each(|context| context.destroy(&mut connection, timeout));
+        let destroyed =
+            contexts.iter().try_for_each(|context| match context.destroy(&mut connection, timeout) {
+                // A restart has ended it before.
+                Err(error) if error.is_context_lost() => Ok(()),
+                other => other,
+            });
         ended.and(destroyed)
     }
 }

@@ -173,6 +173,14 @@ impl Error {
         matches!(self.status(), Some(Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE))
     }
 
+    /// Whether the server does not know the security context, or not any more (RFC 2203 section 5.3.3.3).
+    pub const fn is_context_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Rpc(RpcError::Auth(AuthStat::RPCSEC_GSS_CREDPROBLEM | AuthStat::RPCSEC_GSS_CTXPROBLEM))
+        )
+    }
+
     /// Whether the session or the client is gone, as after a restart of the server: see
     /// [`Client::recover`](crate::Client::recover).
     pub const fn is_session_lost(&self) -> bool {

@@ -63,17 +63,30 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Calls a COMPOUND that is not of a session.
+    /// Calls a COMPOUND that is not of a session. A context that the server does not know is made anew, once.
     ///
     /// # Errors
     /// Any; a failed operation is not one.
     pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
+        let arguments = compound.into_arguments();
+        let unknown = match self.attempt(&arguments) {
+            Err(error) if error.is_context_lost() => error,
+            other => return other,
+        };
+        match self.identity.context().cloned() {
+            Some(context) => self.identity.forget(&context),
+            None => return Err(unknown),
+        }
+        self.attempt(&arguments)
+    }
+
+    fn attempt(&mut self, arguments: &[u8]) -> Result<Reply, Error> {
         if self.identity.needs_context() {
             self.identity.renew(self.connection, self.timeout)?;
         }
         let xid = u32::from_be_bytes(random()?);
         let head = Head::nfs(xid, NFSPROC4_COMPOUND, self.identity.machine_protection()?);
-        let body = head.call(self.connection, &compound.into_arguments(), self.timeout)?;
+        let body = head.call(self.connection, arguments, self.timeout)?;
         Reply::new(body, false)
     }
 

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4};
-use rpc::AuthStat;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::call::Stage;
 use super::link::LinkState;
 use crate::client::{CallOptions, Client, Completion, Ticket};
 use crate::compound::Compound;
-use crate::error::{Error, ResultsError, RpcError};
+use crate::error::{Error, ResultsError};
 use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
 use crate::slots::Slot;
@@ -26,6 +25,9 @@ const READS_MAX: usize = 8;
 
 /// Buffers that are kept for further calls.
 const SPARE_MAX: usize = 256;
+
+/// Bytes of all buffers that are kept.
+const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Client {
     /// Sends what waits, then waits until at least one call is done or `timeout` has passed, and appends
@@ -209,9 +211,7 @@ impl Client {
         let Some(slot) = self.calls.get(place).and_then(|call| call.slot) else { return };
         match body.and_then(|body| Reply::new(body, true)) {
             Ok(reply) => self.finish_reply(place, slot, reply),
-            Err(Error::Rpc(RpcError::Auth(
-                AuthStat::RPCSEC_GSS_CREDPROBLEM | AuthStat::RPCSEC_GSS_CTXPROBLEM,
-            ))) if self.repeat_in_new_context(place, expected) => {}
+            Err(error) if error.is_context_lost() && self.repeat_in_new_context(place, expected) => {}
             Err(Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status }) => {
                 self.finish_refused(place, slot, status);
             }
@@ -297,7 +297,9 @@ impl Client {
 
     /// Keeps memory for further calls.
     pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
+        let bytes = self.spare_bytes + buffer.capacity();
+        if self.spare.len() < SPARE_MAX && bytes <= SPARE_BYTES_MAX {
+            self.spare_bytes = bytes;
             self.spare.push(buffer);
         }
     }

@@ -195,15 +195,8 @@ impl Client {
         self.waiting.clear();
         let mut first = raw(&self.options, &self.addresses)?;
         let mut control = control(&self.options, &mut self.identities, &mut first);
-        self.session = match control.establish(&self.owner, &self.options) {
-            // The context died with the server: a new one, once.
-            Err(Error::Rpc(_)) => {
-                self.try_renew(IdentityId::MACHINE)?;
-                let mut control = crate::client::control(&self.options, &mut self.identities, &mut first);
-                control.establish(&self.owner, &self.options)?
-            }
-            other => other?,
-        };
+        self.session = control.establish(&self.owner, &self.options)?;
+        self.share_context(IdentityId::MACHINE);
         self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
         let count = self.links.len();
         self.links = vec![Link::new(first)?];
