@@ -82,6 +82,9 @@ requirements() {
   need setpriv util-linux
   need insmod kmod
   [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"
+  # The lab lays files of its own over these, in its namespace only; without them there is nothing to lay them over.
+  [ -e /etc/idmapd.conf ] || packages="$packages nfs-common"
+  [ -e /etc/krb5.conf ] || packages="$packages krb5-config"
   if [ -n "$packages" ]; then
     echo "missing packages: apt install$(printf '%s\n' $packages | sort -u | tr '\n' ' ' | sed 's/^/ /; s/ $//')"
   elif [ ! -c /dev/net/tun ]; then

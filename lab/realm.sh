@@ -14,10 +14,7 @@ H
   for file in hosts passwd group idmapd.conf; do over_etc "$file"; done
 }
 
-over_etc() {
-  [ -e "/etc/$1" ] || : >"/etc/$1"     # a mount wants something to lie on; an empty file stays behind
-  mount --bind "$RUN/etc/$1" "/etc/$1"
-}
+over_etc() { mount --bind "$RUN/etc/$1" "/etc/$1"; }
 
 realm() {
   $REALM_UP "$RUN/realm" --listen "$SERVER_ADDRESS:88" --enctypes "$ENCTYPES" \

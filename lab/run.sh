@@ -24,8 +24,11 @@ code=0
 setpriv --pdeathsig KILL unshare --net --mount --pid --uts --ipc --fork --kill-child=KILL --mount-proc \
   /bin/bash "$LAB/inside.sh" &
 inside=$!
-trap 'kill -KILL $inside 2>/dev/null || true; [ -n "$KEEP" ] || rm -rf "$RUN"' EXIT
+end() {
+  { kill -KILL $inside && wait $inside; } 2>/dev/null || true
+  if [ -n "$KEEP" ]; then echo "lab: kept $RUN" >&2; else rm -rf "$RUN"; fi
+}
+trap end EXIT
 trap 'exit 130' INT TERM HUP
 wait $inside || code=$?
-if [ -n "$KEEP" ]; then echo "lab: kept $RUN" >&2; fi
 exit $code

@@ -27,6 +27,7 @@ server_start() {
   server_command
   setsid /bin/bash -c "exec $COMMAND" >>"$RUN/server.log" 2>&1 </dev/null &
   SERVER_PID=$!
+  disown $SERVER_PID                     # its end by SIGKILL is no news
   echo $SERVER_PID >"$RUN/server.pid"
   local i
   for i in $(seq 200); do

@@ -28,6 +28,7 @@ if ($verb eq 'try') {
     print "held\n";
     select(undef, undef, undef, 0.05) until -e $stop;
     lock_range(F_SETLK, F_UNLCK) or die "unlock: $!\n";
+    print "released\n";
 } else {
     lock_range(F_SETLKW, $kind) or die "$!\n";
     print "had\n";

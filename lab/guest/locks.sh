@@ -13,10 +13,9 @@ said() {
 holding() {
   rm -f /tmp/stop
   lock hold "$@" /tmp/stop >/tmp/holder 2>&1 &
-  HOLDER=$!
   said /tmp/holder held 20
 }
-released() { : >/tmp/stop; wait $HOLDER; }
+released() { : >/tmp/stop; said /tmp/holder released 20; }
 
 denied() {
   local code=0
@@ -31,7 +30,7 @@ waits() {
   sleep 1
   kill -0 $waiter 2>/dev/null || { echo "it did not wait"; cat /tmp/waiter; return 1; }
   [ ! -s /tmp/waiter ] || { echo "it has what another holds"; return 1; }
-  released || { echo "the holder failed"; cat /tmp/holder; return 1; }
+  released || return
   said /tmp/waiter had 40 && wait $waiter
 }
 

@@ -1,0 +1,86 @@
+//! The Linux kernel's own client against the server: the jobs of `lab/`, each in a guest of its own.
+//!
+//! Skipped, with the reason, where the lab cannot run: not root, no user-mode Linux, no tap device.
+//! `ORTHRUS` names the program to test; without it the program is built. `lab/run.sh --help` runs jobs by hand.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// The lab's exit status on a machine that cannot run it.
+const CANNOT_RUN: i32 = 77;
+
+/// A guest has a processor and a GiB of memory: one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+#[test]
+fn who_has_no_right_or_no_ticket_is_refused() {
+    // RFC 8881 section 2.6: the flavors that an export allows, and what each user may.
+    run("access", 20);
+}
+
+#[test]
+fn a_repository_is_cloned_copied_and_locked_with_each_flavor_and_nconnect() {
+    // RFC 8881 sections 2.10.3 (connections of a session) and 9 (locks); RFC 2203 (flavors).
+    run("mounts", 8 * 15);
+}
+
+#[test]
+fn ten_thousand_small_files_come_back_as_they_were_written() {
+    run("small-files", 4 * 5);
+}
+
+#[test]
+fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
+    // RFC 8881 sections 8.4.2 (restart, reclaim) and 18.3 (COMMIT and the write verifier).
+    run("crash", 4 * 3);
+}
+
+/// Runs a job of the lab and prints its lines; at least so many must say `ok`, and none `FAIL`.
+fn run(job: &str, ok_min: usize) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let program = match std::env::var_os("ORTHRUS") {
+        Some(program) => PathBuf::from(program),
+        None => built(&root),
+    };
+    let mut lab = Command::new(root.join("lab/run.sh"))
+        .args(["--time-limit", "1200", "--orthrus"])
+        .arg(program)
+        .arg(job)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("lab/run.sh starts");
+    let (mut ok, mut failed) = (0, Vec::new());
+    for line in BufReader::new(lab.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
+        println!("{line}");
+        if line.starts_with("ok ") {
+            ok += 1;
+        } else if line.starts_with("FAIL ") {
+            failed.push(line);
+        }
+    }
+    let status = lab.wait().expect("lab/run.sh ends");
+    if status.code() == Some(CANNOT_RUN) {
+        return println!("skipped: the reason stands above");
+    }
+    assert!(failed.is_empty(), "{} of {job} failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(status.success(), "the lab ended with {status}");
+    assert!(ok >= ok_min, "only {ok} lines say ok, {ok_min} or more were expected");
+}
+
+/// Builds the program as this test was built, and returns where it is.
+fn built(root: &Path) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_owned();
+    let target = folder.parent().expect("target/PROFILE").to_owned();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "orthrus", "--target-dir"]).arg(&target).current_dir(root);
+    if folder.file_name().is_some_and(|profile| profile == "release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().expect("cargo starts").success(), "the program does not build");
+    folder.join("orthrus")
+}
