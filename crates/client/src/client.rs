@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nfs4::NfsOpnum4;
+use nfs4::{NfsOpnum4, Nfsstat4};
 use rpc::gss::RpcGssServiceT;
 
 use crate::compound::Compound;
@@ -184,7 +184,7 @@ impl Client {
         compound.reclaim_complete();
         let reply = self.call(compound)?;
         match reply.results().done(NfsOpnum4::OP_RECLAIM_COMPLETE) {
-            Err(error) if error.is(nfs4::Nfsstat4::NFS4ERR_COMPLETE_ALREADY) => Ok(()),
+            Err(error) if error.is(Nfsstat4::NFS4ERR_COMPLETE_ALREADY) => Ok(()),
             other => other.map(drop),
         }
     }
@@ -278,7 +278,8 @@ impl Client {
         control(&self.options, &mut self.identities, connection)
     }
 
-    /// Ends the session, the client and the contexts at the server.
+    /// Ends the session, the client and the contexts at the server. A client that has files open is left
+    /// there until its lease is over.
     ///
     /// # Errors
     /// The first thing that went wrong; the rest is tried anyway.
@@ -294,7 +295,11 @@ impl Client {
         };
         let (session, client_id) = (self.session.id, self.session.client_id);
         let mut control = control(&self.options, &mut self.identities, &mut connection);
-        let ended = control.destroy_session(&session).and_then(|()| control.destroy_client(client_id));
+        let ended =
+            control.destroy_session(&session).and_then(|()| match control.destroy_client(client_id) {
+                Err(error) if error.is(Nfsstat4::NFS4ERR_CLIENTID_BUSY) => Ok(()),
+                other => other,
+            });
         let timeout = self.options.connect_timeout;
         let mut contexts: Vec<_> = self.identities.iter().filter_map(Identity::context).cloned().collect();
         contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
