@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     reader: RecordReader,
     /// Whole records on their way to the requests; empty between reads.
     records: Vec<Vec<u8>>,
-    /// Bytes of the unfinished record that are counted in `Stats::input_bytes`.
+    /// Bytes of unfinished and held requests that are counted in `Stats::input_bytes`.
     counted: usize,
     record_since: Option<Instant>,
     output: VecDeque<Vec<u8>>,
@@ -38,6 +38,9 @@ pub(crate) struct Connection {
     sent: usize,
     output_bytes: usize,
     output_since: Instant,
+    /// Requests that wait until the peer has taken enough of its replies.
+    held: VecDeque<Vec<u8>>,
+    held_bytes: usize,
     interest: EventFlags,
     closing: bool,
 }
@@ -58,6 +61,8 @@ impl Connection {
             sent: 0,
             output_bytes: 0,
             output_since: Instant::now(),
+            held: VecDeque::new(),
+            held_bytes: 0,
             interest: EventFlags::IN,
             closing: false,
         }
@@ -131,9 +136,9 @@ impl Connection {
         Progress::Open
     }
 
-    /// Counts what the unfinished record holds; over the limit of all connections together this one has to go.
-    fn account(&mut self, limits: &Limits, stats: &Stats) -> Progress {
-        let holds = self.reader.memory();
+    /// Counts what unfinished and held requests take; over the limit of all connections together this one has to go.
+    pub(crate) fn account(&mut self, limits: &Limits, stats: &Stats) -> Progress {
+        let holds = self.reader.memory() + self.held_bytes;
         stats.input_bytes.fetch_add(holds, Ordering::Relaxed);
         let before = stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
         let total = before.saturating_sub(self.counted);
@@ -155,8 +160,31 @@ impl Connection {
         Progress::Open
     }
 
+    /// Says whether a further request has to wait: the peer leaves its replies lying, or earlier requests wait.
+    pub(crate) fn is_congested(&self, limits: &Limits) -> bool {
+        self.output_bytes > limits.output_bytes_max || !self.held.is_empty()
+    }
+
+    /// Keeps a request until [`Connection::release_held`]; order is kept, since nothing is read meanwhile.
+    pub(crate) fn hold(&mut self, record: Vec<u8>) {
+        self.held_bytes += record.len();
+        self.held.push_back(record);
+    }
+
+    /// Gives back the requests that waited, once the peer has taken enough of its replies.
+    pub(crate) fn release_held(&mut self, limits: &Limits, stats: &Stats, requests: &mut Vec<Request>) {
+        if self.held.is_empty() || self.closing || self.output_bytes > limits.output_bytes_max {
+            return;
+        }
+        let (connection, peer) = (self.id, self.peer);
+        let held = std::mem::take(&mut self.held).into_iter();
+        requests.extend(held.map(|record| Request { connection, peer, record }));
+        self.held_bytes = 0;
+        let _ = self.account(limits, stats);
+    }
+
     /// Appends a reply and fills in its record mark.
-    pub(crate) fn queue(&mut self, mut record: Vec<u8>) {
+    pub(crate) fn queue(&mut self, mut record: Vec<u8>, stats: &Stats) {
         let length = record.len().saturating_sub(RECORD_MARK_LEN);
         if self.closing || length == 0 {
             return;
@@ -168,6 +196,7 @@ impl Connection {
             self.output_since = Instant::now();
         }
         self.output_bytes += record.len();
+        stats.output_bytes.fetch_add(record.len(), Ordering::Relaxed);
         self.output.push_back(record);
     }
 
@@ -184,7 +213,7 @@ impl Connection {
                 Ok(count) => {
                     Stats::add(&stats.sent_bytes, count as u64);
                     self.output_since = Instant::now();
-                    self.drop_sent(count);
+                    self.drop_sent(count, stats);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -205,7 +234,8 @@ impl Connection {
         (&self.stream).write_vectored(slices.get(..used).unwrap_or_default())
     }
 
-    fn drop_sent(&mut self, count: usize) {
+    fn drop_sent(&mut self, count: usize, stats: &Stats) {
+        stats.output_bytes.fetch_sub(count.min(self.output_bytes), Ordering::Relaxed);
         self.output_bytes = self.output_bytes.saturating_sub(count);
         self.sent += count;
         while let Some(first) = self.output.front().map(Vec::len).filter(|length| *length <= self.sent) {
@@ -218,13 +248,18 @@ impl Connection {
         }
     }
 
+    /// Says whether the connection ends once its replies are sent, so that nothing more is served on it.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
     /// Says whether more requests may be read: not while the peer leaves its replies lying.
     pub(crate) fn wants_input(&self, limits: &Limits) -> bool {
-        !self.closing && self.output_bytes <= limits.output_bytes_max
+        !self.closing && !self.is_congested(limits)
     }
 
     /// Remembers what the shard watches for and says whether that changed.
@@ -242,5 +277,6 @@ impl Connection {
     /// Gives back what is counted for the connection.
     pub(crate) fn release(self, stats: &Stats) {
         stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+        stats.output_bytes.fetch_sub(self.output_bytes, Ordering::Relaxed);
     }
 }

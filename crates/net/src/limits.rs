@@ -10,12 +10,18 @@ pub struct Limits {
     pub connections_max: usize,
     /// Bytes of one record, all fragments together: a WRITE of the largest size with its headers and token.
     pub record_size_max: usize,
-    /// Bytes of unfinished records over all connections; the connection that would exceed it is closed.
+    /// Bytes of unfinished and waiting requests over all connections; the connection that would exceed it is closed.
     pub input_bytes_max: usize,
-    /// Bytes of replies that wait for one slow reader; above it no further request of that connection is read.
+    /// Bytes of replies that wait for one slow reader; above it no further request of that connection is read or
+    /// served.
     pub output_bytes_max: usize,
+    /// Bytes of replies that wait for all readers together; a connection that leaves some lying above it is closed.
+    pub output_bytes_total_max: usize,
     /// Bytes of requests that one connection may put into one tick, so that none holds up the others.
     pub tick_bytes_max: usize,
+    /// Requests that are served before their replies are sent: with the largest reply, what a shard's replies take at
+    /// once besides those that wait.
+    pub batch_requests_max: usize,
     /// How long a record may take from its first byte to its last; slower connections are closed.
     pub record_time_max: Duration,
     /// How long replies may wait without the peer taking a byte; then the connection is closed.
@@ -29,7 +35,9 @@ impl Default for Limits {
             record_size_max: (1 << 20) + (128 << 10),
             input_bytes_max: 256 << 20,
             output_bytes_max: 16 << 20,
+            output_bytes_total_max: 1 << 30,
             tick_bytes_max: 4 << 20,
+            batch_requests_max: 64,
             record_time_max: Duration::from_secs(60),
             output_time_max: Duration::from_secs(60),
         }

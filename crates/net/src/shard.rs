@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +23,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(SWEEP_SECONDS as u64);
 const SWEEP_SECONDS: i64 = 1;
 /// Bytes read from a socket at once when no large record is under way.
 const SCRATCH_SIZE: usize = 256 << 10;
+/// Bytes of requests above which they are served before more are read.
+const REQUESTS_BYTES_MAX: usize = 16 << 20;
 /// The event data of the wake-up descriptor; connections count from one.
 const WAKE: u64 = 0;
 
@@ -70,7 +73,13 @@ pub(crate) struct Shard<S: Service> {
     epoll: OwnedFd,
     connections: HashMap<u64, Connection>,
     requests: Vec<Request>,
+    /// Bytes of `requests`.
+    requests_bytes: usize,
+    /// What is served at once.
+    batch: Vec<Request>,
     replies: Vec<Reply>,
+    /// Connections that are over once what arrived on them has been served.
+    ended: Vec<u64>,
     input: Vec<u8>,
 }
 
@@ -98,7 +107,10 @@ impl<S: Service> Shard<S> {
             epoll,
             connections: HashMap::new(),
             requests: Vec::new(),
+            requests_bytes: 0,
+            batch: Vec::new(),
             replies: Vec::new(),
+            ended: Vec::new(),
             input: vec![0; SCRATCH_SIZE],
         };
         let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || shard.run())?;
@@ -112,6 +124,9 @@ impl<S: Service> Shard<S> {
             self.wait(&mut events);
             for event in events.drain(..) {
                 self.dispatch(event);
+                if self.requests_bytes > REQUESTS_BYTES_MAX {
+                    self.tick();
+                }
             }
             self.tick();
             if Instant::now() >= next_sweep {
@@ -164,31 +179,81 @@ impl<S: Service> Shard<S> {
     fn read(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         // What a full budget leaves in the socket is reported again by the next wait.
-        if connection.read(&mut self.input, &self.limits, &self.stats, &mut self.requests) == Progress::Closed
-        {
+        let known = self.requests.len();
+        let progress = connection.read(&mut self.input, &self.limits, &self.stats, &mut self.requests);
+        let arrived = self.requests.get(known..).unwrap_or_default();
+        self.requests_bytes += arrived.iter().map(|request| request.record.len()).sum::<usize>();
+        if progress == Progress::Closed {
+            // Not before its requests have been served: the service must not hear of a connection after its end.
+            self.ended.push(id);
+        }
+    }
+
+    /// Serves what has arrived, a batch at a time, then lets go of the connections that are over.
+    fn tick(&mut self) {
+        while !self.requests.is_empty() {
+            self.requests_bytes = 0;
+            let mut arrived = std::mem::take(&mut self.requests);
+            for request in arrived.drain(..) {
+                self.admit(request);
+                if self.batch.len() >= self.limits.batch_requests_max {
+                    self.serve_batch();
+                }
+            }
+            self.serve_batch();
+            if self.requests.is_empty() {
+                self.requests = arrived;
+            }
+        }
+        while let Some(id) = self.ended.pop() {
             self.close(id);
         }
     }
 
-    fn tick(&mut self) {
-        if self.requests.is_empty() {
+    /// Puts a request into the batch, or aside while its peer does not take the replies to earlier ones.
+    fn admit(&mut self, request: Request) {
+        let Some(connection) = self.connections.get_mut(&request.connection.0) else { return };
+        if connection.is_closing() {
             return;
         }
-        Stats::add(&self.stats.records, self.requests.len() as u64);
-        self.service.tick(&mut self.scratch, &mut self.requests, &mut self.replies);
-        self.requests.clear();
-        let mut answered: Vec<u64> = Vec::new();
+        if !connection.is_congested(&self.limits) {
+            self.batch.push(request);
+            return;
+        }
+        connection.hold(request.record);
+        if connection.account(&self.limits, &self.stats) == Progress::Closed {
+            self.ended.push(request.connection.0);
+        }
+    }
+
+    fn serve_batch(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        Stats::add(&self.stats.records, self.batch.len() as u64);
+        let mut served: Vec<u64> = self.batch.iter().map(|request| request.connection.0).collect();
+        served.dedup();
+        let (service, scratch) = (&self.service, &mut self.scratch);
+        let (batch, replies) = (&mut self.batch, &mut self.replies);
+        // A defect may cost those who met it their connections, but not all others theirs.
+        let outcome = catch_unwind(AssertUnwindSafe(|| service.tick(scratch, batch, replies)));
+        self.batch.clear();
+        if outcome.is_err() {
+            tracing::error!("a defect of the server closes {} connection(s)", served.len());
+            Stats::add(&self.stats.panics, 1);
+            self.scratch = self.service.shard();
+            self.replies.clear();
+            self.ended.extend(served);
+            return;
+        }
         for reply in self.replies.drain(..) {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
-                Action::Send(record) => connection.queue(record),
+                Action::Send(record) => connection.queue(record, &self.stats),
                 Action::Close => connection.close_when_sent(),
             }
-            if answered.last() != Some(&reply.connection.0) {
-                answered.push(reply.connection.0);
-            }
         }
-        answered.into_iter().for_each(|id| self.write(id));
+        served.into_iter().for_each(|id| self.write(id));
     }
 
     /// Sends what waits; watches for room, and stops reading from a peer that does not take its replies.
@@ -198,6 +263,14 @@ impl<S: Service> Shard<S> {
             self.close(id);
             return;
         }
+        let waiting = self.stats.output_bytes.load(Ordering::Relaxed);
+        if connection.has_output() && waiting > self.limits.output_bytes_total_max {
+            Stats::add(&self.stats.overdue, 1);
+            tracing::debug!("connection {id} is closed: {waiting} bytes of replies wait");
+            self.close(id);
+            return;
+        }
+        connection.release_held(&self.limits, &self.stats, &mut self.requests);
         let mut interest = EventFlags::empty();
         interest.set(EventFlags::OUT, connection.has_output());
         interest.set(EventFlags::IN, connection.wants_input(&self.limits));

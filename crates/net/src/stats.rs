@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct Stats {
     /// Connections open now.
     pub connections: AtomicUsize,
-    /// Bytes of unfinished records held now.
+    /// Bytes of unfinished and waiting requests held now.
     pub input_bytes: AtomicUsize,
+    /// Bytes of replies that wait for their readers now.
+    pub output_bytes: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
     /// Connections refused because of `connections_max`.
@@ -17,6 +19,8 @@ pub struct Stats {
     pub malformed: AtomicU64,
     /// Connections closed because they were too slow or the server held too much for them.
     pub overdue: AtomicU64,
+    /// Panics of the service; each closed the connections whose requests it had.
+    pub panics: AtomicU64,
     /// Records received.
     pub records: AtomicU64,
     /// Bytes received.
@@ -26,6 +30,25 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// All counters and gauges by name.
+    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+        let gauge = |value: &AtomicUsize| value.load(Ordering::Relaxed) as u64;
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        vec![
+            ("connections", gauge(&self.connections)),
+            ("input_bytes", gauge(&self.input_bytes)),
+            ("output_bytes", gauge(&self.output_bytes)),
+            ("accepted", count(&self.accepted)),
+            ("refused", count(&self.refused)),
+            ("malformed", count(&self.malformed)),
+            ("overdue", count(&self.overdue)),
+            ("panics", count(&self.panics)),
+            ("records", count(&self.records)),
+            ("received_bytes", count(&self.received_bytes)),
+            ("sent_bytes", count(&self.sent_bytes)),
+        ]
+    }
+
     /// Adds to a counter; no order with other memory is needed.
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);

@@ -11,7 +11,12 @@ use std::time::Duration;
 #[derive(Default)]
 struct Echo {
     closed: AtomicUsize,
+    /// Requests that came after the end of a connection was told.
+    late: AtomicUsize,
 }
+
+/// Bytes of the reply to "big".
+const BIG: usize = 1 << 20;
 
 impl Service for Echo {
     type Shard = ();
@@ -20,8 +25,13 @@ impl Service for Echo {
 
     fn tick(&self, (): &mut (), requests: &mut Vec<Request>, replies: &mut Vec<Reply>) {
         for request in requests.drain(..) {
+            if self.closed.load(Ordering::SeqCst) > 0 {
+                self.late.fetch_add(1, Ordering::SeqCst);
+            }
             let action = match request.record.as_slice() {
                 b"close" => Action::Close,
+                b"big" => Action::Send(vec![0; BIG + 4]),
+                b"panic" => panic!("a defect, for the test"),
                 record => Action::Send([&[0; 4], record].concat()),
             };
             replies.push(Reply { connection: request.connection, action });
@@ -152,6 +162,68 @@ fn a_connection_that_the_service_closes_gets_its_earlier_replies() {
     assert!(is_closed(&mut stream));
     server.stop();
     assert_eq!(echo.closed.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
+    const REQUESTS: usize = 300;
+    let limits = Limits { output_bytes_max: 4 << 20, batch_requests_max: 4, ..Limits::default() };
+    let (server, _) = start(limits);
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"big").repeat(REQUESTS)).expect("sent");
+    let mut most = 0;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(10));
+        most = most.max(server.stats().output_bytes.load(Ordering::SeqCst));
+    }
+    assert!((BIG..=9 * BIG).contains(&most), "{most} bytes of replies waited");
+    for _ in 0..REQUESTS {
+        assert_eq!(receive(&mut stream).len(), BIG);
+    }
+    stream.write_all(&record(b"and on")).expect("sent");
+    assert_eq!(receive(&mut stream), b"and on");
+    assert_eq!(server.stats().output_bytes.load(Ordering::SeqCst), 0);
+    assert_eq!(server.stats().input_bytes.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn replies_that_nobody_reads_have_a_limit_for_all_connections_together() {
+    let limits = Limits { output_bytes_total_max: 16 * BIG, batch_requests_max: 4, ..Limits::default() };
+    let (server, _) = start(limits);
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
+    for stream in &mut streams {
+        stream.write_all(&record(b"big").repeat(100)).expect("sent");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let waiting = server.stats().output_bytes.load(Ordering::SeqCst);
+    assert!(waiting <= 24 * BIG, "{waiting} bytes of replies wait");
+    assert!(server.stats().overdue.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn a_defect_costs_its_connection_and_no_other() {
+    let (server, _) = start(Limits::default());
+    // Every other connection is on the same of the two threads.
+    let (mut bad, _other, mut good) = (connect(&server), connect(&server), connect(&server));
+    good.write_all(&record(b"before")).expect("sent");
+    assert_eq!(receive(&mut good), b"before");
+    bad.write_all(&record(b"panic")).expect("sent");
+    assert!(is_closed(&mut bad));
+    good.write_all(&record(b"after")).expect("sent");
+    assert_eq!(receive(&mut good), b"after");
+    assert_eq!(server.stats().panics.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn the_end_of_a_connection_is_told_after_its_last_request() {
+    let (server, echo) = start(Limits::default());
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"last words")).expect("sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    assert_eq!(receive(&mut stream), b"last words");
+    assert!(is_closed(&mut stream));
+    server.stop();
+    assert_eq!((echo.closed.load(Ordering::SeqCst), echo.late.load(Ordering::SeqCst)), (1, 0));
 }
 
 #[test]
