@@ -1,10 +1,12 @@
 //! Development commands: `cargo xtask --help`.
 
+mod bench;
 mod ci;
 mod fuzz;
 mod licences;
 mod limits;
 mod steps;
+mod tests;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -21,6 +23,9 @@ struct Arguments {
 enum Command {
     /// Run everything that must pass before a change lands (about 20 minutes on two cores).
     Ci(ci::Arguments),
+    /// Measure the server beside its peers and its floors.
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Generate the wire types from specs/; with --check only say whether they are current.
     Codegen {
         /// Fail when the checked-in files are not what the grammars give.
@@ -38,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Ci(arguments) => ci::run(&arguments),
+        Command::Bench(command) => bench::run(&command),
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Limits => limits::run(false),

@@ -35,3 +35,8 @@ pub fn have(program: &str, probe: &str) -> bool {
         .status();
     found.is_ok_and(|status| status.success())
 }
+
+/// Returns the folder that cargo builds into.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
