@@ -13,7 +13,7 @@ use vfs::{SecFlavor, Squash};
 ///
 /// Exports come from a file (--config) or from the command line: `orthrus serve /srv/data` is mounted as
 /// `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options win over the file. SIGHUP reads the file's exports
-/// anew, SIGTERM and Ctrl-C end the server.
+/// anew, SIGUSR1 logs all counters, SIGTERM and Ctrl-C end the server.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Folders to export, each under its own name; as FOLDER=/PSEUDO under another.

@@ -1,15 +1,18 @@
 //! Wires the server together and runs it until a signal ends it.
 
+mod accounts;
 mod exports;
+mod housekeeping;
 mod kerberos;
 mod records;
 mod service;
 mod store;
 
 use crate::config::{self, Settings};
+use accounts::ServerAccounts;
 use anyhow::{Context, bail};
 use exports::Backends;
-use identity::{Mapper, NssSource, Rules};
+use identity::{Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 use records::Records;
@@ -18,7 +21,7 @@ use server::dispatch::{Environment, Metrics};
 use server::engine::{Nfs, NfsConfig, Start};
 use server::rpcsec::{Rpcsec, RpcsecLimits};
 use service::NfsService;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,21 +29,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
 use vfs::{Exports, SecFlavor};
 
-/// How often leases and contexts are looked at.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+/// The part of the process's descriptors that the objects of all exports, or connections, may take.
+const DESCRIPTORS_PART: usize = 4;
+/// The part that opens may take in number; an open holds one descriptor, seldom two.
+const DESCRIPTORS_OPENS_PART: usize = 4;
 
-/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew.
+/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew, SIGUSR1 logs all counters.
 ///
 /// # Errors
 /// What keeps the server from starting, with the cure.
-pub fn run(settings: Settings, config: Option<PathBuf>, end_with_input: bool) -> anyhow::Result<()> {
+pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("signals cannot be caught")?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
+    let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
+    share_descriptors(&mut settings, descriptors);
     let mut backends = Backends::new(settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
     let listener = Listener::bind(settings.listen)?;
-    let running = start(&settings, exports.clone(), listener)?;
+    let (service, running) = start(&settings, exports.clone(), listener, descriptors)?;
     tracing::info!("{prepared}");
     announce(&exports, &running);
     if end_with_input {
@@ -50,12 +57,27 @@ pub fn run(settings: Settings, config: Option<PathBuf>, end_with_input: bool) ->
     for signal in signals.forever() {
         match signal {
             SIGHUP => reload(config.as_deref(), &mut backends, &exports),
+            SIGUSR1 => housekeeping::report(&service, &running),
             _ => break,
         }
     }
     tracing::info!("ending");
     running.stop();
     Ok(())
+}
+
+/// Cuts the limits down to what the process may have open, so that no kind of use takes the descriptors of all
+/// others: objects of the exports, connections and (see [`nfs_config`]) opens.
+fn share_descriptors(settings: &mut Settings, descriptors: usize) {
+    let part = descriptors / DESCRIPTORS_PART;
+    let limits = &mut settings.limits;
+    limits.open_files_max = limits.open_files_max.min(part / settings.exports.len().max(1));
+    if limits.connections_max > part {
+        tracing::warn!(
+            "{part} connections at most: the process may open no more than {descriptors} files (ulimit -n)"
+        );
+        limits.connections_max = part;
+    }
 }
 
 /// Sends this process SIGTERM when standard input ends: the program that started it is gone, however it ended.
@@ -93,14 +115,19 @@ fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports) {
     }
 }
 
-fn start(settings: &Settings, exports: Arc<Exports>, listener: Listener) -> anyhow::Result<Running> {
+fn start(
+    settings: &Settings,
+    exports: Arc<Exports>,
+    listener: Listener,
+    descriptors: usize,
+) -> anyhow::Result<(Arc<NfsService>, Running)> {
     let keys = Keys::open(settings)?;
     check_flavors(&exports, keys.is_some())?;
     let realms = match &keys {
         Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
         _ => settings.realms.clone(),
     };
-    let identity = Arc::new(Mapper::new(rules(settings, &realms), NssSource));
+    let identity = Arc::new(Mapper::new(rules(settings, &realms), ServerAccounts));
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
@@ -112,9 +139,9 @@ fn start(settings: &Settings, exports: Arc<Exports>, listener: Listener) -> anyh
         None => Rpcsec::new(Box::new(NoKeys), Box::new(identity.clone()), limits, metrics.clone()),
     };
     let engine = Nfs::new(
-        nfs_config(settings, flavors, &boot),
+        nfs_config(settings, flavors, &boot, descriptors),
         nfs_start(boot)?,
-        exports,
+        exports.clone(),
         identity,
         Box::new(Records(Arc::new(store))),
         Box::new(random_u64),
@@ -131,13 +158,8 @@ fn start(settings: &Settings, exports: Arc<Exports>, listener: Listener) -> anyh
     };
     let running =
         listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
-    std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
-        loop {
-            std::thread::sleep(HOUSEKEEPING_INTERVAL);
-            service.0.housekeeping();
-        }
-    })?;
-    Ok(running)
+    housekeeping::start(service.clone(), exports)?;
+    Ok((service, running))
 }
 
 /// An export that allows only Kerberos cannot be reached without keys: better said now than by every client.
@@ -182,18 +204,23 @@ fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
     )
 }
 
-fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot) -> NfsConfig {
+fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
     // Two servers must differ and one must stay itself: the owner is drawn from the secret that a restart keeps.
     let server_owner = boot.secret.iter().take(8).fold(b"orthrus-".to_vec(), |mut name, byte| {
         name.extend_from_slice(format!("{byte:02x}").as_bytes());
         name
     });
+    let usual = state::Limits::default();
+    let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
     let limits = state::Limits {
+        opens_max,
+        // No client takes all of them.
+        opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
         grace: settings.grace_time,
         clients_max: settings.limits.clients_max,
         slots_max: settings.limits.slots_max,
-        ..state::Limits::default()
+        ..usual
     };
     NfsConfig { server_owner, flavors, limits, ..NfsConfig::default() }
 }

@@ -1,0 +1,79 @@
+//! What has to be done from time to time, and what the server tells of itself when asked.
+
+use super::service::NfsService;
+use net::Running;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfs::Exports;
+
+/// How often leases and contexts are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How often backends let go of what was not used since the last time: removed files give their space back
+/// after two of these.
+const TRIM_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Starts the thread that ends what has timed out and trims the backends of all exports.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result<()> {
+    let run = move || {
+        let mut next_trim = Instant::now() + TRIM_INTERVAL;
+        loop {
+            std::thread::sleep(INTERVAL);
+            let trims = Instant::now() >= next_trim;
+            if trims {
+                next_trim = Instant::now() + TRIM_INTERVAL;
+            }
+            // Without this thread no lease would ever end: a defect must not end it.
+            let round = AssertUnwindSafe(|| once(&service, &exports, trims));
+            if catch_unwind(round).is_err() {
+                tracing::error!("a defect of the server cut its housekeeping short");
+            }
+        }
+    };
+    std::thread::Builder::new().name("housekeeping".into()).spawn(run).map(drop)
+}
+
+fn once(service: &NfsService, exports: &Exports, trims: bool) {
+    service.0.housekeeping();
+    if trims {
+        exports.snapshot().iter().for_each(|export| export.backend.trim());
+    }
+}
+
+/// Logs every counter, as SIGUSR1 asks for: one line for each layer.
+pub fn report(service: &NfsService, running: &Running) {
+    tracing::info!("network: {}", line(&running.stats().snapshot()));
+    tracing::info!("calls: {}", line(&service.0.metrics().snapshot()));
+    let contexts = service.0.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+    let counts = service.0.engine().counts();
+    let held = [
+        ("contexts", contexts),
+        ("clients", counts.clients),
+        ("sessions", counts.sessions),
+        ("opens", counts.opens),
+        ("lock_stateids", counts.lock_stateids),
+        ("ranges", counts.ranges),
+        ("files", counts.files),
+        ("reply_cache", counts.reply_cache),
+        ("reply_cache_reserved", counts.reply_cache_reserved),
+    ];
+    tracing::info!("held: {}", line(&held));
+}
+
+fn line<N: std::fmt::Display>(counters: &[(&'static str, N)]) -> String {
+    let counters: Vec<String> = counters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    counters.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_stand_in_one_line_with_their_names() {
+        assert_eq!(line(&[("calls", 3), ("compounds", 2)]), "calls=3 compounds=2");
+    }
+}
