@@ -32,6 +32,7 @@ fi
 /bin/bash /lab/setup.sh >>/lab/out 2>&1
 code=0
 for job in /lab/jobs/*.sh; do
+  rm -rf /tmp/*                          # each job begins with nothing of the last one's
   /bin/bash "$job" </dev/null >>/lab/out 2>&1 || code=1
 done
 echo $code >/lab/code

@@ -9,8 +9,9 @@ use crate::{
     name::Name,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, makedev, mkdirat, mknodat, openat, symlinkat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, linkat, makedev, mkdirat, mknodat, openat, symlinkat, unlinkat},
     io::Errno,
+    path::DecInt,
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use vfs::{Caller, NewObject, ObjectHandle, OpenFile, SetAttributes, VfsError, VfsResult};
@@ -34,19 +35,34 @@ impl LocalBackend {
         let name = Name::new(name)?;
         self.act_as(caller)?;
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(FILE_MODE) & 0o7777);
+        if is_exclusive(set)
+            && let Some(fd) = self.open_nameless(&parent, mode)?
+        {
+            return self.finish_file(caller, &parent, &name, fd, set, true);
+        }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let fd = retry(|| openat(&parent, name.as_c_str(), flags, mode));
         let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
-        let finished = self.finish_file(caller, &parent, &name, fd, set);
+        let finished = self.finish_file(caller, &parent, &name, fd, set, false);
         if finished.is_err() {
             let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
         }
         finished
     }
 
-    /// Gives a new file its attributes and takes it into the cache.
+    /// Opens a new file without a name in a directory, or `None` where the file system has none such.
+    fn open_nameless(&self, parent: &Object, mode: Mode) -> VfsResult<Option<OwnedFd>> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match retry(|| openat(parent, c".", flags, mode)) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(self.error_in(parent, errno)),
+        }
+    }
+
+    /// Gives a new file its attributes, its name if it has none, and takes it into the cache.
     fn finish_file(
         &self,
         caller: &Caller,
@@ -54,6 +70,7 @@ impl LocalBackend {
         name: &Name,
         fd: OwnedFd,
         set: &SetAttributes,
+        nameless: bool,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         if let Some(size) = set.size {
             if size > i64::MAX as u64 {
@@ -64,6 +81,16 @@ impl LocalBackend {
         let path = self.reopen(&fd, OFlags::PATH);
         let object = self.adopt(path.map_err(vfs_error)?)?;
         self.finish(caller, &object, set, false)?;
+        if nameless {
+            let linked =
+                linkat(&self.proc, DecInt::from_fd(&fd), parent, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
+            if let Err(errno) = linked {
+                self.forget(&object.handle, object.ino);
+                return Err(self.error_in(parent, errno));
+            }
+            self.changes.note(parent.ino);
+            self.changes.note(object.ino);
+        }
         self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
         let file = LocalFile { fd, ino: object.ino, changes: Arc::clone(&self.changes) };
         Ok((object.handle, Arc::new(file)))
@@ -125,6 +152,15 @@ impl LocalBackend {
         self.changes.note(object.ino);
         Ok(())
     }
+}
+
+/// Whether a file must have its attributes before its name.
+///
+/// An exclusive create keeps its verifier in the times (RFC 8881 section 18.16.3). A server that dies between the
+/// name and the times would leave a file in which the client's retry does not know its own. A new owner makes
+/// the link another's, which the kernel may refuse; exclusive creates of clients give none.
+fn is_exclusive(set: &SetAttributes) -> bool {
+    set.atime.is_some() && set.mtime.is_some() && set.uid.is_none() && set.gid.is_none()
 }
 
 fn make_node(parent: &Object, name: &Name, new: &NewObject<'_>, mode: Option<u32>) -> Result<(), Errno> {
