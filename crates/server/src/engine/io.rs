@@ -1,6 +1,6 @@
 //! Stateids of READ, WRITE and SETATTR, and the open files behind them (RFC 8881 section 9.1.2).
 
-use super::{Compound, Failure, Object};
+use super::{Compound, Failure, Object, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ impl Compound<'_> {
     /// Returns the file to READ with a stateid: the open's, or one opened for this call.
     ///
     /// # Errors
-    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_GRACE, and the
-    /// backend's.
+    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS, NFS4ERR_LOCKED,
+    /// NFS4ERR_GRACE, and the backend's.
     pub fn file_to_read(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
         let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
         let stateid = self.resolve(stateid)?;
@@ -24,6 +24,7 @@ impl Compound<'_> {
             StateidKind::Ordinary => {
                 let (client, file) = (self.client()?, object.key());
                 let payload = self.with_state(|state| state.access(client, &stateid, &file, SHARE_READ))?;
+                self.check_user(object, &payload, SHARE_READ)?;
                 payload.read.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
             }
             kind => {
@@ -55,7 +56,7 @@ impl Compound<'_> {
     /// Returns what an open with WRITE access holds.
     ///
     /// # Errors
-    /// Those of stateids, NFS4ERR_OPENMODE.
+    /// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS.
     pub fn opened_for_write(
         &self,
         object: &Object,
@@ -63,7 +64,30 @@ impl Compound<'_> {
     ) -> Result<Arc<dyn OpenFile>, Failure> {
         let (client, file) = (self.client()?, object.key());
         let payload = self.with_state(|state| state.access(client, stateid, &file, SHARE_WRITE))?;
+        self.check_user(object, &payload, SHARE_WRITE)?;
         payload.write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+    }
+
+    /// Holds I/O by another user than the one who opened the file against what the file's mode allows: to know
+    /// a stateid is no permission.
+    ///
+    /// # Errors
+    /// NFS4ERR_ACCESS, and the backend's.
+    fn check_user(&self, object: &Object, payload: &OpenPayload, access: u32) -> Result<(), Failure> {
+        let caller = self.caller(&object.export);
+        if payload.user == Some(caller.uid) {
+            return Ok(());
+        }
+        let backend = &object.export.backend;
+        let permissions = backend.access(&caller, &object.handle)?;
+        let may = match access {
+            SHARE_READ => permissions.read || permissions.execute,
+            _ => permissions.write,
+        };
+        if may || backend.getattr(&object.handle)?.uid == caller.uid {
+            return Ok(());
+        }
+        Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
     /// Holds I/O without an open against what others deny.

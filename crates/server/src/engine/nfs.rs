@@ -2,16 +2,20 @@
 
 use super::{ClientRecords, FileKey, NfsConfig, Start};
 use identity::Mapper;
+use nfs4::Verifier4;
 use rpc::ConnectionId;
 use siphasher::sip::SipHasher13;
 use state::{Counts, Effect, State};
 use std::{
     fmt,
     hash::Hasher,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
-use vfs::{Exports, OpenFile};
+use vfs::{Exports, OpenFile, VfsResult};
 
 /// Bytes of a call that tell it from another on the same slot; its length counts too. A retry repeats all of
 /// them, and a WRITE differs from the next within them.
@@ -25,6 +29,9 @@ pub struct OpenPayload {
     pub read: Option<Arc<dyn OpenFile>>,
     /// For WRITE; the same file as `read` when it was opened for both at once.
     pub write: Option<Arc<dyn OpenFile>>,
+    /// The user who opened first, as the export sees it. Stateids and session ids travel in clear with some
+    /// flavors, so that others may come to know them: they get what the file's mode allows them.
+    pub user: Option<u32>,
 }
 
 impl OpenPayload {
@@ -54,6 +61,8 @@ pub struct Nfs {
     state: Mutex<NfsState>,
     /// Held while clients are put on and off stable storage.
     recording: Mutex<()>,
+    /// How often data could not be put on stable storage: it goes into the write verifier.
+    sync_failures: AtomicU64,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -80,6 +89,7 @@ impl Nfs {
             filehandle_key,
             state,
             recording: Mutex::default(),
+            sync_failures: AtomicU64::new(0),
             records,
             random,
         }
@@ -131,6 +141,21 @@ impl Nfs {
         }
     }
 
+    /// Returns the write verifier (RFC 8881 section 18.3.3): another one after each failure to put data on stable
+    /// storage, since the kernel tells of lost data once, and more than one client may have written it.
+    pub(crate) fn write_verifier(&self) -> Verifier4 {
+        let first = u64::from_be_bytes(self.start.write_verifier);
+        first.wrapping_add(self.sync_failures.load(Relaxed)).to_be_bytes()
+    }
+
+    /// Takes note of the outcome of putting data on stable storage.
+    pub(crate) fn synced(&self, outcome: VfsResult<()>) -> VfsResult<()> {
+        if outcome.is_err() {
+            self.sync_failures.fetch_add(1, Relaxed);
+        }
+        outcome
+    }
+
     /// Draws a number that nobody can guess.
     pub(crate) fn random(&self) -> u64 {
         (self.random)()
@@ -143,5 +168,34 @@ impl Nfs {
         hasher.write_usize(args.len());
         hasher.write(&sender.0);
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use identity::{Rules, StaticSource};
+    use vfs::{ExportTable, Timestamp, VfsError};
+
+    #[test]
+    fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3
+    {
+        let table = ExportTable::new(Vec::new(), Timestamp { seconds: 0, nanoseconds: 0 }).unwrap();
+        let boot = state::Boot { epoch: 1, hash_key: [0; 16], prior_clients: Vec::new() };
+        let start = Start { boot, write_verifier: [0xff; 8], filehandle_key: [0; 16] };
+        let nfs = Nfs::new(
+            NfsConfig::default(),
+            start,
+            Arc::new(Exports::new(table)),
+            Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
+            Box::new(super::super::NoRecords),
+            Box::new(|| 0),
+            Duration::ZERO,
+        );
+        let before = nfs.write_verifier();
+        assert_eq!(nfs.synced(Ok(())), Ok(()));
+        assert_eq!(nfs.write_verifier(), before);
+        assert_eq!(nfs.synced(Err(VfsError::Io)), Err(VfsError::Io));
+        assert_ne!(nfs.write_verifier(), before);
     }
 }

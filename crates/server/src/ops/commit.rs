@@ -13,7 +13,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
     let backend = &object.export.backend;
     regular_file(backend.getattr(&object.handle)?.file_type)?;
-    backend.commit(&object.handle)?;
-    reply.opaque_fixed(&c.nfs.start.write_verifier);
+    c.nfs.synced(backend.commit(&object.handle))?;
+    reply.opaque_fixed(&c.nfs.write_verifier());
     Ok(())
 }

@@ -20,6 +20,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if args.offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
         return Err(Nfsstat4::NFS4ERR_FBIG.into());
     }
+    // Before the data: a failure in between must not go unseen.
+    let verifier = c.nfs.write_verifier();
     let written = if data.is_empty() { 0 } else { file.write_at(data, args.offset)? };
     if written == 0 && !data.is_empty() {
         return Err(Nfsstat4::NFS4ERR_NOSPC.into());
@@ -27,11 +29,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let committed = match args.stable {
         StableHow4::UNSTABLE4 => StableHow4::UNSTABLE4,
         StableHow4::DATA_SYNC4 | StableHow4::FILE_SYNC4 => {
-            file.sync()?;
+            c.nfs.synced(file.sync())?;
             StableHow4::FILE_SYNC4
         }
     };
     reply.u32(u32::try_from(written).unwrap_or(u32::MAX)).u32(committed as u32);
-    reply.opaque_fixed(&c.nfs.start.write_verifier);
+    reply.opaque_fixed(&verifier);
     Ok(())
 }

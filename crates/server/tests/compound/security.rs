@@ -258,3 +258,30 @@ fn a_client_owner_in_use_is_not_taken_over_by_another_principal() // RFC 8881 se
     server.call(&sys(ALICE), 2, now, 1, &id()).expect(NFS4ERR_CLID_INUSE);
     server.call(&client.security, 2, now, 1, &id()).ok();
 }
+
+#[test]
+fn a_stateid_in_the_wrong_hands_opens_nothing() // RFC 8881 section 2.10.8.1: only the RPC proves who sends
+{
+    let server = Setup::default().start();
+    let mut alice = Client::with(&server, b"host", sys(ALICE), FORE);
+    let private = AttributeValues { mode: Some(0o600), ..AttributeValues::default() };
+    let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(fattr(private)));
+    let reply = alice.at("export", vec![open_how(how, by_name("f"), 3, 0, b"owner"), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    alice.run(vec![put(&fh), write(stateid, 0, b"secret")]).ok();
+
+    // Bob has read session and stateid off the wire, and uses them in his own name.
+    alice.security = sys(BOB);
+    alice.run(vec![put(&fh), read(stateid, 0, 6)]).expect(NFS4ERR_ACCESS);
+    alice.run(vec![put(&fh), write(stateid, 0, b"forged")]).expect(NFS4ERR_ACCESS);
+    let size = AttributeValues { size: Some(0), ..AttributeValues::default() };
+    alice.run(vec![put(&fh), setattr(stateid, fattr(size))]).expect(NFS4ERR_ACCESS);
+
+    alice.security = sys(ALICE);
+    alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o000))]).ok();
+    let reply = alice.run(vec![put(&fh), read(stateid, 0, 6)]).ok();
+    assert_eq!(data(reply.last()).0, b"secret");
+    alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o604))]).ok();
+    alice.security = sys(BOB);
+    alice.run(vec![put(&fh), read(stateid, 0, 6)]).ok();
+}

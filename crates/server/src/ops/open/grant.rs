@@ -78,6 +78,8 @@ impl Opening<'_, '_> {
     /// Returns open files for the access bits of this OPEN and of the owner's earlier ones.
     fn payload(&self, needed: u32) -> Result<OpenPayload, Failure> {
         let mut payload = self.held.clone().unwrap_or_default();
+        let user = self.c.caller(&self.target.object.export).uid;
+        payload.user.get_or_insert(user);
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access);
         } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
