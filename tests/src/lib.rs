@@ -1,1 +1,15 @@
 //! Program against program: the server, the realm and the clients, end to end.
+//!
+//! [`program`] finds and builds `orthrus`, [`Serve`] and [`Server`] run it as a server that cannot outlive the test,
+//! [`in_world`] gives a test a throw-away realm, a folder to export and users. A test that fails here panics: this
+//! crate is for tests alone.
+
+mod program;
+mod proxy;
+mod server;
+mod world;
+
+pub use program::{Ended, nobody, orthrus, program, run, run_within};
+pub use proxy::Proxy;
+pub use server::{Serve, Server, rss_kib};
+pub use world::{World, account, empty_folder, in_world, in_world_with, is_root, pattern, status};

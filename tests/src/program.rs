@@ -1,0 +1,109 @@
+//! The program: found, built, run.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A process that runs inside a realm was started by one that has built the program.
+const INSIDE: &str = "ORTHRUS_TEST_REALM";
+
+/// What a program came to.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+/// Returns the program, built as this test was built: once a process, and not in one that the test has started.
+///
+/// The variable `ORTHRUS` names another one.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| match std::env::var_os("ORTHRUS") {
+        Some(program) => program.into(),
+        None => built(),
+    })
+}
+
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let folder = test.ancestors().nth(2).expect("TARGET/PROFILE/deps/TEST").to_owned();
+    let program = folder.join("orthrus");
+    if std::env::var_os(INSIDE).is_some() && program.exists() {
+        return program;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--package", "orthrus", "--target-dir"]);
+    build.arg(folder.parent().expect("TARGET/PROFILE")).current_dir(root);
+    if folder.file_name().is_some_and(|profile| profile == "release") {
+        build.arg("--release");
+    }
+    assert!(build.status().expect("cargo starts").success(), "the program does not build");
+    program
+}
+
+/// Makes a command of the program. Nothing of the machine's Kerberos or of the user's settings reaches it.
+pub fn orthrus<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    clean(Command::new(program()), arguments)
+}
+
+/// As [`orthrus`], but as the user `nobody`; only root can do so.
+pub fn nobody<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program());
+    command.env("HOME", "/nonexistent");
+    clean(command, arguments)
+}
+
+fn clean<S: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = S>) -> Command {
+    command.args(arguments).stdin(Stdio::null());
+    for variable in ["ORTHRUS_LOG", "XDG_STATE_HOME", "KRB5_KTNAME"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Runs a command to its end, which has to come within a minute.
+pub fn run(command: &mut Command) -> Ended {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    run_within(child, Duration::from_secs(60))
+}
+
+/// Waits for a process with both outputs piped; kills it, and fails, when its time is over.
+pub fn run_within(mut child: Child, time: Duration) -> Ended {
+    let reader = |stream: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let stdout = reader(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let stderr = reader(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let end = Instant::now() + time;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is a child") {
+            break Some(status);
+        }
+        if Instant::now() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let (stdout, stderr) = (stdout.join().expect("read"), stderr.join().expect("read"));
+    match status {
+        Some(status) => Ended { status, stdout, stderr },
+        None => panic!("it did not end within {time:?}:\n{stdout}\n{stderr}"),
+    }
+}

@@ -1,0 +1,200 @@
+//! `orthrus serve` under a test's control.
+
+use crate::program::{nobody, orthrus};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start or to end on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a server is started.
+#[derive(Clone, Debug, Default)]
+pub struct Serve {
+    arguments: Vec<OsString>,
+    unprivileged: bool,
+    listen: Option<SocketAddr>,
+    state: Option<OsString>,
+}
+
+impl Serve {
+    /// Begins with a state folder and a free port.
+    pub fn new(state: impl AsRef<OsStr>) -> Self {
+        Self { state: Some(state.as_ref().to_owned()), ..Self::default() }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Serves as the user `nobody`.
+    pub fn unprivileged(mut self) -> Self {
+        self.unprivileged = true;
+        self
+    }
+
+    /// Starts the server and waits until it serves; it ends with the test, however that ends.
+    pub fn start(self) -> Server {
+        let listen = self.listen.map_or("127.0.0.1:0".to_owned(), |address| address.to_string());
+        let mut arguments: Vec<OsString> = vec!["serve".into(), "--end-with-input".into()];
+        arguments.extend(["--listen".into(), listen.into()]);
+        if let Some(state) = &self.state {
+            arguments.extend(["--state-dir".into(), state.clone()]);
+        }
+        arguments.extend(self.arguments.iter().cloned());
+        let mut command = if self.unprivileged { nobody(arguments) } else { orthrus(arguments) };
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the server starts");
+        let input = child.stdin.take();
+        let log = Arc::new(Mutex::new(String::new()));
+        let error = BufReader::new(child.stderr.take().expect("a pipe"));
+        std::thread::spawn({
+            let log = log.clone();
+            move || {
+                for line in error.lines().map_while(Result::ok) {
+                    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            }
+        });
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        output.read_line(&mut line).expect("standard output is text");
+        let address = line.trim().strip_prefix("orthrus serves ").and_then(|address| address.parse().ok());
+        let mut server = Server { child, _input: input, log, address: ([0, 0, 0, 0], 0).into(), how: self };
+        match address {
+            Some(address) => server.address = address,
+            None => {
+                let _ = server.child.kill();
+                let _ = server.child.wait();
+                std::thread::sleep(Duration::from_millis(100));
+                panic!("the server did not start: {line:?}\n{}", server.log());
+            }
+        }
+        server
+    }
+}
+
+/// A running server; dropping it ends it.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// The server ends when this is closed.
+    _input: Option<ChildStdin>,
+    log: Arc<Mutex<String>>,
+    address: SocketAddr,
+    how: Serve,
+}
+
+impl Server {
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns its port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Returns its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns what it has logged.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the lines in which it complains of peers.
+    pub fn complaints(&self) -> Vec<String> {
+        let complains = |line: &&str| line.contains(" WARN ") && line.contains("peer");
+        self.log().lines().filter(complains).map(str::to_owned).collect()
+    }
+
+    /// Waits until it has logged `text`.
+    pub fn wait_for_log(&self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < end, "the server did not log {text:?}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().expect("a process id"));
+        kill(pid, signal).expect("the server runs");
+    }
+
+    /// Waits for its end and returns how it ended and how long that took.
+    pub fn wait(&mut self) -> (ExitStatus, Duration) {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                return (status, begin.elapsed());
+            }
+            assert!(begin.elapsed() < PATIENCE, "the server does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends it as a crash would, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again after its end: the same arguments, state folder and port.
+    pub fn restart(&mut self) {
+        self.kill();
+        *self = Serve { listen: Some(self.address), ..self.how.clone() }.start();
+    }
+
+    /// As [`Server::restart`], by value.
+    pub fn restarted(mut self) -> Self {
+        self.restart();
+        self
+    }
+
+    /// Resident memory in KiB.
+    pub fn rss_kib(&self) -> u64 {
+        rss_kib(self.pid())
+    }
+}
+
+/// Resident memory of a process in KiB.
+pub fn rss_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- log of the server\n{}", self.log());
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The server under signals, and what it says of settings that it cannot use.
+
+use client::{Client, Filesystem, Flavor, Options, Security};
+use e2e::{Ended, Serve, empty_folder, is_root, nobody, orthrus, run, status};
+use nfs4::Nfsstat4::*;
+use nix::sys::signal::Signal;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn options(port: u16) -> Options {
+    Options::new("127.0.0.1", Security::sys()).port(port)
+}
+
+fn export(folder: &Path, name: &str) -> String {
+    let path = folder.join(name);
+    fs::create_dir_all(&path).expect("the folder is ours");
+    fs::write(path.join("file"), name).expect("the folder is ours");
+    format!("[[export]]\npath = \"{}\"\npseudo = \"/{name}\"\nsec = [\"sys\"]\n\n", path.display())
+}
+
+#[test]
+fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
+    let folder = empty_folder();
+    let (one, two) = (export(folder.path(), "one"), export(folder.path(), "two"));
+    let config = folder.path().join("orthrus.toml");
+    fs::write(&config, &one).expect("the folder is ours");
+    let server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let mut files = Filesystem::mount(options(server.port()), "/one").expect("it is exported");
+    let (handle, _) = files.lookup("file").expect("it is there");
+    assert_eq!(status(files.client().lookup_path("/two")), NFS4ERR_NOENT);
+
+    fs::write(&config, format!("{one}{two}")).expect("the folder is ours");
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("are in force");
+    files.client().lookup_path("/two/file").expect("it is exported now");
+    assert_eq!(files.read_file("file").expect("it stays"), b"one");
+
+    fs::write(&config, format!("{one}\n[[export]]\npath = 7\n")).expect("the folder is ours");
+    server.signal(Signal::SIGHUP);
+    server.wait_for_log("the exports stay as they were");
+    let said = format!("{}:8: key `path`", config.display());
+    assert!(server.log().contains(&said), "{said} is missing:\n{}", server.log());
+    files.client().lookup_path("/two/file").expect("it is still exported");
+
+    fs::write(&config, &two).expect("the folder is ours");
+    server.signal(Signal::SIGHUP);
+    let end = Instant::now() + Duration::from_secs(10);
+    while server.log().matches("are in force").count() < 2 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(status(files.client().lookup_path("/one")), NFS4ERR_NOENT);
+    // RFC 8881 section 15.1.2.9: the handle's file system is not exported any more.
+    let all = nfs4::Stateid4 { seqid: 0, other: [0; 12] };
+    let gone = status(files.client().read(&handle, all, 0, 10));
+    assert!(matches!(gone, NFS4ERR_STALE | NFS4ERR_BADHANDLE), "{gone}");
+    files.client().lookup_path("/two/file").expect("it is exported");
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_with_success_while_connections_are_open() {
+    let folder = empty_folder();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut server =
+            Serve::new(folder.path().join("state")).args(["--sec", "sys", "--memory", "16"]).start();
+        let mut client = Client::connect(options(server.port()).connections(4)).expect("a session");
+        client.lookup_path("/memory").expect("it is exported");
+        let idle: Vec<_> =
+            (0..50).map(|_| TcpStream::connect(server.address()).expect("it listens")).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        server.signal(signal);
+        let (status, time) = server.wait();
+        assert!(status.success(), "{signal}: {status}\n{}", server.log());
+        assert!(time < Duration::from_secs(2), "{signal}: it took {time:?}");
+        drop(idle);
+    }
+}
+
+#[test]
+fn it_ends_with_its_standard_input_when_it_is_told_to() {
+    let folder = empty_folder();
+    let mut command =
+        orthrus(["serve", "--end-with-input", "--listen", "127.0.0.1:0", "--memory", "1", "--sec", "sys"]);
+    // Standard input is empty here.
+    let ended = run(command.arg("--state-dir").arg(folder.path()));
+    assert!(ended.status.success() && ended.stdout.starts_with("orthrus serves 127.0.0.1:"), "{ended:?}");
+}
+
+/// Runs a server that must refuse to start: quickly, without serving, with `parts` in what it says.
+fn refused(arguments: &[&str], parts: &[&str]) -> Ended {
+    let ended = run(orthrus(["serve", "--end-with-input"]).args(arguments));
+    check_refusal(&ended, parts);
+    ended
+}
+
+fn check_refusal(ended: &Ended, parts: &[&str]) {
+    assert!(!ended.status.success() && !ended.stdout.contains("orthrus serves"), "{ended:?}");
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part:?} is missing: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_file_line_and_key() {
+    let folder = empty_folder();
+    let file = folder.path().join("orthrus.toml");
+    let name = file.to_str().expect("the name is plain");
+    let cases = [
+        ("[[export]]\npath = \"/tmp\"\nsec = [\"krb6\"]\n", ":3: key `sec`: ", "krb5p"),
+        ("[[export]]\npath = \"/tmp\"\nreadonly = true\n", ":3: key `readonly`: ", "read_only"),
+        ("[[export]]\npath = \"/no/such\"\n", ":2: key `path`: ", "/no/such"),
+        ("lease_time = 0\n[[export]]\npath = \"/tmp\"\n", ":1: key `lease_time`: ", "3600"),
+        ("listen = \"nowhere\"\n[[export]]\npath = \"/tmp\"\n", ":1: key `listen`: ", "2049"),
+        ("[[export]]\npath = \"/tmp\"\nsquash = \"some\"\n", ":3: key `squash`: ", "root"),
+        ("[[export]]\npath = \"/tmp\"\nclients = [\"10.0.0.0/40\"]\n", ":3: key `clients`: ", "0 to 32"),
+        ("[limits]\ncontexts_max = \"many\"\n", ":2: key `contexts_max`: ", "many"),
+        ("[[export]\n", ":1: ", ""),
+        ("", "", "[[export]]"),
+    ];
+    for (text, place, allowed) in cases {
+        fs::write(&file, text).expect("the folder is ours");
+        refused(&["--config", name, "--check"], &[&format!("{name}{place}"), allowed]);
+    }
+    refused(&["--config", "/no/such.toml"], &["/no/such.toml", "cannot be read"]);
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_with_what_is_allowed() {
+    let folder = empty_folder();
+    let path = folder.path().to_str().expect("the name is plain");
+    refused(&[], &["nothing to export"]);
+    refused(&["/no/such/folder"], &["/no/such/folder"]);
+    refused(&[path, "--sec", "krb6"], &["krb6", "krb5p"]);
+    refused(&[path, "--listen", "nowhere"], &["nowhere", "address:port"]);
+    refused(&[path, "--squash", "some"], &["some", "root"]);
+    refused(&[path, "--map", "alice"], &["PRINCIPAL=USER"]);
+    refused(&[path, "--clients", "10.0.0.0/99"], &["10.0.0.0/99"]);
+    refused(&["--log", "loud=shouting", path], &["--log"]);
+}
+
+#[test]
+fn what_a_server_needs_and_does_not_get_is_named() {
+    let folder = empty_folder();
+    let state = |name: &str| folder.path().join(name).to_str().expect("the name is plain").to_owned();
+    let path = state("data");
+    fs::create_dir(&path).expect("the folder is ours");
+    let (one, two) = (state("one"), state("two"));
+    let common = ["--memory", "1", "--listen", "127.0.0.1:0"];
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    refused(&["--memory", "1", "--sec", "sys", "--listen", &address, "--state-dir", &one], &[&address]);
+
+    let keytab = state("no.keytab");
+    let arguments = [&common[..], &["--state-dir", &one, "--keytab", &keytab]].concat();
+    refused(&arguments, &["no.keytab"]);
+    fs::write(state("bad.keytab"), "no keytab at all").expect("the folder is ours");
+    let keytab = state("bad.keytab");
+    let arguments = [&common[..], &["--state-dir", &one, "--keytab", &keytab]].concat();
+    refused(&arguments, &["bad.keytab"]);
+
+    fs::write(state("file"), "").expect("the folder is ours");
+    let below = state("file/state");
+    refused(
+        &[&common[..], &["--sec", "sys", "--state-dir", &below]].concat(),
+        &["file/state", "--state-dir"],
+    );
+
+    let first = Serve::new(&two).args(["--memory", "1", "--sec", "sys"]).start();
+    refused(&[&common[..], &["--sec", "sys", "--state-dir", &two]].concat(), &["in use", "--state-dir"]);
+    Client::connect(options(first.port())).expect("the first one goes on");
+}
+
+#[test]
+fn an_export_for_kerberos_without_a_keytab_is_refused_with_the_way_out() {
+    if Path::new("/etc/krb5.keytab").exists() {
+        return eprintln!("skipped: this machine has a keytab");
+    }
+    let folder = empty_folder();
+    let state = folder.path().to_str().expect("the name is plain");
+    let arguments = ["--memory", "1", "--sec", "krb5p", "--listen", "127.0.0.1:0", "--state-dir", state];
+    refused(&arguments, &["keytab", "orthrus realm up"]);
+}
+
+#[test]
+fn a_user_without_rights_is_told_so_for_the_port_and_the_state_folder() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become nobody");
+    }
+    let folder = empty_folder();
+    let state = folder.path().join("state");
+    let mut command =
+        nobody(["serve", "--memory", "1", "--sec", "sys", "--listen", "127.0.0.1:0", "--state-dir"]);
+    check_refusal(&run(command.arg(&state)), &["state", "--state-dir"]);
+    let mut command = nobody(["serve", "--memory", "1", "--sec", "sys", "--listen", "127.0.0.1:0"]);
+    check_refusal(&run(&mut command), &["/nonexistent"]);
+}
+
+#[test]
+fn another_minor_version_is_refused() {
+    // RFC 8881 section 16.2.3: NFS4ERR_MINOR_VERS_MISMATCH
+    let folder = empty_folder();
+    let server = Serve::new(folder.path()).args(["--memory", "1", "--sec", "sys"]).start();
+    for minor_version in [0, 3, u32::MAX] {
+        let options = Options { minor_version, ..options(server.port()) };
+        assert_eq!(status(Client::connect(options)), NFS4ERR_MINOR_VERS_MISMATCH, "{minor_version}");
+    }
+    for flavor in [Flavor::Krb5p] {
+        let credential = gss::Credential::Default;
+        let options =
+            Options::new("127.0.0.1", Security::of(flavor, "localhost", credential)).port(server.port());
+        assert!(Client::connect(options).is_err(), "there are no keys");
+    }
+}

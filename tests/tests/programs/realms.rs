@@ -1,0 +1,125 @@
+//! `orthrus realm up` and `down` as a person runs them.
+
+use e2e::{empty_folder, is_root, nobody, orthrus, run};
+use nix::unistd::{Gid, Uid, chown};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+fn is_installed() -> bool {
+    let found = ["/usr/sbin/krb5kdc", "/usr/local/sbin/krb5kdc"].iter().any(|path| Path::new(path).exists());
+    if !found {
+        eprintln!("skipped: krb5kdc is not installed (apt install krb5-kdc)");
+    }
+    found
+}
+
+/// Ends the realm however the test ends.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let _ = orthrus(["realm", "down"]).arg(self.0).output();
+    }
+}
+
+/// Processes whose command line names the folder.
+fn processes_of(folder: &Path) -> Vec<String> {
+    let name = folder.as_os_str().as_encoded_bytes();
+    let lines = fs::read_dir("/proc").expect("/proc is there").flatten();
+    let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let ours = lines.filter(|line| line.windows(name.len()).any(|part| part == name));
+    ours.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
+}
+
+fn up_and_down(command: impl Fn(&[&OsStr]) -> Command, dir: &Path) {
+    let call = |what: &str| run(&mut command(&["realm".as_ref(), what.as_ref(), dir.as_os_str()]));
+    let begin = Instant::now();
+    let up = call("up");
+    eprintln!("realm up took {:?}", begin.elapsed());
+    assert!(up.status.success(), "{up:?}");
+    let _down = Down(dir);
+    for part in
+        ["ORTHRUS.TEST", "kinit alice", "mount -t nfs4", "orthrus realm down", &dir.display().to_string()]
+    {
+        assert!(up.stdout.contains(part), "{part:?} is missing: {}", up.stdout);
+    }
+    assert!(up.stderr.contains("realm made in "), "the time is said: {}", up.stderr);
+    for file in ["krb5.conf", "server.keytab", "client.keytab", "users.keytab", "env"] {
+        assert!(dir.join(file).exists(), "{file}");
+    }
+    let kinit = run(Command::new("kinit")
+        .env("KRB5_CONFIG", dir.join("krb5.conf"))
+        .args(["-k", "-t"])
+        .arg(dir.join("users.keytab"))
+        .arg("-c")
+        .arg(dir.join("ccache"))
+        .arg("alice"));
+    assert!(kinit.status.success(), "{kinit:?}");
+
+    let twice = call("up");
+    assert!(!twice.status.success() && twice.stderr.contains("realm down"), "{twice:?}");
+    assert!(!processes_of(dir).is_empty(), "the first realm goes on");
+
+    let down = call("down");
+    assert!(down.status.success() && down.stdout.contains("its KDC ended"), "{down:?}");
+    assert!(!dir.exists(), "the folder is gone");
+    assert_eq!(processes_of(dir), [""; 0], "no process stays");
+    let again = call("down");
+    assert!(!again.status.success() && again.stderr.contains("no realm"), "{again:?}");
+}
+
+#[test]
+fn a_realm_is_made_used_and_removed() {
+    if is_installed() {
+        let folder = empty_folder();
+        up_and_down(|arguments| orthrus(arguments), &folder.path().join("realm"));
+    }
+}
+
+#[test]
+fn a_realm_is_made_used_and_removed_without_root() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become nobody; the other test has run without root");
+    }
+    if is_installed() {
+        let folder = empty_folder();
+        let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
+        chown(folder.path(), Some(user), Some(group)).expect("root may");
+        up_and_down(|arguments| nobody(arguments), &folder.path().join("realm"));
+    }
+}
+
+#[test]
+fn a_folder_of_somebody_elses_is_neither_taken_nor_removed() {
+    if !is_installed() {
+        return;
+    }
+    let folder = empty_folder();
+    fs::write(folder.path().join("precious"), "text").expect("the folder is ours");
+    for (what, said) in [("up", "is no realm of ours"), ("down", "is no realm")] {
+        let ended = run(orthrus(["realm", what]).arg(folder.path()));
+        assert!(!ended.status.success() && ended.stderr.contains(said), "{ended:?}");
+    }
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["precious"]);
+}
+
+#[test]
+fn a_machine_without_krb5kdc_is_told_which_package_to_install() {
+    let folder = empty_folder();
+    let dir = folder.path().join("realm");
+    // A name space of mounts in which the folder of system programs is empty.
+    let script = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /usr/local/sbin && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(e2e::program()).args(["realm", "up"]).arg(&dir);
+    let ended = run(&mut command);
+    if ended.stderr.contains("unshare") || ended.stderr.contains("mount:") {
+        return eprintln!("skipped: no mount name space: {}", ended.stderr.trim());
+    }
+    assert!(!ended.status.success() && ended.stderr.contains("apt install krb5-"), "{ended:?}");
+    assert!(!dir.exists());
+}
