@@ -7,6 +7,7 @@ use rpc::ConnectionId;
 use siphasher::sip::SipHasher13;
 use state::{Counts, Effect, State};
 use std::{
+    collections::VecDeque,
     fmt,
     hash::Hasher,
     sync::{
@@ -47,6 +48,22 @@ impl fmt::Debug for OpenPayload {
     }
 }
 
+/// A change of the client records.
+enum Record {
+    Keep(Vec<u8>),
+    Forget(Vec<u8>),
+}
+
+impl Record {
+    fn of(effect: &Effect<FileKey, OpenPayload>) -> Option<Self> {
+        match effect {
+            Effect::RecordClient { owner } => Some(Self::Keep(owner.clone())),
+            Effect::ForgetClient { owner } => Some(Self::Forget(owner.clone())),
+            Effect::Close { .. } | Effect::GraceEnded => None,
+        }
+    }
+}
+
 /// Clients, sessions, opens and locks of this server.
 pub type NfsState = State<FileKey, OpenPayload>;
 
@@ -59,7 +76,9 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     state: Mutex<NfsState>,
-    /// Held while clients are put on and off stable storage.
+    /// What is to be put on and off stable storage, in the order in which state has changed.
+    unrecorded: Mutex<VecDeque<Record>>,
+    /// Held while clients are put on and off stable storage; never together with `state`.
     recording: Mutex<()>,
     /// How often data could not be put on stable storage: it goes into the write verifier.
     sync_failures: AtomicU64,
@@ -88,6 +107,7 @@ impl Nfs {
             start,
             filehandle_key,
             state,
+            unrecorded: Mutex::default(),
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
             records,
@@ -116,28 +136,45 @@ impl Nfs {
     /// Runs something short on the state of all clients; what it causes is done after the lock is released.
     /// Never calls a backend under the lock.
     pub(crate) fn with_state<R>(&self, run: impl FnOnce(&mut NfsState) -> R) -> R {
-        let (result, effects, in_order) = {
+        let (result, effects, records) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let result = run(&mut state);
             let effects = state.take_effects();
-            // Taken before the state is released: what two threads record of one client stays in its order.
-            let records =
-                |effect: &Effect<_, _>| !matches!(effect, Effect::Close { .. } | Effect::GraceEnded);
-            let in_order = effects.iter().any(records).then(|| self.recording.lock());
-            (result, effects, in_order)
+            // Queued before the state is released: what two threads record of one client stays in its order.
+            let records = self.queue_records(&effects);
+            (result, effects, records)
         };
-        effects.into_iter().for_each(|effect| self.apply(effect));
-        drop(in_order);
+        // Dropping an effect closes its file, without the lock.
+        if effects.iter().any(|effect| matches!(effect, Effect::GraceEnded)) {
+            tracing::info!("the grace period has ended");
+        }
+        drop(effects);
+        if records {
+            self.write_records();
+        }
         result
     }
 
-    fn apply(&self, effect: Effect<FileKey, OpenPayload>) {
-        match effect {
-            // Dropping it here closes the file without the lock.
-            Effect::Close { .. } => {}
-            Effect::RecordClient { owner } => self.records.record(&owner),
-            Effect::ForgetClient { owner } => self.records.forget(&owner),
-            Effect::GraceEnded => tracing::info!("the grace period has ended"),
+    /// Queues what effects have to say of clients; says whether there was anything.
+    fn queue_records(&self, effects: &[Effect<FileKey, OpenPayload>]) -> bool {
+        let mut records = effects.iter().filter_map(Record::of).peekable();
+        if records.peek().is_none() {
+            return false;
+        }
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).extend(records);
+        true
+    }
+
+    /// Empties the queue in order. When it returns, what the caller has queued is on stable storage, whichever
+    /// thread has put it there: each takes its record while it holds `recording`.
+    fn write_records(&self) {
+        let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = || self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        while let Some(record) = next() {
+            match record {
+                Record::Keep(owner) => self.records.record(&owner),
+                Record::Forget(owner) => self.records.forget(&owner),
+            }
         }
     }
 

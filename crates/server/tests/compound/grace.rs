@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use vfs::Backend;
 
 /// Records in memory, which outlive a server.
 #[derive(Clone, Default)]
@@ -90,4 +91,21 @@ fn a_lease_that_runs_out_ends_opens_and_sessions() // RFC 8881 section 8.3
     server.nfs.housekeeping(client.now + Duration::from_secs(3600));
     assert_eq!((server.nfs.counts().opens, kept.0.lock().unwrap().len()), (0, 0));
     client.run(vec![]).expect(NFS4ERR_BADSESSION);
+}
+
+#[test]
+fn a_lease_that_runs_out_closes_the_backends_files() // RFC 8881 section 8.3
+{
+    let backend = memory();
+    let server = Setup::with_exports(vec![export("/export", &backend)]).start();
+    let mut client = Client::new(&server);
+    let free = || backend.statfs(&backend.root()).unwrap().space_free;
+    let before = free();
+    let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    client.run(vec![put(&fh), write(stateid, 0, &[1; 500_000])]).ok();
+    client.at("export", vec![remove("f")]).ok();
+    assert!(free() + 500_000 <= before, "who has it open keeps it");
+    server.nfs.housekeeping(client.now + Duration::from_secs(3600));
+    assert_eq!(free(), before);
 }

@@ -189,3 +189,18 @@ fn lookup_tells_files_and_links_from_directories() // RFC 8881 section 18.13.3
     client.at("export/link/x", vec![]).expect(NFS4ERR_SYMLINK);
     client.at("export/file", vec![NfsArgop4::OP_LOOKUPP]).expect(NFS4ERR_NOTDIR);
 }
+
+#[test]
+fn the_case_of_names_is_kept_and_matters() // RFC 8881 section 14.4
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.make_directory("export", "MiXed");
+    client.at("export/MiXed", vec![]).ok();
+    client.at("export", vec![lookup("mixed")]).expect(NFS4ERR_NOENT);
+    client.make_directory("export", "mixed");
+    assert_ne!(client.fh_of("export/mixed"), client.fh_of("export/MiXed"));
+    // One letter, composed and decomposed: two names.
+    client.make_directory("export", "\u{fc}");
+    client.at("export", vec![lookup("u\u{308}")]).expect(NFS4ERR_NOENT);
+}

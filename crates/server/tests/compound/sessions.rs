@@ -129,6 +129,24 @@ fn an_operation_of_4_2_is_illegal_in_4_1() // RFC 8881 section 2.7
 }
 
 #[test]
+fn what_is_optional_in_4_2_is_not_supported_and_is_illegal_in_4_1() // RFC 7862 section 13
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let optional = NfsOpnum4::OP_ALLOCATE as u32..=NfsOpnum4::OP_REMOVEXATTR as u32;
+    for number in optional.filter(|number| *number != NfsOpnum4::OP_IO_ADVISE as u32) {
+        for (minor, expected) in [(1, NFS4ERR_OP_ILLEGAL), (2, NFS4ERR_NOTSUPP)] {
+            let mut args = encode(minor, &[client.next_sequence(), savefh()]);
+            // SAVEFH is nothing but its number.
+            args.truncate(args.len() - 4);
+            args.extend_from_slice(&number.to_be_bytes());
+            let reply = server.call_bytes(&client.security, client.connection, client.now, &args);
+            assert_eq!(reply.outcome.status, expected, "operation {number} in 4.{minor}");
+        }
+    }
+}
+
+#[test]
 fn operations_of_4_0_are_not_supported() // RFC 8881 section 17
 {
     let server = Setup::default().start();
