@@ -1,6 +1,6 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
-use crate::{ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4, State};
+use crate::{ChannelAttrs, ClientKey, Limits, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
@@ -28,6 +28,25 @@ pub enum CallbackSecurity {
     },
 }
 
+impl CallbackSecurity {
+    /// Bytes of the longest string in it.
+    fn longest(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Sys { machine, .. } => machine.len(),
+            Self::Gss { handle_from_server, handle_from_client, .. } => {
+                handle_from_server.len().max(handle_from_client.len())
+            }
+        }
+    }
+
+    /// Returns what is kept of a list: clients choose its length, and the grammar bounds no handle.
+    pub(crate) fn kept(list: &[Self], limits: &Limits) -> Vec<Self> {
+        let fit = list.iter().filter(|security| security.longest() <= limits.callback_name_max);
+        fit.take(limits.callback_security_max).cloned().collect()
+    }
+}
+
 /// A session's backchannel as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackChannel {
@@ -50,13 +69,12 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         &mut self,
         sessionid: &Sessionid4,
         program: u32,
-        mut security: Vec<CallbackSecurity>,
+        security: &[CallbackSecurity],
     ) -> Result<()> {
         let key = self.session_key(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
         let session = self.sessions.get_mut(key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)?;
-        security.truncate(self.limits.callback_security_max);
         session.callback_program = program;
-        session.callback_security = security;
+        session.callback_security = CallbackSecurity::kept(security, &self.limits);
         Ok(())
     }
 

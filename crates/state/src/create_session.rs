@@ -2,6 +2,7 @@
 
 use crate::clients::Client;
 use crate::sessions::{Session, sessionid};
+use crate::slots::Slot;
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect,
 };
@@ -133,10 +134,9 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         let fore = self.fore_channel(&args.fore)?;
         let back = ChannelAttrs { header_pad_size: 0, ..args.back };
         self.confirm_client(now, key)?;
-        let reserved = fore.requests as usize * fore.response_cached as usize;
+        let reserved = fore.requests as usize * slot_size(fore.response_cached);
         self.reply_cache_reserved += reserved;
-        let mut callback_security = args.callback_security.clone();
-        callback_security.truncate(self.limits.callback_security_max);
+        let callback_security = CallbackSecurity::kept(&args.callback_security, &self.limits);
         let session = self.sessions.insert(Session {
             id: [0; 16],
             client: key,
@@ -187,8 +187,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
         let free = limits.reply_cache_max.saturating_sub(self.reply_cache_reserved);
         let wanted = asked.requests.clamp(1, limits.slots_max.max(1));
-        let requests = match response_cached as usize {
-            0 => wanted,
+        let requests = match slot_size(response_cached) {
             size if size > free => return Err(Nfsstat4::NFS4ERR_NOSPC),
             // A session gets no more than a sixteenth of what is left, so that the last ones still get something.
             size => wanted.min((free / 16 / size).max(1) as u32),
@@ -202,6 +201,11 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
             requests,
         })
     }
+}
+
+/// Bytes that a slot may come to.
+fn slot_size(response_cached: u32) -> usize {
+    std::mem::size_of::<Slot>() + response_cached as usize
 }
 
 /// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4), later anybody unless

@@ -28,7 +28,7 @@ pub struct Limits {
     pub response_cached_max: u32,
     /// Operations of one COMPOUND (ca_maxoperations).
     pub operations_max: u32,
-    /// Bytes that the reply caches of all sessions may come to, reserved when a session is created.
+    /// Bytes that the slots of all sessions with their cached replies may come to, reserved when a session is created.
     pub reply_cache_max: usize,
     /// Opens of one client. OPEN beyond it: NFS4ERR_NOSPC.
     pub opens_per_client_max: usize,
@@ -42,6 +42,8 @@ pub struct Limits {
     pub owner_size_max: usize,
     /// Entries of one callback security list that are kept.
     pub callback_security_max: usize,
+    /// Bytes of a context handle or machine name in a callback security list; entries with longer ones are not kept.
+    pub callback_name_max: usize,
 }
 
 impl Default for Limits {
@@ -65,6 +67,7 @@ impl Default for Limits {
             locks_max: 1 << 20,
             owner_size_max: 1024,
             callback_security_max: 8,
+            callback_name_max: 255,
         }
     }
 }

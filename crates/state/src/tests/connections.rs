@@ -51,7 +51,7 @@ fn the_backchannel_is_gone_with_its_connection_and_comes_back_with_another() {
         .state
         .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth)
         .unwrap();
-    world.state.backchannel_ctl(&client.sessionid, 9, vec![CallbackSecurity::None; 100]).unwrap();
+    world.state.backchannel_ctl(&client.sessionid, 9, &vec![CallbackSecurity::None; 100]).unwrap();
     let (_, back) = world.state.back_channel(key).unwrap();
     assert_eq!((back.connection, back.program, back.security.len()), (5, 9, 8));
 }

@@ -100,3 +100,37 @@ fn an_idle_client_with_its_session_takes_little_memory() {
     assert!(bare < 1024, "{bare}");
     assert!(bare + slots + 64 * 400 < 32 * 1024);
 }
+
+#[test]
+fn a_callback_security_list_keeps_few_and_short_entries()
+// RFC 8881 section 18.33: the grammar bounds neither
+{
+    let mut world = World::new();
+    let client = world.ready("a");
+    let handle = |length| CallbackSecurity::Gss {
+        service: 1,
+        handle_from_server: vec![1; 16],
+        handle_from_client: vec![2; length],
+    };
+    let list = [vec![handle(1 << 20); 3], vec![handle(255), CallbackSecurity::None]].concat();
+    world.state.backchannel_ctl(&client.sessionid, 9, &list).unwrap();
+    let kept = CallbackSecurity::kept(&list, world.state.limits());
+    assert_eq!(kept, [handle(255), CallbackSecurity::None]);
+    assert_eq!(CallbackSecurity::kept(&vec![CallbackSecurity::None; 100], world.state.limits()).len(), 8);
+}
+
+#[test]
+fn slots_without_cached_replies_are_counted_too() {
+    let limits = Limits { reply_cache_max: 1 << 16, sessions_per_client_max: 10_000, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let mut client = world.ready("a");
+    let refused = (0..10_000).find_map(|_| {
+        let mut args = client.create_args();
+        args.fore.response_cached = 0;
+        let (now, random) = (world.now, 1);
+        let result = world.state.create_session(now, &client.caller(), &args, random);
+        client.sequenceid += 1;
+        result.err()
+    });
+    assert_eq!(refused, Some(Nfsstat4::NFS4ERR_NOSPC));
+}
