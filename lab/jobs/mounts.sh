@@ -22,6 +22,7 @@ for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
   case="$flavor nconnect=$connections"
   begin=$(seconds)
   check "mount $case" mounted "$flavor" "$connections" || continue
+  check "$connections connection(s) $case" [ "$(grep -c xprt: /proc/self/mountstats)" = "$connections" ]
   grep -q "/n nfs4 .*vers=$VERSION.*sec=$flavor," /proc/mounts || fail "mount $case: not what was asked for"
   if check "git clone $case" clone; then
     check "git status $case" clean

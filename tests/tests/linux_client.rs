@@ -17,24 +17,24 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[test]
 fn who_has_no_right_or_no_ticket_is_refused() {
     // RFC 8881 section 2.6: the flavors that an export allows, and what each user may.
-    run("access", 20);
+    run("access", 34);
 }
 
 #[test]
 fn a_repository_is_cloned_copied_and_locked_with_each_flavor_and_nconnect() {
     // RFC 8881 sections 2.10.3 (connections of a session) and 9 (locks); RFC 2203 (flavors).
-    run("mounts", 8 * 15);
+    run("mounts", 8 * 20);
 }
 
 #[test]
 fn ten_thousand_small_files_come_back_as_they_were_written() {
-    run("small-files", 4 * 5);
+    run("small-files", 4 * 6);
 }
 
 #[test]
 fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
     // RFC 8881 sections 8.4.2 (restart, reclaim) and 18.3 (COMMIT and the write verifier).
-    run("crash", 4 * 3);
+    run("crash", 4 * 4);
 }
 
 /// Runs a job of the lab and prints its lines; at least so many must say `ok`, and none `FAIL`.
