@@ -5,7 +5,6 @@ use crate::{
     attributes::stat_fd,
     cache::Object,
     errno::{retry, vfs_error},
-    file::LocalFile,
     name::Name,
 };
 use rustix::{
@@ -92,7 +91,7 @@ impl LocalBackend {
             self.changes.note(object.ino);
         }
         self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
-        let file = LocalFile { fd, ino: object.ino, changes: Arc::clone(&self.changes) };
+        let file = self.opened(fd, object.ino, caller);
         Ok((object.handle, Arc::new(file)))
     }
 

@@ -4,23 +4,33 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     errno::vfs_error,
+    identity,
 };
 use rustix::{
     fs::{fdatasync, ftruncate},
     io::{Errno, pread, pwrite},
 };
 use std::{os::fd::OwnedFd, sync::Arc};
-use vfs::{Attributes, OpenFile, VfsError, VfsResult};
+use vfs::{Attributes, Caller, OpenFile, VfsError, VfsResult};
 
 /// Largest offset that the kernel knows.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// A descriptor that was opened with the rights of its caller; using it needs no others.
+/// A descriptor that was opened with the rights of its caller; reading it needs no others.
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     pub(crate) fd: OwnedFd,
+    /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root to whoever
+    /// the thread is when it writes.
+    pub(crate) writer: Option<Caller>,
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
+}
+
+impl LocalFile {
+    fn act_as_writer(&self) -> VfsResult<()> {
+        self.writer.as_ref().map_or(Ok(()), identity::become_caller)
+    }
 }
 
 impl OpenFile for LocalFile {
@@ -44,6 +54,7 @@ impl OpenFile for LocalFile {
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
         end.ok_or(VfsError::Fbig)?;
+        self.act_as_writer()?;
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
             match pwrite(&self.fd, rest, offset + done as u64) {
@@ -70,6 +81,7 @@ impl OpenFile for LocalFile {
         if size > OFFSET_MAX {
             return Err(VfsError::Fbig);
         }
+        self.act_as_writer()?;
         ftruncate(&self.fd, size).map_err(vfs_error)?;
         self.changes.note(self.ino);
         Ok(())

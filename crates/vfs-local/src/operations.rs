@@ -96,7 +96,7 @@ impl Backend for LocalBackend {
         }
         self.act_as(caller)?;
         let fd = self.open_data(&object, access)?;
-        Ok(Arc::new(LocalFile { fd, ino: object.ino, changes: Arc::clone(&self.changes) }))
+        Ok(Arc::new(self.opened(fd, object.ino, caller)))
     }
 
     fn create_file(
@@ -193,6 +193,12 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
+    /// Makes the open file of a descriptor that the caller has opened.
+    pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
+        let writer = self.identities.then(|| caller.clone());
+        LocalFile { fd, writer, ino, changes: Arc::clone(&self.changes) }
+    }
+
     /// Opens a regular file's data with the rights of the thread.
     fn open_data(&self, object: &crate::cache::Object, access: OpenAccess) -> VfsResult<OwnedFd> {
         let flags = match (access.read, access.write) {

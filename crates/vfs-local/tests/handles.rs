@@ -233,3 +233,27 @@ fn few_descriptors_suffice_for_many_objects() {
     // Other tests run meanwhile, so the count is not exact.
     assert!(open_files() < before + 300);
 }
+
+#[test]
+fn data_is_written_as_the_user_who_opened_the_file() {
+    prepare_process();
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let Some(backend) = common::open(directory.path()) else { return };
+    if backend.serves_as() != ServesAs::Callers {
+        eprintln!("skipped: identities cannot be taken here");
+        return;
+    }
+    let user = || {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().to_owned();
+        uids.split_whitespace().last().unwrap().parse::<u32>().unwrap()
+    };
+    backend.setattr(&me(), &backend.root(), &mode(0o777)).unwrap();
+    let caller = vfs::Caller { uid: 1234, gid: 1234, groups: [].into() };
+    let made = backend.create_file(&caller, &backend.root(), b"f", READ, &mode(0o600)).unwrap();
+    become_server();
+    assert_eq!(user(), 0);
+    assert_eq!(made.1.write_at(b"data", 0), Ok(4));
+    assert_eq!(user(), 1234, "blocks that are reserved for root stay so");
+    become_server();
+}
