@@ -68,6 +68,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -130,7 +134,7 @@ impl Connection {
         requests.extend(self.records.drain(..).map(|record| Request { connection, peer, record }));
         if let Err(error) = taken {
             Stats::add(&stats.malformed, 1);
-            tracing::debug!("{connection} from {peer} is closed: {error}");
+            stats.log_closed(peer, error);
             return Progress::Closed;
         }
         Progress::Open
@@ -150,11 +154,7 @@ impl Connection {
         }
         if holds > 0 && total > limits.input_bytes_max {
             Stats::add(&stats.overdue, 1);
-            tracing::debug!(
-                "{} from {} is closed: unfinished requests hold {total} bytes",
-                self.id,
-                self.peer
-            );
+            stats.log_closed(self.peer, format_args!("requests under way hold {total} bytes"));
             return Progress::Closed;
         }
         Progress::Open

@@ -266,7 +266,7 @@ impl<S: Service> Shard<S> {
         let waiting = self.stats.output_bytes.load(Ordering::Relaxed);
         if connection.has_output() && waiting > self.limits.output_bytes_total_max {
             Stats::add(&self.stats.overdue, 1);
-            tracing::debug!("connection {id} is closed: {waiting} bytes of replies wait");
+            self.stats.log_closed(connection.peer(), format_args!("{waiting} bytes of replies wait"));
             self.close(id);
             return;
         }

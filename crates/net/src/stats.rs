@@ -1,6 +1,13 @@
 //! Counters of the network layer.
 
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// At most one line about peers in this time; the counters have the rest.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Counters and gauges that all shards share; read them at any time.
 #[derive(Debug, Default)]
@@ -27,6 +34,8 @@ pub struct Stats {
     pub received_bytes: AtomicU64,
     /// Bytes sent.
     pub sent_bytes: AtomicU64,
+    /// When the last line about a peer was logged, and how many have been left out since.
+    logged: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Stats {
@@ -47,6 +56,19 @@ impl Stats {
             ("received_bytes", count(&self.received_bytes)),
             ("sent_bytes", count(&self.sent_bytes)),
         ]
+    }
+
+    /// Logs why a peer's connection is closed, unless the last line is too young: peers can cause this at will.
+    pub(crate) fn log_closed(&self, peer: SocketAddr, why: impl Display) {
+        let Ok(mut logged) = self.logged.lock() else { return };
+        match &mut *logged {
+            Some((last, suppressed)) if last.elapsed() < LOG_INTERVAL => *suppressed += 1,
+            last => {
+                let suppressed = last.map_or(0, |(_, suppressed)| suppressed);
+                *last = Some((Instant::now(), 0));
+                tracing::warn!(%peer, suppressed, "closed: {why}");
+            }
+        }
     }
 
     /// Adds to a counter; no order with other memory is needed.
