@@ -1,8 +1,10 @@
 //! The program against the client library, against itself and against bytes that no client sends.
 
 mod access;
+mod bench;
 mod control;
 mod flavors;
+mod hostile;
 mod misuse;
 mod realms;
 mod restart;

@@ -1,0 +1,308 @@
+//! `orthrus bench quick` and `orthrus try` as a person runs them.
+
+use client::Flavor;
+use e2e::{Ended, World, empty_folder, in_world, orthrus, run, run_within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const WORKLOADS: [&str; 7] = [
+    "sequential_read",
+    "sequential_write",
+    "random_read_depth64",
+    "random_write_depth64",
+    "random_read_depth1",
+    "random_write_depth1",
+    "metadata",
+];
+
+/// The quickest plan there is.
+const QUICK: [&str; 6] = ["--rounds", "1", "--seconds", "0.05", "--file-size", "4"];
+
+fn is_installed() -> bool {
+    let found = Path::new("/usr/sbin/krb5kdc").exists();
+    if !found {
+        eprintln!("skipped: krb5kdc is not installed (apt install krb5-kdc)");
+    }
+    found
+}
+
+fn bench(arguments: &[&str], output: &Path) -> Command {
+    let mut command = orthrus(["bench", "quick"]);
+    command.args(arguments).arg("--output").arg(output);
+    command
+}
+
+fn json(prefix: &Path) -> Value {
+    let text = fs::read_to_string(prefix.with_extension("json")).expect("the report is written");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// Checks a report's form: the fields, the series, and that the page has the same numbers.
+fn check(prefix: &Path, flavors: &[&str]) -> Value {
+    let report = json(prefix);
+    assert_eq!(report["schema"], "orthrus-bench/1");
+    for field in ["started_at", "target", "command", "plan", "complete", "environment", "left_out", "series"]
+    {
+        assert!(!report[field].is_null(), "{field} is missing");
+    }
+    let page = fs::read_to_string(prefix.with_extension("html")).expect("the page is written");
+    assert!(!page.contains("http://") && !page.contains("https://"), "the page needs a network");
+    for series in report["series"].as_array().expect("a list") {
+        let flavor = series["flavor"].as_str().expect("a name");
+        assert!(flavors.contains(&flavor), "{flavor}");
+        let summary = &series["summary"];
+        for figure in ["rate", "p50_us", "p99_us", "client_cpu"] {
+            assert!(
+                summary[figure]["median"].as_f64().is_some_and(|number| number >= 0.0),
+                "{figure}: {series}"
+            );
+        }
+        assert!(summary["rate"]["median"].as_f64() > Some(0.0), "{series}");
+        let number = format!("data-rate=\"{}\"", summary["rate"]["median"]);
+        assert!(page.contains(number.trim_end_matches(".0\"")), "{number} is not in the page");
+    }
+    report
+}
+
+fn check_whole(prefix: &Path, flavors: &[&str]) -> Value {
+    let report = check(prefix, flavors);
+    assert_eq!((&report["complete"], &report["stopped_by"]), (&Value::Bool(true), &Value::Null));
+    for workload in WORKLOADS {
+        for flavor in flavors {
+            let series = report["series"].as_array().expect("a list").iter();
+            let mut found =
+                series.filter(|series| series["workload"] == workload && series["flavor"] == *flavor);
+            let series = found.next().unwrap_or_else(|| panic!("no series {workload} {flavor}"));
+            assert!(!series["summary"]["ratio_to_sys"].is_null(), "{workload} {flavor}");
+            assert!(found.next().is_none(), "{workload} {flavor} twice");
+        }
+    }
+    report
+}
+
+/// Opens the page in a browser, when there is one: the console stays silent and every chart has a size.
+fn check_in_browser(prefix: &Path, folder: &Path) {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        return eprintln!("skipped: chromium is not installed");
+    }
+    let probe = "<script>const boxes=[...document.querySelectorAll('svg')].map(e=>e.getBoundingClientRect());\
+        const out=document.createElement('pre');out.id='probe';\
+        out.textContent=`charts=${boxes.length} empty=${boxes.filter(b=>!(b.width>0&&b.height>0)).length}.`;\
+        document.body.append(out);</script>";
+    let page = folder.join("page.html");
+    let text = fs::read_to_string(prefix.with_extension("html")).expect("the page is written");
+    fs::write(&page, text + probe).expect("the folder is ours");
+    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+    let more = ["--disable-background-networking", "--disable-component-update", "--disable-sync"];
+    let mut chromium = Command::new("chromium");
+    chromium.args(flags).args(more).args(["--enable-logging=stderr", "--window-size=1280,900", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", folder.join("profile").display()));
+    let shown = run(chromium.arg(format!("file://{}", page.display())).stdin(Stdio::null()));
+    assert!(!shown.stderr.contains("CONSOLE"), "the console speaks: {}", shown.stderr);
+    let probe = shown.stdout.split("id=\"probe\">").nth(1).expect("the probe ran");
+    let probe = probe.split('.').next().unwrap_or_default();
+    assert!(probe.ends_with("empty=0") && !probe.starts_with("charts=0 "), "{probe}");
+}
+
+/// Children of a process that has ended belong to somebody else; they are told by a variable of their own.
+fn processes_with(mark: &str) -> Vec<String> {
+    let folders = fs::read_dir("/proc").expect("/proc is there").flatten().map(|entry| entry.path());
+    let marked = folders.filter(|path| {
+        fs::read(path.join("environ"))
+            .is_ok_and(|text| text.windows(mark.len()).any(|part| part == mark.as_bytes()))
+    });
+    marked
+        .filter_map(|path| fs::read_to_string(path.join("cmdline")).ok())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+fn ended_well(ended: &Ended) {
+    assert!(ended.status.success(), "{}\n{}\n{}", ended.status, ended.stdout, ended.stderr);
+}
+
+#[test]
+fn bench_quick_without_a_target_measures_all_flavors_and_leaves_a_report() {
+    if !is_installed() {
+        return;
+    }
+    let folder = empty_folder();
+    let (prefix, temporary) = (folder.path().join("report"), folder.path().join("tmp"));
+    fs::create_dir(&temporary).expect("the folder is ours");
+    let mark = format!("ORTHRUS_E2E_MARK={}", folder.path().display());
+    let ended = run(bench(&QUICK, &prefix).env("TMPDIR", &temporary).env("ORTHRUS_E2E_MARK", folder.path()));
+    ended_well(&ended);
+    check_whole(&prefix, &["sys", "krb5", "krb5i", "krb5p"]);
+    for part in ["krb5p", "Sequential read, 1 MiB", "report.html", "report.json"] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    check_in_browser(&prefix, folder.path());
+    assert_eq!(fs::read_dir(&temporary).expect("it is there").count(), 0, "temporary files stay");
+    assert_eq!(processes_with(&mark), [""; 0], "processes stay");
+}
+
+/// A bench of a server of this test's, as alice.
+fn bench_of(world: &World, port: u16, plan: &[&str], output: &Path) -> Command {
+    world.identity("alice", Flavor::Krb5p);
+    let mut command = bench(&["127.0.0.1:/export", "--port", &port.to_string()], output);
+    command.args(plan).arg("--ccache").arg(format!("FILE:{}", world.path("ticket-alice").display()));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn bench_quick_measures_another_server_and_names_a_flavor_that_is_refused() {
+    in_world(|world| {
+        // AUTH_SYS is called with this process' own numbers.
+        fs::set_permissions(world.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("it is ours");
+        let server = world.server().args(["--sec", "krb5p,krb5i,sys"]).start();
+        let prefix = world.path("report");
+        let ended = run(&mut bench_of(world, server.port(), &QUICK, &prefix));
+        ended_well(&ended);
+        let report = check_whole(&prefix, &["sys", "krb5i", "krb5p"]);
+        assert_eq!(report["target"], "127.0.0.1:/export");
+        let left_out = report["left_out"].as_array().expect("a list");
+        assert!(left_out.len() == 1 && left_out[0]["flavor"] == "krb5", "{left_out:?}");
+        assert!(
+            left_out[0]["reason"].as_str().is_some_and(|why| why.contains("NFS4ERR_WRONGSEC")),
+            "{left_out:?}"
+        );
+        assert!(ended.stdout.contains("krb5 was left out"), "{}", ended.stdout);
+        assert_eq!(
+            fs::read_dir(world.export()).expect("it is there").count(),
+            0,
+            "the bench leaves its folders"
+        );
+    });
+}
+
+const LONG: [&str; 8] = ["--rounds", "50", "--seconds", "0.2", "--file-size", "4", "--flavors", "sys,krb5p"];
+
+/// Waits until a bench has files in the export and has measured for a while.
+fn wait_until_it_measures(world: &World, child: &mut Child) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while fs::read_dir(world.export()).expect("it is there").count() < 2 {
+        assert!(
+            child.try_wait().expect("it is a child").is_none() && Instant::now() < end,
+            "it does not begin"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(10));
+}
+
+fn interrupted(world: &World, interrupt: impl FnOnce(&mut e2e::Server, &Child)) -> (Ended, Value) {
+    fs::set_permissions(world.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("it is ours");
+    let mut server = world.server().start();
+    let prefix = world.path("report");
+    let mut child = bench_of(world, server.port(), &LONG, &prefix).spawn().expect("it starts");
+    wait_until_it_measures(world, &mut child);
+    interrupt(&mut server, &child);
+    let ended = run_within(child, Duration::from_secs(40));
+    let report = check(&prefix, &["sys", "krb5p"]);
+    assert_eq!(report["complete"], false);
+    assert!(report["stopped_by"].is_string(), "{report}");
+    assert!(!report["series"].as_array().expect("a list").is_empty(), "nothing was kept");
+    (ended, report)
+}
+
+#[test]
+fn a_bench_whose_server_dies_keeps_what_it_has_measured_and_fails() {
+    in_world(|world| {
+        let begin = Instant::now();
+        let (ended, report) = interrupted(world, |server, _| server.kill());
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("not complete"), "{}", ended.stderr);
+        eprintln!("ended {:?} after its start: {}", begin.elapsed(), report["stopped_by"]);
+    });
+}
+
+#[test]
+fn a_bench_that_is_interrupted_keeps_what_it_has_measured_and_cleans_up() {
+    in_world(|world| {
+        let (ended, _) = interrupted(world, |_, child| {
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it runs");
+        });
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert_eq!(
+            fs::read_dir(world.export()).expect("it is there").count(),
+            0,
+            "the bench leaves its folders"
+        );
+    });
+}
+
+#[test]
+fn a_bench_of_nothing_says_why() {
+    let folder = empty_folder();
+    let prefix = folder.path().join("report");
+    let cases = [
+        (&["somewhere"][..], "HOST:/EXPORT"),
+        (&["127.0.0.1:/export", "--port", "1", "--flavors", "sys"], "nothing can be measured"),
+        (&["--flavors", "krb6"], "krb5p"),
+        (&["--rounds", "0"], "rounds"),
+    ];
+    for (arguments, said) in cases {
+        let ended = run(&mut bench(arguments, &prefix));
+        assert!(!ended.status.success() && ended.stderr.contains(said), "{arguments:?}: {ended:?}");
+    }
+    assert!(!prefix.with_extension("json").exists());
+}
+
+/// Everything of a folder that must not change: names, owners, modes, sizes, times of change and content.
+fn picture(folder: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).expect("it is there").flatten().map(|e| e.path()).collect();
+    entries.sort();
+    for path in entries {
+        let data = path.symlink_metadata().expect("it is there");
+        lines.push(format!(
+            "{} {:o} {} {} {}",
+            path.display(),
+            data.mode(),
+            data.uid(),
+            data.gid(),
+            data.mtime_nsec()
+        ));
+        match data.is_dir() {
+            true => lines.extend(picture(&path)),
+            false => lines.push(format!("{:?}", fs::read(&path).expect("it is ours"))),
+        }
+    }
+    lines
+}
+
+#[test]
+fn try_does_everything_once_and_leaves_only_its_report() {
+    if !is_installed() {
+        return;
+    }
+    let folder = empty_folder();
+    let (data, temporary) = (folder.path().join("data"), folder.path().join("tmp"));
+    fs::create_dir_all(data.join("below")).expect("the folder is ours");
+    fs::create_dir(&temporary).expect("the folder is ours");
+    fs::write(data.join("below/file"), "precious").expect("the folder is ours");
+    let before = picture(&data);
+    let prefix = folder.path().join("report");
+    let mark = format!("ORTHRUS_E2E_MARK={}", folder.path().display());
+    let begin = Instant::now();
+    let mut command = orthrus(["try", "--once"]);
+    command.arg(&data).args(QUICK).arg("--output").arg(&prefix);
+    command.env("TMPDIR", &temporary).env("ORTHRUS_E2E_MARK", folder.path());
+    let ended = run(&mut command);
+    eprintln!("orthrus try took {:?}", begin.elapsed());
+    ended_well(&ended);
+    check_whole(&prefix, &["sys", "krb5", "krb5i", "krb5p"]);
+    assert_eq!(picture(&data), before, "the folder has changed");
+    assert_eq!(fs::read_dir(&temporary).expect("it is there").count(), 0, "temporary files stay");
+    assert_eq!(processes_with(&mark), [""; 0], "processes stay");
+}
