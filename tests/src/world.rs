@@ -135,7 +135,7 @@ impl World {
 
 /// The status that an operation failed with.
 pub fn status<T>(result: Result<T, Error>) -> nfs4::Nfsstat4 {
-    let error = result.err().expect("it has to be refused");
+    let error = result.map(drop).expect_err("it has to be refused");
     error.status().unwrap_or_else(|| panic!("not refused by an operation: {error}"))
 }
 

@@ -187,7 +187,7 @@ fn a_session_needs_at_least_auth_sys() {
     in_world(|world| {
         let server = world.server().start();
         let options = Options::new("127.0.0.1", Security::None).port(server.port());
-        let error = Client::connect(options).err().expect("AUTH_NONE proves nothing");
+        let error = Client::connect(options).expect_err("AUTH_NONE proves nothing");
         assert!(matches!(error, Error::Rpc(RpcError::Auth(rpc::AuthStat::AUTH_TOOWEAK))), "{error}");
     });
 }
