@@ -4,33 +4,14 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 
-/// Returns the processor time that a process of this machine has used, all its threads together; `None` when it is gone
-/// or cannot be looked at.
-///
-/// The scheduler counts it in nanoseconds for each thread. Threads that have ended are not in the sum, so it is for
-/// servers whose threads stay; where a kernel has no such counts, the process's own in hundredths of a second serve.
+/// Returns the processor time that a process of this machine has used, all its threads together, ended ones included;
+/// `None` when it is gone.
 pub fn of_process(pid: u32) -> Option<Duration> {
-    of_threads(pid).filter(|time| !time.is_zero()).or_else(|| of_stat(pid))
-}
-
-fn of_threads(pid: u32) -> Option<Duration> {
-    let mut nanoseconds = 0u64;
-    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        nanoseconds += text.split_whitespace().next()?.parse::<u64>().ok()?;
-    }
-    Some(Duration::from_nanos(nanoseconds))
-}
-
-fn of_stat(pid: u32) -> Option<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may hold anything; times are the 12th and 13th field behind it.
-    let (_, rest) = text.rsplit_once(')')?;
-    let ticks =
-        rest.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>().ok()?;
-    // USER_HZ is 100 on every architecture of Linux that a server runs on.
-    Some(Duration::from_millis(ticks * 10))
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
+    Some(Duration::from(clock.now().ok()?))
 }
 
 /// Returns the processor time of the calling thread.

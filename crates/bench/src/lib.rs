@@ -12,11 +12,14 @@ mod mount;
 mod pattern;
 pub mod quick;
 pub mod report;
+mod server_process;
 mod statistics;
-mod workload;
+pub mod workload;
 
 pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
 pub use model::{Flavor, LeftOut, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
 pub use mount::Mount;
+pub use pattern::Pattern;
+pub use server_process::ServerProcess;
 pub use statistics::Spread;

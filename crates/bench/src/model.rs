@@ -169,7 +169,7 @@ impl Measurement {
     }
 
     /// Returns processor time per unit of work: seconds a GB (10^9), or microseconds an operation.
-    fn per_work(&self, unit: Unit, cpu_seconds: f64) -> f64 {
+    pub fn per_work(&self, unit: Unit, cpu_seconds: f64) -> f64 {
         match unit {
             Unit::MegabytesPerSecond => cpu_seconds / (self.bytes as f64 / 1e9),
             Unit::OperationsPerSecond => cpu_seconds * 1e6 / self.operations as f64,

@@ -2,7 +2,7 @@
 
 use super::measure::{self, PlanArguments, Target};
 use super::own_realm::OwnRealm;
-use super::own_server::OwnServer;
+use super::own_server;
 use crate::config::NFS_PORT;
 use anyhow::{Context, bail};
 use gss::Credential;
@@ -87,7 +87,7 @@ impl Quick {
         } else {
             arguments.extend(["--sec".into(), "sys".into()]);
         }
-        let server = OwnServer::start(arguments, &environment)?;
+        let server = own_server::start(arguments, &environment)?;
         let target = Target {
             host: server.address().ip().to_string(),
             service_host: "localhost".to_owned(),

@@ -2,8 +2,9 @@
 
 use super::measure::{self, PlanArguments, Target};
 use super::own_realm::OwnRealm;
-use super::own_server::OwnServer;
+use super::own_server;
 use anyhow::{Context, bail};
+use bench::ServerProcess;
 use nix::unistd::{Uid, User, geteuid};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -44,7 +45,7 @@ impl Arguments {
         };
         let realm = OwnRealm::start()?;
         let stop = measure::stop_flag()?;
-        let server = OwnServer::start(
+        let server = own_server::start(
             self.server_arguments(&folder, &realm, temporary.path())?,
             &realm.environment(),
         )?;
@@ -100,7 +101,7 @@ fn make(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-fn instructions(realm: &OwnRealm, server: &OwnServer) {
+fn instructions(realm: &OwnRealm, server: &ServerProcess) {
     let dir = realm.realm().dir().display();
     println!(
         "

@@ -1,0 +1,81 @@
+//! A server in a process of its own, so that its processor time can be told from the client's.
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the server may take to end before it is killed.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// A running `orthrus serve`; dropping it ends it, and so does the end of this process.
+pub struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts `program`, an `orthrus`, as a server with these arguments and waits until it serves.
+    ///
+    /// # Errors
+    /// When it ends instead; it has said why on standard error.
+    pub fn start(
+        program: &Path,
+        arguments: Vec<OsString>,
+        environment: &[(&str, OsString)],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
+        command.arg("serve").arg("--end-with-input").args(arguments).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env("ORTHRUS_LOG", std::env::var_os("ORTHRUS_LOG").unwrap_or_else(|| "warn".into()));
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let mut child =
+            command.spawn().with_context(|| format!("the server did not start: {}", program.display()))?;
+        let output = child.stdout.take().context("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).context("the server said nothing")?;
+        let address = line.trim().strip_prefix("orthrus serves ").and_then(|address| address.parse().ok());
+        match address {
+            Some(address) => Ok(Self { child, address }),
+            None => {
+                let status = child.wait()?;
+                bail!("the server ended with {status} before it served")
+            }
+        }
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0));
+        if pid.as_raw() > 0 {
+            let _ = kill(pid, Signal::SIGTERM);
+        }
+        let end = Instant::now() + END_MAX;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
