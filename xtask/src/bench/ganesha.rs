@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// How long it may take until the port answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
+const PROGRAM: &str = "ganesha.nfsd";
+
 /// Runs in a mount namespace of its own: /run and /var/lib/nfs of the machine stay as they are.
 const SCRIPT: &str = "mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs/ganesha && \
      mount -t tmpfs tmpfs /run && mkdir -p /run/ganesha && \
@@ -21,20 +23,54 @@ pub struct Ganesha {
 }
 
 impl Ganesha {
+    /// Says why it cannot run here.
+    pub fn missing() -> Option<String> {
+        if !nix::unistd::geteuid().is_root() {
+            return Some(
+                "NFS-Ganesha needs root for its filehandles and a mount namespace of its own".to_owned(),
+            );
+        }
+        let found = ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(PROGRAM).exists());
+        (!found).then(|| "NFS-Ganesha is missing; apt-get install nfs-ganesha nfs-ganesha-vfs".to_owned())
+    }
+
+    /// Names it with its version.
+    pub fn version() -> String {
+        let said = Command::new(PROGRAM).arg("-v").output();
+        let said =
+            said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        said.lines().next().unwrap_or("NFS-Ganesha").trim().to_owned()
+    }
+
     /// Exports `folder` as /data with all four flavors on a port of 127.0.0.1.
     ///
     /// # Errors
     /// When it is not installed, this is not root, or it does not answer in time.
-    pub fn start(work: &Path, folder: &Path, realm: &realm::Realm, address: SocketAddr) -> anyhow::Result<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            bail!("NFS-Ganesha needs root for its file handles and a namespace of its own");
-        }
+    pub fn start(
+        work: &Path,
+        folder: &Path,
+        realm: &realm::Realm,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
         std::fs::write(work.join("ganesha.conf"), configuration(folder, realm, address))?;
         let out = std::fs::File::create(work.join("ganesha.out"))?;
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(work);
+        // setpriv, unshare and sh become the next one each, so the child is the server; it ends with this process.
+        let mut command = Command::new("setpriv");
+        command
+            .args([
+                "--pdeathsig",
+                "KILL",
+                "unshare",
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                SCRIPT,
+            ])
+            .arg(work);
         command.envs(realm.env()).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = command.process_group(0).spawn().context("unshare did not start")?;
+        let child = command.process_group(0).spawn().context("setpriv did not start")?;
         let mut ganesha = Self { child };
         ganesha.wait(work, address)?;
         Ok(ganesha)

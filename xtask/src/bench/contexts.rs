@@ -1,0 +1,215 @@
+//! Context set-ups a second on one core: the program by TCP, and MIT's library alone.
+
+use super::cores::Cores;
+use super::output::{Floor, Output};
+use super::site::{ANSWER_MAX, Site};
+use super::{End, stopped};
+use anyhow::{Context, bail, ensure};
+use bench::{ServerProcess, Spread, cpu};
+use client::{Head, Protection, RawConnection};
+use gss::{Acceptor, Initiator, Step};
+use nfs4::NFSPROC4_NULL;
+use realm::{Enctypes, RealmEnctype};
+use rpc::gss::{GSS_S_COMPLETE, GssCredential, InitRes, RpcGssProcT, RpcGssServiceT};
+use rpc::{Accepted, AuthFlavor, ReplyHeader};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+/// Different tokens that are sent in turn.
+const TOKENS: usize = 128;
+
+/// Connections to the server, and calls in flight on each.
+const CONNECTIONS: usize = 4;
+const IN_FLIGHT: usize = 32;
+
+/// Interleaved rounds of the program and of the library.
+const ROUNDS: usize = 5;
+
+/// How long each counts.
+const LENGTH: Duration = Duration::from_secs(1);
+
+/// How long each runs before it counts.
+const LEAD_IN: Duration = Duration::from_millis(200);
+
+/// Contexts a second on one core at least.
+const FLOOR: Floor = Floor::AtLeast(5000.0);
+
+/// What a round came to.
+struct Round {
+    contexts: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When realm, library or server do not work.
+pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let cores = Cores::choose()?;
+    output.note(&format!(
+        "{}; {CONNECTIONS} connections with {IN_FLIGHT} RPCSEC_GSS_INIT calls in flight on each; library: gss::Acceptor in a loop on the server's core",
+        cores.describe()
+    ));
+    output.note(&format!(
+        "median [least to most] of {ROUNDS} interleaved rounds of {:.0} s",
+        LENGTH.as_secs_f64()
+    ));
+    println!("\n{:46} {:>8}", "", "a second");
+    for enctype in [RealmEnctype::Aes256Sha1, RealmEnctype::Aes256Sha2] {
+        if let End::Interrupted = one(output, stop, cores, enctype)? {
+            return Ok(End::Interrupted);
+        }
+    }
+    Ok(End::Complete)
+}
+
+fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEnctype) -> anyhow::Result<End> {
+    let site = Site::start(Enctypes::only(enctype))?;
+    let tokens = tokens(&site)?;
+    let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
+    let established = acceptor.accept(tokens.first().context("no token")?)?;
+    ensure!(established.enctype == enctype.number(), "the context is of enctype {}", established.enctype);
+    let work = tempfile::tempdir()?;
+    let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()])?;
+    let mut load = Load::new(&server, &tokens)?;
+    let (mut program, mut library) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        load.round(LEAD_IN)?;
+        program.push(load.round(LENGTH)?);
+        library.push(cores.on_server(|| {
+            accept(&acceptor, &tokens, LEAD_IN)?;
+            accept(&acceptor, &tokens, LENGTH)
+        })?);
+        if stopped(stop) {
+            return Ok(End::Interrupted);
+        }
+    }
+    let number = enctype.number();
+    show(output, &format!("enctype {number}, the program"), &program, Some(FLOOR));
+    show(output, &format!("enctype {number}, MIT's library alone"), &library, None);
+    Ok(End::Complete)
+}
+
+fn show(output: &mut Output, name: &str, rounds: &[Round], floor: Option<Floor>) {
+    let rate = Spread::of(rounds.iter().map(|round| round.contexts as f64 / round.seconds));
+    let cpu = Spread::of(rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64));
+    let (Some(rate), Some(cpu)) = (rate, cpu) else { return };
+    println!(
+        "{name:46} {:8.0} [{:.0} to {:.0}]   {:6.1} µs of processor each   {}",
+        rate.median,
+        rate.min,
+        rate.max,
+        cpu.median,
+        floor.map(|floor| floor.verdict(rate.median)).unwrap_or_default(),
+    );
+    output.spread(name, "1/s", rate, floor);
+    output.spread(&format!("{name}, processor time"), "µs", cpu, None);
+}
+
+fn tokens(site: &Site) -> anyhow::Result<Vec<Vec<u8>>> {
+    let credential = site.credential();
+    let token = |_| match Initiator::new("nfs@localhost", &credential)?.step(None)? {
+        Step::Send(token) => Ok(token),
+        Step::Done(_) => bail!("the context needs no answer, so it is not mutual"),
+    };
+    (0..TOKENS).map(token).collect()
+}
+
+/// Accepts in a loop on this thread.
+fn accept(acceptor: &Acceptor, tokens: &[Vec<u8>], length: Duration) -> anyhow::Result<Round> {
+    let (start, before) = (Instant::now(), cpu::of_this_thread());
+    let mut contexts = 0;
+    while start.elapsed() < length {
+        for token in tokens {
+            acceptor.accept(token)?;
+            contexts += 1;
+        }
+    }
+    let cpu_seconds = cpu::of_this_thread().saturating_sub(before).as_secs_f64();
+    Ok(Round { contexts, seconds: start.elapsed().as_secs_f64(), cpu_seconds })
+}
+
+/// The client: one thread, several connections, always enough for the server to do.
+struct Load {
+    server: u32,
+    connections: Vec<RawConnection>,
+    /// Marked records of [`IN_FLIGHT`] calls each.
+    batches: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Load {
+    fn new(server: &ServerProcess, tokens: &[Vec<u8>]) -> anyhow::Result<Self> {
+        let mut batches = vec![Vec::new(); TOKENS / IN_FLIGHT];
+        for (index, token) in tokens.iter().enumerate() {
+            if let Some(batch) = batches.get_mut(index / IN_FLIGHT) {
+                batch.extend(init_call(u32::try_from(index)?, token)?);
+            }
+        }
+        let connect = |_| RawConnection::connect(&[server.address()], ANSWER_MAX, 1 << 20);
+        let connections = (0..CONNECTIONS).map(connect).collect::<Result<_, _>>()?;
+        Ok(Self { server: server.pid(), connections, batches, next: 0 })
+    }
+
+    fn round(&mut self, length: Duration) -> anyhow::Result<Round> {
+        for at in 0..self.connections.len() {
+            self.send(at)?;
+        }
+        let (start, before) = (Instant::now(), cpu::of_process(self.server));
+        let mut contexts = 0;
+        while start.elapsed() < length {
+            for at in 0..self.connections.len() {
+                contexts += self.receive(at)?;
+                self.send(at)?;
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let used = before.zip(cpu::of_process(self.server)).map(|(from, to)| to.saturating_sub(from));
+        for at in 0..self.connections.len() {
+            self.receive(at)?;
+        }
+        let cpu_seconds = used.context("the server is gone")?.as_secs_f64();
+        Ok(Round { contexts, seconds, cpu_seconds })
+    }
+
+    fn send(&mut self, at: usize) -> anyhow::Result<()> {
+        let batch = self.batches.get(self.next % self.batches.len()).context("no calls")?;
+        self.next += 1;
+        Ok(self.connections.get_mut(at).context("no connection")?.send_bytes(batch)?)
+    }
+
+    fn receive(&mut self, at: usize) -> anyhow::Result<u64> {
+        let connection = self.connections.get_mut(at).context("no connection")?;
+        for _ in 0..IN_FLIGHT {
+            let reply = connection.receive_record(ANSWER_MAX)?.context("the server does not answer")?;
+            check(&reply)?;
+        }
+        Ok(IN_FLIGHT as u64)
+    }
+}
+
+/// The marked record of an INIT call (RFC 2203 section 5.2.2).
+fn init_call(xid: u32, token: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut body = Encoder::new();
+    let (procedure, service) = (RpcGssProcT::RPCSEC_GSS_INIT, RpcGssServiceT::rpc_gss_svc_privacy);
+    GssCredential { procedure, sequence: 0, service, handle: &[] }.encode(&mut body);
+    let flavor = AuthFlavor::RPCSEC_GSS as u32;
+    let protection = Protection::Plain { flavor, body: body.into_vec().into() };
+    let mut arguments = Encoder::new();
+    arguments.opaque(token);
+    Ok(Head::nfs(xid, NFSPROC4_NULL, protection).record(arguments.as_slice())?)
+}
+
+/// Every reply must bring a context.
+fn check(reply: &[u8]) -> anyhow::Result<()> {
+    let ReplyHeader::Accepted { status: Accepted::Success, results_at, .. } = ReplyHeader::parse(reply)?
+    else {
+        bail!("an INIT was refused")
+    };
+    let result = InitRes::decode(&mut Decoder::new(reply.get(results_at..).unwrap_or_default()))?;
+    ensure!(result.gss_major == GSS_S_COMPLETE, "an INIT failed: major {:#x}", result.gss_major);
+    ensure!(!result.handle.is_empty(), "a context without handle");
+    Ok(())
+}

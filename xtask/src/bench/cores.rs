@@ -1,0 +1,54 @@
+//! One core for the server, another for the client.
+
+use anyhow::Context;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// Which core whose work is on.
+#[derive(Clone, Copy)]
+pub struct Cores {
+    server: usize,
+    client: usize,
+}
+
+impl Cores {
+    /// Takes the last core that this process may use for servers and the first for itself. With a single core both
+    /// share it.
+    ///
+    /// # Errors
+    /// When the kernel does not say which there are.
+    pub fn choose() -> anyhow::Result<Self> {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
+        let cores = || (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
+        let client = cores().next().context("no core may be used")?;
+        let server = cores().next_back().unwrap_or(client);
+        let chosen = Self { server, client };
+        pin(client)?;
+        Ok(chosen)
+    }
+
+    /// Does something on the server's core. Processes started meanwhile stay there.
+    ///
+    /// # Errors
+    /// Those of `work`, and when the kernel refuses the core.
+    pub fn on_server<T>(self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        pin(self.server)?;
+        let outcome = work();
+        pin(self.client)?;
+        outcome
+    }
+
+    /// Says who is where.
+    pub fn describe(self) -> String {
+        if self.server == self.client {
+            return "client and server share the only core".to_owned();
+        }
+        format!("server pinned to core {}, client to core {}", self.server, self.client)
+    }
+}
+
+fn pin(core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("core {core} cannot be chosen"))
+}

@@ -1,0 +1,89 @@
+//! What an idle server and an idle connection cost in memory.
+
+use super::cores::Cores;
+use super::output::{Floor, Output};
+use super::site::Site;
+use super::{End, stopped};
+use anyhow::{Context, bail};
+use client::{Client, Flavor};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use realm::Enctypes;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Idle connections, each with a context, a client and a session of its own.
+const CONNECTIONS: usize = 2000;
+
+/// How long the server is left alone before its memory is read: housekeeping runs once a second.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// Resident memory of the idle program at most, in MiB.
+const IDLE_FLOOR: f64 = 50.0;
+
+/// Resident memory of each idle connection at most, in KiB.
+const CONNECTION_FLOOR: f64 = 64.0;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When realm or server do not work.
+pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if hard < CONNECTIONS as u64 + 100 {
+        return Ok(End::Skipped(format!("only {hard} files may be open at once (ulimit -Hn)")));
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
+    let cores = Cores::choose()?;
+    let site = Site::start(Enctypes::default())?;
+    let work = tempfile::tempdir()?;
+    let folder = work.path().join("data");
+    std::fs::create_dir(&folder)?;
+    // The clients do nothing after their set-up, not even renew a lease.
+    let server = site.serve(cores, work.path(), &[folder.into(), "--lease-time".into(), "600".into()])?;
+    output.note("one export of a folder, four flavors, one shard; figures are VmRSS of the server's process");
+
+    std::thread::sleep(SETTLE);
+    let idle = resident(server.pid())?;
+    let floor = Floor::AtMost(IDLE_FLOOR);
+    let mebibytes = idle as f64 / 1024.0;
+    println!("\nidle                                {mebibytes:9.2} MiB   {}", floor.verdict(mebibytes));
+    output.figure("idle", "MiB", mebibytes, Some(floor));
+
+    let options = site.options(server.address(), Flavor::Krb5p);
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        if stopped(stop) {
+            return Ok(End::Interrupted);
+        }
+        clients.push(Client::connect(options.clone()).with_context(|| format!("connection {number}"))?);
+    }
+    std::thread::sleep(SETTLE);
+    let full = resident(server.pid())?;
+    let each = full.saturating_sub(idle) as f64 / CONNECTIONS as f64;
+    let floor = Floor::AtMost(CONNECTION_FLOOR);
+    let slots = clients.first().map_or(0, Client::slots);
+    output.note(&format!(
+        "each of {CONNECTIONS} connections: krb5p, a context and a session of {slots} slots of its own"
+    ));
+    println!("with {CONNECTIONS} idle connections          {:9.2} MiB", full as f64 / 1024.0);
+    println!("each idle connection                {each:9.2} KiB   {}", floor.verdict(each));
+    output.figure("with idle connections", "MiB", full as f64 / 1024.0, None);
+    output.figure("each idle connection", "KiB", each, Some(floor));
+
+    drop(clients);
+    std::thread::sleep(SETTLE);
+    let after = resident(server.pid())? as f64 / 1024.0;
+    println!("after they were cut                 {after:9.2} MiB   (their leases still run)");
+    output.figure("after they were cut", "MiB", after, None);
+    Ok(End::Complete)
+}
+
+/// Resident memory of a process in KiB.
+fn resident(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("the server is gone")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    match line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()) {
+        Some(kibibytes) => Ok(kibibytes),
+        None => bail!("/proc/{pid}/status has no VmRSS"),
+    }
+}

@@ -1,0 +1,112 @@
+//! `cargo xtask bench`: the server beside its peers and its floors.
+//!
+//! A floor that is missed is printed as such; it is no failure of the command.
+
+mod contexts;
+mod cores;
+mod ganesha;
+mod memory;
+mod output;
+mod peers;
+mod site;
+
+use crate::steps;
+use anyhow::Context;
+use output::Output;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What to measure.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// The server's processor time beside NFS-Ganesha's, four flavors (about 5 minutes, as root).
+    Peers(Arguments),
+    /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 30 seconds).
+    Contexts(Arguments),
+    /// Resident memory: idle, and with 2,000 idle connections (about a minute).
+    Memory(Arguments),
+}
+
+/// Where the figures go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Write the figures to this file, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How a benchmark ended.
+enum End {
+    /// All of it was run.
+    Complete,
+    /// A signal came; what was measured until then is printed.
+    Interrupted,
+    /// It cannot be run here, and why.
+    Skipped(String),
+}
+
+/// Builds the program as it ships, measures, prints, and writes JSON when asked to.
+///
+/// # Errors
+/// When something that is there does not work; neither a missed floor nor a missing peer is an error.
+pub fn run(command: &Command) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) {
+        // The client must not be what is slow.
+        return Err(again_as_release());
+    }
+    steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
+    let stop = stop_flag()?;
+    let (name, arguments) = match command {
+        Command::Peers(arguments) => ("peers", arguments),
+        Command::Contexts(arguments) => ("contexts", arguments),
+        Command::Memory(arguments) => ("memory", arguments),
+    };
+    let mut output = Output::new(name);
+    let end = match command {
+        Command::Peers(_) => peers::run(&mut output, &stop),
+        Command::Contexts(_) => contexts::run(&mut output, &stop),
+        Command::Memory(_) => memory::run(&mut output, &stop),
+    };
+    match skipped(end)? {
+        End::Complete => {}
+        End::Interrupted => output.note("interrupted: the figures are not complete"),
+        End::Skipped(reason) => output.note(&format!("skipped: {reason}")),
+    }
+    match &arguments.json {
+        Some(path) => output.write(path).with_context(|| format!("{} cannot be written", path.display())),
+        None => Ok(()),
+    }
+}
+
+/// A machine without MIT's KDC is a reason to skip.
+fn skipped(end: anyhow::Result<End>) -> anyhow::Result<End> {
+    end.or_else(|error| match error.downcast_ref() {
+        Some(realm::RealmError::Missing { .. }) => Ok(End::Skipped(format!("{error:#}"))),
+        _ => Err(error),
+    })
+}
+
+/// Becomes this command, built with optimisation; returns only when that fails.
+fn again_as_release() -> anyhow::Error {
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args(std::env::args_os().skip(1));
+    anyhow::Error::from(command.exec()).context("cargo did not start")
+}
+
+/// Becomes true when the command is to end. All waits are bounded, so it ends soon and cleans up.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("signals cannot be caught")?;
+    }
+    Ok(stop)
+}
+
+fn stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}

@@ -1,0 +1,124 @@
+//! Figures as lines of text and as JSON.
+
+use bench::{Environment, Spread};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+
+/// What a figure must not pass.
+#[derive(Clone, Copy)]
+pub enum Floor {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+}
+
+impl Floor {
+    fn met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+
+    /// Says what is asked for and whether it is reached.
+    pub fn verdict(self, value: f64) -> String {
+        let verdict = if self.met(value) { "met" } else { "NOT MET" };
+        match self {
+            Self::AtMost(most) => format!("at most {most:.3}: {verdict}"),
+            Self::AtLeast(least) => format!("at least {least:.0}: {verdict}"),
+        }
+    }
+
+    fn value(self) -> f64 {
+        match self {
+            Self::AtMost(value) | Self::AtLeast(value) => value,
+        }
+    }
+}
+
+/// Everything that a run says.
+pub struct Output {
+    name: &'static str,
+    environment: Environment,
+    date: String,
+    notes: Vec<String>,
+    rows: Vec<Value>,
+}
+
+impl Output {
+    /// Begins a run and says where it is.
+    pub fn new(name: &'static str) -> Self {
+        let environment = Environment::of_this_machine();
+        let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output();
+        let date =
+            date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+        println!("cargo xtask bench {name}, {date}");
+        println!("{}", describe(&environment));
+        Self { name, environment, date, notes: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Prints a remark and keeps it.
+    pub fn note(&mut self, text: &str) {
+        println!("{text}");
+        self.notes.push(text.to_owned());
+    }
+
+    /// Keeps a figure that needs no spread.
+    pub fn figure(&mut self, row: &str, unit: &str, value: f64, floor: Option<Floor>) {
+        self.rows.push(json!({
+            "row": row, "value": value, "unit": unit,
+            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(value)),
+        }));
+    }
+
+    /// Keeps the median of repetitions, with its spread.
+    pub fn spread(&mut self, row: &str, unit: &str, spread: Spread, floor: Option<Floor>) {
+        self.rows.push(json!({
+            "row": row, "value": spread.median, "min": spread.min, "max": spread.max, "unit": unit,
+            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(spread.median)),
+        }));
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let all = json!({
+            "benchmark": self.name,
+            "date": self.date,
+            "machine": describe(&self.environment),
+            "kernel": self.environment.kernel,
+            "cpu": self.environment.processor,
+            "notes": self.notes,
+            "rows": self.rows,
+        });
+        Ok(std::fs::write(path, format!("{all:#}\n"))?)
+    }
+}
+
+fn describe(environment: &Environment) -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!(
+        "{}, {} cores, {} GiB of memory, Linux {}, load {}",
+        environment.processor,
+        std::thread::available_parallelism().map_or(environment.cores, usize::from),
+        environment.memory_bytes >> 30,
+        environment.kernel,
+        load.split(' ').next().unwrap_or("unknown"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Floor;
+
+    #[test]
+    fn a_floor_is_met_at_its_own_value_and_missed_beyond() {
+        assert!(Floor::AtMost(0.5).met(0.5) && !Floor::AtMost(0.5).met(0.501));
+        assert!(Floor::AtLeast(5000.0).met(5000.0) && !Floor::AtLeast(5000.0).met(4999.0));
+        assert!(Floor::AtMost(0.5).verdict(0.6).ends_with("NOT MET"));
+    }
+}

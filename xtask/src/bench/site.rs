@@ -1,0 +1,77 @@
+//! What every benchmark here needs: a throw-away realm with a ticket, and the program as a server on one core.
+
+use super::cores::Cores;
+use anyhow::Context;
+use bench::ServerProcess;
+use client::{Flavor, Options, Security};
+use gss::Credential;
+use realm::{Enctypes, RealmOptions, TemporaryRealm};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// After this time without an answer a server is said to hang.
+pub const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// A realm and alice's ticket.
+pub struct Site {
+    realm: TemporaryRealm,
+    ccache: PathBuf,
+}
+
+impl Site {
+    /// Makes a realm with these encryption types, and makes this process, which must have no threads, use it.
+    ///
+    /// # Errors
+    /// Names the package when MIT's programs are missing.
+    pub fn start(enctypes: Enctypes) -> anyhow::Result<Self> {
+        let realm = TemporaryRealm::create(&RealmOptions { enctypes, ..RealmOptions::default() })?;
+        let ccache = realm.dir().join("ccache");
+        realm.kinit("alice", &ccache)?;
+        gss::use_configuration(&realm.krb5_conf())?;
+        Ok(Self { realm, ccache })
+    }
+
+    /// The realm.
+    pub fn realm(&self) -> &realm::Realm {
+        &self.realm
+    }
+
+    /// Alice's ticket.
+    pub fn credential(&self) -> Credential {
+        Credential::Ccache(format!("FILE:{}", self.ccache.display()))
+    }
+
+    /// How to connect as alice, or as this user with `sys`.
+    pub fn options(&self, address: SocketAddr, flavor: Flavor) -> Options {
+        let security = Security::of(flavor, "localhost", self.credential());
+        let mut options = Options::new(address.ip().to_string(), security).port(address.port());
+        options.call_timeout = ANSWER_MAX;
+        options.reconnect_max = ANSWER_MAX;
+        options.connect_timeout = ANSWER_MAX;
+        options
+    }
+
+    /// Starts the program, as it ships, on the server's core and with one thread that serves.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn serve(&self, cores: Cores, state: &Path, exports: &[OsString]) -> anyhow::Result<ServerProcess> {
+        let mut arguments = exports.to_vec();
+        arguments.extend(["--listen", "127.0.0.1:0", "--shards", "1", "--keytab"].map(OsString::from));
+        arguments.push(self.realm.server_keytab().into());
+        arguments.extend(["--state-dir".into(), state.join("state").into()]);
+        let environment: Vec<_> =
+            self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
+        let program = program()?;
+        cores.on_server(|| ServerProcess::start(&program, arguments, &environment))
+    }
+}
+
+/// The release build: it is beside this program's own.
+fn program() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let target = own.parent().and_then(Path::parent).context("this program has no folder")?;
+    Ok(target.join("release/orthrus"))
+}
