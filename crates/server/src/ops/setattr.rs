@@ -2,8 +2,8 @@
 
 use crate::attr;
 use crate::engine::io::SHARE_WRITE;
-use crate::engine::{Compound, Failure, Object, OpResult, regular_file};
-use nfs4::{Nfsstat4, Setattr4Args, Stateid4};
+use crate::engine::{Compound, Failure, Object, OpResult, regular_file, vfs_status};
+use nfs4::{Bitmap4, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
 use vfs::{OpenFile, SetAttributes};
@@ -12,7 +12,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Sets attributes; a size through the open of the stateid when there is one.
 ///
 /// # Errors
-/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_ISDIR, and the backend's. attrsset is then empty.
+/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_ISDIR, and the backend's. attrsset then has the size
+/// if that had been set by itself, else nothing.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
     let mut settable = attr::decode(c, &args.obj_attributes)?;
@@ -21,12 +22,18 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Some(_) => resizable(c, object, args.stateid)?,
         None => None,
     };
+    let mut done = Bitmap4::EMPTY;
     if let (Some(file), Some(size)) = (opened, settable.set.size) {
         file.set_size(size)?;
         settable.set.size = None;
+        done = Bitmap4::of(&[FATTR4_SIZE]);
     }
     if settable.set != SetAttributes::default() {
-        object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set)?;
+        let set = object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set);
+        if let Err(error) = set {
+            reply.value(&done);
+            return Err(Failure::with_body(vfs_status(error)));
+        }
     }
     reply.value(&settable.mask);
     Ok(())

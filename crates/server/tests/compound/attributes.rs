@@ -196,3 +196,23 @@ fn access_tells_what_the_caller_may_do() // RFC 8881 section 18.1.3
     assert_eq!(ask(&mut bob, "export/f"), (of_file, ACCESS4_READ));
     assert_eq!(ask(&mut bob, "export/d"), (of_directory, ACCESS4_READ | ACCESS4_LOOKUP));
 }
+
+#[test]
+fn what_a_failed_setattr_has_set_is_told() // RFC 8881 section 18.30.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    let both = || {
+        let owner = Some(bytes(b"0"));
+        fattr(AttributeValues { size: Some(77), owner, ..Default::default() })
+    };
+    for (stateid, told) in [(stateid, Bitmap4::of(&[FATTR4_SIZE])), (Stateid4::ANONYMOUS, Bitmap4::EMPTY)] {
+        let reply = client.run(vec![put(&fh), setattr(stateid, both())]).expect(NFS4ERR_PERM);
+        let NfsResop4::OP_SETATTR(result) = reply.last() else { panic!() };
+        assert_eq!(result.attrsset, told);
+    }
+    let reply = client.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).ok();
+    assert_eq!(reply.attributes().size, Some(77));
+}
