@@ -65,7 +65,7 @@ pub fn in_realm(test: &str, options: &RealmOptions, body: impl FnOnce(&Realm)) {
     }
     let realm = match TemporaryRealm::create(options) {
         Ok(realm) => realm,
-        Err(error @ RealmError::Missing { .. }) => return eprintln!("{test} skipped: {error}"),
+        Err(error @ RealmError::Missing { .. }) => return eprintln!("skipped: {test}: {error}"),
         Err(error) => panic!("{error}"),
     };
     let program = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
