@@ -177,6 +177,21 @@ impl Server {
         self
     }
 
+    /// Asks the server for its counters, by SIGUSR1, and returns one of them.
+    pub fn counter(&self, name: &str) -> u64 {
+        // The line that comes last.
+        let answers = || self.log().matches("held: ").count();
+        let (before, end) = (answers(), Instant::now() + PATIENCE);
+        self.signal(Signal::SIGUSR1);
+        while answers() == before {
+            assert!(Instant::now() < end, "the server tells no counters:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (log, name) = (self.log(), format!("{name}="));
+        let found = log.split_whitespace().rev().find_map(|word| word.strip_prefix(&name));
+        found.unwrap_or_else(|| panic!("there is no counter {name}")).parse().expect("a number")
+    }
+
     /// Resident memory in KiB.
     pub fn rss_kib(&self) -> u64 {
         rss_kib(self.pid())

@@ -105,20 +105,6 @@ fn attack(server: &mut Server, options: Options, path: &str, attack: impl FnOnce
     assert!(lines <= allowed, "{lines} lines, {allowed} allowed:\n{}", server.log());
 }
 
-/// Asks the server for its counters.
-fn counter(server: &Server, name: &str) -> u64 {
-    let before = server.log().matches("held: ").count();
-    server.signal(nix::sys::signal::Signal::SIGUSR1);
-    let end = Instant::now() + TIME;
-    while server.log().matches("held: ").count() == before {
-        assert!(Instant::now() < end, "no counters: {}", server.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let (log, name) = (server.log(), format!("{name}="));
-    let found = log.split_whitespace().rev().find_map(|word| word.strip_prefix(&name));
-    found.unwrap_or_else(|| panic!("no counter {name}")).parse().expect("a number")
-}
-
 #[test]
 fn what_is_no_record_closes_its_connection_and_is_counted() {
     // RFC 5531 section 11: record marking
@@ -159,8 +145,8 @@ fn what_is_no_record_closes_its_connection_and_is_counted() {
             assert!(connection.wait_closed(TIME), "random record {seed}");
         }
     });
-    assert!(counter(&server, "malformed") >= 100);
-    assert!(counter(&server, "malformed_records") >= 200);
+    assert!(server.counter("malformed") >= 100);
+    assert!(server.counter("malformed_records") >= 200);
     for said in ["closed, because it sent no RPC message", "above the limit of"] {
         assert!(server.complaints().iter().any(|line| line.contains(said)), "{said}: {}", server.log());
     }
@@ -250,8 +236,8 @@ fn tokens_of_garbage_are_refused_and_the_next_user_gets_a_context() {
                 }
             }
         });
-        assert!(counter(&server, "contexts_refused") >= 15);
-        assert_eq!(counter(&server, "contexts_created"), 1);
+        assert!(server.counter("contexts_refused") >= 15);
+        assert_eq!(server.counter("contexts_created"), 1);
         let mut bob = Client::connect(world.options(&server, "bob", Flavor::Krb5p)).expect("he has a ticket");
         bob.lookup_path("/export").expect("he is served");
     });
@@ -344,5 +330,5 @@ fn a_flood_of_connections_is_accepted_up_to_the_limit_and_the_rest_closed() {
             closed.filter(|error| matches!(error, TransportError::Closed | TransportError::Io(_))).count();
         assert_eq!(closed, 200 - 49, "all but 50, of which the honest client has one");
     });
-    assert_eq!(counter(&server, "refused"), 200 - 49);
+    assert_eq!(server.counter("refused"), 200 - 49);
 }

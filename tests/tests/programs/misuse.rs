@@ -87,6 +87,7 @@ fn a_replayed_or_too_old_call_is_dropped_and_the_context_goes_on() {
         context.set_next_sequence(top + 1);
         null(&mut connection, GssCall::new(context.clone(), rpc_gss_svc_privacy))
             .expect("the context goes on");
+        assert_eq!(server.counter("window_drops"), 6);
         // Once a context, however many calls.
         assert_eq!(server.log().matches("outside of the sequence window").count(), 1, "{}", server.log());
     });
@@ -197,6 +198,7 @@ fn thousands_of_calls_in_any_order_over_eight_connections_all_get_their_replies(
             }
         }
         assert_eq!(replies, count);
+        assert_eq!(server.counter("window_drops"), 0);
         assert_eq!(server.complaints(), [""; 0]);
     });
 }
@@ -237,6 +239,7 @@ fn a_client_with_eight_uneven_connections_repeats_nothing() {
         eprintln!("{total} reads over 8 uneven connections in {:?}: {statistics:?}", begin.elapsed());
         let repaired = (statistics.calls_repeated, statistics.reconnects, statistics.replies_dropped);
         assert_eq!(repaired, (0, 0, 0));
+        assert_eq!(server.counter("window_drops"), 0);
         assert_eq!(server.complaints(), [""; 0]);
     });
 }
