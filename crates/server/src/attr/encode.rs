@@ -118,9 +118,8 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_MAXLINK => reply.u32(whole.link_max),
             nfs4::FATTR4_MAXNAME => reply.u32(whole.name_max),
             nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
-            nfs4::FATTR4_CHANGE_ATTR_TYPE => {
-                reply.u32(ChangeAttrType4::NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR as u32)
-            }
+            // Backends may take it from ctime, which steps back when somebody sets the clock back.
+            nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(ChangeAttrType4::NFS4_CHANGE_TYPE_IS_UNDEFINED as u32),
             other => reply.boolean(is_true_of_server(other)),
         }
     }
