@@ -97,8 +97,10 @@ pub fn measure(setup: Setup<'_>, watch: Watch<'_>) -> Result<Report> {
     let mut outcome = run(&setup.plan, &mut sides, watch);
     for (flavor, mount) in &mut mounts {
         let finished = mount.finish().with_context(|| format!("{}: cleaning up", flavor.name()));
-        if let (None, Err(error)) = (&outcome.stopped_by, finished) {
-            outcome.stopped_by = Some(format!("{error:#}"));
+        if let Err(error) = finished {
+            // A server that is gone is not waited for by each flavor in turn.
+            outcome.stopped_by.get_or_insert_with(|| format!("{error:#}"));
+            break;
         }
     }
     Ok(Report {

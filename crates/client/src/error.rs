@@ -9,16 +9,16 @@ use rpc::{AcceptStat, AuthStat, Denied, RecordError, ReplyError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The connection.
-    #[error("transport: {0}")]
+    #[error(transparent)]
     Transport(#[from] TransportError),
     /// The server refused the call before looking at the COMPOUND.
-    #[error("RPC: {0}")]
+    #[error(transparent)]
     Rpc(#[from] RpcError),
     /// Kerberos gave no context.
-    #[error("security context: {0}")]
+    #[error(transparent)]
     Gss(#[from] gss::GssError),
     /// The server's side of RPCSEC_GSS is wrong; the reply is not to be trusted.
-    #[error("RPCSEC_GSS: {0}")]
+    #[error(transparent)]
     Protection(#[from] ProtectionError),
     /// An operation failed.
     #[error("{operation}: {status}")]
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("COMPOUND: {0}")]
     Compound(Nfsstat4),
     /// The results do not decode, or are not those of the operations that were asked for.
-    #[error("results: {0}")]
+    #[error(transparent)]
     Results(#[from] ResultsError),
     /// No answer within the call's time.
     #[error("no answer in time")]
@@ -57,13 +57,13 @@ pub enum TransportError {
     #[error("connect: {0}")]
     Connect(io::Error),
     /// Reading or writing failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// The server closed the connection.
     #[error("closed by the server")]
     Closed,
     /// The server's records are malformed.
-    #[error("record: {0}")]
+    #[error(transparent)]
     Record(#[from] RecordError),
     /// Every attempt to connect again failed for as long as the options allow.
     #[error("the server was not reachable for {0:?}")]
@@ -88,7 +88,7 @@ pub enum RpcError {
     #[error("{0}")]
     NotExecuted(AcceptStat),
     /// The reply has no valid head.
-    #[error("{0}")]
+    #[error(transparent)]
     Malformed(#[from] ReplyError),
 }
 
@@ -136,7 +136,7 @@ pub enum ProtectionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
     /// The bytes do not decode.
-    #[error("{0}")]
+    #[error(transparent)]
     Malformed(#[from] xdr::Error),
     /// The server answers another operation.
     #[error("a result of operation {found} where {expected} was asked for")]
