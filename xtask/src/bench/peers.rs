@@ -223,8 +223,10 @@ impl Run<'_> {
             }
         }
         let [own, peer] = measured;
-        let ratio =
-            Spread::of(own.iter().zip(peer).filter_map(|(a, b)| Some(cost(a, unit)? / cost(b, unit)?)));
+        // A row that a server did not survive is compared where both do.
+        let whole = sides.iter().all(Result::is_ok);
+        let rounds = own.iter().zip(peer).filter(|_| whole);
+        let ratio = Spread::of(rounds.filter_map(|(a, b)| Some(cost(a, unit)? / cost(b, unit)?)));
         let shown = each.map(|spread| spread.map_or("-".to_owned(), |spread| show(spread.median, unit)));
         let [shown_own, shown_peer] = shown;
         let mut line = format!("{name:42} {shown_own:>14} {shown_peer:>14}   ");
