@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything that must pass before a change lands (about 20 minutes on two cores).
+    /// Run everything that must pass before a change lands (about 15 minutes on two cores).
     Ci(ci::Arguments),
     /// Measure the server beside its peers and its floors.
     #[command(subcommand)]
