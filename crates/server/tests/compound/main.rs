@@ -1,7 +1,6 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
 mod attributes;
-mod cost;
 mod grace;
 mod helper;
 mod io;
