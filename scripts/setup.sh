@@ -16,6 +16,7 @@ want kinit krb5-user
 [ -e /usr/include/gssapi/gssapi_krb5.h ] || need+=(libkrb5-dev)
 want cc build-essential
 want git
+[ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)   # crates come by HTTPS
 if [ "$purpose" = test ]; then
   want g++ build-essential
   want linux.uml user-mode-linux             # the Linux kernel client
