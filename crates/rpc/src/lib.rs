@@ -5,6 +5,7 @@
 
 pub mod generated;
 pub mod gss;
+pub mod memory;
 
 mod auth;
 mod call;

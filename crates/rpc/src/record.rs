@@ -1,5 +1,7 @@
 //! Record marking on byte streams (RFC 5531 section 11).
 
+use crate::memory;
+
 /// The four bytes before each fragment: the top bit marks the last fragment, the rest is the length.
 pub const RECORD_MARK_LEN: usize = 4;
 
@@ -59,8 +61,8 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 /// The bytes of a large record that is on its way are read from the socket straight into it
 /// ([`target`](Self::target)); all other bytes are read into memory that belongs to the reader's user and
 /// handed in by [`push`](Self::push), which copies each of them once. A reader that waits for the next
-/// record holds no memory besides itself. A record in progress never takes more than four times the bytes
-/// that have arrived or 64 KiB, whatever its mark announces.
+/// record holds no memory besides itself. A record in progress never takes more new memory than four times the
+/// bytes that have arrived or 64 KiB, whatever its mark announces; see [`memory`] for what is kept.
 ///
 /// With vectored reads one system call fills both places:
 /// ```
@@ -114,6 +116,11 @@ impl RecordReader {
     /// Bytes that the reader holds besides itself.
     pub fn memory(&self) -> usize {
         self.record.capacity()
+    }
+
+    /// Bytes that the fragment in progress still lacks; none between fragments.
+    pub const fn missing(&self) -> usize {
+        if self.in_fragment { self.fragment_end.saturating_sub(self.filled) } else { 0 }
     }
 
     /// The place for the next bytes of the fragment in progress; empty between fragments.
@@ -186,23 +193,42 @@ impl RecordReader {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        self.record.truncate(self.filled);
-        if bytes.len() == self.fragment_end - self.filled {
-            // The whole rest is here: take exactly the room that it needs.
-            self.record.reserve_exact(bytes.len());
+        let end = self.filled + bytes.len();
+        // Where the whole rest is here, take no more room than it needs.
+        let whole = end == self.fragment_end;
+        if self.record.capacity() == 0 {
+            self.record = match memory::take_kept(self.fragment_end) {
+                None if whole => memory::take(end),
+                kept => kept.unwrap_or_default(),
+            };
         }
-        self.record.extend_from_slice(bytes);
-        self.filled = self.record.len();
+        if let Some(room) = self.record.get_mut(self.filled..end) {
+            room.copy_from_slice(bytes);
+        } else {
+            self.record.truncate(self.filled);
+            if whole {
+                // Of a size that is kept for the next such record.
+                self.record.reserve_exact(memory::rounded(end) - self.filled);
+            }
+            self.record.extend_from_slice(bytes);
+        }
+        self.filled = end;
     }
 
-    /// Makes room for more of the fragment in progress, in proportion to what has arrived.
+    /// Makes room for more of the fragment in progress: all of it in memory that is kept anyway, else in proportion to
+    /// what has arrived.
     fn grow(&mut self) {
-        let wanted = self.filled.saturating_mul(4).max(GROWTH_MIN).min(self.fragment_end);
-        if self.record.is_empty() {
-            // Fresh zeroed memory costs nothing until it is touched.
-            self.record = vec![0; wanted];
+        if self.record.capacity() == 0 {
+            self.record = memory::take_kept(self.fragment_end).unwrap_or_default();
+        }
+        let wanted = if self.record.capacity() >= self.fragment_end {
+            self.fragment_end
         } else {
-            self.record.reserve_exact(wanted.saturating_sub(self.record.len()));
+            self.filled.saturating_mul(4).max(GROWTH_MIN).min(self.fragment_end)
+        };
+        if self.record.len() < wanted {
+            let room = if wanted == self.fragment_end { memory::rounded(wanted) } else { wanted };
+            self.record.reserve_exact(room - self.record.len());
             self.record.resize(wanted, 0);
         }
     }

@@ -54,6 +54,11 @@ impl SequenceWindow {
         (self.words.len() as u32) * WORD_BITS
     }
 
+    /// Tells by how many numbers `sequence` is behind the largest one accepted so far; 0 when it is ahead.
+    pub fn lag(&self, sequence: u32) -> u32 {
+        if self.used { self.highest.saturating_sub(sequence) } else { 0 }
+    }
+
     /// Decides on a sequence number whose header has been verified, and remembers it when accepted.
     pub fn check(&mut self, sequence: u32) -> WindowOutcome {
         if sequence > MAXSEQ {

@@ -117,3 +117,22 @@ fn a_mark_alone_reserves_little() {
     assert_eq!(reader.target().len(), 64 * 1024);
     assert!(reader.is_mid_record());
 }
+
+#[test]
+fn the_memory_of_a_large_record_that_came_in_pieces_is_used_for_the_next() {
+    rpc::memory::keep(4 << 20);
+    let mut reader = RecordReader::new(RecordLimits::default());
+    let mut bytes = record_mark((1 << 20) + 150).to_vec();
+    bytes.resize(4 + (1 << 20) + 150, 7);
+    let mut places = Vec::new();
+    for _ in 0..2 {
+        let mut records = Vec::new();
+        let (first, second) = bytes.split_at(300 << 10);
+        reader.push(first, &mut records).unwrap();
+        reader.push(second, &mut records).unwrap();
+        places.push(records[0].as_ptr());
+        records.into_iter().for_each(rpc::memory::give);
+    }
+    assert_eq!(places[0], places[1]);
+    assert!(rpc::memory::take_kept(1 << 20).is_some());
+}

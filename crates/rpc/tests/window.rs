@@ -98,3 +98,14 @@ fn sizes_are_rounded_up_and_bounded() {
     assert_eq!(SequenceWindow::new(u32::MAX).size(), SequenceWindow::SIZE_MAX);
     assert!(SequenceWindow::default().size() >= 4096);
 }
+
+#[test]
+fn the_lag_is_the_distance_to_the_highest_number_before() // RFC 2203 section 5.3.3.1
+{
+    let mut window = SequenceWindow::default();
+    assert_eq!(window.lag(500), 0);
+    for (sequence, lag) in [(500, 0), (501, 0), (499, 2), (900, 0), (502, 398)] {
+        assert_eq!(window.lag(sequence), lag, "number {sequence}");
+        assert_eq!(window.check(sequence), WindowOutcome::Accepted);
+    }
+}
