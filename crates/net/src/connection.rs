@@ -1,70 +1,62 @@
-//! One TCP connection: bytes in, records out, replies back.
+//! One TCP connection: which of its requests may go on, and when it is over.
 
+use crate::driver::{Driver, Interest};
+use crate::input::Input;
+use crate::output::Output;
+use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
-
-use rpc::{ConnectionId, RECORD_MARK_LEN, RecordLimits, RecordReader, record_mark};
-use rustix::event::epoll::EventFlags;
+use rpc::ConnectionId;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-/// Replies handed to the kernel in one call.
-const SLICES_MAX: usize = 64;
 
 /// How a read or a write went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// As far as it could go for now.
     Open,
+    /// One step, after which there may be more to do at once; the bytes that it moved.
+    More(usize),
     /// The connection is over: the peer closed it, or sent what is no record.
     Closed,
 }
 
-/// A connection's socket and what is under way on it.
-pub(crate) struct Connection {
+/// What is under way on a connection.
+pub(crate) struct Connection<D: Driver> {
     id: ConnectionId,
-    stream: TcpStream,
     peer: SocketAddr,
-    reader: RecordReader,
-    /// Whole records on their way to the requests; empty between reads.
-    records: Vec<Vec<u8>>,
+    link: D::Link,
+    input: Input,
+    output: Output,
     /// Bytes of unfinished and held requests that are counted in `Stats::input_bytes`.
     counted: usize,
-    record_since: Option<Instant>,
-    output: VecDeque<Vec<u8>>,
-    /// Bytes of the first reply that the kernel has taken already.
-    sent: usize,
-    output_bytes: usize,
-    output_since: Instant,
     /// Requests that wait until the peer has taken enough of its replies.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
-    interest: EventFlags,
+    /// Calls that are carried out elsewhere, and the bytes that they hold.
+    away: usize,
+    away_bytes: usize,
     closing: bool,
+    traffic: Traffic,
 }
 
-impl Connection {
-    pub(crate) fn new(id: ConnectionId, stream: TcpStream, peer: SocketAddr, limits: &Limits) -> Self {
-        let reader =
-            RecordReader::new(RecordLimits { record_size_max: limits.record_size_max, ..Default::default() });
+impl<D: Driver> Connection<D> {
+    pub(crate) fn new(id: ConnectionId, link: D::Link, peer: SocketAddr, limits: &Limits) -> Self {
         Self {
             id,
-            stream,
             peer,
-            reader,
-            records: Vec::new(),
+            link,
+            input: Input::new(limits.record_size_max),
+            output: Output::new(),
             counted: 0,
-            record_since: None,
-            output: VecDeque::new(),
-            sent: 0,
-            output_bytes: 0,
-            output_since: Instant::now(),
             held: VecDeque::new(),
             held_bytes: 0,
-            interest: EventFlags::IN,
+            away: 0,
+            away_bytes: 0,
             closing: false,
+            traffic: Traffic::default(),
         }
     }
 
@@ -72,67 +64,40 @@ impl Connection {
         self.peer
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
-    /// Reads until the socket is empty or the tick's budget is used, and appends the whole records.
+    /// Reads once, and appends the records that are whole.
     pub(crate) fn read(
         &mut self,
-        scratch: &mut [u8],
+        driver: &mut D,
         limits: &Limits,
         stats: &Stats,
         requests: &mut Vec<Request>,
     ) -> Progress {
-        let mut budget = limits.tick_bytes_max;
-        while budget > 0 && self.wants_input(limits) {
-            let (count, room) = match self.receive(scratch) {
-                Ok((0, _)) => return Progress::Closed,
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Progress::Closed,
-            };
-            Stats::add(&stats.received_bytes, count as u64);
-            budget = budget.saturating_sub(count);
-            if self.take_records(count, room, scratch, stats, requests) == Progress::Closed
-                || self.account(limits, stats) == Progress::Closed
-            {
-                return Progress::Closed;
-            }
-            if count < room + scratch.len() {
-                break;
-            }
+        if !self.wants_input(limits) {
+            return Progress::Open;
         }
-        Progress::Open
+        let received = match driver.receive(&mut self.link, &mut self.input) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
+            Err(_) => return Progress::Closed,
+        };
+        Stats::add(&stats.received_bytes, received.count as u64);
+        if received.count == 0
+            || self.take_records(stats, requests) == Progress::Closed
+            || self.account(limits, stats) == Progress::Closed
+        {
+            return Progress::Closed;
+        }
+        if received.more { Progress::More(received.count) } else { Progress::Open }
     }
 
-    /// Reads once: first into the record under way, then into the scratch memory. Returns the bytes read and how many
-    /// of them the record had room for.
-    fn receive(&mut self, scratch: &mut [u8]) -> io::Result<(usize, usize)> {
-        let target = self.reader.target();
-        let room = target.len();
-        let mut places = [IoSliceMut::new(target), IoSliceMut::new(scratch)];
-        let places = if room == 0 { &mut places[1..] } else { &mut places[..] };
-        (&self.stream).read_vectored(places).map(|count| (count, room))
-    }
-
-    fn take_records(
-        &mut self,
-        count: usize,
-        room: usize,
-        scratch: &[u8],
-        stats: &Stats,
-        requests: &mut Vec<Request>,
-    ) -> Progress {
-        let beyond = scratch.get(..count.saturating_sub(room)).unwrap_or_default();
-        let taken = self
-            .reader
-            .advance(count.min(room), &mut self.records)
-            .and_then(|()| self.reader.push(beyond, &mut self.records));
+    fn take_records(&mut self, stats: &Stats, requests: &mut Vec<Request>) -> Progress {
         let (connection, peer) = (self.id, self.peer);
-        requests.extend(self.records.drain(..).map(|record| Request { connection, peer, record }));
-        if let Err(error) = taken {
+        for record in self.input.records() {
+            self.traffic.request(record.len());
+            requests.push(Request { connection, peer, record });
+        }
+        if let Some(error) = self.input.error() {
             Stats::add(&stats.malformed, 1);
             stats.log_closed(peer, error);
             return Progress::Closed;
@@ -142,16 +107,12 @@ impl Connection {
 
     /// Counts what unfinished and held requests take; over the limit of all connections together this one has to go.
     pub(crate) fn account(&mut self, limits: &Limits, stats: &Stats) -> Progress {
-        let holds = self.reader.memory() + self.held_bytes;
+        let holds = self.input.memory() + self.held_bytes;
         stats.input_bytes.fetch_add(holds, Ordering::Relaxed);
         let before = stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
         let total = before.saturating_sub(self.counted);
         self.counted = holds;
-        match (self.reader.is_mid_record(), self.record_since) {
-            (true, None) => self.record_since = Some(Instant::now()),
-            (false, Some(_)) => self.record_since = None,
-            _ => {}
-        }
+        self.input.note_time();
         if holds > 0 && total > limits.input_bytes_max {
             Stats::add(&stats.overdue, 1);
             stats.log_closed(self.peer, format_args!("requests under way hold {total} bytes"));
@@ -160,9 +121,30 @@ impl Connection {
         Progress::Open
     }
 
-    /// Says whether a further request has to wait: the peer leaves its replies lying, or earlier requests wait.
+    /// Says whether a further request has to wait: the peer leaves its replies lying, too many of its calls are away, or
+    /// earlier requests wait.
     pub(crate) fn is_congested(&self, limits: &Limits) -> bool {
-        self.output_bytes > limits.output_bytes_max || !self.held.is_empty()
+        self.is_full(limits) || !self.held.is_empty()
+    }
+
+    fn is_full(&self, limits: &Limits) -> bool {
+        self.output.bytes() > limits.output_bytes_max
+            || self.away >= limits.away_requests_max
+            || self.away_bytes > limits.away_bytes_max
+    }
+
+    /// Counts a call that is carried out elsewhere.
+    pub(crate) fn went_away(&mut self, bytes: usize, stats: &Stats) {
+        self.away += 1;
+        self.away_bytes += bytes;
+        stats.away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one that has come back.
+    pub(crate) fn came_back(&mut self, bytes: usize, stats: &Stats) {
+        self.away = self.away.saturating_sub(1);
+        self.away_bytes = self.away_bytes.saturating_sub(bytes);
+        stats.away.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Keeps a request until [`Connection::release_held`]; order is kept, since nothing is read meanwhile.
@@ -171,9 +153,9 @@ impl Connection {
         self.held.push_back(record);
     }
 
-    /// Gives back the requests that waited, once the peer has taken enough of its replies.
+    /// Gives back the requests that waited, once the peer has taken enough of its replies and few enough are away.
     pub(crate) fn release_held(&mut self, limits: &Limits, stats: &Stats, requests: &mut Vec<Request>) {
-        if self.held.is_empty() || self.closing || self.output_bytes > limits.output_bytes_max {
+        if self.held.is_empty() || self.closing || self.is_full(limits) {
             return;
         }
         let (connection, peer) = (self.id, self.peer);
@@ -183,21 +165,12 @@ impl Connection {
         let _ = self.account(limits, stats);
     }
 
-    /// Appends a reply and fills in its record mark.
-    pub(crate) fn queue(&mut self, mut record: Vec<u8>, stats: &Stats) {
-        let length = record.len().saturating_sub(RECORD_MARK_LEN);
-        if self.closing || length == 0 {
-            return;
+    /// Appends a reply.
+    pub(crate) fn queue(&mut self, record: Vec<u8>, stats: &Stats) {
+        self.traffic.reply(record.len());
+        if !self.closing {
+            self.output.push(record, stats);
         }
-        if let Some(mark) = record.first_chunk_mut::<RECORD_MARK_LEN>() {
-            *mark = record_mark(length);
-        }
-        if self.output.is_empty() {
-            self.output_since = Instant::now();
-        }
-        self.output_bytes += record.len();
-        stats.output_bytes.fetch_add(record.len(), Ordering::Relaxed);
-        self.output.push_back(record);
     }
 
     /// Closes once what is queued has been sent; nothing more is read.
@@ -205,46 +178,32 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Sends as much as the socket takes.
-    pub(crate) fn write(&mut self, stats: &Stats) -> Progress {
-        while !self.output.is_empty() {
-            match self.send() {
-                Ok(0) => return Progress::Closed,
-                Ok(count) => {
-                    Stats::add(&stats.sent_bytes, count as u64);
-                    self.output_since = Instant::now();
-                    self.drop_sent(count, stats);
+    /// Sends once, as much as one step may, and moves the replies that are sent to `spent`.
+    pub(crate) fn write(&mut self, driver: &mut D, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
+        if !self.output.is_empty() {
+            match driver.send(&mut self.link, &self.output) {
+                Ok(sent) if sent.count == 0 => return Progress::Closed,
+                Ok(sent) => {
+                    Stats::add(&stats.sent_bytes, sent.count as u64);
+                    self.output.advance(sent.count, stats, spent);
+                    if !self.output.is_empty() {
+                        return if sent.more { Progress::More(sent.count) } else { Progress::Open };
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
                 Err(_) => return Progress::Closed,
             }
         }
         if self.closing { Progress::Closed } else { Progress::Open }
     }
 
-    fn send(&mut self) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let mut used = 0;
-        for (slice, record) in slices.iter_mut().zip(&self.output) {
-            let start = if used == 0 { self.sent } else { 0 };
-            *slice = IoSlice::new(record.get(start..).unwrap_or_default());
-            used += 1;
-        }
-        (&self.stream).write_vectored(slices.get(..used).unwrap_or_default())
-    }
-
-    fn drop_sent(&mut self, count: usize, stats: &Stats) {
-        stats.output_bytes.fetch_sub(count.min(self.output_bytes), Ordering::Relaxed);
-        self.output_bytes = self.output_bytes.saturating_sub(count);
-        self.sent += count;
-        while let Some(first) = self.output.front().map(Vec::len).filter(|length| *length <= self.sent) {
-            self.sent -= first;
-            self.output.pop_front();
-        }
-        if self.output.is_empty() {
-            // An idle connection keeps no memory.
-            self.output.shrink_to_fit();
+    /// Has the driver report what the connection waits for.
+    pub(crate) fn watch(&mut self, driver: &mut D, limits: &Limits) -> Progress {
+        let interest = Interest { input: self.wants_input(limits), output: self.has_output() };
+        match driver.watch(&mut self.link, interest) {
+            Ok(()) => Progress::Open,
+            Err(_) => Progress::Closed,
         }
     }
 
@@ -253,30 +212,32 @@ impl Connection {
         self.closing
     }
 
+    /// What it has done lately.
+    pub(crate) fn traffic(&mut self) -> &mut Traffic {
+        &mut self.traffic
+    }
+
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
     /// Says whether more requests may be read: not while the peer leaves its replies lying.
-    pub(crate) fn wants_input(&self, limits: &Limits) -> bool {
+    fn wants_input(&self, limits: &Limits) -> bool {
         !self.closing && !self.is_congested(limits)
-    }
-
-    /// Remembers what the shard watches for and says whether that changed.
-    pub(crate) fn interest_changed(&mut self, interest: EventFlags) -> bool {
-        std::mem::replace(&mut self.interest, interest) != interest
     }
 
     pub(crate) fn is_overdue(&self, now: Instant, limits: &Limits) -> bool {
         let reading =
-            self.record_since.is_some_and(|since| now.duration_since(since) > limits.record_time_max);
-        let writing = self.has_output() && now.duration_since(self.output_since) > limits.output_time_max;
+            self.input.record_since().is_some_and(|since| now.duration_since(since) > limits.record_time_max);
+        let writing = self.has_output() && now.duration_since(self.output.since()) > limits.output_time_max;
         reading || writing
     }
 
-    /// Gives back what is counted for the connection.
-    pub(crate) fn release(self, stats: &Stats) {
+    /// Closes the connection and gives back what is counted for it.
+    pub(crate) fn close(self, driver: &mut D, stats: &Stats) {
+        driver.remove(self.link);
         stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
-        stats.output_bytes.fetch_sub(self.output_bytes, Ordering::Relaxed);
+        stats.away.fetch_sub(self.away, Ordering::Relaxed);
+        self.output.release(stats);
     }
 }

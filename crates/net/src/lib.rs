@@ -2,22 +2,40 @@
 //!
 //! One shard a core. A shard is a thread that owns its connections: a tick reads all that has arrived, gives
 //! the service every whole record in arrival order, and writes each connection's replies at once. The
-//! acceptor is a thread of its own that deals new connections out to the shards in turn, so that the
-//! connections of one nconnect mount spread over the cores.
+//! acceptor is a thread of its own that deals new connections out to the shards with the fewest in turn, so that the
+//! connections of one nconnect mount spread over the cores. What a service has other threads carry out comes back
+//! to the shard by its [`LateSink`] and is answered by a later tick.
+//!
+//! What may wait runs in a [`Pool`] of threads.
 //!
 //! This crate never looks inside a record.
 
+mod aside;
 mod connection;
+mod driver;
+mod input;
+mod io;
+mod late;
 mod limits;
 mod listener;
+mod mailbox;
+mod output;
+mod pool;
 mod service;
 mod shard;
+mod sockets;
 mod stats;
+mod traffic;
 
+pub use io::Io;
+pub use late::{Late, LateSink};
 pub use limits::Limits;
 pub use listener::{ListenError, Listener, Running};
+pub use pool::{Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::Stats;
 
+#[cfg(test)]
+mod pool_tests;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,13 @@ pub struct Limits {
     /// Requests that are served before their replies are sent: with the largest reply, what a shard's replies take at
     /// once besides those that wait.
     pub batch_requests_max: usize,
+    /// Calls of one connection that may be away at once, a batch more at the most; above it no further request of that
+    /// connection is read or served.
+    pub away_requests_max: usize,
+    /// Bytes that the calls of one connection hold while they are away, with the same consequence.
+    pub away_bytes_max: usize,
+    /// Bytes of memory that a shard keeps for further records; what it does not use within a second is freed.
+    pub spare_bytes_max: usize,
     /// How long a record may take from its first byte to its last; slower connections are closed.
     pub record_time_max: Duration,
     /// How long replies may wait without the peer taking a byte; then the connection is closed.
@@ -38,6 +45,9 @@ impl Default for Limits {
             output_bytes_total_max: 1 << 30,
             tick_bytes_max: 4 << 20,
             batch_requests_max: 64,
+            away_requests_max: 256,
+            away_bytes_max: 32 << 20,
+            spare_bytes_max: 24 << 20,
             record_time_max: Duration::from_secs(60),
             output_time_max: Duration::from_secs(60),
         }

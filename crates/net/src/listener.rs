@@ -1,7 +1,8 @@
 //! Accepts connections and deals them out to the shards.
 
+use crate::driver::{Epoll, Uring};
 use crate::shard::{Shard, ShardHandle};
-use crate::{Limits, Service, Stats};
+use crate::{Io, Limits, Service, Stats};
 use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -68,13 +69,16 @@ impl Listener {
     ///
     /// # Errors
     /// When the system gives no threads or descriptors.
-    pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
+    pub fn start<S: Service>(
+        self,
+        service: Arc<S>,
+        shards: usize,
+        limits: Limits,
+        io: Io,
+    ) -> io::Result<Running> {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
-        let mut handles = Vec::new();
-        for index in 0..shards.max(1) {
-            handles.push(Shard::spawn(index, service.clone(), limits.clone(), stats.clone())?);
-        }
+        let handles = spawn(&service, shards, &limits, &stats, io)?;
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
         let acceptor = Acceptor { socket: self.socket, shards: handles, limits, stats: stats.clone() };
         let thread = {
@@ -83,6 +87,34 @@ impl Listener {
         };
         Ok(Running { stop, thread: Some(thread), stats, address: self.address })
     }
+}
+
+/// Starts the shards; those that cannot have io_uring have epoll.
+fn spawn<S: Service>(
+    service: &Arc<S>,
+    shards: usize,
+    limits: &Arc<Limits>,
+    stats: &Arc<Stats>,
+    io: Io,
+) -> io::Result<Vec<ShardHandle>> {
+    let mut uring = io == Io::Uring;
+    let mut handles = Vec::new();
+    for index in 0..shards.max(1) {
+        if uring {
+            match Shard::<S, Uring>::spawn(index, service.clone(), limits.clone(), stats.clone()) {
+                Ok(handle) => {
+                    handles.push(handle);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!("connections are served with epoll, since io_uring is refused: {error}");
+                    uring = false;
+                }
+            }
+        }
+        handles.push(Shard::<S, Epoll>::spawn(index, service.clone(), limits.clone(), stats.clone())?);
+    }
+    Ok(handles)
 }
 
 fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
@@ -192,8 +224,10 @@ impl Acceptor {
         }
         Stats::add(&self.stats.accepted, 1);
         self.stats.connections.fetch_add(1, Ordering::Relaxed);
-        let index = usize::try_from(id.0).unwrap_or(0) % self.shards.len();
-        if let Some(shard) = self.shards.get(index) {
+        // In turn, so that the connections of one client spread; but no shard gets more while others have fewer.
+        let turn = usize::try_from(id.0).unwrap_or(0) % self.shards.len();
+        let (before, from) = self.shards.split_at(turn);
+        if let Some(shard) = from.iter().chain(before).min_by_key(|shard| shard.connections()) {
             shard.add(id, stream, peer);
         }
     }

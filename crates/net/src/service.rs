@@ -1,5 +1,6 @@
 //! What the network layer asks of the layer above it.
 
+use crate::{Late, LateSink};
 use rpc::ConnectionId;
 use std::net::SocketAddr;
 
@@ -21,6 +22,9 @@ pub enum Action {
     Send(Vec<u8>),
     /// Closes the connection after the replies before it were sent.
     Close,
+    /// The call is carried out elsewhere and comes back by the shard's [`LateSink`], once and certainly; until then it
+    /// holds this many bytes.
+    Away(usize),
 }
 
 /// The answer to a request; a request may also have none.
@@ -37,11 +41,26 @@ pub trait Service: Send + Sync + 'static {
     /// Scratch memory of one shard.
     type Shard: Send;
 
-    /// Makes the scratch memory of a new shard.
-    fn shard(&self) -> Self::Shard;
+    /// What other threads make of calls that were away.
+    type Late: Send + 'static;
 
-    /// Handles all the records of a tick, in arrival order, and appends the replies. Drains `requests`.
-    fn tick(&self, shard: &mut Self::Shard, requests: &mut Vec<Request>, replies: &mut Vec<Reply>);
+    /// Makes the scratch memory of a new shard; what is away comes back to it by `sink`.
+    fn shard(&self, sink: &LateSink<Self::Late>) -> Self::Shard;
+
+    /// Handles all the records of a tick, in arrival order, and what came back of earlier ones, and appends the
+    /// replies. Drains `requests` and `late`.
+    ///
+    /// Work that takes long calls `pause` with the replies that there are, every 50 µs or so: the shard then sends them,
+    /// serves connections that ask for little, with other scratch memory and by this function, and comes back. No lock
+    /// may be held meanwhile.
+    fn tick(
+        &self,
+        shard: &mut Self::Shard,
+        requests: &mut Vec<Request>,
+        late: &mut Vec<Late<Self::Late>>,
+        replies: &mut Vec<Reply>,
+        pause: &mut dyn FnMut(&mut Vec<Reply>),
+    );
 
     /// Takes note that a connection is gone.
     fn closed(&self, connection: ConnectionId);

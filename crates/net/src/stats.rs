@@ -18,6 +18,8 @@ pub struct Stats {
     pub input_bytes: AtomicUsize,
     /// Bytes of replies that wait for their readers now.
     pub output_bytes: AtomicUsize,
+    /// Calls that are carried out elsewhere now.
+    pub away: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
     /// Connections refused because of `connections_max`.
@@ -47,6 +49,7 @@ impl Stats {
             ("connections", gauge(&self.connections)),
             ("input_bytes", gauge(&self.input_bytes)),
             ("output_bytes", gauge(&self.output_bytes)),
+            ("away", gauge(&self.away)),
             ("accepted", count(&self.accepted)),
             ("refused", count(&self.refused)),
             ("malformed", count(&self.malformed)),

@@ -1,29 +1,68 @@
 //! A service that echoes, over real sockets.
 
-use crate::{Action, Limits, Listener, Reply, Request, Running, Service};
+use crate::{Action, Io, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A request that is away, and how it comes back.
+type Away = (LateSink<Vec<u8>>, Late<Vec<u8>>);
 
 #[derive(Default)]
 struct Echo {
     closed: AtomicUsize,
     /// Requests that came after the end of a connection was told.
     late: AtomicUsize,
+    /// Requests "long" that were begun.
+    long: AtomicUsize,
+    /// Requests "short" that were handled.
+    short: AtomicUsize,
+    /// Requests that are away until the test gives them back.
+    away: Mutex<Vec<Away>>,
+}
+
+impl Echo {
+    /// Waits until so many requests are away.
+    fn wait_for_away(&self, count: usize) {
+        while self.away.lock().expect("a lock").len() < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives back all that is away, the last first, from another thread than the shard's.
+    fn give_back(&self) {
+        for (sink, late) in self.away.lock().expect("a lock").drain(..).rev() {
+            sink.send(late);
+        }
+    }
 }
 
 /// Bytes of the reply to "big".
 const BIG: usize = 1 << 20;
 
 impl Service for Echo {
-    type Shard = ();
+    type Shard = LateSink<Vec<u8>>;
+    type Late = Vec<u8>;
 
-    fn shard(&self) {}
+    fn shard(&self, sink: &LateSink<Vec<u8>>) -> LateSink<Vec<u8>> {
+        sink.clone()
+    }
 
-    fn tick(&self, (): &mut (), requests: &mut Vec<Request>, replies: &mut Vec<Reply>) {
+    fn tick(
+        &self,
+        sink: &mut LateSink<Vec<u8>>,
+        requests: &mut Vec<Request>,
+        late: &mut Vec<Late<Vec<u8>>>,
+        replies: &mut Vec<Reply>,
+        pause: &mut dyn FnMut(&mut Vec<Reply>),
+    ) {
+        for late in late.drain(..) {
+            let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
+            replies.push(Reply { connection: late.connection, action });
+        }
         for request in requests.drain(..) {
             if self.closed.load(Ordering::SeqCst) > 0 {
                 self.late.fetch_add(1, Ordering::SeqCst);
@@ -31,7 +70,26 @@ impl Service for Echo {
             let action = match request.record.as_slice() {
                 b"close" => Action::Close,
                 b"big" => Action::Send(vec![0; BIG + 4]),
+                b"long" => {
+                    self.long.fetch_add(1, Ordering::SeqCst);
+                    let start = Instant::now();
+                    while self.short.load(Ordering::SeqCst) == 0 && start.elapsed() < Duration::from_secs(10)
+                    {
+                        pause(replies);
+                    }
+                    Action::Send(b"\0\0\0\0long".to_vec())
+                }
+                b"short" => {
+                    self.short.fetch_add(1, Ordering::SeqCst);
+                    Action::Send(b"\0\0\0\0short".to_vec())
+                }
                 b"panic" => panic!("a defect, for the test"),
+                record if record.starts_with(b"later") => {
+                    let (connection, held) = (request.connection, record.len());
+                    let late = Late { connection, held, item: request.record };
+                    self.away.lock().expect("a lock").push((sink.clone(), late));
+                    Action::Away(held)
+                }
                 record => Action::Send([&[0; 4], record].concat()),
             };
             replies.push(Reply { connection: request.connection, action });
@@ -43,10 +101,10 @@ impl Service for Echo {
     }
 }
 
-fn start(limits: Limits) -> (Running, Arc<Echo>) {
+fn start(io: Io, limits: Limits) -> (Running, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-    (listener.start(echo.clone(), 2, limits).expect("threads"), echo)
+    (listener.start(echo.clone(), 2, limits, io).expect("threads"), echo)
 }
 
 fn connect(server: &Running) -> TcpStream {
@@ -72,9 +130,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
         || stream.write_all(b"x").and_then(|()| stream.read(&mut [0; 1])).is_err()
 }
 
-#[test]
-fn records_of_all_sizes_come_back_in_order() {
-    let (server, _) = start(Limits::default());
+fn records_of_all_sizes_come_back_in_order(io: Io) {
+    let (server, _) = start(io, Limits::default());
     let mut stream = connect(&server);
     let sizes = [1, 3, 4, 100, 4096, 65_536, 300_000, 1 << 20];
     let mut writer = stream.try_clone().expect("a second handle");
@@ -89,9 +146,8 @@ fn records_of_all_sizes_come_back_in_order() {
     sender.join().expect("sender");
 }
 
-#[test]
-fn a_record_in_single_bytes_and_fragments_is_joined() {
-    let (server, _) = start(Limits::default());
+fn a_record_in_single_bytes_and_fragments_is_joined(io: Io) {
+    let (server, _) = start(io, Limits::default());
     let mut stream = connect(&server);
     for byte in [[0, 0, 0, 2].as_slice(), b"ab", &record(b"c")].concat() {
         stream.write_all(&[byte]).expect("sent");
@@ -99,9 +155,8 @@ fn a_record_in_single_bytes_and_fragments_is_joined() {
     assert_eq!(receive(&mut stream), b"abc");
 }
 
-#[test]
-fn a_record_above_the_limit_closes_its_connection_only() {
-    let (server, _) = start(Limits { record_size_max: 1000, ..Limits::default() });
+fn a_record_above_the_limit_closes_its_connection_only(io: Io) {
+    let (server, _) = start(io, Limits { record_size_max: 1000, ..Limits::default() });
     let (mut bad, mut good) = (connect(&server), connect(&server));
     bad.write_all(&record(&[0; 1001])).expect("sent");
     assert!(is_closed(&mut bad));
@@ -110,38 +165,34 @@ fn a_record_above_the_limit_closes_its_connection_only() {
     assert_eq!(server.stats().malformed.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn connections_above_the_limit_are_closed_at_once() {
-    let (server, _) = start(Limits { connections_max: 1, ..Limits::default() });
+fn connections_above_the_limit_are_closed_at_once(io: Io) {
+    let (server, _) = start(io, Limits { connections_max: 1, ..Limits::default() });
     let mut first = connect(&server);
     first.write_all(&record(b"one")).expect("sent");
     assert_eq!(receive(&mut first), b"one");
     assert!(is_closed(&mut connect(&server)));
 }
 
-#[test]
-fn unfinished_requests_of_all_connections_together_have_a_limit() {
-    let (server, _) = start(Limits { input_bytes_max: 256 << 10, ..Limits::default() });
+fn unfinished_requests_of_all_connections_together_have_a_limit(io: Io) {
+    let (server, _) = start(io, Limits { input_bytes_max: 256 << 10, ..Limits::default() });
     let mut streams: Vec<TcpStream> = (0..16).map(|_| connect(&server)).collect();
     for stream in &mut streams {
         let _ = stream.write_all(&record_mark(1 << 20)).and_then(|()| stream.write_all(&vec![0; 100 << 10]));
     }
-    let closed = streams
-        .iter_mut()
-        .filter_map(|stream| {
-            stream
-                .set_read_timeout(Some(Duration::from_millis(500)))
-                .ok()
-                .map(|()| matches!(stream.read(&mut [0; 1]), Ok(0)))
-        })
-        .filter(|closed| *closed)
-        .count();
+    let is_over = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+        match stream.read(&mut [0; 1]) {
+            Ok(count) => count == 0,
+            // What the server had not read yet makes the end a reset.
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    };
+    let closed = streams.iter_mut().map(is_over).filter(|over| *over).count();
     assert!(closed >= 12, "only {closed} connections were closed");
 }
 
-#[test]
-fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
-    let (server, _) = start(Limits { output_bytes_max: 1 << 20, ..Limits::default() });
+fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later(io: Io) {
+    let (server, _) = start(io, Limits { output_bytes_max: 1 << 20, ..Limits::default() });
     let mut stream = connect(&server);
     let mut writer = stream.try_clone().expect("a second handle");
     let sender =
@@ -153,9 +204,8 @@ fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
     assert!(sender.join().expect("sender"));
 }
 
-#[test]
-fn a_connection_that_the_service_closes_gets_its_earlier_replies() {
-    let (server, echo) = start(Limits::default());
+fn a_connection_that_the_service_closes_gets_its_earlier_replies(io: Io) {
+    let (server, echo) = start(io, Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&[record(b"last words"), record(b"close")].concat()).expect("sent");
     assert_eq!(receive(&mut stream), b"last words");
@@ -164,11 +214,10 @@ fn a_connection_that_the_service_closes_gets_its_earlier_replies() {
     assert_eq!(echo.closed.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
+fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say(io: Io) {
     const REQUESTS: usize = 300;
     let limits = Limits { output_bytes_max: 4 << 20, batch_requests_max: 4, ..Limits::default() };
-    let (server, _) = start(limits);
+    let (server, _) = start(io, limits);
     let mut stream = connect(&server);
     stream.write_all(&record(b"big").repeat(REQUESTS)).expect("sent");
     let mut most = 0;
@@ -194,10 +243,9 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
     assert_eq!(held(), 0);
 }
 
-#[test]
-fn replies_that_nobody_reads_have_a_limit_for_all_connections_together() {
+fn replies_that_nobody_reads_have_a_limit_for_all_connections_together(io: Io) {
     let limits = Limits { output_bytes_total_max: 16 * BIG, batch_requests_max: 4, ..Limits::default() };
-    let (server, _) = start(limits);
+    let (server, _) = start(io, limits);
     let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
     for stream in &mut streams {
         stream.write_all(&record(b"big").repeat(100)).expect("sent");
@@ -208,9 +256,8 @@ fn replies_that_nobody_reads_have_a_limit_for_all_connections_together() {
     assert!(server.stats().overdue.load(Ordering::SeqCst) > 0);
 }
 
-#[test]
-fn a_defect_costs_its_connection_and_no_other() {
-    let (server, _) = start(Limits::default());
+fn a_defect_costs_its_connection_and_no_other(io: Io) {
+    let (server, _) = start(io, Limits::default());
     // Every other connection is on the same of the two threads.
     let (mut bad, _other, mut good) = (connect(&server), connect(&server), connect(&server));
     good.write_all(&record(b"before")).expect("sent");
@@ -222,9 +269,8 @@ fn a_defect_costs_its_connection_and_no_other() {
     assert_eq!(server.stats().panics.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn the_end_of_a_connection_is_told_after_its_last_request() {
-    let (server, echo) = start(Limits::default());
+fn the_end_of_a_connection_is_told_after_its_last_request(io: Io) {
+    let (server, echo) = start(io, Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"last words")).expect("sent");
     stream.shutdown(std::net::Shutdown::Write).expect("half closed");
@@ -234,9 +280,122 @@ fn the_end_of_a_connection_is_told_after_its_last_request() {
     assert_eq!((echo.closed.load(Ordering::SeqCst), echo.late.load(Ordering::SeqCst)), (1, 0));
 }
 
-#[test]
-fn a_port_that_is_taken_is_said_so() {
-    let (server, _) = start(Limits::default());
+fn what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back(io: Io) {
+    let (server, echo) = start(io, Limits::default());
+    let mut stream = connect(&server);
+    stream.write_all(&[record(b"later 1"), record(b"now"), record(b"later 2")].concat()).expect("sent");
+    assert_eq!(receive(&mut stream), b"now");
+    echo.wait_for_away(2);
+    assert_eq!(server.stats().away.load(Ordering::SeqCst), 2);
+    echo.give_back();
+    assert_eq!(receive(&mut stream), b"later 2");
+    assert_eq!(receive(&mut stream), b"later 1");
+    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+}
+
+fn what_comes_back_after_its_connection_has_closed_is_dropped(io: Io) {
+    let (server, echo) = start(io, Limits::default());
+    let mut gone = connect(&server);
+    gone.write_all(&record(b"later")).expect("sent");
+    echo.wait_for_away(1);
+    drop(gone);
+    while echo.closed.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    echo.give_back();
+    // Connections go to the two threads in turn: this one is on the same.
+    let (_other, mut stream) = (connect(&server), connect(&server));
+    stream.write_all(&record(b"still here")).expect("sent");
+    assert_eq!(receive(&mut stream), b"still here");
+    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+}
+
+fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back(io: Io) {
+    let (server, echo) =
+        start(io, Limits { away_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"later").repeat(5)).expect("sent");
+    stream.write_all(&record(b"last")).expect("sent");
+    for _ in 0..2 {
+        echo.wait_for_away(2);
+        // Nobody else is held up.
+        let mut other = connect(&server);
+        other.write_all(&record(b"other")).expect("sent");
+        assert_eq!(receive(&mut other), b"other");
+        assert_eq!(echo.away.lock().expect("a lock").len(), 2);
+        echo.give_back();
+        (0..2).for_each(|_| assert_eq!(receive(&mut stream), b"later"));
+    }
+    // One that is away leaves room for others.
+    assert_eq!(receive(&mut stream), b"last");
+    echo.wait_for_away(1);
+    echo.give_back();
+    assert_eq!(receive(&mut stream), b"later");
+}
+
+fn a_server_that_stops_does_not_wait_for_what_is_away(io: Io) {
+    let (server, echo) = start(io, Limits::default());
+    let mut stream = connect(&server);
+    stream.write_all(&record(b"later")).expect("sent");
+    echo.wait_for_away(1);
+    server.stop();
+    assert!(is_closed(&mut stream));
+    echo.give_back();
+}
+
+fn a_short_request_is_answered_in_the_pauses_of_a_long_one(io: Io) {
+    let (server, echo) = start(io, Limits::default());
+    // Every other connection is on the same of the two threads.
+    let (mut long, _other, mut short) = (connect(&server), connect(&server), connect(&server));
+    for stream in [&mut long, &mut short] {
+        stream.write_all(&record(b"here")).expect("sent");
+        assert_eq!(receive(stream), b"here");
+    }
+    long.write_all(&record(b"long").repeat(2)).expect("sent");
+    while echo.long.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    short.write_all(&record(b"short")).expect("sent");
+    assert_eq!(receive(&mut short), b"short");
+    assert_eq!(receive(&mut long), b"long");
+    assert_eq!(receive(&mut long), b"long");
+    assert_eq!(echo.short.load(Ordering::SeqCst), 1);
+}
+
+fn a_port_that_is_taken_is_said_so(io: Io) {
+    let (server, _) = start(io, Limits::default());
     let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
     assert!(error.contains("in use"), "{error}");
+}
+
+/// Makes a test of each function for each driver. Where the kernel refuses io_uring, its tests prove the fallback.
+macro_rules! with_each_driver {
+    ($($name:ident,)*) => {
+        mod with_epoll {
+            $(#[test] fn $name() { super::$name(crate::Io::Epoll); })*
+        }
+        mod with_uring {
+            $(#[test] fn $name() { super::$name(crate::Io::Uring); })*
+        }
+    };
+}
+
+with_each_driver! {
+    records_of_all_sizes_come_back_in_order,
+    a_record_in_single_bytes_and_fragments_is_joined,
+    a_record_above_the_limit_closes_its_connection_only,
+    connections_above_the_limit_are_closed_at_once,
+    unfinished_requests_of_all_connections_together_have_a_limit,
+    a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later,
+    a_connection_that_the_service_closes_gets_its_earlier_replies,
+    small_requests_for_large_replies_take_no_more_memory_than_the_limits_say,
+    replies_that_nobody_reads_have_a_limit_for_all_connections_together,
+    a_defect_costs_its_connection_and_no_other,
+    the_end_of_a_connection_is_told_after_its_last_request,
+    what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back,
+    what_comes_back_after_its_connection_has_closed_is_dropped,
+    a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back,
+    a_server_that_stops_does_not_wait_for_what_is_away,
+    a_short_request_is_answered_in_the_pauses_of_a_long_one,
+    a_port_that_is_taken_is_said_so,
 }

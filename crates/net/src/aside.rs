@@ -1,0 +1,102 @@
+//! Fairness: while the shard does something long, connections that ask for little are served in between.
+
+use crate::driver::{Driver, Ready};
+use crate::sockets::Sockets;
+use crate::{LateSink, Reply, Request, Service};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is served aside takes no more than this part of the time, so that bulk is not starved in turn.
+const SHARE: u32 = 2;
+
+/// What a shard serves in between, with scratch memory of its own.
+pub(crate) struct Aside<S: Service> {
+    service: Arc<S>,
+    sink: LateSink<S::Late>,
+    /// Made when it is first needed.
+    scratch: Option<S::Shard>,
+    ready: Vec<Ready>,
+    requests: Vec<Request>,
+    replies: Vec<Reply>,
+    /// Since when there has been something long, and what of that time went to others.
+    since: Instant,
+    spent: Duration,
+}
+
+impl<S: Service> Aside<S> {
+    pub(crate) fn new(service: Arc<S>, sink: LateSink<S::Late>) -> Self {
+        Self {
+            service,
+            sink,
+            scratch: None,
+            ready: Vec::new(),
+            requests: Vec::new(),
+            replies: Vec::new(),
+            since: Instant::now(),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Begins to count time.
+    pub(crate) fn begin(&mut self) {
+        (self.since, self.spent) = (Instant::now(), Duration::ZERO);
+    }
+
+    /// Sends what there is of a long batch's replies, and gives others their turn.
+    pub(crate) fn pause<D: Driver>(&mut self, sockets: &mut Sockets<D>, replies: &mut Vec<Reply>) {
+        let mut answered: Vec<u64> = replies.iter().map(|reply| reply.connection.0).collect();
+        answered.dedup();
+        sockets.queue(replies.drain(..));
+        for id in answered {
+            while sockets.write_step(id) {
+                self.turn(sockets);
+            }
+            sockets.write_done(id);
+        }
+        self.turn(sockets);
+    }
+
+    /// Serves what interactive connections have sent, and leaves all else for later.
+    pub(crate) fn turn<D: Driver>(&mut self, sockets: &mut Sockets<D>) {
+        if sockets.len() < 2 {
+            return;
+        }
+        let start = Instant::now();
+        if self.spent * SHARE > start.duration_since(self.since) {
+            return;
+        }
+        sockets.poll(&mut self.ready);
+        for ready in self.ready.drain(..) {
+            match ready {
+                Ready::Input(id) if sockets.is_interactive(id) => sockets.read_aside(id, &mut self.requests),
+                Ready::Output(id) if sockets.is_interactive(id) => sockets.write(id),
+                ready => sockets.defer(ready),
+            }
+        }
+        if !self.requests.is_empty() {
+            self.serve(sockets);
+            self.spent += start.elapsed();
+        }
+    }
+
+    fn serve<D: Driver>(&mut self, sockets: &mut Sockets<D>) {
+        let mut batch: Vec<Request> =
+            self.requests.drain(..).filter_map(|request| sockets.admit(request)).collect();
+        let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();
+        sockets.count_records(served.len());
+        let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink));
+        let (service, replies) = (&self.service, &mut self.replies);
+        let tick = || service.tick(scratch, &mut batch, &mut Vec::new(), replies, &mut |_| ());
+        let outcome = catch_unwind(AssertUnwindSafe(tick));
+        sockets.done(&mut served);
+        if outcome.is_err() {
+            self.scratch = None;
+            self.replies.clear();
+            sockets.blame(served);
+            return;
+        }
+        sockets.queue(self.replies.drain(..));
+        served.into_iter().for_each(|id| sockets.write(id));
+    }
+}

@@ -1,0 +1,84 @@
+//! What other threads leave for a shard, and the bell that wakes it.
+
+use rpc::ConnectionId;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A connection for a shard.
+pub(crate) type Arrival = (ConnectionId, TcpStream, SocketAddr);
+
+/// What the acceptor and the shard share.
+pub(crate) struct Mailbox {
+    arrived: Mutex<Vec<Arrival>>,
+    /// Connections that the shard has, those that were left for it included.
+    connections: AtomicUsize,
+    stop: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            arrived: Mutex::new(Vec::new()),
+            connections: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            bell,
+        })
+    }
+
+    /// Leaves a connection.
+    pub(crate) fn add(&self, arrival: Arrival) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
+        self.ring();
+    }
+
+    /// Takes the connections that were left.
+    pub(crate) fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that the shard has one connection less.
+    pub(crate) fn closed(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many connections the shard has.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Asks the shard to end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Wakes the shard.
+    pub(crate) fn ring(&self) {
+        // The counter can only be full when the shard has yet to wake, so a failure loses nothing.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Ends the ringing; what was left until now is found by whoever looks after this.
+    pub(crate) fn silence(&self) {
+        let mut counter = [0u8; 8];
+        let _ = rustix::io::read(&self.bell, &mut counter);
+    }
+}
+
+/// The bell: readable from a [`Mailbox::ring`] to the next [`Mailbox::silence`].
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

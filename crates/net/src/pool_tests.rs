@@ -1,0 +1,93 @@
+//! The pool: what it runs, what it refuses, what it survives.
+
+use crate::{Pool, PoolLimits};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A task that says when it begins and waits for permission to end.
+struct Gate {
+    begun: Sender<u32>,
+    go: Arc<Mutex<Receiver<()>>>,
+    number: u32,
+}
+
+fn pool(limits: PoolLimits) -> (Pool<Gate>, impl Fn(u32) -> Gate, Receiver<u32>, Sender<()>) {
+    let pool = Pool::new("test", limits, |gate: Gate| {
+        gate.begun.send(gate.number).expect("the test listens");
+        let _ = gate.go.lock().expect("a lock").recv();
+        assert_ne!(gate.number, 13, "a defect, for the test");
+    });
+    let ((begun, begins), (go, gone)) = (channel(), channel());
+    let gone = Arc::new(Mutex::new(gone));
+    (pool, move |number| Gate { begun: begun.clone(), go: gone.clone(), number }, begins, go)
+}
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
+    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100 };
+    let (pool, task, begins, go) = pool(limits);
+    for number in [1, 2] {
+        assert!(pool.submit(task(number), 60).is_ok());
+        assert_eq!(begins.recv_timeout(SOON), Ok(number));
+    }
+    assert!(pool.submit(task(3), 60).is_ok());
+    assert_eq!(pool.submit(task(4), 0).err().map(|refused| refused.number), Some(4));
+    assert_eq!(pool.counts(), (2, 1));
+    go.send(()).expect("the pool listens");
+    assert_eq!(begins.recv_timeout(SOON), Ok(3));
+    drop(go);
+}
+
+#[test]
+fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
+    let limits = PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100 };
+    let (pool, task, begins, go) = pool(limits);
+    for number in 1..=3 {
+        assert!(pool.submit(task(number), 1).is_ok());
+    }
+    assert_eq!(begins.recv_timeout(SOON), Ok(1));
+    assert!(!pool.is_crowded(), "one runs, two wait");
+    assert!(pool.submit(task(4), 1).is_ok());
+    assert!(pool.is_crowded());
+    go.send(()).expect("the pool listens");
+    assert_eq!(begins.recv_timeout(SOON), Ok(2));
+    assert!(!pool.is_crowded());
+    drop(go);
+}
+
+#[test]
+fn the_bytes_that_wait_are_bounded() {
+    let limits = PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100 };
+    let (pool, task, begins, go) = pool(limits);
+    assert!(pool.submit(task(1), 60).is_ok());
+    assert_eq!(begins.recv_timeout(SOON), Ok(1));
+    assert!(pool.submit(task(2), 60).is_ok());
+    assert!(pool.submit(task(3), 60).is_err());
+    assert!(pool.submit(task(3), 40).is_ok());
+    drop(go);
+}
+
+#[test]
+fn a_defect_in_a_task_costs_the_pool_no_thread() {
+    let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
+    let (pool, task, begins, go) = pool(limits);
+    for number in [13, 14] {
+        assert!(pool.submit(task(number), 0).is_ok());
+        go.send(()).expect("the pool listens");
+    }
+    assert_eq!(begins.recv_timeout(SOON), Ok(13));
+    assert_eq!(begins.recv_timeout(SOON), Ok(14));
+}
+
+#[test]
+fn a_pool_that_ends_waits_for_no_task() {
+    let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
+    let (pool, task, begins, go) = pool(limits);
+    assert!(pool.submit(task(1), 0).is_ok() && pool.submit(task(2), 0).is_ok());
+    assert_eq!(begins.recv_timeout(SOON), Ok(1));
+    drop((pool, go, task));
+    assert_eq!(begins.iter().next(), None, "what waited is discarded");
+}

@@ -1,0 +1,300 @@
+//! The connections of one shard: from readiness to requests, from replies to the kernel.
+
+use crate::connection::{Connection, Progress};
+use crate::driver::{Driver, Ready};
+use crate::mailbox::Mailbox;
+use crate::{Action, Limits, Reply, Request, Stats};
+use rpc::{ConnectionId, memory};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What a shard has of the network.
+pub(crate) struct Sockets<D: Driver> {
+    driver: D,
+    mailbox: Arc<Mailbox>,
+    connections: HashMap<u64, Connection<D>>,
+    limits: Arc<Limits>,
+    stats: Arc<Stats>,
+    requests: Vec<Request>,
+    /// Bytes of `requests`.
+    requests_bytes: usize,
+    /// Connections that are over once what arrived on them has been served.
+    ended: Vec<u64>,
+    /// Connections that are closed, and the service has yet to hear of it.
+    gone: Vec<ConnectionId>,
+    /// What was ready while only others were looked after.
+    deferred: HashSet<Ready>,
+    /// Replies that were just sent.
+    spent: Vec<Vec<u8>>,
+}
+
+impl<D: Driver> Sockets<D> {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, limits: Arc<Limits>, stats: Arc<Stats>) -> io::Result<Self> {
+        Ok(Self {
+            driver: D::new(mailbox)?,
+            mailbox: mailbox.clone(),
+            connections: HashMap::new(),
+            limits,
+            stats,
+            requests: Vec::new(),
+            requests_bytes: 0,
+            ended: Vec::new(),
+            gone: Vec::new(),
+            deferred: HashSet::new(),
+            spent: Vec::new(),
+        })
+    }
+
+    /// Waits until something is to be done, at most so long.
+    pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
+        let timeout = if self.deferred.is_empty() { timeout } else { Duration::ZERO };
+        ready.extend(self.deferred.drain());
+        self.ask(timeout, ready);
+    }
+
+    /// Says what is ready now.
+    pub(crate) fn poll(&mut self, ready: &mut Vec<Ready>) {
+        self.ask(Duration::ZERO, ready);
+    }
+
+    fn ask(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
+        if let Err(error) = self.driver.wait(timeout, ready) {
+            tracing::error!("waiting for events failed: {error}");
+        }
+    }
+
+    /// Takes over the connections that the acceptor left.
+    pub(crate) fn take_arrived(&mut self) {
+        for (id, stream, peer) in self.mailbox.take() {
+            match self.driver.add(id.0, stream) {
+                Ok(link) => {
+                    self.connections.insert(id.0, Connection::new(id, link, peer, &self.limits));
+                }
+                Err(error) => {
+                    tracing::warn!("connection from {peer} could not be watched: {error}");
+                    self.uncount();
+                }
+            }
+        }
+    }
+
+    /// Keeps what is ready for the next wait to report.
+    pub(crate) fn defer(&mut self, ready: Ready) {
+        self.deferred.insert(ready);
+    }
+
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Says whether a connection moves much.
+    pub(crate) fn is_bulk(&mut self, id: u64) -> bool {
+        self.connections.get_mut(&id).is_some_and(|connection| connection.traffic().is_bulk())
+    }
+
+    /// Says whether what a connection asks for is little, and may be served before what others have asked for.
+    pub(crate) fn is_interactive(&mut self, id: u64) -> bool {
+        self.connections.get_mut(&id).is_some_and(|connection| {
+            let traffic = connection.traffic();
+            traffic.is_idle() && !traffic.is_bulk()
+        })
+    }
+
+    /// Reads a part of what has arrived on a connection, and says how many bytes if there may be more.
+    pub(crate) fn read_step(&mut self, id: u64) -> Option<usize> {
+        let known = self.requests.len();
+        let mut requests = std::mem::take(&mut self.requests);
+        let more = self.read_into(id, &mut requests);
+        self.requests = requests;
+        let arrived = self.requests.get(known..).unwrap_or_default();
+        self.requests_bytes += arrived.iter().map(|request| request.record.len()).sum::<usize>();
+        more
+    }
+
+    fn read_into(&mut self, id: u64, requests: &mut Vec<Request>) -> Option<usize> {
+        let connection = self.connections.get_mut(&id)?;
+        match connection.read(&mut self.driver, &self.limits, &self.stats, requests) {
+            Progress::More(count) => return Some(count),
+            Progress::Open => {}
+            // Not before its requests have been served.
+            Progress::Closed => self.ended.push(id),
+        }
+        None
+    }
+
+    /// Watches again for what a connection has not been read of.
+    pub(crate) fn read_done(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.watch(&mut self.driver, &self.limits) == Progress::Closed {
+            self.ended.push(id);
+        }
+    }
+
+    /// Reads once from a connection that is served out of turn.
+    pub(crate) fn read_aside(&mut self, id: u64, requests: &mut Vec<Request>) {
+        let _ = self.read_into(id, requests);
+        self.read_done(id);
+    }
+
+    /// Sends all that waits on a connection, as far as its peer takes it.
+    pub(crate) fn write(&mut self, id: u64) {
+        while self.write_step(id) {}
+        self.write_done(id);
+    }
+
+    /// Sends a part of what waits on a connection, and says whether more can be sent at once.
+    pub(crate) fn write_step(&mut self, id: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let progress = connection.write(&mut self.driver, &self.stats, &mut self.spent);
+        self.spent.drain(..).for_each(memory::give);
+        match progress {
+            Progress::More(_) => return true,
+            Progress::Open => {}
+            Progress::Closed => self.close(id),
+        }
+        false
+    }
+
+    /// Watches for room, and stops reading from a peer that does not take its replies.
+    pub(crate) fn write_done(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let waiting = self.stats.output_bytes.load(Ordering::Relaxed);
+        if connection.has_output() && waiting > self.limits.output_bytes_total_max {
+            Stats::add(&self.stats.overdue, 1);
+            self.stats.log_closed(connection.peer(), format_args!("{waiting} bytes of replies wait"));
+            self.close(id);
+            return;
+        }
+        connection.release_held(&self.limits, &self.stats, &mut self.requests);
+        if connection.watch(&mut self.driver, &self.limits) == Progress::Closed {
+            self.close(id);
+        }
+    }
+
+    /// Takes the requests that have arrived, in their order.
+    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
+        self.requests_bytes = 0;
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Gives back the memory of the requests taken.
+    pub(crate) fn reuse_requests(&mut self, taken: Vec<Request>) {
+        if self.requests.is_empty() {
+            self.requests = taken;
+        }
+    }
+
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Bytes of the requests that have arrived.
+    pub(crate) fn requests_bytes(&self) -> usize {
+        self.requests_bytes
+    }
+
+    /// Says whether a request may be served now; it is put aside while its peer does not take the replies to earlier
+    /// ones, and dropped when its connection is over.
+    pub(crate) fn admit(&mut self, request: Request) -> Option<Request> {
+        let connection = self.connections.get_mut(&request.connection.0)?;
+        if connection.is_closing() {
+            return None;
+        }
+        if !connection.is_congested(&self.limits) {
+            return Some(request);
+        }
+        connection.hold(request.record);
+        if connection.account(&self.limits, &self.stats) == Progress::Closed {
+            self.ended.push(request.connection.0);
+        }
+        None
+    }
+
+    /// Does with connections what the service has decided.
+    pub(crate) fn queue(&mut self, replies: impl Iterator<Item = Reply>) {
+        for reply in replies {
+            let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
+            match reply.action {
+                Action::Send(record) => connection.queue(record, &self.stats),
+                Action::Close => connection.close_when_sent(),
+                Action::Away(bytes) => connection.went_away(bytes, &self.stats),
+            }
+        }
+    }
+
+    /// Takes note that a call is back that was away, and says whether its connection is still there.
+    pub(crate) fn came_back(&mut self, connection: ConnectionId, held: usize) -> bool {
+        let Some(connection) = self.connections.get_mut(&connection.0) else { return false };
+        connection.came_back(held, &self.stats);
+        true
+    }
+
+    /// Counts records that the service is about to handle.
+    pub(crate) fn count_records(&self, count: usize) {
+        Stats::add(&self.stats.records, count as u64);
+    }
+
+    /// Notes for the connection of each request that the service has done with it; each is named once afterwards.
+    pub(crate) fn done(&mut self, served: &mut Vec<u64>) {
+        for id in served.iter() {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.traffic().done();
+            }
+        }
+        served.dedup();
+    }
+
+    /// Has the connections closed whose requests met a defect, and no others.
+    pub(crate) fn blame(&mut self, served: Vec<u64>) {
+        tracing::error!("a defect of the server closes {} connection(s)", served.len());
+        Stats::add(&self.stats.panics, 1);
+        self.ended.extend(served);
+    }
+
+    /// Closes the connections that are over.
+    pub(crate) fn close_ended(&mut self) {
+        while let Some(id) = self.ended.pop() {
+            self.close(id);
+        }
+    }
+
+    /// Closes the connections whose peers are too slow.
+    pub(crate) fn close_overdue(&mut self) {
+        let now = Instant::now();
+        let overdue =
+            self.connections.iter().filter(|(_, connection)| connection.is_overdue(now, &self.limits));
+        let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
+        for id in overdue {
+            Stats::add(&self.stats.overdue, 1);
+            self.close(id);
+        }
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close_all(&mut self) {
+        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.close(id));
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(connection) = self.connections.remove(&id) {
+            connection.close(&mut self.driver, &self.stats);
+            self.uncount();
+            self.gone.push(ConnectionId(id));
+        }
+    }
+
+    fn uncount(&self) {
+        self.stats.connections.fetch_sub(1, Ordering::Relaxed);
+        self.mailbox.closed();
+    }
+
+    /// The connections that were closed since the last call.
+    pub(crate) fn take_gone(&mut self) -> impl Iterator<Item = ConnectionId> {
+        self.gone.drain(..)
+    }
+}
