@@ -1,7 +1,9 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
+use crate::sessions::Callback;
 use crate::{ChannelAttrs, ClientKey, Limits, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
+use std::sync::PoisonError;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,36 +62,31 @@ pub struct BackChannel {
     pub connection: u64,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION when the session is gone.
     pub fn backchannel_ctl(
-        &mut self,
+        &self,
         sessionid: &Sessionid4,
         program: u32,
         security: &[CallbackSecurity],
     ) -> Result<()> {
-        let key = self.session_key(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
-        let session = self.sessions.get_mut(key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)?;
-        session.callback_program = program;
-        session.callback_security = CallbackSecurity::kept(security, &self.limits);
+        let session = self.session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
+        let security = CallbackSecurity::kept(security, &self.limits);
+        *session.callback.lock().unwrap_or_else(PoisonError::into_inner) = Callback { program, security };
         Ok(())
     }
 
     /// Returns the first session of the client that has a backchannel with a bound connection.
     pub fn back_channel(&self, client: ClientKey) -> Option<(Sessionid4, BackChannel)> {
-        let sessions = &self.client(client).ok()?.sessions;
-        sessions.iter().filter_map(|key| self.sessions.get(*key)).find_map(|session| {
-            let connection = session.connections.iter().find(|connection| connection.back)?.id;
-            let channel = BackChannel {
-                program: session.callback_program,
-                security: session.callback_security.clone(),
-                attrs: session.back,
-                connection,
-            };
-            Some((session.id, channel))
+        let sessions = self.sessions_of(self.registry().client(client).ok()?);
+        sessions.into_iter().find_map(|session| {
+            let connection = session.back_connection()?;
+            let Callback { program, security } =
+                session.callback.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            Some((session.id, BackChannel { program, security, attrs: session.back, connection }))
         })
     }
 }

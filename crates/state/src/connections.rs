@@ -4,7 +4,9 @@ use crate::sessions::{Connection, Session};
 use crate::slab::Key;
 use crate::{Caller, Nfsstat4, Result, Sessionid4, State, StateProtect};
 use nfs4::NfsOpnum4;
+use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// channel_dir_from_client4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,95 +62,162 @@ impl Connection {
     }
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl Session {
+    fn connections(&self) -> RwLockReadGuard<'_, Vec<Connection>> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connections_mut(&self) -> RwLockWriteGuard<'_, Vec<Connection>> {
+        self.connections.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a connection that carries callbacks.
+    pub(crate) fn back_connection(&self) -> Option<u64> {
+        self.connections().iter().find(|connection| connection.back).map(|connection| connection.id)
+    }
+
+    /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has BIND_CONN_TO_SESSION binds them itself.
+    pub(crate) fn check_connection(&self, connection: u64) -> Result<()> {
+        let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
+        if self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !self.connections().iter().any(bound) {
+            return Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
+        }
+        Ok(())
+    }
+}
+
+/// Independent parts of the table of connections.
+const STRIPES: usize = 16;
+
+/// The sessions of one connection after another.
+type Associations = BTreeMap<u64, Vec<Key>>;
+
+/// Which sessions a connection is associated with, so that all of them forget it when it is closed.
+#[derive(Debug)]
+pub(crate) struct ConnectionTable {
+    stripes: [Mutex<Associations>; STRIPES],
+}
+
+impl ConnectionTable {
+    pub(crate) fn new() -> Self {
+        Self { stripes: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// Locks the part of a connection: nothing else is locked under it.
+    fn stripe(&self, connection: u64) -> MutexGuard<'_, Associations> {
+        // The remainder is below the number of stripes.
+        let stripe = &self.stripes[(connection % STRIPES as u64) as usize];
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn associate(&self, connection: u64, session: Key) {
+        self.stripe(connection).entry(connection).or_default().push(session);
+    }
+
+    /// Removes a session from what is known of a connection.
+    fn forget(&self, connection: u64, session: Key) {
+        let mut stripe = self.stripe(connection);
+        if let Some(sessions) = stripe.get_mut(&connection) {
+            sessions.retain(|other| *other != session);
+            if sessions.is_empty() {
+                stripe.remove(&connection);
+            }
+        }
+    }
+
+    fn take(&self, connection: u64) -> Vec<Key> {
+        self.stripe(connection).remove(&connection).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lens(&self) -> (usize, usize) {
+        let stripes = self.stripes.iter().map(|stripe| stripe.lock().unwrap());
+        stripes.fold((0, 0), |(connections, sessions), stripe| {
+            (connections + stripe.len(), sessions + stripe.values().map(Vec::len).sum::<usize>())
+        })
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles BIND_CONN_TO_SESSION; answer bctsr_use_conn_in_rdma_mode false.
     ///
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_WRONG_CRED, NFS4ERR_INVAL (the connection is bound to other channels).
     pub fn bind_conn_to_session(
-        &mut self,
+        &self,
         caller: &Caller<'_>,
         sessionid: &Sessionid4,
         direction: ChannelDirection,
     ) -> Result<Bound> {
-        let (key, session) = self.session(sessionid)?;
-        let client = self.client(session.client).map_err(|_| Nfsstat4::NFS4ERR_BADSESSION)?;
+        // So that the session does not go in the middle of it.
+        let _registry = self.registry();
+        let session = self.session(sessionid)?;
+        let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
         let wanted = direction.best();
-        match session
-            .connections
-            .iter()
-            .find(|connection| connection.id == caller.connection && connection.explicit)
-        {
+        let explicit = |c: &&Connection| c.id == caller.connection && c.explicit;
+        let bound = session.connections().iter().find(explicit).map(|connection| connection.bound());
+        match bound {
             None => {
-                self.associate(key, caller.connection, wanted != Bound::Back, wanted != Bound::Fore);
+                self.associate(&session, caller.connection, wanted != Bound::Back, wanted != Bound::Fore);
                 Ok(wanted)
             }
-            Some(connection) if direction.accepts(connection.bound()) => Ok(connection.bound()),
+            Some(bound) if direction.accepts(bound) => Ok(bound),
             Some(_) => Err(Nfsstat4::NFS4ERR_INVAL),
         }
     }
 
     /// Forgets a connection that is closed.
-    pub fn connection_closed(&mut self, connection: u64) {
-        for key in self.connections.remove(&connection).unwrap_or_default() {
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.connections.retain(|other| other.id != connection);
+    pub fn connection_closed(&self, connection: u64) {
+        for key in self.connections.take(connection) {
+            if let Some(session) = self.sessions.get(key) {
+                session.connections_mut().retain(|other| other.id != connection);
             }
         }
     }
 
-    /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has BIND_CONN_TO_SESSION binds them itself.
-    pub(crate) fn check_connection(&self, session: &Session, connection: u64) -> Result<()> {
-        let client = self.client(session.client).map_err(|_| Nfsstat4::NFS4ERR_BADSESSION)?;
-        let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
-        if client.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !session.connections.iter().any(bound) {
-            return Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
-        }
-        Ok(())
-    }
-
     /// Associates the connection of a good SEQUENCE with the fore channel, if it is not associated yet.
-    pub(crate) fn associate_by_sequence(&mut self, key: Key, connection: u64) {
-        let Some(session) = self.sessions.get(key) else { return };
-        if !session.connections.iter().any(|other| other.id == connection) {
-            self.add_connection(key, Connection { id: connection, fore: true, back: false, explicit: false });
+    pub(crate) fn associate_by_sequence(&self, session: &Session, connection: u64) {
+        let known = |connections: &[Connection]| connections.iter().any(|other| other.id == connection);
+        if known(&session.connections()) {
+            return;
+        }
+        let mut connections = session.connections_mut();
+        if !known(&connections) {
+            let bound = Connection { id: connection, fore: true, back: false, explicit: false };
+            self.add_connection(session, &mut connections, bound);
         }
     }
 
     /// Associates a connection because the client asked for it.
-    pub(crate) fn associate(&mut self, key: Key, connection: u64, fore: bool, back: bool) {
+    pub(crate) fn associate(&self, session: &Session, connection: u64, fore: bool, back: bool) {
         let bound = Connection { id: connection, fore, back, explicit: true };
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        match session.connections.iter_mut().find(|other| other.id == connection) {
+        let mut connections = session.connections_mut();
+        match connections.iter_mut().find(|other| other.id == connection) {
             Some(existing) => *existing = bound,
-            None => self.add_connection(key, bound),
+            None => self.add_connection(session, &mut connections, bound),
         }
     }
 
-    fn add_connection(&mut self, key: Key, connection: Connection) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.connections.push(connection);
-        let oldest = if session.connections.len() > self.limits.connections_per_session_max.max(1) {
-            Some(session.connections.remove(0))
-        } else {
-            None
-        };
-        self.connections.entry(connection.id).or_default().push(key);
-        if let Some(oldest) = oldest {
-            self.forget_association(oldest.id, key);
+    fn add_connection(&self, session: &Session, connections: &mut Vec<Connection>, connection: Connection) {
+        // The session may have been removed under the request that runs.
+        if session.pulse.is_closed() {
+            return;
+        }
+        connections.push(connection);
+        self.connections.associate(connection.id, session.key);
+        if connections.len() > self.limits.connections_per_session_max.max(1) {
+            let oldest = connections.remove(0);
+            self.connections.forget(oldest.id, session.key);
         }
     }
 
-    /// Removes a session from what is known of a connection.
-    pub(crate) fn forget_association(&mut self, connection: u64, session: Key) {
-        if let Some(sessions) = self.connections.get_mut(&connection) {
-            sessions.retain(|other| *other != session);
-            if sessions.is_empty() {
-                self.connections.remove(&connection);
-            }
+    /// Dissolves all associations of a session that is closed for good.
+    pub(crate) fn forget_connections(&self, session: &Session) {
+        for connection in std::mem::take(&mut *session.connections_mut()) {
+            self.connections.forget(connection.id, session.key);
         }
     }
 }

@@ -1,16 +1,20 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
 use crate::clients::Client;
-use crate::sessions::{Session, sessionid};
-use crate::slots::Slot;
+use crate::registry::{Enrolled, Registry};
+use crate::sessions::{Callback, Pulse, Session, sessionid};
+use crate::slots::Slots;
 use crate::{
-    CallbackSecurity, Caller, ClientKey, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect,
+    CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State,
+    StateProtect,
 };
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
     NfsOpnum4,
 };
 use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 const CREATE_SESSION4_FLAG_MASK: u32 =
@@ -69,21 +73,22 @@ pub struct CreateSessionOk {
     pub back: ChannelAttrs,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles CREATE_SESSION, its replays included. `random` goes into the session id.
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_WRONG_CRED, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
     /// NFS4ERR_NOSPC (too many sessions, or the reply caches are full).
     pub fn create_session(
-        &mut self,
+        &self,
         now: Duration,
         caller: &Caller<'_>,
         args: &CreateSession,
         random: u64,
+        effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
-        let key = self.client_by_id(args.clientid).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
-        let client = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        let mut registry = self.registry();
+        let (key, client) = registry.by_id(args.clientid)?;
         check_principal(client, caller)?;
         if args.sequence == client.create_sequence {
             let reply = client.create_reply.clone();
@@ -92,88 +97,105 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         if args.sequence != client.create_sequence.wrapping_add(1) {
             return Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED);
         }
-        let reply = self.new_session(now, key, caller, args, random);
-        if let Ok(client) = self.client_mut(key) {
+        let reply = self.new_session(&mut registry, now, key, caller, args, random, effects);
+        if let Ok(client) = registry.client_mut(key) {
             client.create_sequence = args.sequence;
             client.create_reply = reply.map(Box::new);
         }
         reply
     }
 
-    /// The cached result; the connection may be a new one and is associated as the first was.
+    /// The cached result; the connection may be a new one and is associated as the first was. (The registry is held.)
     fn replay_create_session(
-        &mut self,
+        &self,
         caller: &Caller<'_>,
         reply: Result<Box<CreateSessionOk>>,
     ) -> Result<CreateSessionOk> {
         let reply = *reply?;
-        if let Ok(session) = self.session_key(&reply.sessionid) {
-            self.associate(
-                session,
-                caller.connection,
-                true,
-                reply.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0,
-            );
+        if let Ok(session) = self.session(&reply.sessionid) {
+            let back = reply.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0;
+            self.associate(&session, caller.connection, true, back);
         }
         Ok(reply)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn new_session(
-        &mut self,
+        &self,
+        registry: &mut Registry,
         now: Duration,
         key: ClientKey,
         caller: &Caller<'_>,
         args: &CreateSession,
         random: u64,
+        effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
         check_args(args)?;
-        let client = self.client(key)?;
-        if client.sessions.len() >= self.limits.sessions_per_client_max {
+        if registry.client(key)?.sessions.len() >= self.limits.sessions_per_client_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         let fore = self.fore_channel(&args.fore)?;
         let back = ChannelAttrs { header_pad_size: 0, ..args.back };
-        self.confirm_client(now, key)?;
-        let reserved = fore.requests as usize * slot_size(fore.response_cached);
-        self.reply_cache_reserved += reserved;
-        let callback_security = CallbackSecurity::kept(&args.callback_security, &self.limits);
-        let session = self.sessions.insert(Session {
-            id: [0; 16],
-            client: key,
-            fore,
-            back: ChannelAttrs { requests: back.requests.min(self.limits.back_slots_max), ..back },
-            slots: Vec::new(),
-            running: 0,
-            connections: Vec::new(),
-            callback_program: args.callback_program,
-            callback_security,
-            reserved,
-        });
-        let id = sessionid(self.epoch, session.index, random);
-        if let Some(session) = self.sessions.get_mut(session) {
-            session.id = id;
-        }
-        self.client_mut(key)?.sessions.push(session);
+        self.confirm_client(registry, now, key, effects)?;
+        let client = registry.client_mut(key)?;
+        let session = self.insert_session(key, &client.record, fore, back, args, random);
+        client.sessions.push(session.key);
         let flags = args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
-        self.associate(session, caller.connection, true, flags != 0);
-        Ok(CreateSessionOk { sessionid: id, sequence: args.sequence, flags, fore, back })
+        self.associate(&session, caller.connection, true, flags != 0);
+        Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
+    }
+
+    fn insert_session(
+        &self,
+        client: ClientKey,
+        record: &Arc<Client>,
+        fore: ChannelAttrs,
+        back: ChannelAttrs,
+        args: &CreateSession,
+        random: u64,
+    ) -> Arc<Session> {
+        let reserved = fore.requests as usize * slot_size(fore.response_cached);
+        self.reply_cache_reserved.fetch_add(reserved, Relaxed);
+        let security = CallbackSecurity::kept(&args.callback_security, &self.limits);
+        let callback = Callback { program: args.callback_program, security };
+        self.sessions.insert_with(random as u32, |key| {
+            Arc::new(Session {
+                id: sessionid(self.epoch, key.index, random),
+                key,
+                client,
+                record: Arc::clone(record),
+                fore,
+                back: ChannelAttrs { requests: back.requests.min(self.limits.back_slots_max), ..back },
+                slots: Slots::new(fore.requests),
+                pulse: Pulse::default(),
+                connections: RwLock::default(),
+                callback: Mutex::new(callback),
+                reserved,
+            })
+        })
     }
 
     /// Makes an unconfirmed record the confirmed one; an earlier incarnation of the client goes with all that it has.
-    fn confirm_client(&mut self, now: Duration, key: ClientKey) -> Result<()> {
-        let client = self.client(key)?;
+    fn confirm_client(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        key: ClientKey,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let client = registry.client(key)?;
         if client.confirmed {
             return Ok(());
         }
-        let owner = client.owner.clone();
-        let mut recorded = self.grace.waits_for(&owner);
-        if let Some(old) = self.confirmed.get(&owner).copied() {
-            recorded |= self.client(old).is_ok_and(|old| old.recorded);
-            self.remove_client(old, false);
+        let owner = client.record.owner.clone();
+        let mut recorded = registry.waiting.contains(&*owner);
+        if let Some(old) = registry.confirmed.get(&owner).copied() {
+            recorded |= registry.client(old).is_ok_and(|old| old.recorded);
+            self.remove_client(registry, old, false, effects);
         }
-        self.unconfirmed.remove(&owner);
-        self.confirmed.insert(owner, key);
-        let client = self.client_mut(key)?;
+        registry.unconfirmed.remove(&owner);
+        registry.confirmed.insert(owner, key);
+        let client = registry.client_mut(key)?;
         client.confirmed = true;
         client.recorded = recorded;
         client.renewed = client.renewed.max(now);
@@ -185,7 +207,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     fn fore_channel(&self, asked: &ChannelAttrs) -> Result<ChannelAttrs> {
         let limits = &self.limits;
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
-        let free = limits.reply_cache_max.saturating_sub(self.reply_cache_reserved);
+        let free = limits.reply_cache_max.saturating_sub(self.reply_cache_reserved.load(Relaxed));
         let wanted = asked.requests.clamp(1, limits.slots_max.max(1));
         let requests = match slot_size(response_cached) {
             size if size > free => return Err(Nfsstat4::NFS4ERR_NOSPC),
@@ -205,14 +227,14 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
 
 /// Bytes that a slot may come to.
 fn slot_size(response_cached: u32) -> usize {
-    std::mem::size_of::<Slot>() + response_cached as usize
+    Slots::size() + response_cached as usize
 }
 
 /// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4), later anybody unless
 /// the client asked for protection.
-fn check_principal(client: &Client, caller: &Caller<'_>) -> Result<()> {
-    let own = client.is_spoken_for_by(caller);
-    match client.protect {
+fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
+    let own = client.record.is_spoken_for_by(caller);
+    match client.record.protect {
         _ if own => Ok(()),
         _ if !client.confirmed => Err(Nfsstat4::NFS4ERR_CLID_INUSE),
         StateProtect::None => Ok(()),

@@ -1,32 +1,33 @@
 //! DESTROY_SESSION and DESTROY_CLIENTID (RFC 8881 sections 18.37 and 18.50).
 
-use crate::{Caller, Clientid4, Nfsstat4, Result, Sessionid4, State, StateProtect};
+use crate::{Caller, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State, StateProtect};
 use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles DESTROY_SESSION. `own` is the session of the COMPOUND's SEQUENCE, if it has one: its one running slot
     /// does not count as busy. (That the operation comes last then is for the server to check.)
     ///
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_WRONG_CRED, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_DELAY (other slots are running).
     pub fn destroy_session(
-        &mut self,
+        &self,
         caller: &Caller<'_>,
         sessionid: &Sessionid4,
         own: Option<&Sessionid4>,
     ) -> Result<()> {
-        let (key, session) = self.session(sessionid)?;
-        let client = self.client(session.client).map_err(|_| Nfsstat4::NFS4ERR_BADSESSION)?;
+        let mut registry = self.registry();
+        let session = self.session(sessionid)?;
+        let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
         // Without enforcement any connection counts as associated: a SEQUENCE over it would have been enough.
-        self.check_connection(session, caller.connection)?;
-        if session.running > u32::from(own == Some(sessionid)) {
+        session.check_connection(caller.connection)?;
+        if !session.pulse.close(u32::from(own == Some(sessionid))) {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
-        self.remove_session(key);
+        self.remove_session(&mut registry, session.key);
         Ok(())
     }
 
@@ -34,16 +35,22 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLIENTID_BUSY (sessions or state are left), NFS4ERR_WRONG_CRED.
-    pub fn destroy_clientid(&mut self, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
-        let key = self.client_by_id(clientid).ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
-        let client = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
-        if client.enforces(NfsOpnum4::OP_DESTROY_CLIENTID) && !client.is_spoken_for_by(caller) {
+    pub fn destroy_clientid(
+        &self,
+        caller: &Caller<'_>,
+        clientid: Clientid4,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let mut registry = self.registry();
+        let (key, client) = registry.by_id(clientid)?;
+        let record = &client.record;
+        if record.enforces(NfsOpnum4::OP_DESTROY_CLIENTID) && !record.is_spoken_for_by(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
-        if !client.sessions.is_empty() || client.holds_state() || client.running > 0 {
+        if !client.sessions.is_empty() || record.holds_state() {
             return Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY);
         }
-        self.remove_client(key, true);
+        self.remove_client(&mut registry, key, true, effects);
         Ok(())
     }
 }

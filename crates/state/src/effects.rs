@@ -1,15 +1,8 @@
 //! What the server has to do because state changed.
 
-/// One thing for the server to do, in order, before it sends the reply of the call that caused it.
+/// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect<F, O> {
-    /// An open is gone (CLOSE, an upgrade, an expired or replaced client): drop its payload outside the lock.
-    Close {
-        /// The file that was open.
-        file: F,
-        /// What the server attached to the open.
-        payload: O,
-    },
+pub enum Effect {
     /// The client may hold state from now on: put it on stable storage, so that it may reclaim after a restart
     /// (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless.
     RecordClient {
@@ -23,4 +16,21 @@ pub enum Effect<F, O> {
     },
     /// The grace period has ended: clients that wait may be told.
     GraceEnded,
+}
+
+/// What one call leaves for the server to do before it sends the reply.
+#[derive(Debug)]
+#[must_use = "files are to be closed, and records to be kept"]
+pub struct Effects<O> {
+    /// What the server attached to opens that are gone (CLOSE, an upgrade, an expired or replaced client), or has not
+    /// come to be needed: to be dropped. No lock of state is held by now.
+    pub closed: Vec<O>,
+    /// Whether the call has queued any [`Effect`]: those in the queue are to be handled, in order, by one thread at a time.
+    pub queued: bool,
+}
+
+impl<O> Default for Effects<O> {
+    fn default() -> Self {
+        Self { closed: Vec::new(), queued: false }
+    }
 }

@@ -2,14 +2,15 @@
 
 use crate::clients::Client;
 use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
-use crate::{Caller, ClientKey, Clientid4, Nfsstat4, OpSet, Protection, Result, State};
+use crate::registry::{Enrolled, Registry};
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result, State};
 use nfs4::{
     EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
     EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
     EXCHGID4_FLAG_UPD_CONFIRMED_REC_A, EXCHGID4_FLAG_USE_NON_PNFS,
 };
-use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Every bit that a client may set.
@@ -74,45 +75,42 @@ pub struct ExchangeIdOk {
     pub protect: StateProtect,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles EXCHANGE_ID: all nine cases of RFC 8881 section 18.35.4. `random` sets where the sequence of
     /// CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it.
     ///
     /// # Errors
     /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM, NFS4ERR_DELAY (too many clients).
     pub fn exchange_id(
-        &mut self,
+        &self,
         now: Duration,
         caller: &Caller<'_>,
         args: &ExchangeId<'_>,
         random: u64,
+        effects: &mut Effects<O>,
     ) -> Result<ExchangeIdOk> {
         self.check_exchange_id(caller, args)?;
-        let confirmed = self.confirmed.get(args.owner).copied();
+        let mut registry = self.registry();
+        let confirmed = registry.confirmed.get(args.owner).copied();
         if args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0 {
-            return self.update_client(caller, args, confirmed);
+            return update_client(&registry, caller, args, confirmed);
         }
         if let Some(key) = confirmed {
-            let client = self.client(key)?;
-            let collides = !client.is_spoken_for_by(caller);
-            if !collides && client.verifier == args.verifier {
-                return self.describe_client(key); // case 2
+            let client = registry.client(key)?;
+            let collides = !client.record.is_spoken_for_by(caller);
+            if !collides && client.record.verifier == args.verifier {
+                return Ok(client.describe()); // case 2
             }
             if collides {
-                // Case 3. A machine credential keeps its client owner even without state (section 18.35.3).
-                let keeps = client.holds_state() || client.protect != StateProtect::None;
-                if keeps && !client.expired(now, self.limits.lease) || client.running > 0 {
-                    return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
-                }
-                self.remove_client(key, true);
+                self.make_way(now, client)?;
+                self.remove_client(&mut registry, key, true, effects);
             }
         }
-        if let Some(key) = self.unconfirmed.get(args.owner).copied() {
-            self.remove_client(key, false); // case 4, or a leftover of case 5
+        if let Some(key) = registry.unconfirmed.get(args.owner).copied() {
+            self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
         }
-        self.make_room_for_client(now)?;
-        let key = self.new_client(now, caller, args, random as u32); // cases 1, 3, 4, 5
-        self.describe_client(key)
+        self.make_room_for_client(&mut registry, now, effects)?;
+        Ok(self.new_client(&mut registry, now, caller, args, random as u32)) // cases 1, 3, 4, 5
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {
@@ -126,77 +124,96 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         Ok(())
     }
 
-    /// Cases 6 to 9. No property that an update may change is kept, so a good one changes nothing.
-    fn update_client(
-        &self,
-        caller: &Caller<'_>,
-        args: &ExchangeId<'_>,
-        confirmed: Option<ClientKey>,
-    ) -> Result<ExchangeIdOk> {
-        let key = confirmed.ok_or(Nfsstat4::NFS4ERR_NOENT)?;
-        let client = self.client(key)?;
-        if client.verifier != args.verifier {
-            return Err(Nfsstat4::NFS4ERR_NOT_SAME);
+    /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds nothing or its
+    /// lease is over. A machine credential keeps its client owner even without state (section 18.35.3).
+    fn make_way(&self, now: Duration, client: &Enrolled) -> Result<()> {
+        let keeps = client.record.holds_state() || client.record.protect != StateProtect::None;
+        let goes = if keeps { self.expired(client, now) } else { self.close_gates(client) };
+        if !goes {
+            return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
-        if !client.is_spoken_for_by(caller) {
-            return Err(Nfsstat4::NFS4ERR_PERM);
-        }
-        self.describe_client(key)
-    }
-
-    fn describe_client(&self, key: ClientKey) -> Result<ExchangeIdOk> {
-        let client = self.client(key)?;
-        let confirmed = if client.confirmed { EXCHGID4_FLAG_CONFIRMED_R } else { 0 };
-        Ok(ExchangeIdOk {
-            clientid: client.id,
-            sequenceid: client.create_sequence.wrapping_add(1),
-            flags: EXCHGID4_FLAG_USE_NON_PNFS | confirmed,
-            protect: client.protect,
-        })
-    }
-
-    /// Sees that one more client fits: first who has expired goes, then the oldest that never confirmed.
-    fn make_room_for_client(&mut self, now: Duration) -> Result<()> {
-        if self.clients.len() < self.limits.clients_max {
-            return Ok(());
-        }
-        if self.expire(now) == 0 {
-            let oldest = self
-                .unconfirmed
-                .values()
-                .copied()
-                .min_by_key(|key| self.clients.get(key.0).map(|c| c.renewed));
-            self.remove_client(oldest.ok_or(Nfsstat4::NFS4ERR_DELAY)?, false);
+        // An OPEN may have come and gone before the gates were closed.
+        if !keeps && client.record.holds_state() {
+            self.reopen_gates(client);
+            return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
         Ok(())
     }
 
+    /// Sees that one more client fits: first who has expired goes, then the oldest that never confirmed.
+    fn make_room_for_client(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        if registry.clients.len() < self.limits.clients_max {
+            return Ok(());
+        }
+        if self.expire_clients(registry, now, effects) == 0 {
+            let unconfirmed = registry.unconfirmed.values().copied();
+            let oldest = unconfirmed.min_by_key(|key| registry.clients.get(key).map(|c| c.renewed));
+            self.remove_client(registry, oldest.ok_or(Nfsstat4::NFS4ERR_DELAY)?, false, effects);
+        }
+        Ok(())
+    }
+
+    /// Adds an unconfirmed record, for which there must be room.
     fn new_client(
-        &mut self,
+        &self,
+        registry: &mut Registry,
         now: Duration,
         caller: &Caller<'_>,
         args: &ExchangeId<'_>,
-        sequence: u32,
-    ) -> ClientKey {
-        let id = self.new_clientid();
-        self.insert_client(Client {
-            id,
-            owner: args.owner.into(),
-            verifier: args.verifier,
-            principal: caller.principal.clone(),
-            protect: args.protect.granted(),
+        create_sequence: u32,
+    ) -> ExchangeIdOk {
+        let id = registry.new_clientid(self.epoch, self.clientid_mask);
+        let (principal, protect) = (caller.principal.clone(), args.protect.granted());
+        let record = Arc::new(Client::new(id, args.owner, args.verifier, principal, protect));
+        let enrolled = Enrolled {
+            record: Arc::clone(&record),
             confirmed: false,
-            create_sequence: sequence,
+            create_sequence,
             create_reply: Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED),
             sessions: Vec::new(),
-            open_owners: BTreeMap::new(),
-            lock_owners: BTreeMap::new(),
-            opens: 0,
-            locks: 0,
             renewed: now,
-            running: 0,
-            reclaim_complete: false,
             recorded: false,
-        })
+        };
+        let ok = enrolled.describe();
+        let owner = Arc::clone(&record.owner);
+        let key = ClientKey(self.clients.insert(id as u32, record));
+        registry.by_id.insert(id, key);
+        registry.unconfirmed.insert(owner, key);
+        registry.clients.insert(key, enrolled);
+        ok
     }
+}
+
+impl Enrolled {
+    fn describe(&self) -> ExchangeIdOk {
+        let confirmed = if self.confirmed { EXCHGID4_FLAG_CONFIRMED_R } else { 0 };
+        ExchangeIdOk {
+            clientid: self.record.id,
+            sequenceid: self.create_sequence.wrapping_add(1),
+            flags: EXCHGID4_FLAG_USE_NON_PNFS | confirmed,
+            protect: self.record.protect,
+        }
+    }
+}
+
+/// Cases 6 to 9. No property that an update may change is kept, so a good one changes nothing.
+fn update_client(
+    registry: &Registry,
+    caller: &Caller<'_>,
+    args: &ExchangeId<'_>,
+    confirmed: Option<ClientKey>,
+) -> Result<ExchangeIdOk> {
+    let client = registry.client(confirmed.ok_or(Nfsstat4::NFS4ERR_NOENT)?)?;
+    if client.record.verifier != args.verifier {
+        return Err(Nfsstat4::NFS4ERR_NOT_SAME);
+    }
+    if !client.record.is_spoken_for_by(caller) {
+        return Err(Nfsstat4::NFS4ERR_PERM);
+    }
+    Ok(client.describe())
 }

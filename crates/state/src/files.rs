@@ -1,58 +1,82 @@
 //! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section 9.1).
 
+use crate::hash::Keyed;
 use crate::lock_ranges::RangeTable;
 use crate::shares::ShareCounts;
 use crate::slab::Key;
+use crate::table::STRIPES;
 use crate::{Nfsstat4, Result, State};
-use std::hash::Hash;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// A file with at least one open.
-#[derive(Debug)]
-pub(crate) struct FileState<F> {
-    pub(crate) name: F,
-    pub(crate) opens: usize,
+#[derive(Debug, Default)]
+pub(crate) struct FileState {
+    /// By open owner: each has at most one.
+    pub(crate) opens: BTreeMap<Key, Key>,
     pub(crate) shares: ShareCounts,
     /// Held by lock owners.
     pub(crate) ranges: RangeTable<Key>,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
-    /// Finds the file, or makes it for an open that follows at once.
-    pub(crate) fn file_for_open(&mut self, name: &F) -> Key {
-        if let Some(key) = self.files_by_name.get(name) {
-            return *key;
-        }
-        let file = FileState {
-            name: name.clone(),
-            opens: 0,
-            shares: ShareCounts::default(),
-            ranges: RangeTable::default(),
-        };
-        let key = self.files.insert(file);
-        self.files_by_name.insert(name.clone(), key);
-        key
+/// The files of one stripe.
+pub(crate) type FilesOfStripe<F> = HashMap<F, FileState, Keyed>;
+
+/// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file holds its stripe, and
+/// holds the books of the client for which it does so from before.
+#[derive(Debug)]
+pub(crate) struct Files<F> {
+    stripes: Box<[RwLock<FilesOfStripe<F>>]>,
+    hasher: Keyed,
+}
+
+impl<F: Clone + Eq + Hash> Files<F> {
+    pub(crate) fn new(hash_key: [u8; 16]) -> Self {
+        let hasher = Keyed(hash_key);
+        let stripes = (0..STRIPES).map(|_| RwLock::new(HashMap::with_hasher(hasher.clone())));
+        Self { stripes: stripes.collect(), hasher }
     }
 
-    /// Drops a file that nobody has open any more.
-    pub(crate) fn release_file(&mut self, key: Key) {
-        if self.files.get(key).is_some_and(|file| file.opens == 0)
-            && let Some(file) = self.files.remove(key)
-        {
-            self.ranges = self.ranges.saturating_sub(file.ranges.len());
-            self.files_by_name.remove(&file.name);
-        }
+    fn stripe(&self, name: &F) -> &RwLock<FilesOfStripe<F>> {
+        // The remainder is below the number of stripes. Its bits are not those by which the map chooses a place.
+        &self.stripes[(self.hasher.hash_one(name) >> 32) as usize % STRIPES]
     }
 
+    /// Locks the stripe of a file for a change.
+    pub(crate) fn lock(&self, name: &F) -> RwLockWriteGuard<'_, FilesOfStripe<F>> {
+        self.stripe(name).write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the stripe of a file for a look.
+    pub(crate) fn read(&self, name: &F) -> RwLockReadGuard<'_, FilesOfStripe<F>> {
+        self.stripe(name).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts them, stripe by stripe.
+    pub(crate) fn len(&self) -> usize {
+        self.stripes.iter().map(|stripe| stripe.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState)) {
+        for stripe in &self.stripes {
+            stripe.read().unwrap().iter().for_each(|(name, file)| run(name, file));
+        }
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`State::access`].
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
-    pub fn anonymous_access(&self, now: std::time::Duration, file: &F, access: u32) -> Result<()> {
+    pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
         if self.in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
         }
-        let file = self.files_by_name.get(file).and_then(|key| self.files.get(*key));
-        if file.is_some_and(|file| file.shares.union().deny & access != 0) {
+        if self.files.read(file).get(file).is_some_and(|file| file.shares.union().deny & access != 0) {
             return Err(Nfsstat4::NFS4ERR_LOCKED);
         }
         Ok(())
@@ -60,6 +84,6 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
     pub fn is_open(&self, file: &F) -> bool {
-        self.files_by_name.contains_key(file)
+        self.files.read(file).contains_key(file)
     }
 }

@@ -46,9 +46,17 @@ impl Client {
     pub(crate) fn enforces(&self, operation: NfsOpnum4) -> bool {
         matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation as u32))
     }
+
+    /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
+    pub(crate) fn forbids(&self, caller: &Caller<'_>) -> OpSet {
+        match self.protect {
+            StateProtect::MachCred { must_enforce, .. } if !self.is_spoken_for_by(caller) => must_enforce,
+            _ => OpSet::default(),
+        }
+    }
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an operation needs the
     /// machine principal and integrity or privacy. Cheap; call it once a COMPOUND, right after SEQUENCE, or each time
     /// with the one operation that comes next.
@@ -65,15 +73,7 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
 
     /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
-        match self.client(client) {
-            Ok(record) => match record.protect {
-                StateProtect::MachCred { must_enforce, .. } if !record.is_spoken_for_by(caller) => {
-                    must_enforce
-                }
-                _ => OpSet::default(),
-            },
-            Err(_) => OpSet::default(),
-        }
+        self.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
     }
 
     /// Tells whether the caller is the client's machine principal, protected, and the operation is in spo_must_allow:

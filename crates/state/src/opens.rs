@@ -1,11 +1,15 @@
 //! OPEN: open owners, share reservations and the access that READ and WRITE have (RFC 8881 sections 9 and 18.16).
 
+use crate::clients::{Books, Client};
+use crate::files::{FileState, FilesOfStripe};
+use crate::registry::Registry;
 use crate::shares::{Seen, Share, share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{ClientKey, Effect, Nfsstat4, Result, State, Stateid4};
+use crate::{ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How an OPEN claims its file, as far as state cares.
@@ -44,25 +48,26 @@ pub enum OpenOutcome {
     /// The file is open; the stateid is for the client.
     Opened(Stateid4),
     /// The owner has the file open with more by now: open the file anew with these access bits and call again.
-    /// (The payload given is returned as [`crate::Effect::Close`].)
+    /// (The payload given is among the closed ones of [`Effects`].)
     Reopen(u32),
 }
 
 /// An open owner or a lock owner of a client.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    pub(crate) client: ClientKey,
+    pub(crate) clientid: Clientid4,
     pub(crate) name: Arc<[u8]>,
     /// Opens of an open owner, lock stateids of a lock owner.
     pub(crate) uses: usize,
 }
 
-/// One open: of one owner on one file, whatever the number of OPENs that made it.
+/// One open: of one owner on one file, whatever the number of OPENs that made it. It is what READ and WRITE look at, so
+/// that nothing else has to be kept in step with it.
 #[derive(Debug)]
-pub(crate) struct Open<O> {
+pub(crate) struct Open<F, O> {
     pub(crate) client: ClientKey,
     pub(crate) owner: Key,
-    pub(crate) file: Key,
+    pub(crate) file: F,
     pub(crate) share: Share,
     /// What was asked for, so that OPEN_DOWNGRADE can be checked.
     pub(crate) seen: Seen,
@@ -73,7 +78,31 @@ pub(crate) struct Open<O> {
     pub(crate) locks: Vec<Key>,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+/// The owner's open of a file, as OPEN found it.
+#[derive(Clone, Copy)]
+struct Own {
+    key: Key,
+    share: Share,
+    payload_access: u32,
+}
+
+/// What a first open is made of, besides the request and its payload.
+struct NewOpen {
+    client: ClientKey,
+    clientid: Clientid4,
+    share: Share,
+    payload_access: u32,
+}
+
+/// An OPEN that has passed its checks.
+struct Granted {
+    share: Share,
+    /// The access bits that the payload has to have.
+    needed: u32,
+    own: Option<Own>,
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything: grace, claim, limits.
     ///
     /// # Errors
@@ -85,175 +114,233 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        self.check_grace(now, client, claim == OpenClaim::Previous)?;
+        let registry = (claim == OpenClaim::Previous).then(|| self.registry());
+        let record = self.client(client)?;
+        let books = record.books()?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), owner)
+    }
+
+    fn check_allowed(
+        &self,
+        now: Duration,
+        record: &Client,
+        books: &Books,
+        reclaim: Option<&Registry>,
+        owner: &[u8],
+    ) -> Result<()> {
+        self.check_grace(now, record, books, reclaim)?;
         if owner.len() > self.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        if self.client(client)?.opens >= self.limits.opens_per_client_max
-            || self.opens.len() >= self.limits.opens_max
+        if books.opens.len() >= self.limits.opens_per_client_max
+            || self.opens_count.load(Relaxed) >= self.limits.opens_max
         {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         Ok(())
     }
 
-    /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened:
-    /// the request's and those that the owner already has on this file.
+    /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened
+    /// (the request's and those that the owner already has on this file), and what `take` makes of the payload of the
+    /// owner's open, so that an OPEN for more can keep using it.
     ///
     /// # Errors
     /// Those of [`State::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT.
-    pub fn open_check(&self, now: Duration, client: ClientKey, request: &OpenRequest<'_, F>) -> Result<u32> {
+    pub fn open_check<R>(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &OpenRequest<'_, F>,
+        take: impl FnOnce(&O) -> R,
+    ) -> Result<(u32, Option<R>)> {
+        let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
+        let record = self.client(client)?;
+        let books = record.books()?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner)?;
+        let files = self.files.read(request.file);
+        let granted = self.grant(&books, files.get(request.file), request)?;
+        let payload = granted.own.and_then(|own| self.opens.read(own.key, |open| take(&open.payload)));
+        Ok((granted.needed, payload))
+    }
+
+    /// Holds a request against what others have and deny.
+    fn grant(
+        &self,
+        books: &Books,
+        file: Option<&FileState>,
+        request: &OpenRequest<'_, F>,
+    ) -> Result<Granted> {
         let share = request.share()?;
-        self.open_allowed(now, client, request.owner, request.claim)?;
-        let Some(file) = self.files_by_name.get(request.file) else { return Ok(share.access) };
-        let own = self.open_of(client, request.owner, *file);
-        let own_share = own.and_then(|key| self.opens.get(key)).map(|open| open.share);
-        let mut others = self.files.get(*file).map(|file| file.shares).unwrap_or_default();
-        others.remove(own_share.unwrap_or_default());
+        let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
+        let owner = books.open_owners.get(request.owner);
+        let own = owner.and_then(|owner| file.opens.get(owner)).and_then(|key| {
+            let own =
+                |open: &Open<F, O>| Own { key: *key, share: open.share, payload_access: open.payload_access };
+            self.opens.read(*key, own)
+        });
+        let own_share = own.map(|own| own.share).unwrap_or_default();
+        let mut others = file.shares;
+        others.remove(own_share);
         match request.claim {
-            _ if !share.conflicts(others.union()) => Ok(share.access | own_share.unwrap_or_default().access),
+            _ if !share.conflicts(others.union()) => {
+                Ok(Granted { share, needed: share.access | own_share.access, own })
+            }
             OpenClaim::New => Err(Nfsstat4::NFS4ERR_SHARE_DENIED),
             OpenClaim::Previous => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT),
         }
     }
 
-    /// Returns what the owner's open of this file holds, so that an OPEN for more can keep using it.
-    pub fn open_payload(&self, client: ClientKey, owner: &[u8], file: &F) -> Option<O> {
-        let key = self.open_of(client, owner, *self.files_by_name.get(file)?)?;
-        self.opens.get(key).map(|open| open.payload.clone())
-    }
-
     /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get, opened with
-    /// `payload_access`. On any error, and when it is not needed, the payload comes back as an effect.
+    /// `payload_access`. On any error, and when it is not needed, it is among the closed payloads of `effects`.
     ///
     /// # Errors
     /// Those of [`State::open_check`].
     pub fn open(
-        &mut self,
+        &self,
         now: Duration,
         client: ClientKey,
         request: &OpenRequest<'_, F>,
         payload: O,
         payload_access: u32,
+        effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
-        let opened = self.open_check(now, client, request).and_then(|needed| Ok((needed, request.share()?)));
-        let (needed, share) = match opened {
-            Ok(opened) => opened,
-            Err(status) => {
-                self.give_back(request.file, payload);
-                return Err(status);
-            }
-        };
-        let file = self.file_for_open(request.file);
-        match self.open_of(client, request.owner, file) {
-            Some(key) => Ok(self.open_again(key, file, share, needed, payload, payload_access)),
-            None if needed & !payload_access != 0 => {
-                self.give_back(request.file, payload);
-                self.release_file(file);
-                Ok(OpenOutcome::Reopen(needed))
-            }
-            None => self.open_first(client, request.owner, file, share, payload, payload_access),
-        }
+        let mut payload = Some(payload);
+        let outcome = self.open_with(now, client, request, &mut payload, payload_access);
+        effects.closed.extend(payload);
+        outcome
     }
 
-    /// Finds the open of an owner on a file.
-    fn open_of(&self, client: ClientKey, owner: &[u8], file: Key) -> Option<Key> {
-        let owner = self.client(client).ok()?.open_owners.get(owner)?;
-        self.opens_by_owner.get(&(owner.index, file.index)).copied()
-    }
-
-    fn give_back(&mut self, file: &F, payload: O) {
-        self.effects.push(Effect::Close { file: file.clone(), payload });
-    }
-
-    fn open_first(
-        &mut self,
+    /// Leaves behind the payload that is not needed (any more).
+    fn open_with(
+        &self,
+        now: Duration,
         client: ClientKey,
-        owner: &[u8],
-        file: Key,
-        share: Share,
-        payload: O,
+        request: &OpenRequest<'_, F>,
+        payload: &mut Option<O>,
         payload_access: u32,
     ) -> Result<OpenOutcome> {
-        let record = self.client_mut(client)?;
-        record.opens += 1;
-        let known = record.open_owners.get(owner).copied();
-        let owner = known.unwrap_or_else(|| {
-            let name: Arc<[u8]> = owner.into();
-            let key = self.owners.insert(Owner { client, name: name.clone(), uses: 0 });
-            if let Some(record) = self.clients.get_mut(client.0) {
-                record.open_owners.insert(name, key);
+        let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
+        let record = self.client(client)?;
+        let mut books = record.books()?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner)?;
+        let mut files = self.files.lock(request.file);
+        let granted = self.grant(&books, files.get(request.file), request)?;
+        let had = granted.own.map_or(0, |own| own.payload_access);
+        if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
+            return Ok(OpenOutcome::Reopen(granted.needed));
+        }
+        let stateid = match (granted.own, files.get_mut(request.file)) {
+            (Some(own), Some(file)) => self.widen(file, own, granted.share, payload, payload_access),
+            _ => {
+                let open = NewOpen { client, clientid: record.id, share: granted.share, payload_access };
+                self.open_first(&mut books, &mut files, request, open, payload)
             }
-            key
-        });
-        if let Some(owner) = self.owners.get_mut(owner) {
-            owner.uses += 1;
-        }
-        if let Some(file) = self.files.get_mut(file) {
-            file.opens += 1;
-            file.shares.add(share);
-        }
-        let seen = Seen::of(share);
-        let open =
-            Open { client, owner, file, share, seen, seqid: 1, payload, payload_access, locks: Vec::new() };
-        let key = self.opens.insert(open);
-        self.opens_by_owner.insert((owner.index, file.index), key);
-        Ok(OpenOutcome::Opened(self.stateid(StateRef::Open(key), 1)))
+        };
+        stateid.map(OpenOutcome::Opened)
     }
 
     /// Merges an OPEN into the open that its owner already has (RFC 8881 section 9.9).
-    fn open_again(
-        &mut self,
-        key: Key,
-        file: Key,
+    fn widen(
+        &self,
+        file: &mut FileState,
+        own: Own,
         share: Share,
-        needed: u32,
-        payload: O,
+        payload: &mut Option<O>,
         payload_access: u32,
-    ) -> OpenOutcome {
-        let Some(open) = self.opens.get_mut(key) else { return OpenOutcome::Reopen(needed) };
-        let spare = if needed & !open.payload_access == 0 {
-            payload
-        } else if needed & !payload_access == 0 {
-            open.payload_access = payload_access;
-            std::mem::replace(&mut open.payload, payload)
-        } else {
-            if let Some(name) = self.files.get(file).map(|file| file.name.clone()) {
-                self.effects.push(Effect::Close { file: name, payload });
+    ) -> Result<Stateid4> {
+        let after = own.share.union(share);
+        file.shares.remove(own.share);
+        file.shares.add(after);
+        let seqid = self.opens.write(own.key, |open| {
+            if after.access & !open.payload_access != 0
+                && let Some(payload) = payload
+            {
+                std::mem::swap(&mut open.payload, payload);
+                open.payload_access = payload_access;
             }
-            return OpenOutcome::Reopen(needed);
-        };
-        let before = open.share;
-        open.share = before.union(share);
-        open.seen = open.seen.with(share);
-        open.seqid = next_seqid(open.seqid);
-        let (after, seqid) = (open.share, open.seqid);
-        if let Some(file) = self.files.get_mut(file) {
-            file.shares.remove(before);
-            file.shares.add(after);
-            self.effects.push(Effect::Close { file: file.name.clone(), payload: spare });
-        }
-        OpenOutcome::Opened(self.stateid(StateRef::Open(key), seqid))
+            open.share = after;
+            open.seen = open.seen.with(share);
+            open.seqid = next_seqid(open.seqid);
+            open.seqid
+        });
+        let seqid = seqid.ok_or(Nfsstat4::NFS4ERR_DEADSESSION)?;
+        Ok(self.stateid(StateRef::Open(own.key), seqid))
     }
 
-    /// Returns the payload of an open or lock stateid for I/O on `file`: `access` is READ 1, WRITE 2, or 0 for any
-    /// (COMMIT, SETATTR without size and the like).
+    fn open_first(
+        &self,
+        books: &mut Books,
+        files: &mut FilesOfStripe<F>,
+        request: &OpenRequest<'_, F>,
+        new: NewOpen,
+        payload: &mut Option<O>,
+    ) -> Result<Stateid4> {
+        let given = payload.take().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
+        // Counted before it is there: of several threads at the limit none gets beyond it.
+        if self.opens_count.fetch_add(1, Relaxed) >= self.limits.opens_max {
+            self.opens_count.fetch_sub(1, Relaxed);
+            *payload = Some(given);
+            return Err(Nfsstat4::NFS4ERR_NOSPC);
+        }
+        let turn = books.next_turn();
+        let owner = match books.open_owners.get(request.owner) {
+            Some(key) => *key,
+            None => {
+                let name: Arc<[u8]> = request.owner.into();
+                let owner = Owner { clientid: new.clientid, name: name.clone(), uses: 0 };
+                *books.open_owners.entry(name).or_insert(self.owners.insert(turn, owner))
+            }
+        };
+        self.owners.write(owner, |owner| owner.uses += 1);
+        let file = files.entry(request.file.clone()).or_default();
+        file.shares.add(new.share);
+        let key = self.opens.insert(
+            turn,
+            Open {
+                client: new.client,
+                owner,
+                file: request.file.clone(),
+                share: new.share,
+                seen: Seen::of(new.share),
+                seqid: 1,
+                payload: given,
+                payload_access: new.payload_access,
+                locks: Vec::new(),
+            },
+        );
+        file.opens.insert(owner, key);
+        books.opens.insert(key);
+        Ok(self.stateid(StateRef::Open(key), 1))
+    }
+
+    /// Returns what `take` makes of the payload of an open or lock stateid, for I/O on `file`: `access` is READ 1,
+    /// WRITE 2, or 0 for any (COMMIT, SETATTR without size and the like). Takes the lock of one stripe for a look, one
+    /// after the other two for a lock stateid.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE.
-    pub fn access(&self, client: ClientKey, stateid: &Stateid4, file: &F, access: u32) -> Result<O> {
-        let open = match self.find_stateid(client, stateid)? {
-            StateRef::Open(key) => Some(key),
-            StateRef::Lock(key) => self.locks.get(key).map(|lock| lock.open),
+    pub fn access<R>(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        access: u32,
+        take: impl FnOnce(&O) -> R,
+    ) -> Result<R> {
+        let (open, seqid) = match self.state_ref(stateid)? {
+            StateRef::Open(key) => (key, stateid.seqid),
+            // Zero: whatever the open's sequence number is.
+            StateRef::Lock(key) => (self.read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0),
         };
-        let open = open.and_then(|key| self.opens.get(key)).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        if self.files.get(open.file).is_none_or(|state| state.name != *file) {
-            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
-        }
-        if access & !open.share.access != 0 {
-            return Err(Nfsstat4::NFS4ERR_OPENMODE);
-        }
-        Ok(open.payload.clone())
+        self.read_open(client, open, seqid, |open| {
+            if open.file != *file {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            if access & !open.share.access != 0 {
+                return Err(Nfsstat4::NFS4ERR_OPENMODE);
+            }
+            Ok(take(&open.payload))
+        })
     }
 }
 

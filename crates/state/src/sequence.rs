@@ -1,10 +1,14 @@
 //! SEQUENCE (RFC 8881 sections 2.10.6 and 18.46): exactly-once semantics by slots.
 
-use crate::slab::Key;
-use crate::slots::{Slot, SlotCheck, SlotState};
-use crate::{Caller, ChannelAttrs, ClientKey, Clientid4, Nfsstat4, Result, Sessionid4, SlotToken, State};
+use crate::sessions::Session;
+use crate::slots::{SlotCheck, SlotState};
+use crate::{
+    Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4, SlotToken,
+    State,
+};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The arguments of SEQUENCE, and what the server knows of the COMPOUND around it.
@@ -58,6 +62,8 @@ pub struct Begun {
     pub reply: SequenceOk,
     /// The fore channel's limits: the server checks the reply against response_size and response_cached.
     pub fore: ChannelAttrs,
+    /// Operations that this caller may not send for this client (see [`State::forbidden_operations`]).
+    pub forbidden: OpSet,
 }
 
 /// What becomes of a COMPOUND whose SEQUENCE is good.
@@ -69,7 +75,7 @@ pub enum Sequenced {
     Replay(Arc<[u8]>),
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the client's state
     /// protection lets it.
     ///
@@ -77,82 +83,129 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_SEQ_MISORDERED,
     /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy of the request still runs),
     /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG. None of them moves the slot or renews the lease.
-    pub fn sequence(&mut self, now: Duration, caller: &Caller<'_>, args: &Sequence) -> Result<Sequenced> {
+    pub fn sequence(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        args: &Sequence,
+        effects: &mut Effects<O>,
+    ) -> Result<Sequenced> {
         // Here, and not only when leases are looked at: who has not reclaimed must be off stable storage before the
         // first conflicting operation is answered.
-        self.end_grace_if_over(now);
-        let (key, session) = self.session(&args.sessionid)?;
-        let client_key = session.client;
-        self.check_connection(session, caller.connection)?;
+        self.end_grace_if_over(None, now, effects);
+        let session = self.session(&args.sessionid)?;
+        session.check_connection(caller.connection)?;
         if args.slotid >= session.fore.requests {
             return Err(Nfsstat4::NFS4ERR_BADSLOT);
         }
         if args.slotid > args.highest_slotid {
             return Err(Nfsstat4::NFS4ERR_BAD_HIGH_SLOT);
         }
-        let fresh = Slot::default();
-        let check = session.slots.get(args.slotid as usize).unwrap_or(&fresh).check(caller, args)?;
-        if matches!(check, SlotCheck::New) {
-            check_size(&session.fore, args)?;
-        }
-        self.associate_by_sequence(key, caller.connection);
-        let client = self.clients.get_mut(client_key.0).ok_or(Nfsstat4::NFS4ERR_BADSESSION)?;
-        client.renewed = client.renewed.max(now);
-        match check {
-            SlotCheck::Replay(reply) => Ok(Sequenced::Replay(reply)),
-            SlotCheck::New => self.begin(key, caller, args).map(Sequenced::Execute),
+        self.enter(&session)?;
+        match self.use_slot(now, caller, args, &session) {
+            Ok(SlotCheck::New) => Ok(Sequenced::Execute(self.begun(session, caller, args))),
+            Ok(SlotCheck::Replay(reply)) => {
+                session.pulse.leave();
+                Ok(Sequenced::Replay(reply))
+            }
+            Err(status) => {
+                session.pulse.leave();
+                Err(status)
+            }
         }
     }
 
-    fn begin(&mut self, key: Key, caller: &Caller<'_>, args: &Sequence) -> Result<Begun> {
-        let session = self.sessions.get_mut(key).ok_or(Nfsstat4::NFS4ERR_BADSESSION)?;
-        let client_key = session.client;
-        let client = self.clients.get_mut(client_key.0).ok_or(Nfsstat4::NFS4ERR_BADSESSION)?;
-        let needed = args.slotid as usize + 1;
-        if session.slots.len() < needed {
-            session.slots.resize(needed, Slot::default());
+    /// Counts a request in, so that its session and client do not go for lack of requests.
+    fn enter(&self, session: &Session) -> Result<()> {
+        while !session.pulse.enter() {
+            // Whoever closed the gate may be about to open it again, and holds the registry until that is decided.
+            drop(self.registry());
+            if session.pulse.is_closed() {
+                return Err(Nfsstat4::NFS4ERR_BADSESSION);
+            }
         }
-        let slot = session.slots.get_mut(args.slotid as usize).ok_or(Nfsstat4::NFS4ERR_BADSLOT)?;
-        self.reply_cache = self.reply_cache.saturating_sub(slot.cached_len());
-        slot.begin(caller, args);
-        session.running += 1;
-        client.running += 1;
+        Ok(())
+    }
+
+    /// Puts a new request on its slot, or returns the cached reply of the one that it repeats.
+    fn use_slot(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        args: &Sequence,
+        session: &Session,
+    ) -> Result<SlotCheck> {
+        let mut slot = session.slots.lock(args.slotid).ok_or(Nfsstat4::NFS4ERR_BADSLOT)?;
+        let check = slot.check(caller, args)?;
+        let last = match check {
+            SlotCheck::New => {
+                check_size(&session.fore, args)?;
+                session.pulse.cached(slot.cached_len(), 0);
+                slot.begin(caller, args)
+            }
+            SlotCheck::Replay(_) => SlotState::Fresh,
+        };
+        drop(slot);
+        // The last reply is freed without the slot's lock.
+        drop(last);
+        self.associate_by_sequence(session, caller.connection);
+        session.pulse.renew(now);
+        Ok(check)
+    }
+
+    fn begun(&self, session: Arc<Session>, caller: &Caller<'_>, args: &Sequence) -> Begun {
         let highest = session.fore.requests - 1;
         let reply = SequenceOk {
             sessionid: args.sessionid,
             sequenceid: args.sequenceid,
             slotid: args.slotid,
             highest_slotid: highest,
-            target_highest_slotid: target(highest, self.reply_cache_reserved, self.limits.reply_cache_max),
+            target_highest_slotid: self.target(highest),
             // Nothing is revoked but with the whole client, and nothing is called back: no flag is ever due. A client
             // that has to reclaim knows it already, since its client id of before the restart was stale.
             status_flags: 0,
         };
-        let token = SlotToken { session: key, slot: args.slotid };
-        Ok(Begun { token, client: client_key, clientid: client.id, reply, fore: session.fore })
+        Begun {
+            client: session.client,
+            clientid: session.record.id,
+            reply,
+            fore: session.fore,
+            forbidden: session.record.forbids(caller),
+            token: SlotToken { session, slot: args.slotid },
+        }
+    }
+
+    /// Asks clients to use a quarter of their slots while the server is overloaded, or once nine tenths of the reply
+    /// caches' memory is promised (RFC 8881 section 2.10.6.1).
+    fn target(&self, highest: u32) -> u32 {
+        let promised = self.reply_cache_reserved.load(Relaxed) > self.limits.reply_cache_max / 10 * 9;
+        if promised || self.overloaded.load(Relaxed) { highest / 4 } else { highest }
+    }
+
+    /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use fewer slots, or all of
+    /// them again. Requests on the slots above are still served.
+    pub fn set_overloaded(&self, overloaded: bool) {
+        // Nearly always nothing changes: the cache line stays shared.
+        if self.overloaded.load(Relaxed) != overloaded {
+            self.overloaded.store(overloaded, Relaxed);
+        }
     }
 
     /// Ends a COMPOUND: `reply` is what a retry gets, `None` when it was not to be cached.
     ///
     /// Give the reply when sa_cachethis was set, and also when it costs next to nothing (a SEQUENCE alone, an error).
     /// A reply above the channel's response_cached is not kept. Does nothing when the session is gone by now.
-    pub fn finish(&mut self, token: SlotToken, reply: Option<&[u8]>) {
-        let Some(session) = self.sessions.get_mut(token.session) else { return };
-        let Some(slot) = session.slots.get_mut(token.slot as usize) else { return };
-        if !matches!(slot.state, SlotState::Running) {
-            return;
-        }
-        slot.state = match reply {
-            Some(reply) if reply.len() <= session.fore.response_cached as usize => {
-                SlotState::Cached(Arc::from(reply))
+    pub fn finish(&self, token: SlotToken, reply: Option<&[u8]>) {
+        let SlotToken { session, slot } = token;
+        if !session.pulse.is_closed() {
+            let reply = reply.filter(|reply| reply.len() <= session.fore.response_cached as usize);
+            let state = reply.map_or(SlotState::Uncached, |reply| SlotState::Cached(Arc::from(reply)));
+            if let Some(mut slot) = session.slots.lock(slot) {
+                slot.state = state;
+                session.pulse.cached(0, slot.cached_len());
             }
-            _ => SlotState::Uncached,
-        };
-        self.reply_cache += slot.cached_len();
-        session.running = session.running.saturating_sub(1);
-        if let Some(client) = self.clients.get_mut(session.client.0) {
-            client.running = client.running.saturating_sub(1);
         }
+        session.pulse.leave();
     }
 }
 
@@ -164,9 +217,4 @@ fn check_size(fore: &ChannelAttrs, args: &Sequence) -> Result<()> {
         return Err(Nfsstat4::NFS4ERR_REQ_TOO_BIG);
     }
     Ok(())
-}
-
-/// Asks clients to use a quarter of their slots once nine tenths of the reply caches' memory is promised.
-fn target(highest: u32, reserved: usize, max: usize) -> u32 {
-    if reserved > max / 10 * 9 { highest / 4 } else { highest }
 }

@@ -1,25 +1,40 @@
 //! Sessions (RFC 8881 section 2.10): their ids, limits and end.
 
+use crate::clients::Client;
+use crate::registry::Registry;
 use crate::slab::Key;
-use crate::slots::Slot;
+use crate::slots::Slots;
 use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
-/// One session.
+/// One session. What never changes needs no lock; what requests change is in their slot and in the pulse.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Sessionid4,
+    pub(crate) key: Key,
     pub(crate) client: ClientKey,
+    pub(crate) record: Arc<Client>,
     pub(crate) fore: ChannelAttrs,
     pub(crate) back: ChannelAttrs,
-    /// Grows to the highest slot that was used, at most to fore.requests.
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) running: u32,
-    pub(crate) connections: Vec<Connection>,
-    pub(crate) callback_program: u32,
-    pub(crate) callback_security: Vec<CallbackSecurity>,
+    pub(crate) slots: Slots,
+    pub(crate) pulse: Pulse,
+    pub(crate) connections: RwLock<Vec<Connection>>,
+    pub(crate) callback: Mutex<Callback>,
     /// Bytes of reply cache set aside for it.
     pub(crate) reserved: usize,
+}
+
+/// How to call the client back.
+#[derive(Clone, Debug)]
+pub(crate) struct Callback {
+    pub(crate) program: u32,
+    pub(crate) security: Vec<CallbackSecurity>,
 }
 
 /// A connection that is associated with a session.
@@ -30,6 +45,85 @@ pub(crate) struct Connection {
     pub(crate) back: bool,
     /// By CREATE_SESSION or BIND_CONN_TO_SESSION, not merely by a SEQUENCE that came over it.
     pub(crate) explicit: bool,
+}
+
+/// The bit of [`Pulse::gate`] that lets nobody in.
+const CLOSED: u32 = 1 << 31;
+
+/// What each request of a session changes: it has a cache line of its own, which only the shards that serve this session
+/// share.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Pulse {
+    /// How many requests run, and [`CLOSED`]. Whoever closes it holds the registry until it is decided whether the
+    /// session goes or the gate opens again.
+    gate: AtomicU32,
+    /// When the lease was renewed last, in nanoseconds.
+    renewed: AtomicU64,
+    /// Bytes of cached replies.
+    cached: AtomicUsize,
+}
+
+impl Pulse {
+    /// Counts a request in; false when the gate is closed.
+    pub(crate) fn enter(&self) -> bool {
+        let entered = self.gate.fetch_add(1, AcqRel) & CLOSED == 0;
+        if !entered {
+            self.leave();
+        }
+        entered
+    }
+
+    /// Counts a request out.
+    pub(crate) fn leave(&self) {
+        self.gate.fetch_sub(1, Release);
+    }
+
+    pub(crate) fn running(&self) -> u32 {
+        self.gate.load(Acquire) & !CLOSED
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.gate.load(Acquire) & CLOSED != 0
+    }
+
+    /// Closes the gate if no more than so many requests run.
+    pub(crate) fn close(&self, running_max: u32) -> bool {
+        let close = |gate: u32| (gate & !CLOSED <= running_max).then_some(gate | CLOSED);
+        self.gate.fetch_update(AcqRel, Acquire, close).is_ok()
+    }
+
+    /// Opens a gate again that was closed to see whether the session could go.
+    pub(crate) fn reopen(&self) {
+        self.gate.fetch_and(!CLOSED, AcqRel);
+    }
+
+    pub(crate) fn renew(&self, now: Duration) {
+        let now = nanoseconds(now);
+        if self.renewed.load(Relaxed) < now {
+            self.renewed.fetch_max(now, Relaxed);
+        }
+    }
+
+    pub(crate) fn renewed(&self) -> Duration {
+        Duration::from_nanos(self.renewed.load(Relaxed))
+    }
+
+    /// Takes note of a reply that took the place of another, given their lengths.
+    pub(crate) fn cached(&self, before: usize, after: usize) {
+        if before != after {
+            self.cached.fetch_add(after.wrapping_sub(before), Relaxed);
+        }
+    }
+
+    pub(crate) fn cached_len(&self) -> usize {
+        self.cached.load(Relaxed)
+    }
+}
+
+/// Time as an atomic holds it; it lasts for five centuries.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Makes a session id: the start's epoch, the place in the table, and a random part that must match as a whole.
@@ -45,18 +139,11 @@ fn index_of(id: &Sessionid4) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
-    pub(crate) fn session_key(&self, id: &Sessionid4) -> Result<Key> {
-        let key = self.sessions.key_at(index_of(id)).ok_or(Nfsstat4::NFS4ERR_BADSESSION)?;
-        match self.sessions.get(key) {
-            Some(session) if session.id == *id => Ok(key),
-            _ => Err(Nfsstat4::NFS4ERR_BADSESSION),
-        }
-    }
-
-    pub(crate) fn session(&self, id: &Sessionid4) -> Result<(Key, &Session)> {
-        let key = self.session_key(id)?;
-        self.sessions.get(key).map(|session| (key, session)).ok_or(Nfsstat4::NFS4ERR_BADSESSION)
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    pub(crate) fn session(&self, id: &Sessionid4) -> Result<Arc<Session>> {
+        let found =
+            self.sessions.read_at(index_of(id), |session| (session.id == *id).then(|| Arc::clone(session)));
+        found.flatten().ok_or(Nfsstat4::NFS4ERR_BADSESSION)
     }
 
     /// Returns the client of a session, for operations that name a session without being in it.
@@ -64,21 +151,18 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     /// # Errors
     /// NFS4ERR_BADSESSION.
     pub fn client_of_session(&self, id: &Sessionid4) -> Result<ClientKey> {
-        self.session(id).map(|(_, session)| session.client)
+        self.session(id).map(|session| session.client)
     }
 
-    /// Removes a session with its reply cache and associations; its client stays.
-    pub(crate) fn remove_session(&mut self, key: Key) {
+    /// Removes a session with its reply cache and associations; its client stays. Requests that run on it end quietly.
+    pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
         let Some(session) = self.sessions.remove(key) else { return };
-        self.reply_cache_reserved = self.reply_cache_reserved.saturating_sub(session.reserved);
-        let cached: usize = session.slots.iter().map(Slot::cached_len).sum();
-        self.reply_cache = self.reply_cache.saturating_sub(cached);
-        for connection in &session.connections {
-            self.forget_association(connection.id, key);
-        }
-        if let Some(client) = self.clients.get_mut(session.client.0) {
-            client.sessions.retain(|other| *other != key);
-            client.running = client.running.saturating_sub(session.running);
+        session.pulse.close(u32::MAX);
+        self.reply_cache_reserved.fetch_sub(session.reserved, Relaxed);
+        self.forget_connections(&session);
+        if let Some(enrolled) = registry.clients.get_mut(&session.client) {
+            enrolled.sessions.retain(|other| *other != key);
+            enrolled.renewed = enrolled.renewed.max(session.pulse.renewed());
         }
     }
 }

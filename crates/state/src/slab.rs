@@ -7,6 +7,13 @@ pub(crate) struct Key {
     pub(crate) generation: u32,
 }
 
+impl Key {
+    /// Below all keys.
+    pub(crate) const MIN: Self = Self { index: 0, generation: 0 };
+    /// Above all keys.
+    pub(crate) const MAX: Self = Self { index: u32::MAX, generation: u32::MAX };
+}
+
 /// The highest generation: one bit less than 32, so that a stateid has a bit to spare for its kind.
 const GENERATION_MAX: u32 = u32::MAX >> 1;
 
@@ -39,21 +46,30 @@ impl<T> Slab<T> {
         self.len
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> Key {
-        self.len += 1;
-        if let Some(index) = self.free
-            && let Some(entry) = self.entries.get_mut(index as usize)
-        {
-            if let Place::Free { next } = entry.place {
-                self.free = next;
+    /// Returns the key that the next value will get.
+    pub(crate) fn next_key(&self) -> Key {
+        match self.free.and_then(|index| Some((index, self.entries.get(index as usize)?))) {
+            Some((index, entry)) => {
+                let again = entry.generation >= GENERATION_MAX;
+                Key { index, generation: if again { 1 } else { entry.generation + 1 } }
             }
-            entry.generation = if entry.generation >= GENERATION_MAX { 1 } else { entry.generation + 1 };
-            entry.place = Place::Taken(value);
-            return Key { index, generation: entry.generation };
+            None => Key { index: self.entries.len() as u32, generation: 1 },
         }
-        let index = self.entries.len() as u32;
-        self.entries.push(Entry { generation: 1, place: Place::Taken(value) });
-        Key { index, generation: 1 }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        let key = self.next_key();
+        self.len += 1;
+        let entry = Entry { generation: key.generation, place: Place::Taken(value) };
+        match self.entries.get_mut(key.index as usize) {
+            Some(place) => {
+                if let Entry { place: Place::Free { next }, .. } = std::mem::replace(place, entry) {
+                    self.free = next;
+                }
+            }
+            None => self.entries.push(entry),
+        }
+        key
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
@@ -74,12 +90,10 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns the key of whatever is at this index now.
-    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+    /// Returns whatever is at this index now.
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
         match self.entries.get(index as usize) {
-            Some(Entry { generation, place: Place::Taken(_) }) => {
-                Some(Key { index, generation: *generation })
-            }
+            Some(Entry { place: Place::Taken(value), .. }) => Some(value),
             _ => None,
         }
     }

@@ -1,14 +1,14 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
-use crate::slab::Key;
+use crate::sessions::Session;
 use crate::{Caller, Nfsstat4, Principal, Result, Sequence};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
 #[must_use = "a slot stays busy until State::finish gets its token"]
 #[derive(Debug)]
 pub struct SlotToken {
-    pub(crate) session: Key,
+    pub(crate) session: Arc<Session>,
     pub(crate) slot: u32,
 }
 
@@ -70,14 +70,46 @@ impl Slot {
         self.fingerprint == args.fingerprint && self.principal.as_ref() == Some(caller.principal)
     }
 
-    /// Puts a new request on the slot, in place of the last one with its reply.
-    pub(crate) fn begin(&mut self, caller: &Caller<'_>, args: &Sequence) {
+    /// Puts a new request on the slot, in place of the last one, and returns that one's reply.
+    pub(crate) fn begin(&mut self, caller: &Caller<'_>, args: &Sequence) -> SlotState {
         self.sequence = args.sequenceid;
-        self.state = SlotState::Running;
         self.fingerprint = args.fingerprint;
         // Nearly always it is the same principal as last time: save the reference counting.
         if self.principal.as_ref() != Some(caller.principal) {
             self.principal = Some(caller.principal.clone());
         }
+        std::mem::replace(&mut self.state, SlotState::Running)
+    }
+}
+
+/// Slots that are made together, when the first of them is used.
+const CHUNK: usize = 8;
+
+/// Neighbouring slots.
+type Chunk = Box<[Mutex<Slot>; CHUNK]>;
+
+/// The slots of a session, each behind its own lock: requests on different slots do not meet here.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pub(crate) chunks: Box<[OnceLock<Chunk>]>,
+}
+
+impl Slots {
+    /// Makes room for a number of slots; their memory is taken as they are used.
+    pub(crate) fn new(count: u32) -> Self {
+        Self { chunks: (0..(count as usize).div_ceil(CHUNK)).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Bytes that a slot takes, without its reply.
+    pub(crate) const fn size() -> usize {
+        std::mem::size_of::<Mutex<Slot>>()
+    }
+
+    /// Locks a slot; `None` for one beyond the table. Nothing else is locked under it.
+    pub(crate) fn lock(&self, slot: u32) -> Option<MutexGuard<'_, Slot>> {
+        let chunk = self.chunks.get(slot as usize / CHUNK)?;
+        let chunk = chunk.get_or_init(|| Box::new(std::array::from_fn(|_| Mutex::default())));
+        let slot = chunk.get(slot as usize % CHUNK)?;
+        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,17 +1,18 @@
 //! The whole state of one server.
 
+use crate::Limits;
 use crate::clients::Client;
-use crate::files::FileState;
-use crate::grace::Grace;
-use crate::hash::Keyed;
+use crate::connections::ConnectionTable;
+use crate::files::Files;
+use crate::grace;
 use crate::locks::LockState;
 use crate::opens::{Open, Owner};
+use crate::registry::Registry;
 use crate::sessions::Session;
-use crate::slab::{Key, Slab};
-use crate::{ClientKey, Clientid4, Effect, Limits};
-use std::collections::{BTreeMap, HashMap};
+use crate::table::Table;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What one start of the server is given.
@@ -22,8 +23,8 @@ pub struct Boot {
     pub epoch: u32,
     /// A random key: for the hash table that clients fill, and to make client ids hard to guess.
     pub hash_key: [u8; 16],
-    /// co_ownerid of each client that was recorded when the server stopped (see [`Effect::RecordClient`]). When there is
-    /// none, no grace period is needed.
+    /// co_ownerid of each client that was recorded when the server stopped (see [`crate::Effect::RecordClient`]). When
+    /// there is none, no grace period is needed.
     pub prior_clients: Vec<Vec<u8>>,
 }
 
@@ -50,67 +51,59 @@ pub struct Counts {
 
 /// Clients, sessions, opens and locks of one server: `F` names a file (export and handle bytes), `O` is what the server
 /// attaches to an open (an `Arc` of the backend's open file).
+///
+/// Every method may be called from several threads at once. It has many small locks instead of one around it (which
+/// requests meet at which is said in the crate's documentation); none of them is held when a method returns.
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
     pub(crate) epoch: u32,
-    pub(crate) effects: Vec<Effect<F, O>>,
-    pub(crate) grace: Grace,
-
-    pub(crate) clients: Slab<Client>,
-    pub(crate) clients_by_id: BTreeMap<Clientid4, ClientKey>,
-    /// At most one confirmed and one unconfirmed record for each co_ownerid (RFC 8881 section 18.35.4).
-    pub(crate) confirmed: BTreeMap<Arc<[u8]>, ClientKey>,
-    pub(crate) unconfirmed: BTreeMap<Arc<[u8]>, ClientKey>,
-    pub(crate) clientid_counter: u32,
     pub(crate) clientid_mask: u32,
+    /// When the grace period ends, in nanoseconds; zero when there is none. Changes under the registry only.
+    pub(crate) grace_until: AtomicU64,
+    pub(crate) reply_cache_reserved: AtomicUsize,
+    /// Whether more waits to be carried out than is good: then clients are asked to use fewer slots.
+    pub(crate) overloaded: AtomicBool,
 
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) connections: BTreeMap<u64, Vec<Key>>,
-    pub(crate) reply_cache: usize,
-    pub(crate) reply_cache_reserved: usize,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) clients: Table<Arc<Client>>,
+    pub(crate) sessions: Table<Arc<Session>>,
+    pub(crate) connections: ConnectionTable,
 
-    pub(crate) files: Slab<FileState<F>>,
-    pub(crate) files_by_name: HashMap<F, Key, Keyed>,
+    pub(crate) files: Files<F>,
     /// Open owners and lock owners; they live as long as they have opens or lock stateids.
-    pub(crate) owners: Slab<Owner>,
-    pub(crate) opens: Slab<Open<O>>,
-    /// By the indices of open owner and file.
-    pub(crate) opens_by_owner: BTreeMap<(u32, u32), Key>,
-    pub(crate) locks: Slab<LockState>,
-    /// By the indices of lock owner and open.
-    pub(crate) locks_by_owner: BTreeMap<(u32, u32), Key>,
-    pub(crate) ranges: usize,
+    pub(crate) owners: Table<Owner>,
+    pub(crate) opens: Table<Open<F, O>>,
+    pub(crate) locks: Table<LockState>,
+    /// Opens, for the limit.
+    pub(crate) opens_count: AtomicUsize,
+    /// Lock stateids and locked ranges together, for the limit.
+    pub(crate) locks_count: AtomicUsize,
 }
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Starts with nothing; the grace period begins at `now` if there are prior clients.
     pub fn new(limits: Limits, boot: Boot, now: Duration) -> Self {
-        let grace = Grace::new(boot.prior_clients, now + limits.grace);
         let [a, b, c, d, ..] = boot.hash_key;
+        let waiting = grace::waiting(boot.prior_clients);
+        let grace_until = if waiting.is_empty() { 0 } else { grace::deadline(now, &limits) };
         Self {
             limits,
             epoch: boot.epoch,
-            effects: Vec::new(),
-            grace,
-            clients: Slab::new(),
-            clients_by_id: BTreeMap::new(),
-            confirmed: BTreeMap::new(),
-            unconfirmed: BTreeMap::new(),
-            clientid_counter: 0,
             clientid_mask: u32::from_be_bytes([a, b, c, d]),
-            sessions: Slab::new(),
-            connections: BTreeMap::new(),
-            reply_cache: 0,
-            reply_cache_reserved: 0,
-            files: Slab::new(),
-            files_by_name: HashMap::with_hasher(Keyed(boot.hash_key)),
-            owners: Slab::new(),
-            opens: Slab::new(),
-            opens_by_owner: BTreeMap::new(),
-            locks: Slab::new(),
-            locks_by_owner: BTreeMap::new(),
-            ranges: 0,
+            grace_until: AtomicU64::new(grace_until),
+            reply_cache_reserved: AtomicUsize::new(0),
+            overloaded: AtomicBool::new(false),
+            registry: Mutex::new(Registry::new(waiting)),
+            clients: Table::new(),
+            sessions: Table::new(),
+            connections: ConnectionTable::new(),
+            files: Files::new(boot.hash_key),
+            owners: Table::new(),
+            opens: Table::new(),
+            locks: Table::new(),
+            opens_count: AtomicUsize::new(0),
+            locks_count: AtomicUsize::new(0),
         }
     }
 
@@ -119,23 +112,20 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         &self.limits
     }
 
-    /// Takes what there is to do since the last call, in order. Handle it after the lock is released, but
-    /// [`Effect::RecordClient`] and [`Effect::ForgetClient`] before the reply is sent.
-    pub fn take_effects(&mut self) -> Vec<Effect<F, O>> {
-        std::mem::take(&mut self.effects)
-    }
-
-    /// Counts what there is.
+    /// Counts what there is, part by part: while requests run the numbers need not be of one moment.
     pub fn counts(&self) -> Counts {
+        let lock_stateids = self.locks.len();
+        let mut reply_cache: usize = 0;
+        self.sessions.each(|_, session| reply_cache = reply_cache.wrapping_add(session.pulse.cached_len()));
         Counts {
-            clients: self.clients.len(),
+            clients: self.registry().clients.len(),
             sessions: self.sessions.len(),
             opens: self.opens.len(),
-            lock_stateids: self.locks.len(),
-            ranges: self.ranges,
+            lock_stateids,
+            ranges: self.locks_count.load(Relaxed).saturating_sub(lock_stateids),
             files: self.files.len(),
-            reply_cache: self.reply_cache,
-            reply_cache_reserved: self.reply_cache_reserved,
+            reply_cache,
+            reply_cache_reserved: self.reply_cache_reserved.load(Relaxed),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Stateids (RFC 8881 section 8.2): special ones, and the check of a sequence number.
 
+use crate::locks::LockState;
+use crate::opens::Open;
 use crate::slab::Key;
 use crate::{ClientKey, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
@@ -42,7 +44,7 @@ pub(crate) enum StateRef {
 /// The bit that makes a generation that of a lock stateid; generations have 31 bits.
 const LOCK_BIT: u32 = 1 << 31;
 
-impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Makes the stateid of an open or a lock: epoch, index, and kind with generation.
     pub(crate) fn stateid(&self, state: StateRef, seqid: u32) -> Stateid4 {
         let (key, kind) = match state {
@@ -55,8 +57,8 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         Stateid4 { seqid, other: [a, b, c, d, e, f, g, h, i, j, k, l] }
     }
 
-    /// Finds what a stateid of this client names and checks its sequence number; zero stands for the current one.
-    pub(crate) fn find_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<StateRef> {
+    /// Reads what a stateid names; whether that exists is for the tables to say.
+    pub(crate) fn state_ref(&self, stateid: &Stateid4) -> Result<StateRef> {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = stateid.other;
         if u32::from_be_bytes([a, b, c, d]) != self.epoch || StateidKind::of(stateid) != StateidKind::Ordinary
         {
@@ -64,16 +66,47 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
         }
         let (index, generation) = (u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]));
         let key = Key { index, generation: generation & !LOCK_BIT };
-        let (state, owner, seqid) = match generation & LOCK_BIT {
-            0 => self.opens.get(key).map(|open| (StateRef::Open(key), open.client, open.seqid)),
-            _ => self.locks.get(key).map(|lock| (StateRef::Lock(key), lock.client, lock.seqid)),
+        Ok(if generation & LOCK_BIT == 0 { StateRef::Open(key) } else { StateRef::Lock(key) })
+    }
+
+    /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
+    /// number is good; zero stands for the current one.
+    pub(crate) fn read_open<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&Open<F, O>) -> Result<R>,
+    ) -> Result<R> {
+        let found = self.opens.read(key, |open| match open.client == client {
+            true => check_seqid(seqid, open.seqid).and_then(|()| run(open)),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+    }
+
+    /// As [`State::read_open`], for lock stateids.
+    pub(crate) fn read_lock<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&LockState) -> R,
+    ) -> Result<R> {
+        let found = self.locks.read(key, |lock| match lock.client == client {
+            true => check_seqid(seqid, lock.seqid).map(|()| run(lock)),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+    }
+
+    fn find_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<StateRef> {
+        let found = self.state_ref(stateid)?;
+        match found {
+            StateRef::Open(key) => self.read_open(client, key, stateid.seqid, |_| Ok(()))?,
+            StateRef::Lock(key) => self.read_lock(client, key, stateid.seqid, |_| ())?,
         }
-        .ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        if owner != client {
-            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
-        }
-        check_seqid(stateid.seqid, seqid)?;
-        Ok(state)
+        Ok(found)
     }
 
     /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID or NFS4ERR_OLD_STATEID.
@@ -85,14 +118,20 @@ impl<F: Clone + Eq + Hash, O: Clone> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, or a lock stateid with ranges).
-    pub fn free_stateid(&mut self, client: ClientKey, stateid: &Stateid4) -> Result<()> {
-        match self.find_stateid(client, stateid)? {
-            StateRef::Lock(key) if !self.lock_state_holds_ranges(key) => {
-                self.remove_lock_state(key);
-                Ok(())
-            }
-            StateRef::Open(_) | StateRef::Lock(_) => Err(Nfsstat4::NFS4ERR_LOCKS_HELD),
+    pub fn free_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<()> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let mut books = record.all_books();
+        let StateRef::Lock(key) = self.find_stateid(client, stateid)? else {
+            return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
+        };
+        let lock = self.lock_of(key)?;
+        let mut files = self.files.lock(&lock.file);
+        let file = files.get_mut(&lock.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        if file.ranges.holds(lock.owner) {
+            return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
         }
+        self.remove_lock_state(&mut books, &lock.file, file, key);
+        Ok(())
     }
 }
 

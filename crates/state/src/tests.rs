@@ -1,5 +1,6 @@
 //! Tests without a socket: time is moved by hand, and a test reads as what a client does.
 
+mod checks;
 mod connections;
 mod create_session;
 mod exchange_id;
@@ -11,5 +12,7 @@ mod mach_cred;
 mod opens;
 mod random;
 mod sequence;
+mod shared;
 mod statuses;
+mod threads;
 mod world;

@@ -4,13 +4,11 @@ use super::world::*;
 use crate::*;
 use nfs4::{Nfsstat4, Stateid4};
 
-type Effects = Vec<Effect<u32, u64>>;
-
-fn record(owner: &str) -> Effect<u32, u64> {
+fn record(owner: &str) -> Effect {
     Effect::RecordClient { owner: owner.into() }
 }
 
-fn forget(owner: &str) -> Effect<u32, u64> {
+fn forget(owner: &str) -> Effect {
     Effect::ForgetClient { owner: owner.into() }
 }
 
@@ -143,7 +141,7 @@ fn who_does_not_come_back_in_time_is_forgotten() {
     world.pass(1);
     assert!(!world.state.in_grace(world.now));
     assert_eq!(world.state.expire(world.now), 0);
-    let expected: Effects = vec![record("a"), forget("b"), Effect::GraceEnded];
+    let expected: Vec<Effect> = vec![record("a"), forget("b"), Effect::GraceEnded];
     assert_eq!(world.records(), expected, "c holds what it reclaimed and stays recorded");
     let mut late = TestClient::new("b");
     world.mount(&mut late);
@@ -155,8 +153,13 @@ fn who_does_not_come_back_in_time_is_forgotten() {
 /// The current stateid of what the client reclaimed.
 fn reclaim_stateid(world: &World, client: &TestClient) -> Stateid4 {
     let key = world.key(client);
-    let (open, _) = world.state.opens.iter().find(|(_, open)| open.client == key).unwrap();
-    world.state.stateid(crate::stateids::StateRef::Open(open), 0)
+    let mut found = None;
+    world.state.opens.each(|open_key, open| {
+        if open.client == key {
+            found = Some(open_key);
+        }
+    });
+    world.state.stateid(crate::stateids::StateRef::Open(found.unwrap()), 0)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::*;
 use nfs4::{Nfsstat4, Stateid4};
+use std::ops::Deref;
 
 const READ: u32 = 1;
 const WRITE: u32 = 2;
@@ -71,10 +72,10 @@ fn a_payload_that_is_too_narrow_by_the_time_it_arrives_is_asked_for_again() {
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(READ));
     world.open(&client, "o", 1, WRITE, 0).unwrap();
     assert_eq!(world.state.open(world.now, key, &request, 7, READ), Ok(OpenOutcome::Reopen(BOTH)));
-    assert_eq!(world.state.take_effects().last(), Some(&Effect::Close { file: 1, payload: 7 }));
+    assert_eq!(world.state.take_closed().last(), Some(&7));
     let opened = world.state.open(world.now, key, &request, 8, BOTH).unwrap();
     assert!(matches!(opened, OpenOutcome::Opened(Stateid4 { seqid: 2, .. })));
-    assert_eq!(world.state.open_payload(key, b"o", &1), Some(8));
+    assert_eq!(world.state.deref().open_check(world.now, key, &request, u64::clone), Ok((BOTH, Some(8))));
 }
 
 #[test]
@@ -85,9 +86,9 @@ fn a_refused_open_returns_its_payload() {
     let request = OpenRequest { owner: b"o", file: &1, access: WRITE, deny: 0, claim: OpenClaim::New };
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(WRITE));
     world.open(&a, "o", 1, READ, WRITE).unwrap();
-    world.state.take_effects();
+    world.state.take_closed();
     assert_eq!(world.state.open(world.now, key, &request, 7, WRITE), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
-    assert_eq!(world.state.take_effects(), [Effect::Close { file: 1, payload: 7 }]);
+    assert_eq!(world.state.take_closed(), [7]);
 }
 
 #[test]
@@ -167,10 +168,10 @@ fn the_sequence_number_of_a_stateid_wraps_past_zero() {
     let client = world.ready("a");
     let key = world.key(&client);
     let first = world.open(&client, "o", 1, BOTH, 0).unwrap();
-    let crate::stateids::StateRef::Open(open) = world.state.find_stateid(key, &first).unwrap() else {
+    let crate::stateids::StateRef::Open(open) = world.state.state_ref(&first).unwrap() else {
         panic!("no open")
     };
-    world.state.opens.get_mut(open).unwrap().seqid = u32::MAX;
+    world.state.opens.write(open, |open| open.seqid = u32::MAX);
     let wrapped = world.open(&client, "o", 1, BOTH, 0).unwrap();
     assert_eq!(wrapped.seqid, 1);
     let old = Stateid4 { seqid: u32::MAX, ..wrapped };

@@ -1,5 +1,6 @@
 //! Anything that clients may send, in any order: no panic, and the tables agree with each other.
 
+use super::checks::{check_counts, check_ranges, check_shares};
 use super::world::*;
 use crate::*;
 use nfs4::Stateid4;
@@ -250,67 +251,12 @@ impl Run {
 
     fn check(&mut self) {
         self.closed += self.world.closed();
-        let state = &self.world.state;
+        let state = self.world.shared();
         assert_eq!(state.opens.len(), self.opened - self.closed, "every payload is held or was given back");
         check_shares(state);
         check_ranges(state);
         check_counts(state);
     }
-}
-
-/// No two owners have what one of them denies.
-fn check_shares(state: &TestState) {
-    for (a, one) in state.opens.iter() {
-        for (b, other) in state.opens.iter().filter(|(_, other)| other.file == one.file) {
-            assert!(a == b || !one.share.conflicts(other.share), "{one:?} {other:?}");
-            assert!(a == b || one.owner != other.owner, "one owner, one open");
-        }
-        assert_eq!(one.share.access & !one.payload_access, 0, "the payload can do what the open allows");
-    }
-}
-
-/// No two lock owners hold a byte that one of them has locked for writing; ranges belong to living lock stateids.
-fn check_ranges(state: &TestState) {
-    for (_, file) in state.files.iter() {
-        for byte in 0..64 {
-            let range = LockRange::new(byte, 1).unwrap();
-            for (_, lock) in state.locks.iter() {
-                let others = file.ranges.conflict(lock.owner, range, false);
-                if let Some(held) = others {
-                    assert!(state.owners.get(held.holder).is_some(), "its owner lives");
-                    let own = file.ranges.conflict(held.holder, range, true);
-                    assert!(own.is_none_or(|own| own.holder == held.holder), "{held:?} {own:?}");
-                }
-            }
-        }
-    }
-}
-
-fn check_counts(state: &TestState) {
-    let ranges: usize = state.files.iter().map(|(_, file)| file.ranges.len()).sum();
-    assert_eq!(ranges, state.ranges);
-    let (opens, locks) = state.clients.iter().fold((0, 0), |(o, l), (_, c)| (o + c.opens, l + c.locks));
-    assert_eq!((opens, locks), (state.opens.len(), state.locks.len() + ranges));
-    assert_eq!(state.opens_by_owner.len(), state.opens.len());
-    assert_eq!(state.locks_by_owner.len(), state.locks.len());
-    assert_eq!(state.files_by_name.len(), state.files.len());
-    assert_eq!(state.files.iter().map(|(_, file)| file.opens).sum::<usize>(), state.opens.len());
-    assert_eq!(
-        state.owners.iter().map(|(_, owner)| owner.uses).sum::<usize>(),
-        state.opens.len() + state.locks.len()
-    );
-    assert_eq!(state.confirmed.len() + state.unconfirmed.len(), state.clients.len());
-    assert_eq!(state.clients_by_id.len(), state.clients.len());
-    let sessions: Vec<_> = state.sessions.iter().map(|(_, session)| session).collect();
-    assert_eq!(state.clients.iter().map(|(_, client)| client.sessions.len()).sum::<usize>(), sessions.len());
-    assert_eq!(state.reply_cache_reserved, sessions.iter().map(|session| session.reserved).sum::<usize>());
-    let cached =
-        sessions.iter().flat_map(|session| &session.slots).map(|slot| slot.cached_len()).sum::<usize>();
-    assert_eq!(state.reply_cache, cached);
-    let running: u32 = sessions.iter().map(|session| session.running).sum();
-    assert_eq!(state.clients.iter().map(|(_, client)| client.running).sum::<u32>(), running);
-    let associated: usize = sessions.iter().map(|session| session.connections.len()).sum();
-    assert_eq!(state.connections.values().map(Vec::len).sum::<usize>(), associated);
 }
 
 proptest! {
@@ -332,8 +278,10 @@ proptest! {
             run.check();
         }
         run.running.clear();
-        let sessions: Vec<_> = run.world.state.sessions.iter().map(|(key, _)| key).collect();
-        sessions.into_iter().for_each(|key| run.world.state.remove_session(key));
+        let mut sessions = Vec::new();
+        run.world.state.sessions.each(|key, _| sessions.push(key));
+        let state = &run.world.state;
+        sessions.into_iter().for_each(|key| state.remove_session(&mut state.registry(), key));
         run.world.pass(1000);
         run.world.state.expire(run.world.now);
         run.check();

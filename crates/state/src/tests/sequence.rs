@@ -101,8 +101,7 @@ fn the_sequence_id_of_a_slot_wraps_to_zero() {
     let mut world = World::new();
     let mut client = world.ready("a");
     world.renew(&mut client);
-    let key = world.state.session_key(&client.sessionid).unwrap();
-    world.state.sessions.get_mut(key).unwrap().slots[0].sequence = u32::MAX;
+    world.state.session(&client.sessionid).unwrap().slots.lock(0).unwrap().sequence = u32::MAX;
     client.slot = 0;
     world.renew(&mut client);
     world.renew(&mut client);
@@ -137,6 +136,30 @@ fn a_request_beyond_the_channel_is_refused_without_using_the_slot() {
     let big = Sequence { request_size: (1 << 20) + 1, ..client.args() };
     assert_eq!(world.sequence(&client, big).unwrap_err(), Nfsstat4::NFS4ERR_REQ_TOO_BIG);
     world.renew(&mut client);
+}
+
+#[test]
+fn an_overloaded_server_asks_for_fewer_slots_and_still_serves_all() {
+    // RFC 8881 section 2.10.6.1
+    let mut world = World::new();
+    let client = world.ready("a");
+    let target_of = |world: &mut World, sequenceid| {
+        let last = Sequence {
+            slotid: CHANNEL.requests - 1,
+            highest_slotid: CHANNEL.requests - 1,
+            sequenceid,
+            ..client.args()
+        };
+        let Ok(Sequenced::Execute(begun)) = world.sequence(&client, last) else {
+            panic!("the last slot is refused")
+        };
+        world.state.finish(begun.token, None);
+        begun.reply.target_highest_slotid
+    };
+    world.state.set_overloaded(true);
+    assert_eq!(target_of(&mut world, 1), (CHANNEL.requests - 1) / 4);
+    world.state.set_overloaded(false);
+    assert_eq!(target_of(&mut world, 2), CHANNEL.requests - 1);
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! A server's state and clients that use it the way real ones do.
 
+use super::shared::{Shared, TestState};
 use crate::*;
 use nfs4::{Sessionid4, Stateid4};
 use std::time::Duration;
 
-pub(super) type TestState = State<u32, u64>;
-
 /// The state with its clock.
 pub(super) struct World {
-    pub(super) state: TestState,
+    pub(super) state: Shared,
     pub(super) now: Duration,
     random: u64,
 }
@@ -48,7 +47,12 @@ impl World {
 
     pub(super) fn with(limits: Limits, boot: Boot) -> Self {
         let now = Duration::from_secs(1000);
-        Self { state: State::new(limits, boot, now), now, random: 0 }
+        Self { state: Shared::new(State::new(limits, boot, now)), now, random: 0 }
+    }
+
+    /// The state for several threads, which look after what their calls leave behind.
+    pub(super) fn shared(&self) -> &TestState {
+        &self.state
     }
 
     pub(super) fn pass(&mut self, seconds: u64) {
@@ -159,18 +163,14 @@ impl World {
         self.state.lock(self.now, key, &request)
     }
 
-    /// Which payloads were closed since the last call.
+    /// How many payloads were closed since the last call.
     pub(super) fn closed(&mut self) -> usize {
-        self.state.take_effects().iter().filter(|effect| matches!(effect, Effect::Close { .. })).count()
+        self.state.take_closed().len()
     }
 
-    /// Which client records changed since the last call.
-    pub(super) fn records(&mut self) -> Vec<Effect<u32, u64>> {
-        self.state
-            .take_effects()
-            .into_iter()
-            .filter(|effect| !matches!(effect, Effect::Close { .. }))
-            .collect()
+    /// What became of client records and the grace period since the last call.
+    pub(super) fn records(&mut self) -> Vec<Effect> {
+        self.state.take_queued()
     }
 }
 

@@ -1,0 +1,167 @@
+//! The registry: which clients there are, by which names (RFC 8881 sections 2.4 and 18.35.4), and what goes when one goes.
+//!
+//! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
+
+use crate::clients::Client;
+use crate::sessions::Session;
+use crate::slab::Key;
+use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, Result, State};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is known of all clients together.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub(crate) clients: BTreeMap<ClientKey, Enrolled>,
+    pub(crate) by_id: BTreeMap<Clientid4, ClientKey>,
+    /// At most one confirmed and one unconfirmed record for each co_ownerid (RFC 8881 section 18.35.4).
+    pub(crate) confirmed: BTreeMap<Arc<[u8]>, ClientKey>,
+    pub(crate) unconfirmed: BTreeMap<Arc<[u8]>, ClientKey>,
+    counter: u32,
+    /// Owners that may still reclaim (see `grace`).
+    pub(crate) waiting: BTreeSet<Box<[u8]>>,
+    effects: VecDeque<Effect>,
+}
+
+/// A client in the registry.
+#[derive(Debug)]
+pub(crate) struct Enrolled {
+    pub(crate) record: Arc<Client>,
+    pub(crate) confirmed: bool,
+    /// The sequence id of the CREATE_SESSION slot (RFC 8881 section 18.36.4).
+    pub(crate) create_sequence: u32,
+    /// What a retry of the last CREATE_SESSION gets; before the first it is the contrived NFS4ERR_SEQ_MISORDERED.
+    pub(crate) create_reply: Result<Box<CreateSessionOk>>,
+    pub(crate) sessions: Vec<Key>,
+    /// When the lease was renewed other than by a session that it has now.
+    pub(crate) renewed: Duration,
+    /// Whether the client is on stable storage.
+    pub(crate) recorded: bool,
+}
+
+impl Registry {
+    pub(crate) fn new(waiting: BTreeSet<Box<[u8]>>) -> Self {
+        Self { waiting, ..Self::default() }
+    }
+
+    /// Queues something for the server to do.
+    pub(crate) fn push<O>(&mut self, effect: Effect, effects: &mut Effects<O>) {
+        self.effects.push_back(effect);
+        effects.queued = true;
+    }
+
+    pub(crate) fn client(&self, key: ClientKey) -> Result<&Enrolled> {
+        self.clients.get(&key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
+    }
+
+    pub(crate) fn client_mut(&mut self, key: ClientKey) -> Result<&mut Enrolled> {
+        self.clients.get_mut(&key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
+    }
+
+    /// Finds a client by the id that it was given.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE_CLIENTID.
+    pub(crate) fn by_id(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
+        let key = self.by_id.get(&id).copied();
+        let found = key.and_then(|key| Some((key, self.clients.get(&key)?)));
+        found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
+    }
+
+    /// Returns a client id that no client of this start has had: a counter, scattered, under the start's epoch.
+    pub(crate) fn new_clientid(&mut self, epoch: u32, mask: u32) -> Clientid4 {
+        // An odd factor and an exclusive or permute the 32-bit numbers, so no value returns before all were used.
+        const SCATTER: u32 = 0x9e37_79b1;
+        loop {
+            self.counter = self.counter.wrapping_add(1);
+            let low = self.counter.wrapping_mul(SCATTER) ^ mask;
+            let id = u64::from(epoch) << 32 | u64::from(low);
+            if !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Locks the registry: the first lock of the order.
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next thing to do off the queue, in the order in which state has changed.
+    pub fn next_effect(&self) -> Option<Effect> {
+        self.registry().effects.pop_front()
+    }
+
+    pub(crate) fn sessions_of(&self, enrolled: &Enrolled) -> Vec<Arc<Session>> {
+        enrolled.sessions.iter().filter_map(|key| self.sessions.get(*key)).collect()
+    }
+
+    /// Tells when a client's lease was renewed last.
+    pub(crate) fn renewed(&self, enrolled: &Enrolled) -> Duration {
+        let sessions = self.sessions_of(enrolled);
+        sessions.iter().map(|session| session.pulse.renewed()).fold(enrolled.renewed, Duration::max)
+    }
+
+    /// Keeps new requests out of all of a client's sessions; false, and nothing is changed, if requests run.
+    pub(crate) fn close_gates(&self, enrolled: &Enrolled) -> bool {
+        let sessions = self.sessions_of(enrolled);
+        let closed = sessions.iter().take_while(|session| session.pulse.close(0)).count();
+        if closed < sessions.len() {
+            sessions.iter().take(closed).for_each(|session| session.pulse.reopen());
+        }
+        closed == sessions.len()
+    }
+
+    pub(crate) fn reopen_gates(&self, enrolled: &Enrolled) {
+        self.sessions_of(enrolled).iter().for_each(|session| session.pulse.reopen());
+    }
+
+    /// Tells whether a client's lease has run out and nothing of it runs; then its gates are closed, so that it stays so.
+    pub(crate) fn expired(&self, enrolled: &Enrolled, now: Duration) -> bool {
+        let over = || now >= self.renewed(enrolled).saturating_add(self.limits.lease);
+        if !over() || !self.close_gates(enrolled) {
+            return false;
+        }
+        // A request may have come and gone since.
+        let over = over();
+        if !over {
+            self.reopen_gates(enrolled);
+        }
+        over
+    }
+
+    /// Removes a client with its sessions, opens and locks. `forget` says whether it loses the right to reclaim; it keeps
+    /// it when its next incarnation takes over.
+    pub(crate) fn remove_client(
+        &self,
+        registry: &mut Registry,
+        key: ClientKey,
+        forget: bool,
+        effects: &mut Effects<O>,
+    ) {
+        let Ok(enrolled) = registry.client(key) else { return };
+        for session in enrolled.sessions.clone() {
+            self.remove_session(registry, session);
+        }
+        let Some(enrolled) = registry.clients.remove(&key) else { return };
+        let record = &enrolled.record;
+        self.clients.remove(key.0);
+        let mut books = record.all_books();
+        self.remove_opens(&mut books, effects);
+        books.closed = true;
+        drop(books);
+        registry.by_id.remove(&record.id);
+        let table = if enrolled.confirmed { &mut registry.confirmed } else { &mut registry.unconfirmed };
+        if table.get(&record.owner) == Some(&key) {
+            table.remove(&record.owner);
+        }
+        if forget && enrolled.confirmed && (enrolled.recorded || registry.waiting.contains(&*record.owner)) {
+            registry.push(Effect::ForgetClient { owner: record.owner.to_vec() }, effects);
+            self.reclaimed(registry, &record.owner, effects);
+        }
+    }
+}

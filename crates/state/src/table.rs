@@ -1,0 +1,118 @@
+//! Tables that many threads use at once: slabs in stripes, each behind a lock of its own.
+
+use crate::slab::{Key, Slab};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Independent parts of a table; a power of two. With many more stripes than threads these seldom meet.
+pub(crate) const STRIPES: usize = 64;
+
+/// Bits of an index that name the stripe.
+const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
+
+/// A stripe has cache lines of its own, so that one lock does not slow down its neighbour.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Stripe<T>(RwLock<Slab<T>>);
+
+/// A slab in stripes. The lock of a stripe is a leaf of the lock order: what is passed to a method runs under it and
+/// must take no other lock.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    stripes: Box<[Stripe<T>]>,
+}
+
+/// The key in the table for a key in one of its stripes.
+fn outer(stripe: usize, key: Key) -> Key {
+    Key { index: key.index << STRIPE_BITS | stripe as u32, generation: key.generation }
+}
+
+/// The key in its stripe for a key in the table.
+fn inner(key: Key) -> Key {
+    Key { index: key.index >> STRIPE_BITS, generation: key.generation }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn new() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| Stripe(RwLock::new(Slab::new()))).collect() }
+    }
+
+    // A thread that panicked while it held a stripe left it as a slab that is still sound.
+    fn read_stripe(&self, index: u32) -> RwLockReadGuard<'_, Slab<T>> {
+        // The remainder is below the number of stripes.
+        self.stripes[index as usize % STRIPES].0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_stripe(&self, index: u32) -> RwLockWriteGuard<'_, Slab<T>> {
+        self.stripes[index as usize % STRIPES].0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `turn` chooses the stripe.
+    pub(crate) fn insert(&self, turn: u32, value: T) -> Key {
+        outer(turn as usize % STRIPES, self.write_stripe(turn).insert(value))
+    }
+
+    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&T) -> R) -> Option<R> {
+        self.read_stripe(key.index).get(inner(key)).map(run)
+    }
+
+    pub(crate) fn write<R>(&self, key: Key, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.write_stripe(key.index).get_mut(inner(key)).map(run)
+    }
+
+    /// Looks at whatever is at this index now.
+    pub(crate) fn read_at<R>(&self, index: u32, run: impl FnOnce(&T) -> R) -> Option<R> {
+        self.read_stripe(index).at(index >> STRIPE_BITS).map(run)
+    }
+
+    pub(crate) fn remove(&self, key: Key) -> Option<T> {
+        self.write_stripe(key.index).remove(inner(key))
+    }
+
+    /// Counts what is in it, stripe by stripe.
+    pub(crate) fn len(&self) -> usize {
+        (0..STRIPES as u32).map(|stripe| self.read_stripe(stripe).len()).sum()
+    }
+
+    /// Looks at everything in it, stripe by stripe.
+    pub(crate) fn each(&self, mut run: impl FnMut(Key, &T)) {
+        for stripe in 0..STRIPES {
+            let slab = self.read_stripe(stripe as u32);
+            slab.iter().for_each(|(key, value)| run(outer(stripe, key), value));
+        }
+    }
+}
+
+impl<T: Clone> Table<T> {
+    pub(crate) fn get(&self, key: Key) -> Option<T> {
+        self.read(key, T::clone)
+    }
+}
+
+impl<T> Table<Arc<T>> {
+    /// Inserts what `make` returns for the key that it will have, and returns it.
+    pub(crate) fn insert_with(&self, turn: u32, make: impl FnOnce(Key) -> Arc<T>) -> Arc<T> {
+        let mut slab = self.write_stripe(turn);
+        let value = make(outer(turn as usize % STRIPES, slab.next_key()));
+        slab.insert(Arc::clone(&value));
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_lead_back_to_their_stripe_and_never_to_a_later_value() {
+        let table = Table::new();
+        let keys: Vec<Key> = (0..1000).map(|n| table.insert(n, n)).collect();
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(table.get(*key), Some(n as u32));
+            assert_eq!(table.read_at(key.index, |value| *value), Some(n as u32));
+        }
+        assert_eq!(table.remove(keys[70]), Some(70));
+        let again = table.insert(70, 7);
+        assert_eq!((again.index, table.get(keys[70])), (keys[70].index, None));
+        assert_eq!((table.get(again), table.len()), (Some(7), 1000));
+    }
+}

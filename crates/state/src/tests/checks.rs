@@ -1,0 +1,84 @@
+//! What holds whenever nothing runs: the tables agree with each other.
+
+use super::shared::TestState;
+use crate::LockRange;
+use crate::slots::SlotState;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// No two owners have what one of them denies.
+pub(super) fn check_shares(state: &TestState) {
+    let mut opens = Vec::new();
+    state.opens.each(|key, open| opens.push((key, open.file, open.owner, open.share)));
+    for (a, file, owner, share) in &opens {
+        for (b, _, other_owner, other) in opens.iter().filter(|(_, other_file, ..)| other_file == file) {
+            assert!(a == b || !share.conflicts(*other), "{share:?} {other:?}");
+            assert!(a == b || owner != other_owner, "one owner, one open");
+        }
+    }
+    state.opens.each(|_, open| {
+        assert_eq!(open.share.access & !open.payload_access, 0, "the payload can do what the open allows");
+    });
+}
+
+/// No two lock owners hold a byte that one of them has locked for writing; ranges belong to living lock stateids.
+pub(super) fn check_ranges(state: &TestState) {
+    let mut owners = Vec::new();
+    state.locks.each(|_, lock| owners.push(lock.owner));
+    state.files.each(|_, file| {
+        for byte in 0..64 {
+            let range = LockRange::new(byte, 1).unwrap();
+            for owner in &owners {
+                if let Some(held) = file.ranges.conflict(*owner, range, false) {
+                    assert!(state.owners.read(held.holder, |_| ()).is_some(), "its owner lives");
+                    let own = file.ranges.conflict(held.holder, range, true);
+                    assert!(own.is_none_or(|own| own.holder == held.holder), "{held:?} {own:?}");
+                }
+            }
+        }
+    });
+}
+
+/// Each number is the sum of its parts, and each table has what the others say. (Nothing may run meanwhile.)
+pub(super) fn check_counts(state: &TestState) {
+    let (mut ranges, mut file_opens, mut uses) = (0, 0, 0);
+    state.files.each(|_, file| {
+        ranges += file.ranges.len();
+        file_opens += file.opens.len();
+        assert!(!file.opens.is_empty());
+    });
+    state.owners.each(|_, owner| uses += owner.uses);
+    let (opens, locks) = (state.opens.len(), state.locks.len());
+    assert_eq!(ranges, state.counts().ranges);
+    assert_eq!((opens, opens), (file_opens, state.opens_count.load(Relaxed)));
+    assert_eq!(uses, opens + locks);
+    let (mut of_clients, mut records) = ([0; 4], 0);
+    state.clients.each(|_, client| {
+        let books = client.all_books();
+        let of_client = [books.opens.len(), books.locks, books.lock_states.len(), books.closed.into()];
+        of_clients.iter_mut().zip(of_client).for_each(|(sum, n)| *sum += n);
+        records += 1;
+    });
+    assert_eq!(of_clients, [opens, locks + ranges, locks, 0]);
+    let registry = state.registry();
+    assert_eq!(registry.confirmed.len() + registry.unconfirmed.len(), records);
+    assert_eq!((registry.by_id.len(), registry.clients.len()), (records, records));
+    let sessions = registry.clients.values().map(|client| client.sessions.len()).sum();
+    drop(registry);
+    check_sessions(state, sessions);
+}
+
+fn check_sessions(state: &TestState, of_clients: usize) {
+    let (mut sessions, mut reserved, mut associated) = (0, 0, 0);
+    state.sessions.each(|_, session| {
+        assert!(!session.pulse.is_closed());
+        sessions += 1;
+        reserved += session.reserved;
+        associated += session.connections.read().unwrap().len();
+        let slots = || (0..session.fore.requests).map(|slot| session.slots.lock(slot).unwrap());
+        assert_eq!(slots().map(|slot| slot.cached_len()).sum::<usize>(), session.pulse.cached_len());
+        let running = slots().filter(|slot| matches!(slot.state, SlotState::Running)).count();
+        assert_eq!(running, session.pulse.running() as usize);
+    });
+    assert_eq!((sessions, reserved), (of_clients, state.counts().reply_cache_reserved));
+    assert_eq!(state.connections.lens().1, associated);
+}

@@ -1,0 +1,116 @@
+//! The state as one thread sees it: what calls leave behind is gathered, so that a test can ask for it later.
+
+use crate::*;
+use nfs4::{Clientid4, Stateid4};
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::time::Duration;
+
+pub(super) type TestState = State<u32, u64>;
+
+/// A state, and what its calls have left behind.
+pub(super) struct Shared {
+    state: TestState,
+    effects: RefCell<Effects<u64>>,
+}
+
+impl Deref for Shared {
+    type Target = TestState;
+
+    fn deref(&self) -> &TestState {
+        &self.state
+    }
+}
+
+impl Shared {
+    pub(super) fn new(state: TestState) -> Self {
+        Self { state, effects: RefCell::default() }
+    }
+
+    fn with<R>(&self, run: impl FnOnce(&TestState, &mut Effects<u64>) -> R) -> R {
+        run(&self.state, &mut self.effects.borrow_mut())
+    }
+
+    /// The payloads that were closed since the last call.
+    pub(super) fn take_closed(&self) -> Vec<u64> {
+        std::mem::take(&mut self.effects.borrow_mut().closed)
+    }
+
+    /// What was queued since the last call; nothing may be in the queue that no call has told of.
+    pub(super) fn take_queued(&self) -> Vec<Effect> {
+        let told = std::mem::take(&mut self.effects.borrow_mut().queued);
+        let queued: Vec<Effect> = std::iter::from_fn(|| self.state.next_effect()).collect();
+        assert_eq!(told, !queued.is_empty());
+        queued
+    }
+
+    pub(super) fn exchange_id(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        args: &ExchangeId<'_>,
+        random: u64,
+    ) -> Result<ExchangeIdOk> {
+        self.with(|state, effects| state.exchange_id(now, caller, args, random, effects))
+    }
+
+    pub(super) fn create_session(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        args: &CreateSession,
+        random: u64,
+    ) -> Result<CreateSessionOk> {
+        self.with(|state, effects| state.create_session(now, caller, args, random, effects))
+    }
+
+    pub(super) fn destroy_clientid(&self, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
+        self.with(|state, effects| state.destroy_clientid(caller, clientid, effects))
+    }
+
+    pub(super) fn sequence(&self, now: Duration, caller: &Caller<'_>, args: &Sequence) -> Result<Sequenced> {
+        self.with(|state, effects| state.sequence(now, caller, args, effects))
+    }
+
+    pub(super) fn reclaim_complete(&self, now: Duration, client: ClientKey, one_fs: bool) -> Result<()> {
+        self.with(|state, effects| state.reclaim_complete(now, client, one_fs, effects))
+    }
+
+    pub(super) fn expire(&self, now: Duration) -> usize {
+        self.with(|state, effects| state.expire(now, effects))
+    }
+
+    pub(super) fn open_check(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &OpenRequest<'_, u32>,
+    ) -> Result<u32> {
+        self.state.open_check(now, client, request, |_| ()).map(|(needed, _)| needed)
+    }
+
+    pub(super) fn open(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &OpenRequest<'_, u32>,
+        payload: u64,
+        payload_access: u32,
+    ) -> Result<OpenOutcome> {
+        self.with(|state, effects| state.open(now, client, request, payload, payload_access, effects))
+    }
+
+    pub(super) fn close(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<Stateid4> {
+        self.with(|state, effects| state.close(client, stateid, file, effects))
+    }
+
+    pub(super) fn access(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &u32,
+        access: u32,
+    ) -> Result<u64> {
+        self.state.access(client, stateid, file, access, |payload| *payload)
+    }
+}
