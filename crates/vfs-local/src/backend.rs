@@ -102,6 +102,7 @@ pub struct LocalBackend {
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
+    pub(crate) may_wait: bool,
 }
 
 impl LocalBackend {
@@ -120,19 +121,20 @@ impl LocalBackend {
         let fs_handle = sys::fd_to_handle(fd.as_fd()).map_err(|_| no_handles())?;
         let handle = handle::encode(stat.stx_ino, &fs_handle).map_err(|_| no_handles())?;
         let mount = mount_for_handles(&fd, &fs_handle);
-        let fine = rustix::fs::fstatfs(&fd).is_ok_and(|stat| change::fine_ctime(stat.f_type));
+        let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = usize::try_from(descriptors.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         Ok(Self {
             root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
+            may_wait: !in_memory(file_system),
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
             objects: ObjectCache::new(options.object_cache_max.min(half)),
             places,
-            changes: Arc::new(Changes::new(fine)),
+            changes: Arc::new(Changes::new(change::fine_ctime(file_system))),
         })
     }
 
@@ -182,6 +184,14 @@ impl LocalBackend {
             return Err(VfsError::Stale);
         }
         Ok(object)
+    }
+
+    /// Finds the object of a handle if it is open.
+    pub(crate) fn at_hand(&self, handle: &ObjectHandle) -> Option<Arc<Object>> {
+        if *handle == self.root.handle {
+            return Some(Arc::clone(&self.root));
+        }
+        self.objects.get(handle)
     }
 
     /// Finds the directory of a handle.
@@ -245,11 +255,12 @@ impl LocalBackend {
 
     /// Opens a name in a directory by path only, as whom the thread is.
     pub(crate) fn open_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let opened = retry(|| openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve));
-        // Another file system is mounted there.
-        opened.map_err(|errno| if errno == Errno::XDEV { Errno::NOENT } else { errno })
+        retry(|| open_beneath(directory, name, ResolveFlags::empty()))
+    }
+
+    /// As `open_name`, with `AGAIN` for a name that the kernel does not have in its cache.
+    pub(crate) fn open_cached_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
+        open_beneath(directory, name, ResolveFlags::CACHED)
     }
 
     /// Says whether attributes belong to the exported mount and not to one below.
@@ -295,6 +306,21 @@ impl LocalBackend {
     pub(crate) fn trim_objects(&self) {
         self.objects.trim();
     }
+}
+
+fn open_beneath(directory: &Object, name: &Name, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | how;
+    let opened = openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve);
+    // Another file system is mounted there.
+    opened.map_err(|errno| if errno == Errno::XDEV { Errno::NOENT } else { errno })
+}
+
+/// Says whether a file system lives in memory, so that nothing on it has to be waited for.
+fn in_memory(file_system: i64) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    [TMPFS, RAMFS].contains(&file_system)
 }
 
 /// Opens the root for reading if this process may take identities and open handles, else `None`.

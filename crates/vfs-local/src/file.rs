@@ -4,17 +4,23 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     errno::vfs_error,
-    identity,
+    identity, sys,
 };
 use rustix::{
-    fs::{fdatasync, ftruncate},
-    io::{Errno, pread, pwrite},
+    fs::{SeekFrom, fdatasync, ftruncate, seek},
+    io::{Errno, pwrite},
 };
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 use vfs::{Attributes, Caller, OpenFile, VfsError, VfsResult};
 
 /// Largest offset that the kernel knows.
 const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Appends at most so many bytes from an offset of a file.
+type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errno>;
 
 /// A descriptor that was opened with the rights of its caller; reading it needs no others.
 #[derive(Debug)]
@@ -25,30 +31,59 @@ pub(crate) struct LocalFile {
     pub(crate) writer: Option<Caller>,
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
+    /// Whether reading can wait for a disk.
+    pub(crate) may_wait: bool,
 }
 
 impl LocalFile {
     fn act_as_writer(&self) -> VfsResult<()> {
         self.writer.as_ref().map_or(Ok(()), identity::become_caller)
     }
+
+    /// Appends what is there; a second read confirms an end that the first has met.
+    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<bool, Errno> {
+        let mut at = offset;
+        let mut rest = count;
+        while rest > 0 && at <= OFFSET_MAX {
+            match read(self.fd.as_fd(), into, rest, at) {
+                Ok(0) => return Ok(true),
+                Ok(more) => (at, rest) = (at.saturating_add(more as u64), rest - more),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        // Nothing else reads or moves the descriptor's own position; this is the cheapest way to the size.
+        Ok(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?)
+    }
 }
 
 impl OpenFile for LocalFile {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> VfsResult<usize> {
-        let mut done = 0;
-        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let at = offset.saturating_add(done as u64);
-            if at > OFFSET_MAX {
-                break;
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
+        let start = into.len();
+        let end = self.append(into, count, offset, sys::append);
+        if end.is_err() {
+            into.truncate(start);
+        }
+        end.map_err(vfs_error)
+    }
+
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+        if !self.may_wait {
+            return self.read_at(into, count, offset).map(Some);
+        }
+        let start = into.len();
+        match self.append(into, count, offset, sys::append_now) {
+            Ok(end) => Ok(Some(end)),
+            // Data that is not there yet, or a file system that cannot tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
+                into.truncate(start);
+                Ok(None)
             }
-            match pread(&self.fd, rest, at) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(vfs_error(errno)),
+            Err(errno) => {
+                into.truncate(start);
+                Err(vfs_error(errno))
             }
         }
-        Ok(done)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {

@@ -33,6 +33,30 @@ impl LocalBackend {
         Ok(object.handle)
     }
 
+    /// Finds a name if the kernel has it in its cache; `None` when the directory would have to be read.
+    pub(crate) fn find_cached(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if self.at_hand(directory).is_none() {
+            return Ok(None);
+        }
+        let parent = self.resolve_searchable(directory)?;
+        let name = Name::new(name)?;
+        self.act_as(caller)?;
+        let fd = match self.open_cached_name(&parent, &name) {
+            Ok(fd) => fd,
+            // Kernels before 5.12 know no such question.
+            Err(Errno::AGAIN | Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(self.error_in(&parent, errno)),
+        };
+        let object = self.adopt(fd)?;
+        self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
+        Ok(Some(object.handle))
+    }
+
     /// Finds a name without opening it: READDIR asks this of thousands, most of which nobody uses.
     pub(crate) fn find_attributes(
         &self,

@@ -28,6 +28,27 @@ impl Backend for LocalBackend {
         self.root.handle
     }
 
+    fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    fn is_at_hand(&self, object: &ObjectHandle) -> bool {
+        !self.may_wait || self.at_hand(object).is_some()
+    }
+
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if self.may_wait {
+            self.find_cached(caller, directory, name)
+        } else {
+            self.find(caller, directory, name).map(Some)
+        }
+    }
+
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
         let object = self.resolve(object)?;
         let stat = stat_fd(&*object).map_err(vfs_error)?;
@@ -196,7 +217,7 @@ impl LocalBackend {
     /// Makes the open file of a descriptor that the caller has opened.
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());
-        LocalFile { fd, writer, ino, changes: Arc::clone(&self.changes) }
+        LocalFile { fd, writer, ino, changes: Arc::clone(&self.changes), may_wait: self.may_wait }
     }
 
     /// Opens a regular file's data with the rights of the thread.

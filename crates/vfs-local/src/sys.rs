@@ -1,4 +1,5 @@
-//! The system calls for which no safe wrapper exists: file handles and the thread's own identity.
+//! The system calls for which no safe wrapper exists: file handles, the thread's own identity, and a bounded read
+//! into memory that nothing was written to yet.
 //!
 //! The C library's wrappers for identities change all threads at once; these change the calling one.
 #![allow(unsafe_code)]
@@ -74,6 +75,43 @@ pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result
     let fd = check(result)?;
     // SAFETY: the kernel has just given this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
+/// Appends at most `count` bytes from an offset; returns how many.
+pub(crate) fn append(
+    file: BorrowedFd<'_>,
+    into: &mut Vec<u8>,
+    count: usize,
+    offset: u64,
+) -> Result<usize, Errno> {
+    into.reserve(count);
+    let spare = into.spare_capacity_mut();
+    let room = spare.len().min(count);
+    let (read, _) = rustix::io::pread(file, &mut spare[..room], offset)?;
+    let length = read.len();
+    // SAFETY: the call has written that many bytes behind the vector's end, within its capacity.
+    unsafe { into.set_len(into.len() + length) };
+    Ok(length)
+}
+
+/// As `append`, with `AGAIN` for data that would have to be waited for.
+pub(crate) fn append_now(
+    file: BorrowedFd<'_>,
+    into: &mut Vec<u8>,
+    count: usize,
+    offset: u64,
+) -> Result<usize, Errno> {
+    into.reserve(count);
+    let spare = into.spare_capacity_mut();
+    let place = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len().min(count) };
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the descriptor is open for the call, and `place` is memory of the vector behind its end that nobody else
+    // has; the kernel writes into it at most as many bytes as it is long.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const place, 1, offset, libc::RWF_NOWAIT) };
+    let length = usize::try_from(check(read as libc::c_long)?).unwrap_or(0);
+    // SAFETY: the call has written that many bytes behind the vector's end, within its capacity.
+    unsafe { into.set_len(into.len() + length) };
+    Ok(length)
 }
 
 /// Asks whether the thread's file system identity has all the rights (R_OK, W_OK, X_OK) to an object.

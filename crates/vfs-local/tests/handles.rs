@@ -11,9 +11,9 @@ const READ: OpenAccess = OpenAccess { read: true, write: false };
 
 fn text(backend: &dyn Backend, object: &ObjectHandle) -> String {
     let file = backend.open(&me(), object, READ).unwrap();
-    let mut data = vec![0; 100];
-    let count = file.read_at(&mut data, 0).unwrap();
-    String::from_utf8(data[..count].to_vec()).unwrap()
+    let mut data = Vec::new();
+    file.read_at(&mut data, 100, 0).unwrap();
+    String::from_utf8(data).unwrap()
 }
 
 mod restart {

@@ -8,8 +8,15 @@ use std::sync::Arc;
 
 /// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
 pub trait OpenFile: Send + Sync {
-    /// Fills `into` from `offset`; returns the bytes read, fewer only at the end of the file.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> VfsResult<usize>;
+    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file; says whether the end was
+    /// reached, which a read up to the last byte has done (RFC 8881 section 18.22.4). On failure `into` stays as
+    /// it was.
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool>;
+
+    /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+        self.read_at(into, count, offset).map(Some)
+    }
 
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
@@ -32,6 +39,27 @@ pub trait OpenFile: Send + Sync {
 pub trait Backend: Send + Sync {
     /// Returns the root of what is exported.
     fn root(&self) -> ObjectHandle;
+
+    /// Says whether operations can wait for something slower than memory. Then they are carried out where waiting
+    /// holds up nobody else, but for those that the following three can answer at once.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// Says whether the object's attributes and permissions can be had, and the object be opened, without a wait.
+    fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
+        !self.may_wait()
+    }
+
+    /// As `lookup`; `None` when only waiting would tell.
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if self.may_wait() { Ok(None) } else { self.lookup(caller, directory, name).map(Some) }
+    }
 
     /// Returns an object's attributes.
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes>;

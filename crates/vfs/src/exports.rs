@@ -1,16 +1,10 @@
 //! What is exported, to whom, and how.
 //!
 //! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of them together with the
-//! [`PseudoFs`] above, [`Exports`] the holder that a reload swaps. A request takes one snapshot and keeps it.
+//! [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A request takes one snapshot and keeps it.
 
 use crate::{Backend, Caller, Network, PseudoFs, Timestamp};
-use std::{
-    collections::HashMap,
-    fmt,
-    net::IpAddr,
-    str::FromStr,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashMap, fmt, net::IpAddr, str::FromStr, sync::Arc};
 
 /// Longest pseudo path in components.
 pub const PSEUDO_DEPTH_MAX: usize = 64;
@@ -191,6 +185,15 @@ impl Export {
         }
     }
 
+    /// Returns the user of [`Export::squash`] alone.
+    pub fn squash_uid(&self, caller: Option<&Caller>) -> u32 {
+        match (self.squash, caller) {
+            (_, None) | (Squash::All, _) => self.anon_uid,
+            (Squash::Root, Some(caller)) if caller.uid == 0 => self.anon_uid,
+            (Squash::None | Squash::Root, Some(caller)) => caller.uid,
+        }
+    }
+
     fn squash_group_zero(&self, caller: &Caller) -> Caller {
         let anon = |gid: u32| if gid == 0 { self.anon_gid } else { gid };
         let groups = if caller.groups.contains(&0) {
@@ -241,11 +244,18 @@ pub fn normalise(path: &str) -> Result<String, ExportsError> {
 #[derive(Debug)]
 pub struct ExportTable {
     exports: Vec<Arc<Export>>,
-    by_id: HashMap<u32, usize>,
-    pseudo: PseudoFs,
+    /// Places in `exports` by number, in order of the numbers.
+    by_id: Vec<(u32, usize)>,
+    pseudo: Arc<PseudoFs>,
 }
 
 impl ExportTable {
+    /// Returns the same table with exports that are counted by themselves.
+    pub(crate) fn copy(&self) -> Self {
+        let exports = self.exports.iter().map(|export| Arc::new(Export::clone(export)));
+        Self { exports: exports.collect(), by_id: self.by_id.clone(), pseudo: Arc::clone(&self.pseudo) }
+    }
+
     /// Checks the exports and builds the names above them; `now` becomes the times and the change attribute
     /// of the pseudo directories, so that clients notice a reload.
     ///
@@ -262,13 +272,16 @@ impl ExportTable {
                 return Err(ExportsError::SameId(a, b, export.id));
             }
         }
-        let pseudo = PseudoFs::new(&exports, now)?;
+        let pseudo = Arc::new(PseudoFs::new(&exports, now)?);
+        let mut by_id: Vec<(u32, usize)> = by_id.into_iter().collect();
+        by_id.sort_unstable();
         Ok(Self { exports, by_id, pseudo })
     }
 
     /// Finds an export by the number in a handle.
     pub fn by_id(&self, id: u32) -> Option<&Arc<Export>> {
-        self.by_id.get(&id).and_then(|index| self.exports.get(*index))
+        let at = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.by_id.get(at).and_then(|(_, index)| self.exports.get(*index))
     }
 
     /// Finds an export by its normalised pseudo path.
@@ -298,28 +311,4 @@ fn check(export: &Export) -> Result<(), ExportsError> {
         return Err(ExportsError::NoFlavor(export.pseudo_path.clone()));
     }
     Ok(())
-}
-
-/// The table in force; a reload replaces it while requests under way keep the one they took.
-#[derive(Debug)]
-pub struct Exports {
-    current: RwLock<Arc<ExportTable>>,
-}
-
-impl Exports {
-    /// Puts the first table in force.
-    pub fn new(table: ExportTable) -> Self {
-        Self { current: RwLock::new(Arc::new(table)) }
-    }
-
-    /// Returns the table in force now.
-    pub fn snapshot(&self) -> Arc<ExportTable> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Puts another table in force and returns the former.
-    pub fn replace(&self, table: ExportTable) -> Arc<ExportTable> {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut current, Arc::new(table))
-    }
 }

@@ -5,6 +5,7 @@ mod backend;
 pub mod conformance;
 mod error;
 mod exports;
+mod in_force;
 mod memory;
 mod network;
 mod pseudo;
@@ -13,9 +14,10 @@ mod types;
 pub use backend::{Backend, OpenFile};
 pub use error::{VfsError, VfsResult};
 pub use exports::{
-    ANON_ID, Export, ExportTable, Exports, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor,
-    Squash, export_id, normalise,
+    ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,
+    export_id, normalise,
 };
+pub use in_force::Exports;
 pub use memory::{MemoryBackend, MemoryLimits};
 pub use network::{Network, NetworkError};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};

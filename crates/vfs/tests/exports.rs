@@ -186,6 +186,9 @@ fn root_squash_replaces_user_zero_and_group_zero_and_nobody_else() {
     assert_eq!(export.squash(Some(&caller(0, 0, &[0, 4]))), anon);
     assert_eq!(export.squash(Some(&caller(5, 0, &[4, 0]))), caller(5, ANON_ID, &[4, ANON_ID]));
     assert_eq!(export.squash(Some(&caller(5, 6, &[4]))), caller(5, 6, &[4]));
+    assert_eq!(export.squash_uid(Some(&caller(0, 0, &[]))), ANON_ID);
+    assert_eq!(export.squash_uid(Some(&caller(5, 0, &[]))), 5);
+    assert_eq!(export.squash_uid(None), ANON_ID);
     assert_eq!(export.squash(None), anon);
 }
 

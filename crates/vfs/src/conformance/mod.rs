@@ -133,9 +133,8 @@ impl Fixture {
     pub fn content(&self, object: &ObjectHandle) -> Vec<u8> {
         let file =
             self.backend.open(&self.owner, object, READ).unwrap_or_else(|error| panic!("open: {error}"));
-        let mut data = vec![0; 1 << 20];
-        let count = file.read_at(&mut data, 0).unwrap_or_else(|error| panic!("read: {error}"));
-        data.truncate(count);
+        let mut data = Vec::new();
+        file.read_at(&mut data, 1 << 20, 0).unwrap_or_else(|error| panic!("read: {error}"));
         data
     }
 

@@ -31,24 +31,25 @@ impl Content {
         self.allocated
     }
 
-    /// Copies from `offset` until `into` is full or the file ends; returns the count.
-    pub(super) fn read(&self, into: &mut [u8], offset: u64) -> usize {
-        let left = self.size.saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
-        let mut rest = into.get_mut(..count).unwrap_or_default();
+    /// Appends `count` bytes from `offset`, or as many as there are; says whether they end with the file.
+    pub(super) fn read(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> bool {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count_read = left.min(count);
+        into.reserve(count_read);
+        let mut rest = count_read;
         let mut at = offset;
-        while !rest.is_empty() {
+        while rest > 0 {
             let (index, start) = split(at);
-            let (piece, behind) = rest.split_at_mut(rest.len().min(CHUNK - start));
+            let piece = rest.min(CHUNK - start);
             let chunk = self.chunks.get(&index).map_or(&[][..], Vec::as_slice);
             let held = chunk.get(start..).unwrap_or_default();
-            let (data, zeros) = piece.split_at_mut(piece.len().min(held.len()));
-            data.copy_from_slice(held.get(..data.len()).unwrap_or_default());
-            zeros.fill(0);
-            at += piece.len() as u64;
-            rest = behind;
+            let held = held.get(..piece).unwrap_or(held);
+            into.extend_from_slice(held);
+            into.resize(into.len() + piece - held.len(), 0);
+            at += piece as u64;
+            rest -= piece;
         }
-        count
+        left <= count
     }
 
     /// Writes at `offset` and extends the file; returns the count, short when space ran out half-way.
@@ -145,8 +146,9 @@ mod tests {
         file.write(&[7; 200_000], 0).unwrap();
         file.set_size(100_001).unwrap();
         file.set_size(200_000).unwrap();
-        let mut data = vec![1; 200_001];
-        assert_eq!(file.read(&mut data, 0), 200_000);
+        let mut data = Vec::new();
+        assert!(file.read(&mut data, 200_001, 0));
+        assert_eq!(data.len(), 200_000);
         assert!(data[..100_001].iter().all(|byte| *byte == 7));
         assert!(data[100_001..200_000].iter().all(|byte| *byte == 0));
     }

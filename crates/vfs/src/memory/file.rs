@@ -17,8 +17,8 @@ impl MemoryFile {
 }
 
 impl OpenFile for MemoryFile {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> VfsResult<usize> {
-        Ok(self.node.read().content()?.read(into, offset))
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
+        Ok(self.node.read().content()?.read(into, count, offset))
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {

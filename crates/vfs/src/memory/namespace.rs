@@ -47,8 +47,9 @@ impl MemoryBackend {
         above.directory_mut()?.insert(name, node.ino)?;
         above.nlink += u32::from(is_directory);
         above.touch_data();
-        drop(above);
+        // Before others can find the name: a handle that looks stale sends them looking again.
         self.nodes.insert(&node);
+        drop(above);
         Ok(node)
     }
 
