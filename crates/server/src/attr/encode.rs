@@ -3,7 +3,7 @@
 use super::{EXCLUSIVE_CREATE, OF_FILE_SYSTEM, supported};
 use crate::engine::{Compound, Failure, Fh, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
-use vfs::{Attributes, FileType, FsStat, PSEUDO_FSID, Timestamp};
+use vfs::{Attributes, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp};
 use xdr::Encoder;
 
 /// FH4_PERSISTENT: filehandles live as long as their objects.
@@ -105,6 +105,9 @@ impl Subject<'_, '_> {
             }
             nfs4::FATTR4_LEASE_TIME => {
                 reply.u32(u32::try_from(config.limits.lease.as_secs()).unwrap_or(u32::MAX))
+            }
+            nfs4::FATTR4_MAXREAD if self.c.call.security.flavor == SecFlavor::Krb5p => {
+                reply.u64(config.read_private_max.min(config.read_max).into())
             }
             nfs4::FATTR4_MAXREAD => reply.u64(config.read_max.into()),
             nfs4::FATTR4_MAXWRITE => reply.u64(config.write_max.into()),

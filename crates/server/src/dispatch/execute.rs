@@ -1,13 +1,13 @@
 //! The last step but one: programs, procedures and the replies to them.
 
+use super::away::{Away, Stage};
 use super::job::{Auth, Job, Verdict};
-use super::{Engine, Metrics, Scratch, Server, Trouble};
-use crate::engine::Call;
-use crate::rpcsec::{Created, GssCall, Outgoing, Protection, Rpcsec, begin_reply, reply_overhead};
-use crate::security::Security;
+use super::{Engine, Metrics, Outlet, Scratch, Server, Trouble};
+use crate::engine::{Call, Patience, Ran};
+use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
-use rpc::{Accepted, AuthStat, Denied, OpaqueAuth, RECORD_MARK_LEN};
+use rpc::{Accepted, AuthStat, ConnectionId, Denied, OpaqueAuth, RECORD_MARK_LEN, memory};
 use std::time::Duration;
 use xdr::Encoder;
 
@@ -17,30 +17,74 @@ const REPLY_CAPACITY: usize = 1024;
 /// Bytes around the results of a reply to AUTH_SYS: XID, message type, reply status, empty verifier, status.
 const SYS_OVERHEAD: usize = 6 * 4;
 
-/// The most bytes kept of a reply buffer for every byte in it, beyond which it is moved to a smaller one: a
-/// slow reader must not pin the room that a large reply was expected to take.
-const SLACK_MAX: usize = 4;
+/// What becomes of a call.
+pub(super) enum Answer<S> {
+    /// A reply that lacks its protection only.
+    Ready(Outgoing),
+    /// No reply, and its connection closes.
+    Close(ConnectionId),
+    /// It would wait.
+    Away(Away<S>),
+}
+
+/// How far a call was run.
+enum Run<S> {
+    /// To its end; its reply is complete but for this.
+    Done(Option<Protection>),
+    /// To where it would wait.
+    Waits(Stage<S>),
+}
 
 impl<E: Engine> Server<E> {
-    /// Carries out what has been decided on a call, and leaves the reply in `scratch`.
-    pub(super) fn execute(&self, job: Job, scratch: &mut Scratch, now: Duration) {
-        let mut buffer = Encoder::from_vec(Vec::with_capacity(REPLY_CAPACITY));
+    /// Carries out what has been decided on a call, and leaves the reply in `scratch` or sends the call away.
+    pub(super) fn execute(
+        &self,
+        job: Job,
+        scratch: &mut Scratch,
+        outlet: &mut impl Outlet<E::Suspended>,
+        now: Duration,
+    ) {
+        if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
+            return;
+        }
+        let patience = if outlet.has_elsewhere() { Patience::Suspends } else { Patience::Waits };
+        let answer = match self.answer(job, patience, now) {
+            Answer::Away(away) => match outlet.send_away(away) {
+                Ok(()) => return,
+                Err(away) => self.give_up(away, now),
+            },
+            answer => answer,
+        };
+        match answer {
+            Answer::Ready(reply) => scratch.send(reply),
+            Answer::Close(connection) => scratch.closing.push(connection),
+            Answer::Away(_) => {}
+        }
+    }
+
+    fn answer(&self, job: Job, patience: Patience, now: Duration) -> Answer<E::Suspended> {
+        let mut buffer = Encoder::from_vec(memory::take(REPLY_CAPACITY));
         buffer.raw(&[0; RECORD_MARK_LEN]);
-        let protection = match job.verdict {
-            Verdict::Close | Verdict::Ignore => return,
+        let run = match job.verdict {
+            Verdict::Close | Verdict::Ignore => return Answer::Close(job.connection),
             Verdict::Deny(why) => {
                 self.deny(&job, why, &mut buffer, now);
-                None
+                Run::Done(None)
             }
-            Verdict::Refuse(status) => self.refuse(&job, status, &mut buffer, now),
-            Verdict::Run => self.run(&job, &mut buffer, now),
+            Verdict::Refuse(status) => Run::Done(self.refuse(&job, status, &mut buffer, now)),
+            Verdict::Run => self.run(&job, &mut buffer, patience, now),
         };
-        let bytes = buffer.as_mut_vec();
-        if bytes.capacity() / SLACK_MAX > bytes.len().max(REPLY_CAPACITY) {
-            bytes.shrink_to(bytes.len() + REPLY_CAPACITY);
+        match run {
+            Run::Waits(stage) => {
+                // What READ has made room for is not to be held while it waits.
+                memory::fit(buffer.as_mut_vec());
+                Answer::Away(Away { job, buffer, stage })
+            }
+            Run::Done(protection) => {
+                memory::give(job.record);
+                Answer::Ready(Outgoing { connection: job.connection, buffer, protection })
+            }
         }
-        scratch.outgoing_bytes += buffer.len();
-        scratch.outgoing.push(Outgoing { connection: job.connection, buffer, protection });
     }
 
     fn deny(&self, job: &Job, why: Denied, buffer: &mut Encoder, now: Duration) {
@@ -59,45 +103,49 @@ impl<E: Engine> Server<E> {
         accept(job, status, buffer)
     }
 
-    fn run(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
+    fn run(&self, job: &Job, buffer: &mut Encoder, patience: Patience, now: Duration) -> Run<E::Suspended> {
         if let Some(status) = unavailable(job) {
-            return self.refuse(job, status, buffer, now);
+            return Run::Done(self.refuse(job, status, buffer, now));
         }
         match (&job.auth, &self.rpcsec) {
-            (Auth::Init, Some(rpcsec)) => return self.init(job, rpcsec, buffer, now),
+            (Auth::Init, Some(_)) if patience == Patience::Suspends => return Run::Waits(Stage::Init),
+            (Auth::Init, Some(_)) => return Run::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
                 rpcsec.contexts().destroy(call.context.handle());
-                return accept(job, Accepted::Success, buffer);
+                return Run::Done(accept(job, Accepted::Success, buffer));
+            }
+            (Auth::None | Auth::Init, _) if job.procedure != NFSPROC4_NULL => {
+                self.deny(job, Denied::Auth(AuthStat::AUTH_TOOWEAK), buffer, now);
+                return Run::Done(None);
             }
             _ => {}
         }
+        let protection = accept(job, Accepted::Success, buffer);
         if job.procedure == NFSPROC4_NULL {
-            return accept(job, Accepted::Success, buffer);
+            return Run::Done(protection);
         }
+        Metrics::add(&self.metrics.compounds, 1);
+        match self.with_call(job, now, |call| self.engine.compound(call, buffer, patience)) {
+            Some(Ran::Suspended(suspended)) => Run::Waits(Stage::Compound { protection, suspended }),
+            Some(Ran::Done(_)) | None => Run::Done(protection),
+        }
+    }
+
+    /// Does something with the COMPOUND of a call; nothing for a call that nobody has authenticated.
+    pub(super) fn with_call<R>(
+        &self,
+        job: &Job,
+        now: Duration,
+        with: impl FnOnce(&Call<'_>) -> R,
+    ) -> Option<R> {
         let (security, reply_overhead) = match &job.auth {
             Auth::Sys(security) => (&**security, SYS_OVERHEAD),
             Auth::Gss(call) => {
                 (call.context.security(call.service), reply_overhead(&call.context, call.service))
             }
-            Auth::None | Auth::Init => {
-                self.deny(job, Denied::Auth(AuthStat::AUTH_TOOWEAK), buffer, now);
-                return None;
-            }
+            Auth::None | Auth::Init => return None,
         };
-        let protection = accept(job, Accepted::Success, buffer);
-        self.compound(job, security, reply_overhead, buffer, now);
-        protection
-    }
-
-    fn compound(
-        &self,
-        job: &Job,
-        security: &Security,
-        reply_overhead: usize,
-        buffer: &mut Encoder,
-        now: Duration,
-    ) {
-        let call = Call {
+        Some(with(&Call {
             connection: job.connection,
             peer: job.peer,
             security,
@@ -105,13 +153,12 @@ impl<E: Engine> Server<E> {
             request_size: job.record.len(),
             reply_overhead,
             now,
-        };
-        Metrics::add(&self.metrics.compounds, 1);
-        self.engine.compound(&call, buffer);
+        }))
     }
 
     /// Creates a context and tells the client (RFC 2203 section 5.2.3).
-    fn init(&self, job: &Job, rpcsec: &Rpcsec, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
+    pub(super) fn init(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
+        let rpcsec = self.rpcsec.as_ref()?;
         match rpcsec.create(job.arguments(), now, &self.environment.random) {
             Created::Context { context, token } => {
                 let window = context.window_size();
@@ -165,4 +212,15 @@ fn accept(job: &Job, status: Accepted, buffer: &mut Encoder) -> Option<Protectio
     }
     status.encode(buffer, job.xid, &OpaqueAuth::NONE);
     None
+}
+
+impl Scratch {
+    /// Puts a reply among those that are protected and sent together.
+    pub(super) fn send(&mut self, mut reply: Outgoing) {
+        // A slow reader must not pin the room that a large reply was expected to take.
+        memory::fit(reply.buffer.as_mut_vec());
+        self.outgoing_bytes += reply.buffer.len();
+        self.outgoing_bodies += usize::from(reply.protection.as_ref().is_some_and(Protection::has_body));
+        self.outgoing.push(reply);
+    }
 }

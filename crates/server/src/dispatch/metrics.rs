@@ -1,5 +1,6 @@
 //! What the dispatch counts and what it says of trouble.
 
+use super::Lags;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,10 +12,12 @@ macro_rules! metrics {
         #[derive(Debug, Default)]
         pub struct Metrics {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// How far calls were behind others of their context.
+            pub lags: Lags,
         }
 
         impl Metrics {
-            /// All counters by name.
+            /// All counters by name, but for the lags.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }

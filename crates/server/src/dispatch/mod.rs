@@ -4,18 +4,23 @@
 //! headers are read, header MICs verified, windows asked in arrival order, bodies verified and decrypted,
 //! COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so meets many messages at once.
 
+mod away;
 mod execute;
 mod job;
+mod lags;
 mod metrics;
 mod receive;
 mod sys;
 
+pub use away::{Away, Back, Outlet};
+pub use lags::Lags;
 pub use metrics::Metrics;
 
 pub(crate) use job::{Job, Verdict};
 
-use crate::engine::{Call, CompoundOutcome, Nfs};
-use crate::rpcsec::{Outgoing, Rpcsec, open_bodies, verify_headers};
+use crate::engine::{Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
+use crate::rpcsec::{Confounders, Outgoing, Rpcsec, open_bodies, verify_headers};
+use lags::TickLags;
 use metrics::{Reports, Trouble};
 use rpc::{AuthStat, ConnectionId, Denied, WindowOutcome};
 use std::net::SocketAddr;
@@ -26,8 +31,18 @@ use xdr::Encoder;
 
 /// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
 pub trait Engine: Send + Sync {
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds.
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome;
+    /// A COMPOUND that stands before an operation that would wait.
+    type Suspended: Send + 'static;
+
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds; without patience only to
+    /// an operation that would wait.
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran<Self::Suspended>;
+
+    /// Runs the rest of the same call to the same reply, and waits where it has to.
+    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
+
+    /// Ends the same call with NFS4ERR_DELAY for the operation that would wait.
+    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
     /// Forgets what was bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
@@ -37,8 +52,18 @@ pub trait Engine: Send + Sync {
 }
 
 impl Engine for Nfs {
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
-        Nfs::compound(self, call, reply)
+    type Suspended = Box<Suspended>;
+
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
+        self.begin(call, reply, patience)
+    }
+
+    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+        Nfs::resume(self, call, reply, suspended)
+    }
+
+    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+        Nfs::give_up(self, call, reply, suspended)
     }
 
     fn connection_closed(&self, connection: ConnectionId) {
@@ -73,13 +98,21 @@ pub enum Action {
     Close,
 }
 
+/// Work between two pauses, in bytes that are read, written, hashed or encrypted: some 50 µs.
+pub(crate) const PAUSE_WORK: usize = 256 << 10;
+
+/// What a call counts for besides its bytes.
+const JOB_WORK: usize = 16 << 10;
+
 /// The memory that one thread uses from tick to tick.
 #[derive(Default)]
 pub struct Scratch {
     jobs: Vec<Job>,
     outgoing: Vec<Outgoing>,
     outgoing_bytes: usize,
-    entropy: Vec<u8>,
+    /// Those of `outgoing` whose results are to be signed or encrypted.
+    outgoing_bodies: usize,
+    confounders: Confounders,
     closing: Vec<ConnectionId>,
     sys: SysCache,
 }
@@ -115,7 +148,8 @@ impl<E: Engine> Server<E> {
     }
 
     /// Handles the records of one tick in arrival order, and passes on what is to be done with their
-    /// connections: replies of one connection in the order of its calls, then its end if it has come.
+    /// connections: replies of one connection in the order of its calls, then its end if it has come. Calls that would
+    /// wait are sent away if `outlet` can; what [`Server::take_back`] has brought back is answered first.
     ///
     /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by the replies
     /// that sessions allow to them.
@@ -123,7 +157,7 @@ impl<E: Engine> Server<E> {
         &self,
         scratch: &mut Scratch,
         requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
-        mut replies: impl FnMut(ConnectionId, Action),
+        outlet: &mut impl Outlet<E::Suspended>,
     ) {
         let now = (self.environment.clock)();
         let mut jobs = std::mem::take(&mut scratch.jobs);
@@ -134,17 +168,26 @@ impl<E: Engine> Server<E> {
             }),
         );
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
-        self.admit(&mut jobs, &mut scratch.closing, now);
+        self.admit(&mut jobs, &mut scratch.closing, &mut || outlet.pause(), now);
 
+        let mut work = 0;
         for job in jobs.drain(..) {
-            self.execute(job, scratch, now);
-            if scratch.is_batch_full() {
-                self.flush(scratch, &mut replies);
+            let full = scratch.is_batch_full();
+            if full {
+                self.flush(scratch, outlet);
             }
+            if full || work >= PAUSE_WORK {
+                outlet.pause();
+                work = 0;
+            }
+            work += JOB_WORK + job.record.len();
+            let before = scratch.outgoing_bytes;
+            self.execute(job, scratch, outlet, now);
+            work += scratch.outgoing_bytes.saturating_sub(before);
         }
-        self.flush(scratch, &mut replies);
+        self.flush(scratch, outlet);
         for connection in scratch.closing.drain(..) {
-            replies(connection, Action::Close);
+            outlet.reply(connection, Action::Close);
         }
         scratch.jobs = jobs;
     }
@@ -164,31 +207,40 @@ impl<E: Engine> Server<E> {
     }
 
     /// Lets through what is genuine: header MIC, window, body, in this order.
-    fn admit(&self, jobs: &mut [Job], closing: &mut Vec<ConnectionId>, now: Duration) {
+    fn admit(
+        &self,
+        jobs: &mut [Job],
+        closing: &mut Vec<ConnectionId>,
+        pause: &mut dyn FnMut(),
+        now: Duration,
+    ) {
         Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
+        let mut lags = TickLags::default();
         for job in jobs.iter_mut() {
             // What follows on a connection that is about to close will be sent again on another.
             if closing.contains(&job.connection) {
                 job.verdict = Verdict::Ignore;
                 continue;
             }
-            self.check_window(job, now);
+            self.check_window(job, &mut lags, now);
             if job.verdict == Verdict::Close {
                 closing.push(job.connection);
             }
         }
-        Metrics::add(&self.metrics.body_failures, open_bodies(jobs));
+        self.metrics.lags.add(&lags);
+        Metrics::add(&self.metrics.body_failures, open_bodies(jobs, pause));
     }
 
     /// Asks the context's window. A number that was used or is too old is discarded in silence, as the RFC
     /// wants it; closing the connection lets the client know without a wait that it has to send again
     /// (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
-    fn check_window(&self, job: &mut Job, now: Duration) {
+    fn check_window(&self, job: &mut Job, lags: &mut TickLags, now: Duration) {
         let Some(call) = job.runnable_gss() else { return };
-        let verdict = match call.context.check_sequence(call.sequence, now) {
-            WindowOutcome::Accepted => return,
+        let (outcome, lag) = call.context.check_sequence(call.sequence, now);
+        let verdict = match outcome {
+            WindowOutcome::Accepted => return lags.count(lag),
             WindowOutcome::BeyondMaxseq => Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CTXPROBLEM)),
-            outcome @ (WindowOutcome::Replayed | WindowOutcome::TooOld) => {
+            WindowOutcome::Replayed | WindowOutcome::TooOld => {
                 Metrics::add(&self.metrics.window_drops, 1);
                 if call.context.report_window_once() {
                     let (peer, sequence, principal) = (job.peer, call.sequence, call.context.principal());
@@ -204,13 +256,14 @@ impl<E: Engine> Server<E> {
     }
 
     /// Signs and encrypts what is ready and passes it on.
-    fn flush(&self, scratch: &mut Scratch, replies: &mut impl FnMut(ConnectionId, Action)) {
+    fn flush(&self, scratch: &mut Scratch, outlet: &mut impl Outlet<E::Suspended>) {
         if scratch.outgoing.iter().any(|reply| reply.protection.is_some()) {
-            crate::rpcsec::seal(&mut scratch.outgoing, &self.environment.random, &mut scratch.entropy);
+            let (random, confounders) = (&self.environment.random, &mut scratch.confounders);
+            crate::rpcsec::seal(&mut scratch.outgoing, random, confounders, &mut || outlet.pause());
         }
-        scratch.outgoing_bytes = 0;
+        (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
         for reply in scratch.outgoing.drain(..) {
-            replies(reply.connection, Action::Send(reply.buffer.into_vec()));
+            outlet.reply(reply.connection, Action::Send(reply.buffer.into_vec()));
         }
     }
 }
@@ -221,10 +274,15 @@ impl Scratch {
         Self::default()
     }
 
-    /// Whether enough is ready to fill the lanes of the cipher; more would only leave the processor's caches.
+    /// Whether enough is ready to be sent: with bodies to protect, what fills the lanes of the cipher, else what is
+    /// worth a system call. More would only leave the processor's caches.
     fn is_batch_full(&self) -> bool {
-        const MESSAGES_MIN: usize = 16;
-        const BYTES_MIN: usize = 1 << 20;
-        self.outgoing.len() >= MESSAGES_MIN && self.outgoing_bytes >= BYTES_MIN
+        const BODIES_MIN: usize = 16;
+        const PROTECTED_BYTES_MIN: usize = 1 << 20;
+        const PLAIN_BYTES_MIN: usize = 512 << 10;
+        match self.outgoing_bodies {
+            0 => self.outgoing_bytes >= PLAIN_BYTES_MIN,
+            bodies => bodies >= BODIES_MIN && self.outgoing_bytes >= PROTECTED_BYTES_MIN,
+        }
     }
 }

@@ -14,12 +14,23 @@ const CALLERS_MAX: usize = 256;
 pub(super) struct SysCache {
     /// By the credential's body without its stamp, which may differ from call to call.
     callers: HashMap<Box<[u8]>, Arc<Security>>,
+    /// The caller of the last call, who mostly is that of the next.
+    last: Option<(Box<[u8]>, Arc<Security>)>,
 }
 
 impl SysCache {
     /// Reads the body of a credential.
     pub(super) fn security(&mut self, body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
         let key = body.get(xdr::UNIT..).unwrap_or_default();
+        if let Some((_, security)) = self.last.as_ref().filter(|(last, _)| **last == *key) {
+            return Ok(Arc::clone(security));
+        }
+        let security = self.find(key, body)?;
+        self.last = Some((key.into(), Arc::clone(&security)));
+        Ok(security)
+    }
+
+    fn find(&mut self, key: &[u8], body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
         if let Some(security) = self.callers.get(key) {
             return Ok(Arc::clone(security));
         }

@@ -1,8 +1,8 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
-use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object};
+use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, OpenPayload, Patience};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
-use state::{ChannelAttrs, ClientKey, OpSet, SlotToken, StateidKind};
+use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 use vfs::{Caller, Export, ExportTable};
 use xdr::{Decoder, Encoder};
@@ -70,6 +70,8 @@ pub struct Compound<'c> {
     pub replay: Option<Arc<[u8]>>,
     /// Length that the reply buffer may not exceed.
     pub reply_end: usize,
+    /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
+    pub patience: Patience,
 }
 
 impl<'c> Compound<'c> {
@@ -89,6 +91,7 @@ impl<'c> Compound<'c> {
             session: None,
             replay: None,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
+            patience: Patience::Waits,
         }
     }
 
@@ -102,9 +105,14 @@ impl<'c> Compound<'c> {
         self.call.peer.ip()
     }
 
-    /// Runs something short on the state of all clients.
-    pub fn with_state<R>(&self, run: impl FnOnce(&mut NfsState) -> R) -> R {
-        self.nfs.with_state(run)
+    /// Clients, sessions, opens and locks.
+    pub fn state(&self) -> &'c NfsState {
+        &self.nfs.state
+    }
+
+    /// Runs what leaves something to do; that is done when it returns.
+    pub fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
+        self.nfs.with_effects(run)
     }
 
     /// The sender as state sees it.
@@ -209,7 +217,7 @@ impl<'c> Compound<'c> {
     /// Ends the use of the slot; `reply` is what a retry will get.
     pub fn finish(&mut self, reply: Option<&[u8]>) {
         if let Some(token) = self.session.as_mut().and_then(|session| session.token.take()) {
-            self.with_state(|state| state.finish(token, reply));
+            self.state().finish(token, reply);
         }
     }
 }

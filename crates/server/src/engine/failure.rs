@@ -11,12 +11,19 @@ pub struct Failure {
     /// Whether what the operation wrote is the body of that status (the denied lock of LOCK, the attributes
     /// that SETATTR had set). Else the engine takes it back.
     pub keep_body: bool,
+    /// Whether the operation has done nothing yet and has to be begun again where it may wait.
+    pub would_wait: bool,
 }
 
 impl Failure {
     /// Makes a failure whose body the operation has written already.
     pub fn with_body(status: Nfsstat4) -> Self {
-        Self { status, keep_body: true }
+        Self { status, keep_body: true, would_wait: false }
+    }
+
+    /// Makes the failure of an operation that stops before its first effect, because it would have to wait.
+    pub fn would_wait() -> Self {
+        Self { status: Nfsstat4::NFS4ERR_DELAY, keep_body: false, would_wait: true }
     }
 }
 
@@ -25,7 +32,7 @@ pub type OpResult = Result<(), Failure>;
 
 impl From<Nfsstat4> for Failure {
     fn from(status: Nfsstat4) -> Self {
-        Self { status, keep_body: false }
+        Self { status, keep_body: false, would_wait: false }
     }
 }
 

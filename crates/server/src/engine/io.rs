@@ -23,9 +23,10 @@ impl Compound<'_> {
         match StateidKind::of(&stateid) {
             StateidKind::Ordinary => {
                 let (client, file) = (self.client()?, object.key());
-                let payload = self.with_state(|state| state.access(client, &stateid, &file, SHARE_READ))?;
-                self.check_user(object, &payload, SHARE_READ)?;
-                payload.read.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+                let take = |payload: &OpenPayload| (payload.user, payload.read.clone());
+                let (user, read) = self.state().access(client, &stateid, &file, SHARE_READ, take)?;
+                self.check_user(object, user, SHARE_READ)?;
+                read.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
             }
             kind => {
                 // The bypass stateid reads past share reservations that deny it.
@@ -63,9 +64,10 @@ impl Compound<'_> {
         stateid: &Stateid4,
     ) -> Result<Arc<dyn OpenFile>, Failure> {
         let (client, file) = (self.client()?, object.key());
-        let payload = self.with_state(|state| state.access(client, stateid, &file, SHARE_WRITE))?;
-        self.check_user(object, &payload, SHARE_WRITE)?;
-        payload.write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
+        let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
+        let (user, write) = self.state().access(client, stateid, &file, SHARE_WRITE, take)?;
+        self.check_user(object, user, SHARE_WRITE)?;
+        write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
     }
 
     /// Holds I/O by another user than the one who opened the file against what the file's mode allows: to know
@@ -73,11 +75,12 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
-    fn check_user(&self, object: &Object, payload: &OpenPayload, access: u32) -> Result<(), Failure> {
-        let caller = self.caller(&object.export);
-        if payload.user == Some(caller.uid) {
+    fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> Result<(), Failure> {
+        if user == Some(object.export.squash_uid(self.call.security.caller.as_ref())) {
             return Ok(());
         }
+        self.check_at_hand(object)?;
+        let caller = self.caller(&object.export);
         let backend = &object.export.backend;
         let permissions = backend.access(&caller, &object.handle)?;
         let may = match access {
@@ -96,10 +99,11 @@ impl Compound<'_> {
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
     pub fn check_anonymous(&self, object: &Object, access: u32) -> Result<(), Failure> {
         let file = object.key();
-        Ok(self.with_state(|state| state.anonymous_access(self.now(), &file, access))?)
+        Ok(self.state().anonymous_access(self.now(), &file, access)?)
     }
 
     fn open_once(&self, object: &Object, access: OpenAccess) -> Result<Arc<dyn OpenFile>, Failure> {
+        self.check_at_hand(object)?;
         Ok(object.export.backend.open(&self.caller(&object.export), &object.handle, access)?)
     }
 

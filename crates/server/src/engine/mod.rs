@@ -16,6 +16,7 @@ mod nfs;
 mod run;
 mod space;
 mod status;
+mod suspend;
 pub mod table;
 mod wrongsec;
 
@@ -27,3 +28,5 @@ pub use failure::{Failure, OpResult, vfs_status};
 pub use fh::{Fh, FileKey, Object};
 pub use namespace::regular_file;
 pub use nfs::{Nfs, NfsState, OpenPayload};
+pub use run::Ran;
+pub use suspend::{Patience, Suspended};

@@ -2,7 +2,7 @@
 
 use super::{Compound, Failure, Fh, Object};
 use nfs4::Nfsstat4;
-use vfs::{Attributes, FileType, Place, VfsError};
+use vfs::{Attributes, FileType, ObjectHandle, Place, VfsError, VfsResult};
 
 impl Compound<'_> {
     /// Finds a checked name in a directory, crossing into an export where one lies on the name.
@@ -15,15 +15,22 @@ impl Compound<'_> {
         }
         match directory {
             Fh::Pseudo(_) => Err(Nfsstat4::NFS4ERR_NOENT.into()),
-            Fh::Object(object) => {
-                let caller = self.caller(&object.export);
-                match object.export.backend.lookup(&caller, &object.handle, name) {
-                    Ok(handle) => Ok(Fh::of(&object.export, handle)),
-                    Err(VfsError::Notdir) => Err(not_directory(object).into()),
-                    Err(error) => Err(error.into()),
-                }
-            }
+            Fh::Object(object) => match self.find(object, name)? {
+                Ok(handle) => Ok(Fh::of(&object.export, handle)),
+                Err(VfsError::Notdir) => Err(not_directory(object).into()),
+                Err(error) => Err(error.into()),
+            },
         }
+    }
+
+    /// Asks the backend for a name; where waiting is not allowed, only as far as it knows without.
+    fn find(&self, directory: &Object, name: &[u8]) -> Result<VfsResult<ObjectHandle>, Failure> {
+        let backend = &directory.export.backend;
+        let caller = self.caller(&directory.export);
+        if self.may_wait() {
+            return Ok(backend.lookup(&caller, &directory.handle, name));
+        }
+        backend.lookup_now(&caller, &directory.handle, name).transpose().ok_or(Failure::would_wait())
     }
 
     /// Finds a name of the pseudo file system in a pseudo directory or on the root of an export.

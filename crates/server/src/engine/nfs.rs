@@ -5,9 +5,8 @@ use identity::Mapper;
 use nfs4::Verifier4;
 use rpc::ConnectionId;
 use siphasher::sip::SipHasher13;
-use state::{Counts, Effect, State};
+use state::{Counts, Effect, Effects, State};
 use std::{
-    collections::VecDeque,
     fmt,
     hash::Hasher,
     sync::{
@@ -48,22 +47,6 @@ impl fmt::Debug for OpenPayload {
     }
 }
 
-/// A change of the client records.
-enum Record {
-    Keep(Vec<u8>),
-    Forget(Vec<u8>),
-}
-
-impl Record {
-    fn of(effect: &Effect<FileKey, OpenPayload>) -> Option<Self> {
-        match effect {
-            Effect::RecordClient { owner } => Some(Self::Keep(owner.clone())),
-            Effect::ForgetClient { owner } => Some(Self::Forget(owner.clone())),
-            Effect::Close { .. } | Effect::GraceEnded => None,
-        }
-    }
-}
-
 /// Clients, sessions, opens and locks of this server.
 pub type NfsState = State<FileKey, OpenPayload>;
 
@@ -75,10 +58,8 @@ pub struct Nfs {
     pub(crate) identity: Arc<Mapper>,
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
-    state: Mutex<NfsState>,
-    /// What is to be put on and off stable storage, in the order in which state has changed.
-    unrecorded: Mutex<VecDeque<Record>>,
-    /// Held while clients are put on and off stable storage; never together with `state`.
+    pub(crate) state: NfsState,
+    /// Held while clients are put on and off stable storage, by a thread that holds no lock of `state`.
     recording: Mutex<()>,
     /// How often data could not be put on stable storage: it goes into the write verifier.
     sync_failures: AtomicU64,
@@ -98,7 +79,7 @@ impl Nfs {
         random: Box<dyn Fn() -> u64 + Send + Sync>,
         now: Duration,
     ) -> Self {
-        let state = Mutex::new(State::new(config.limits.clone(), start.boot.clone(), now));
+        let state = State::new(config.limits.clone(), start.boot.clone(), now);
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
         Self {
             config,
@@ -107,7 +88,6 @@ impl Nfs {
             start,
             filehandle_key,
             state,
-            unrecorded: Mutex::default(),
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
             records,
@@ -117,63 +97,47 @@ impl Nfs {
 
     /// Forgets what was bound to a connection (RFC 8881 section 2.10.3.1).
     pub fn connection_closed(&self, connection: ConnectionId) {
-        self.with_state(|state| state.connection_closed(connection.0));
+        self.state.connection_closed(connection.0);
     }
 
     /// Expires leases and ends the grace period; to be called about once a second.
     pub fn housekeeping(&self, now: Duration) {
-        let expired = self.with_state(|state| state.expire(now));
+        let expired = self.with_effects(|state, effects| state.expire(now, effects));
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
     }
 
-    /// Counts clients, sessions, opens and locks, for metrics.
-    pub fn counts(&self) -> Counts {
-        self.with_state(|state| state.counts())
+    /// Says whether more waits than is good: clients are then asked to send less at once.
+    pub fn set_overloaded(&self, overloaded: bool) {
+        self.state.set_overloaded(overloaded);
     }
 
-    /// Runs something short on the state of all clients; what it causes is done after the lock is released.
-    /// Never calls a backend under the lock.
-    pub(crate) fn with_state<R>(&self, run: impl FnOnce(&mut NfsState) -> R) -> R {
-        let (result, effects, records) = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = run(&mut state);
-            let effects = state.take_effects();
-            // Queued before the state is released: what two threads record of one client stays in its order.
-            let records = self.queue_records(&effects);
-            (result, effects, records)
-        };
-        // Dropping an effect closes its file, without the lock.
-        if effects.iter().any(|effect| matches!(effect, Effect::GraceEnded)) {
-            tracing::info!("the grace period has ended");
-        }
-        drop(effects);
-        if records {
-            self.write_records();
+    /// Counts clients, sessions, opens and locks, for metrics.
+    pub fn counts(&self) -> Counts {
+        self.state.counts()
+    }
+
+    /// Runs what leaves something to do, and does it: what is closed is closed without any lock of the state, and
+    /// client records are on stable storage before it returns.
+    pub(crate) fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
+        let mut effects = Effects::default();
+        let result = run(&self.state, &mut effects);
+        if effects.queued {
+            self.handle_queue();
         }
         result
     }
 
-    /// Queues what effects have to say of clients; says whether there was anything.
-    fn queue_records(&self, effects: &[Effect<FileKey, OpenPayload>]) -> bool {
-        let mut records = effects.iter().filter_map(Record::of).peekable();
-        if records.peek().is_none() {
-            return false;
-        }
-        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).extend(records);
-        true
-    }
-
-    /// Empties the queue in order. When it returns, what the caller has queued is on stable storage, whichever
-    /// thread has put it there: each takes its record while it holds `recording`.
-    fn write_records(&self) {
+    /// Empties the state's queue in order. When it returns, what the caller has queued is on stable storage,
+    /// whichever thread has put it there: each takes its record while it holds `recording`.
+    fn handle_queue(&self) {
         let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = || self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        while let Some(record) = next() {
-            match record {
-                Record::Keep(owner) => self.records.record(&owner),
-                Record::Forget(owner) => self.records.forget(&owner),
+        while let Some(effect) = self.state.next_effect() {
+            match effect {
+                Effect::RecordClient { owner } => self.records.record(&owner),
+                Effect::ForgetClient { owner } => self.records.forget(&owner),
+                Effect::GraceEnded => tracing::info!("the grace period has ended"),
             }
         }
     }
@@ -191,6 +155,11 @@ impl Nfs {
             self.sync_failures.fetch_add(1, Relaxed);
         }
         outcome
+    }
+
+    /// Whether putting clients on and off stable storage can wait for a disk.
+    pub(crate) fn records_may_wait(&self) -> bool {
+        self.records.may_wait()
     }
 
     /// Draws a number that nobody can guess.

@@ -1,7 +1,7 @@
 //! Runs a COMPOUND (RFC 8881 section 16.2).
 
 use super::table::{self, Operation, Place};
-use super::{Call, Compound, CompoundOutcome, Failure, Nfs, OpResult, space, status};
+use super::{Call, Compound, CompoundOutcome, Failure, Nfs, OpResult, Patience, Suspended, space, status};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::{Decoder, Encoder};
 
@@ -31,35 +31,76 @@ impl<'a> Header<'a> {
     }
 }
 
+/// How far a COMPOUND was run.
+#[derive(Debug)]
+pub enum Ran<S = Box<Suspended>> {
+    /// To its end; the reply is complete.
+    Done(CompoundOutcome),
+    /// To an operation that would wait; the reply holds the results before it.
+    Suspended(S),
+}
+
 impl Nfs {
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds.
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds. Waits where it has to.
     ///
     /// Operations are decoded one at a time, so that memory does not grow with their number.
     pub fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
+        match self.begin(call, reply, Patience::Waits) {
+            Ran::Done(outcome) => outcome,
+            Ran::Suspended(suspended) => self.resume(call, reply, suspended),
+        }
+    }
+
+    /// As [`Nfs::compound`], but may stop before an operation that would wait. Then the same call and reply are to be
+    /// given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
+    pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
         let start = reply.len();
         let mut args = Decoder::new(call.args);
         let header = match Header::decode(&mut args, self.config.tag_max) {
             Ok(header) => header,
-            Err(_) => return refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR),
+            Err(_) => return Ran::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR)),
         };
         if let Err(status) = header.check() {
-            return refuse(reply, header.tag, status);
+            return Ran::Done(refuse(reply, header.tag, status));
         }
         reply.u32(Nfsstat4::NFS4_OK as u32).opaque(header.tag);
         let count_at = reply.len();
         reply.u32(0);
         let mut compound = Compound::new(self, call, header.minor, header.count, start);
-        let (status, done) = compound.run(&mut args, reply, start);
-        if let Some(cached) = compound.replay.take() {
-            reply.truncate(start);
-            reply.raw(&cached);
-            return CompoundOutcome { status, operations: done, replayed: true };
-        }
-        reply.patch_u32(start, status as u32);
-        reply.patch_u32(count_at, done);
-        let result = reply.as_slice().get(start..).unwrap_or_default();
-        compound.keep(result, status);
-        CompoundOutcome { status, operations: done, replayed: false }
+        compound.patience = patience;
+        let Some(status) = compound.run(&mut args, reply, start) else {
+            return Ran::Suspended(Box::new(compound.suspend(start, count_at, args.position())));
+        };
+        Ran::Done(compound.end(status, reply, start, count_at))
+    }
+
+    /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
+    pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+        let Suspended { start, count_at, args_at, .. } = *suspended;
+        let mut compound = Compound::resumed(self, call, *suspended);
+        let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
+        // With patience it runs to its end.
+        let status = compound.run(&mut args, reply, start).unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
+        compound.end(status, reply, start, count_at)
+    }
+
+    /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would wait.
+    pub fn give_up(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Box<Suspended>,
+    ) -> CompoundOutcome {
+        let Suspended { start, count_at, args_at, .. } = *suspended;
+        let mut compound = Compound::resumed(self, call, *suspended);
+        let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
+        let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        reply.u32(number as u32);
+        let (status_at, body) = (reply.len(), reply.len() + 4);
+        reply.u32(0);
+        let status = fail(number, Nfsstat4::NFS4ERR_DELAY.into(), reply, status_at, body);
+        compound.position.index += 1;
+        compound.end(status, reply, start, count_at)
     }
 }
 
@@ -69,21 +110,57 @@ fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome 
     CompoundOutcome { status, operations: 0, replayed: false }
 }
 
+/// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
+fn fail(opnum: NfsOpnum4, failure: Failure, reply: &mut Encoder, status_at: usize, body: usize) -> Nfsstat4 {
+    if !failure.keep_body {
+        reply.truncate(body);
+        if opnum == NfsOpnum4::OP_SETATTR {
+            // SETATTR4res has attrsset whatever the status (section 18.30.2).
+            reply.u32(0);
+        }
+    }
+    let status = status::allowed(opnum, failure.status);
+    reply.patch_u32(status_at, status as u32);
+    status
+}
+
 impl Compound<'_> {
-    /// Runs operations until one fails; returns the last status and how many ran.
-    fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder, start: usize) -> (Nfsstat4, u32) {
+    /// Runs operations until one fails; returns the last status, or nothing when the next would wait: then `args`
+    /// stands before it.
+    fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder, start: usize) -> Option<Nfsstat4> {
         let mut status = Nfsstat4::NFS4_OK;
         while status == Nfsstat4::NFS4_OK
             && self.position.index < self.position.count
             && self.replay.is_none()
         {
-            status = self.step(args, reply);
+            status = self.step(args, reply)?;
             if self.position.index == 0 {
                 self.begin_session_reply(start);
             }
             self.position.index += 1;
         }
-        (status, self.position.index)
+        Some(status)
+    }
+
+    /// Completes the reply and ends the slot's use.
+    fn end(
+        &mut self,
+        status: Nfsstat4,
+        reply: &mut Encoder,
+        start: usize,
+        count_at: usize,
+    ) -> CompoundOutcome {
+        let operations = self.position.index;
+        if let Some(cached) = self.replay.take() {
+            reply.truncate(start);
+            reply.raw(&cached);
+            return CompoundOutcome { status, operations, replayed: true };
+        }
+        reply.patch_u32(start, status as u32);
+        reply.patch_u32(count_at, operations);
+        let result = reply.as_slice().get(start..).unwrap_or_default();
+        self.keep(result, status);
+        CompoundOutcome { status, operations, replayed: false }
     }
 
     /// Applies the session's limits to the reply, once SEQUENCE has told which session it is.
@@ -95,8 +172,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Runs one operation and writes its number, status and result.
-    fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Nfsstat4 {
+    /// Runs one operation and writes its number, status and result; nothing of an operation that would wait.
+    fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Option<Nfsstat4> {
+        let (before, number_at) = (*args, reply.len());
         let number = args.u32();
         let operation = number.ok().and_then(|number| table::find(number, self.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);
@@ -109,17 +187,15 @@ impl Compound<'_> {
             (Ok(_), None) => Err(Nfsstat4::NFS4ERR_OP_ILLEGAL.into()),
             (Ok(_), Some(operation)) => self.run_operation(operation, args, reply),
         };
-        let Err(failure) = result else { return Nfsstat4::NFS4_OK };
-        if !failure.keep_body {
-            reply.truncate(body);
-            if opnum == NfsOpnum4::OP_SETATTR {
-                // SETATTR4res has attrsset whatever the status (section 18.30.2).
-                reply.u32(0);
+        match result {
+            Ok(()) => Some(Nfsstat4::NFS4_OK),
+            Err(failure) if failure.would_wait => {
+                reply.truncate(number_at);
+                *args = before;
+                None
             }
+            Err(failure) => Some(fail(opnum, failure, reply, status_at, body)),
         }
-        let status = status::allowed(opnum, failure.status);
-        reply.patch_u32(status_at, status as u32);
-        status
     }
 
     fn run_operation(
@@ -129,6 +205,7 @@ impl Compound<'_> {
         reply: &mut Encoder,
     ) -> OpResult {
         self.check(operation, reply)?;
+        self.check_wait(operation)?;
         (operation.run)(self, args, reply)?;
         // What has a reserve has fitted; what changed nothing may be taken back.
         let fits = operation.result_max > 0 || self.session.is_none() || self.fits(reply);

@@ -21,6 +21,20 @@ pub enum Place {
     First,
 }
 
+/// What an operation may have to wait for. Where calls must not wait, a COMPOUND is suspended before an operation
+/// that would, and goes on where it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// For nothing: it knows all it needs, or finds out by itself whether it would have to wait.
+    No,
+    /// For the current object, when it is not at hand; for the rest it finds out by itself.
+    Object,
+    /// For a file system that can make it wait.
+    Disk,
+    /// For the client records, and for files that close with the client they belong to.
+    Records,
+}
+
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub struct Operation {
@@ -37,6 +51,8 @@ pub struct Operation {
     /// Most bytes of the result that must fit into the reply before the operation may run, because it cannot
     /// be taken back. 0: the result is checked afterwards.
     pub result_max: usize,
+    /// What it may have to wait for.
+    pub waits: Waits,
     /// What runs it.
     pub run: Run,
 }
@@ -69,6 +85,7 @@ const fn row(opnum: NfsOpnum4, run: Run) -> Operation {
         needs_fh: false,
         modifies: false,
         result_max: 0,
+        waits: Waits::No,
         run,
     }
 }
@@ -94,6 +111,11 @@ impl Operation {
         self
     }
 
+    const fn waits(mut self, waits: Waits) -> Self {
+        self.waits = waits;
+        self
+    }
+
     const fn v42(mut self) -> Self {
         self.since = 2;
         self
@@ -102,65 +124,72 @@ impl Operation {
 
 use NfsOpnum4::*;
 use Place::{Alone, AloneOrInSession, First};
+use Waits::{Disk, Object, Records};
 
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
 static OPERATIONS: [Operation; 73] = [
-    row(OP_ACCESS, ops::access::run).fh(),
-    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID),
-    row(OP_COMMIT, ops::commit::run).fh(),
-    row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP),
+    row(OP_ACCESS, ops::access::run).fh().waits(Object),
+    row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Disk),
+    row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
+    row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Disk),
     row(OP_DELEGPURGE, ops::unsupported::run),
     row(OP_DELEGRETURN, ops::delegreturn::run).fh(),
-    row(OP_GETATTR, ops::getattr::run).fh(),
+    row(OP_GETATTR, ops::getattr::run).fh().waits(Object),
     row(OP_GETFH, ops::getfh::run).fh(),
-    row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE),
+    row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Disk),
     row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
     row(OP_LOCKT, ops::lockt::run).fh(),
     row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
-    row(OP_LOOKUP, ops::lookup::run).fh(),
-    row(OP_LOOKUPP, ops::lookupp::run).fh(),
-    row(OP_NVERIFY, ops::verify::nverify).fh(),
-    row(OP_OPEN, ops::open::run).fh().reserve(size::OPEN),
+    row(OP_LOOKUP, ops::lookup::run).fh().waits(Object),
+    row(OP_LOOKUPP, ops::lookupp::run).fh().waits(Disk),
+    row(OP_NVERIFY, ops::verify::nverify).fh().waits(Object),
+    row(OP_OPEN, ops::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPENATTR, ops::unsupported::run).fh(),
     row(OP_OPEN_CONFIRM, ops::unsupported::run),
-    row(OP_OPEN_DOWNGRADE, ops::open_downgrade::run).fh().reserve(size::STATEID),
+    row(OP_OPEN_DOWNGRADE, ops::open_downgrade::run).fh().reserve(size::STATEID).waits(Disk),
     row(OP_PUTFH, ops::putfh::run),
     row(OP_PUTPUBFH, ops::putrootfh::run),
     row(OP_PUTROOTFH, ops::putrootfh::run),
     row(OP_READ, ops::read::run).fh(),
-    row(OP_READDIR, ops::readdir::run).fh(),
-    row(OP_READLINK, ops::readlink::run).fh(),
-    row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE),
-    row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE),
+    row(OP_READDIR, ops::readdir::run).fh().waits(Disk),
+    row(OP_READLINK, ops::readlink::run).fh().waits(Disk),
+    row(OP_REMOVE, ops::remove::run).fh().modifies().reserve(size::CHANGE).waits(Disk),
+    row(OP_RENAME, ops::rename::run).fh().modifies().reserve(2 * size::CHANGE).waits(Disk),
     row(OP_RENEW, ops::unsupported::run),
     row(OP_RESTOREFH, ops::restorefh::run),
     row(OP_SAVEFH, ops::savefh::run).fh(),
-    row(OP_SECINFO, ops::secinfo::run).fh(),
-    row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP),
+    row(OP_SECINFO, ops::secinfo::run).fh().waits(Object),
+    row(OP_SETATTR, ops::setattr::run).fh().modifies().reserve(size::BITMAP).waits(Disk),
     row(OP_SETCLIENTID, ops::unsupported::run),
     row(OP_SETCLIENTID_CONFIRM, ops::unsupported::run),
-    row(OP_VERIFY, ops::verify::verify).fh(),
-    row(OP_WRITE, ops::write::run).fh().modifies().reserve(size::WRITE),
+    row(OP_VERIFY, ops::verify::verify).fh().waits(Object),
+    row(OP_WRITE, ops::write::run).fh().modifies().reserve(size::WRITE).waits(Disk),
     row(OP_RELEASE_LOCKOWNER, ops::unsupported::run),
     row(OP_BACKCHANNEL_CTL, ops::backchannel_ctl::run).reserve(size::STATUS),
     row(OP_BIND_CONN_TO_SESSION, ops::bind_conn_to_session::run).place(Alone).reserve(size::SESSION),
-    row(OP_EXCHANGE_ID, ops::exchange_id::run).place(AloneOrInSession).reserve(size::SESSION),
-    row(OP_CREATE_SESSION, ops::create_session::run).place(AloneOrInSession).reserve(size::SESSION),
+    row(OP_EXCHANGE_ID, ops::exchange_id::run).place(AloneOrInSession).reserve(size::SESSION).waits(Records),
+    row(OP_CREATE_SESSION, ops::create_session::run)
+        .place(AloneOrInSession)
+        .reserve(size::SESSION)
+        .waits(Records),
     row(OP_DESTROY_SESSION, ops::destroy_session::run).place(AloneOrInSession).reserve(size::STATUS),
-    row(OP_FREE_STATEID, ops::free_stateid::run).reserve(size::STATUS),
+    row(OP_FREE_STATEID, ops::free_stateid::run).reserve(size::STATUS).waits(Records),
     row(OP_GET_DIR_DELEGATION, ops::get_dir_delegation::run).fh(),
     row(OP_GETDEVICEINFO, ops::unsupported::run),
     row(OP_GETDEVICELIST, ops::unsupported::run).fh(),
     row(OP_LAYOUTCOMMIT, ops::unsupported::run).fh(),
     row(OP_LAYOUTGET, ops::unsupported::run).fh(),
     row(OP_LAYOUTRETURN, ops::unsupported::run).fh(),
-    row(OP_SECINFO_NO_NAME, ops::secinfo_no_name::run).fh(),
+    row(OP_SECINFO_NO_NAME, ops::secinfo_no_name::run).fh().waits(Disk),
     row(OP_SEQUENCE, ops::sequence::run).place(First),
     row(OP_SET_SSV, ops::set_ssv::run),
     row(OP_TEST_STATEID, ops::test_stateid::run),
     row(OP_WANT_DELEGATION, ops::unsupported::run),
-    row(OP_DESTROY_CLIENTID, ops::destroy_clientid::run).place(AloneOrInSession).reserve(size::STATUS),
-    row(OP_RECLAIM_COMPLETE, ops::reclaim_complete::run).reserve(size::STATUS),
+    row(OP_DESTROY_CLIENTID, ops::destroy_clientid::run)
+        .place(AloneOrInSession)
+        .reserve(size::STATUS)
+        .waits(Records),
+    row(OP_RECLAIM_COMPLETE, ops::reclaim_complete::run).reserve(size::STATUS).waits(Records),
     row(OP_ALLOCATE, ops::unsupported::run).v42(),
     row(OP_COPY, ops::unsupported::run).v42(),
     row(OP_COPY_NOTIFY, ops::unsupported::run).v42(),

@@ -89,9 +89,7 @@ impl Compound<'_> {
     fn machine_may(&self, operation: u32) -> bool {
         let sender = self.sender();
         let session = self.session.as_ref();
-        session.is_some_and(|session| {
-            self.with_state(|state| state.machine_may(session.client, &sender, operation))
-        })
+        session.is_some_and(|session| self.state().machine_may(session.client, &sender, operation))
     }
 }
 

@@ -13,7 +13,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let args = BackchannelCtl4Args::decode(args)?;
     let session = c.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;
     let security = callback_security(&args.bca_sec_parms);
-    c.with_state(|state| state.backchannel_ctl(&session.sessionid, args.bca_cb_program, &security))?;
+    c.state().backchannel_ctl(&session.sessionid, args.bca_cb_program, &security)?;
     Ok(())
 }
 

@@ -30,7 +30,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         protect,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let ok = c.with_state(|state| state.exchange_id(c.now(), &sender, &request, random))?;
+    let ok =
+        c.with_effects(|state, effects| state.exchange_id(c.now(), &sender, &request, random, effects))?;
     reply.u64(ok.clientid).u32(ok.sequenceid).u32(ok.flags);
     encode_protect(&ok.protect, reply);
     let owner = &c.nfs.config.server_owner;

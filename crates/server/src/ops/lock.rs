@@ -26,7 +26,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         length: args.length,
         locker,
     };
-    match c.with_state(|state| state.lock(c.now(), client, &request)) {
+    match c.state().lock(c.now(), client, &request) {
         Ok(stateid) => {
             c.stateid = Some(stateid);
             reply.value(&stateid);

@@ -17,7 +17,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
     let write = is_write(args.locktype);
-    let free =
-        c.with_state(|state| state.lockt(c.now(), client, &file, owner, write, args.offset, args.length));
+    let free = c.state().lockt(c.now(), client, &file, owner, write, args.offset, args.length);
     free.map_err(|error| refusal(error, reply))
 }

@@ -12,7 +12,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Locku4Args::decode(args)?;
     let stateid = c.resolve(args.lock_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
-    let stateid = c.with_state(|state| state.locku(client, &stateid, &file, args.offset, args.length))?;
+    let stateid = c.state().locku(client, &stateid, &file, args.offset, args.length)?;
     c.stateid = Some(stateid);
     reply.value(&stateid);
     Ok(())

@@ -22,15 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         request_size: u32::try_from(c.call.request_size).unwrap_or(u32::MAX),
         operations: c.position.count,
     };
-    let (sequenced, forbidden) = c.with_state(|state| {
-        let sequenced = state.sequence(c.now(), &sender, &request)?;
-        let forbidden = match &sequenced {
-            Sequenced::Execute(begun) => state.forbidden_operations(begun.client, &sender),
-            Sequenced::Replay(_) => Default::default(),
-        };
-        Ok::<_, nfs4::Nfsstat4>((sequenced, forbidden))
-    })?;
-    let begun = match sequenced {
+    let begun = match c.with_effects(|state, effects| state.sequence(c.now(), &sender, &request, effects))? {
         Sequenced::Execute(begun) => begun,
         Sequenced::Replay(cached) => {
             c.replay = Some(cached);
@@ -44,7 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         sessionid: request.sessionid,
         fore: begun.fore,
         cache_this: request.cache_this,
-        forbidden,
+        forbidden: begun.forbidden,
     });
     let ok = &begun.reply;
     reply.opaque_fixed(&ok.sessionid).u32(ok.sequenceid).u32(ok.slotid);

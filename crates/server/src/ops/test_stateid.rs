@@ -1,7 +1,7 @@
 //! TEST_STATEID (RFC 8881 section 18.48).
 
 use crate::engine::{Compound, OpResult};
-use nfs4::{Nfsstat4, Stateid4};
+use nfs4::Stateid4;
 use xdr::{Decode, Decoder, Encoder};
 
 /// Most stateids of one operation.
@@ -20,12 +20,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let client = c.client()?;
     reply.array_len(count);
-    c.with_state(|state| {
-        for _ in 0..count {
-            let stateid = Stateid4::decode(args)?;
-            reply.u32(state.test_stateid(client, &stateid) as u32);
-        }
-        Ok::<_, xdr::Error>(Nfsstat4::NFS4_OK)
-    })?;
+    for _ in 0..count {
+        let stateid = Stateid4::decode(args)?;
+        reply.u32(c.state().test_stateid(client, &stateid) as u32);
+    }
     Ok(())
 }

@@ -7,6 +7,7 @@ use krb5::ContextKeys;
 use rpc::gss::RpcGssServiceT;
 use rpc::{SequenceWindow, WindowOutcome};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,8 +17,16 @@ use vfs::{Caller, SecFlavor};
 pub const HANDLE_LEN: usize = 16;
 
 /// The server's name for a context: random, so that no one can guess another's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Handle([u8; HANDLE_LEN]);
+
+/// A part of it says enough, as it is: handles in tables are random, nobody can choose them to collide.
+impl Hash for Handle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (_, last) = self.0.split_at(HANDLE_LEN / 2);
+        state.write_u64(last.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+    }
+}
 
 impl Handle {
     /// Makes a handle of random bytes.
@@ -129,14 +138,17 @@ impl Context {
         now >= self.expires
     }
 
-    /// Asks the window about the number of a call whose header MIC has been verified.
-    pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> WindowOutcome {
+    /// Asks the window about the number of a call whose header MIC has been verified; tells as well how far it
+    /// was behind the highest one.
+    pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> (WindowOutcome, u32) {
         let stamp = now.as_secs().saturating_add(1);
         // Most calls find the stamp as it is: the cache line stays shared.
         if self.used.load(Relaxed) != stamp {
             self.used.store(stamp, Relaxed);
         }
-        self.window.lock().unwrap_or_else(PoisonError::into_inner).check(sequence)
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let lag = window.lag(sequence);
+        (window.check(sequence), lag)
     }
 
     /// The sequence number of the next token that the server sends (RFC 4121 section 4.2.6).

@@ -1,12 +1,14 @@
 //! The way out: verifiers, MICs and encryption of finished replies, for many of them together.
 
 use super::context::SharedContext;
-use krb5::{MicMessage, MicToken, WRAP_HEADROOM, WrapMessage};
+use super::run;
+use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
 use xdr::{Encoder, padding};
 
 /// A reply that is complete but for its cryptography, in the buffer that it is sent from.
+#[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) connection: ConnectionId,
     /// First the room for the record mark.
@@ -16,6 +18,7 @@ pub(crate) struct Outgoing {
 }
 
 /// What a reply by RPCSEC_GSS still lacks.
+#[derive(Debug)]
 pub(crate) struct Protection {
     context: SharedContext,
     /// What the verifier signs: the call's sequence number, or the window of a new context
@@ -24,7 +27,15 @@ pub(crate) struct Protection {
     body: Body,
 }
 
+impl Protection {
+    /// Whether the results are signed or encrypted, besides the verifier.
+    pub(crate) fn has_body(&self) -> bool {
+        !matches!(self.body, Body::Plain)
+    }
+}
+
 /// The protected results, by the position of their length.
+#[derive(Debug)]
 enum Body {
     Plain,
     Integrity { length_at: usize },
@@ -104,12 +115,14 @@ impl Outgoing {
     fn seal_message(&mut self, confounder: [u8; CONFOUNDER_LEN]) -> Option<WrapMessage<'_>> {
         let protection = self.protection.as_ref()?;
         let Body::Privacy { length_at } = protection.body else { return None };
+        let keys = protection.context.keys();
+        let buffer = self.buffer.as_mut_vec();
+        buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
         Some(WrapMessage {
-            keys: protection.context.keys(),
+            keys,
             sequence: protection.context.next_token_sequence(),
             confounder,
-            buffer: self.buffer.as_mut_vec(),
-            start: length_at + 4,
+            token: Segments::from(buffer.get_mut(length_at + 4..)?),
         })
     }
 
@@ -141,24 +154,39 @@ impl Outgoing {
 
 const CONFOUNDER_LEN: usize = 16;
 
-/// Signs and encrypts replies, all in place and each kind as one batch. `entropy` is scratch memory.
-pub(crate) fn seal(replies: &mut [Outgoing], random: &dyn Fn(&mut [u8]), entropy: &mut Vec<u8>) {
+/// Confounders drawn at once, so that a reply that is alone does not cost a system call.
+const CONFOUNDERS_DRAWN: usize = 64;
+
+/// Random bytes for the replies to come; each is used once.
+#[derive(Default)]
+pub(crate) struct Confounders(Vec<[u8; CONFOUNDER_LEN]>);
+
+impl Confounders {
+    fn next(&mut self, random: &dyn Fn(&mut [u8])) -> [u8; CONFOUNDER_LEN] {
+        if self.0.is_empty() {
+            self.0.resize(CONFOUNDERS_DRAWN, [0; CONFOUNDER_LEN]);
+            random(self.0.as_flattened_mut());
+        }
+        self.0.pop().unwrap_or_default()
+    }
+}
+
+/// Signs and encrypts replies, all in place and each kind as one batch, with pauses.
+pub(crate) fn seal(
+    replies: &mut [Outgoing],
+    random: &dyn Fn(&mut [u8]),
+    confounders: &mut Confounders,
+    pause: &mut dyn FnMut(),
+) {
     let mut batch: Vec<MicMessage<'_>> = replies.iter().flat_map(Outgoing::signatures).collect();
-    krb5::get_mic(&mut batch);
+    krb5::get_mic_with(&mut run(pause), &mut batch);
     let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
 
-    let sealed = replies.iter().filter(|reply| reply.is_sealed()).count();
-    if sealed > 0 {
-        entropy.clear();
-        entropy.resize(sealed * CONFOUNDER_LEN, 0);
-        random(entropy);
-        let (confounders, _) = entropy.as_chunks::<CONFOUNDER_LEN>();
-        let private = replies.iter_mut().filter(|reply| reply.is_sealed());
-        let mut batch: Vec<WrapMessage<'_>> = private
-            .zip(confounders)
-            .filter_map(|(reply, confounder)| reply.seal_message(*confounder))
-            .collect();
-        krb5::wrap(&mut batch);
+    let private = replies.iter_mut().filter(|reply| reply.is_sealed());
+    let mut batch: Vec<WrapMessage<'_>> =
+        private.filter_map(|reply| reply.seal_message(confounders.next(random))).collect();
+    if !batch.is_empty() {
+        krb5::wrap_with(&mut run(pause), &mut batch);
     }
     for reply in replies {
         reply.finish(&mut tokens);

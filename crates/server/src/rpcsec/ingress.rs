@@ -1,8 +1,9 @@
 //! The way in: header MIC, window, body, for all the calls of a tick together.
 
 use super::context::SharedContext;
+use super::run;
 use crate::dispatch::{Job, Verdict};
-use krb5::{TokenError, UnwrapMessage, VerifyMessage};
+use krb5::{Segments, TokenError, UnwrapMessage, VerifyMessage};
 use rpc::gss::{IntegrityBody, RpcGssProcT, RpcGssServiceT, integrity_body, privacy_body, protected_data};
 use rpc::{Accepted, AuthStat, Denied};
 use std::ops::Range;
@@ -61,15 +62,15 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
 /// Verifies and decrypts the bodies, where they were received; arguments then lie bare in their records.
 /// What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so is a body whose
 /// sequence number is not the header's. Returns how many failed.
-pub(crate) fn open_bodies(jobs: &mut [Job]) -> u64 {
-    verify_integrity(jobs) + decrypt(jobs)
+pub(crate) fn open_bodies(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+    verify_integrity(jobs, pause) + decrypt(jobs, pause)
 }
 
-fn verify_integrity(jobs: &mut [Job]) -> u64 {
+fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
     let mut batch: Vec<VerifyMessage<'_>> =
         jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)).collect();
-    krb5::verify_mic(&mut batch);
+    krb5::verify_mic_with(&mut run(pause), &mut batch);
     let mut genuine = batch.into_iter().map(|message| message.result.is_ok()).collect::<Vec<_>>().into_iter();
     let mut failures = 0;
     for (job, frame) in jobs.iter_mut().zip(frames) {
@@ -105,7 +106,7 @@ fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMe
     })
 }
 
-fn decrypt(jobs: &mut [Job]) -> u64 {
+fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let mut failures = 0;
     for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
         // From here on `arguments` is where the token lies; nothing, if there is none.
@@ -115,7 +116,7 @@ fn decrypt(jobs: &mut [Job]) -> u64 {
     if batch.is_empty() {
         return failures;
     }
-    krb5::unwrap(&mut batch);
+    krb5::unwrap_with(&mut run(pause), &mut batch);
     let opened: Vec<_> = batch.into_iter().map(|message| message.result).collect();
     let sealed = jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy));
     for (job, opened) in sealed.zip(opened) {
@@ -138,7 +139,8 @@ fn privacy_message(job: &mut Job) -> Option<UnwrapMessage<'_>> {
     let token = job.arguments.clone();
     let Job { record, auth, .. } = job;
     let keys = auth.gss()?.context.keys();
-    Some(UnwrapMessage { keys, token: record.get_mut(token)?, result: Err(TokenError::Malformed) })
+    let token = Segments::from(record.get_mut(token)?);
+    Some(UnwrapMessage { keys, token, result: Err(TokenError::Malformed) })
 }
 
 fn take_content(job: &mut Job, content: Range<usize>) -> Option<()> {

@@ -22,11 +22,17 @@ pub use context::{Context, HANDLE_LEN, Handle};
 pub use table::ContextTable;
 
 pub(crate) use control::Created;
-pub(crate) use egress::{Outgoing, Protection, begin_reply, reply_overhead, seal};
+pub(crate) use egress::{Confounders, Outgoing, Protection, begin_reply, reply_overhead, seal};
 pub(crate) use ingress::{GssCall, open_bodies, verify_headers};
 
-use crate::dispatch::Metrics;
+use crate::dispatch::{Metrics, PAUSE_WORK};
+use krb5::{Pause, Run};
 use std::sync::Arc;
+
+/// How large batches are worked on: the shard looks after others now and then.
+fn run(pause: &mut dyn FnMut()) -> Run<'_> {
+    Run::default().with_pause(Pause::new(PAUSE_WORK, pause))
+}
 
 /// What the server allows of RPCSEC_GSS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

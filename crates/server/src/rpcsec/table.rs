@@ -3,6 +3,7 @@
 use super::context::{Context, Handle, SharedContext};
 use crate::dispatch::Metrics;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -17,7 +18,25 @@ const STRIPE_CONTEXTS_MIN: usize = 64;
 /// for many.
 const EVICTED_PART: usize = 16;
 
-type Stripe = HashMap<Handle, SharedContext>;
+type Stripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
+
+/// Takes what a handle says of itself for its hash.
+#[derive(Default)]
+struct HandleHasher(u64);
+
+impl Hasher for HandleHasher {
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |number, byte| number.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The established contexts by handle, shared by all connections and threads (RFC 2203 section 5.2.3.1).
 ///

@@ -14,3 +14,4 @@ mod random;
 mod readdir;
 mod security;
 mod sessions;
+mod waiting;

@@ -55,6 +55,17 @@ fn flavors(reply: &Reply) -> Vec<&'static str> {
 }
 
 #[test]
+fn a_shorter_read_size_is_offered_with_krb5p() {
+    // RFC 8881 section 5.8.2.20: maxread is the server's choice.
+    let server = server();
+    for (flavor, most) in [(SecFlavor::Krb5p, 256 << 10), (SecFlavor::Krb5i, 1 << 20)] {
+        let mut client = Client::with(&server, flavor.name().as_bytes(), krb5(flavor, "alice", ALICE), FORE);
+        let reply = client.at("private", vec![getattr(&[nfs4::FATTR4_MAXREAD])]).ok();
+        assert_eq!(reply.attributes().maxread, Some(most), "{flavor:?}");
+    }
+}
+
+#[test]
 fn an_export_is_entered_only_with_its_flavors() // RFC 8881 section 2.6.3.1
 {
     let server = server();

@@ -1,7 +1,7 @@
 //! The other side: makes calls, honest or not, and checks replies as a client would.
 
 use crate::server::{Host, KEY, token};
-use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
 use server::dispatch::Engine;
@@ -170,9 +170,10 @@ impl Client {
     }
 
     pub fn wrap(&self, content: &[u8]) -> Vec<u8> {
-        let mut buffer = [&[0; WRAP_HEADROOM], content].concat();
         let (keys, confounder) = (&self.keys, [3; 16]);
-        krb5::wrap(&mut [WrapMessage { keys, sequence: 79, confounder, buffer: &mut buffer, start: 0 }]);
+        let mut buffer = [&[0; WRAP_HEADROOM], content, &vec![0; keys.wrap_trailer_len()]].concat();
+        let token = Segments::from(&mut buffer);
+        krb5::wrap(&mut [WrapMessage { keys, sequence: 79, confounder, token }]);
         buffer
     }
 
@@ -192,7 +193,8 @@ impl Client {
                 let place = gss::privacy_body(reply, reply.len() - results.len()).unwrap();
                 let mut token = reply[place].to_vec();
                 let result = Err(krb5::TokenError::Malformed);
-                let mut batch = [UnwrapMessage { keys: &self.keys, token: &mut token, result }];
+                let mut batch =
+                    [UnwrapMessage { keys: &self.keys, token: Segments::from(&mut token), result }];
                 krb5::unwrap(&mut batch);
                 let [UnwrapMessage { result, .. }] = batch;
                 token[result.expect("the body's token").plain].to_vec()

@@ -6,8 +6,8 @@ use crate::client::{
 };
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
-use rpc::{Accepted, AuthStat, AuthSys, Denied, OpaqueAuth};
-use server::dispatch::Action;
+use rpc::{Accepted, AuthStat, AuthSys, ConnectionId, Denied, OpaqueAuth};
+use server::dispatch::{Action, Outlet};
 use vfs::SecFlavor;
 use xdr::{Decode, Decoder};
 
@@ -179,4 +179,38 @@ fn replies_keep_the_order_of_their_calls() {
     }
     let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
     client.exchange(&mut host, NONE, b"args");
+}
+
+/// Counts replies and pauses.
+#[derive(Default)]
+struct Turns {
+    replies: usize,
+    pauses: usize,
+}
+
+impl<S> Outlet<S> for Turns {
+    fn reply(&mut self, _: ConnectionId, _: Action) {
+        self.replies += 1;
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
+    }
+}
+
+#[test]
+fn others_have_their_turn_within_a_large_batch_and_a_small_one_is_not_held_up() {
+    const LENGTH: usize = 64 << 10;
+    let mut host = Host::new();
+    let mut client = Client::establish(&mut host, ETYPE, "alice@TEST");
+    for service in [NONE, INTEGRITY, PRIVACY] {
+        let requests = (0..16).map(|_| (CONNECTION, client.call(service, &[1; LENGTH])));
+        let mut turns = Turns::default();
+        host.tick_into(requests.collect(), &mut turns);
+        assert_eq!(turns.replies, 16);
+        assert!(turns.pauses >= 4, "{service:?}: {} pauses in 2 MiB", turns.pauses);
+        let mut turns = Turns::default();
+        host.tick_into(vec![(CONNECTION, client.call(service, b"args"))], &mut turns);
+        assert_eq!((turns.replies, turns.pauses), (1, 0));
+    }
 }

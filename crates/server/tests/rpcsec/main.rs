@@ -7,3 +7,4 @@ mod hostile;
 mod server;
 mod session;
 mod traps;
+mod waiting;

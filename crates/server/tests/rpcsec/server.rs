@@ -3,9 +3,10 @@
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use rpc::ConnectionId;
-use server::dispatch::{Action, Engine, Environment, Metrics, Scratch, Server};
-use server::engine::{Call, CompoundOutcome};
+use server::dispatch::{Action, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
+use server::engine::{Call, CompoundOutcome, Patience, Ran};
 use server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -42,7 +43,17 @@ pub struct Echo {
 }
 
 impl Engine for Echo {
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
+    type Suspended = Infallible;
+
+    fn resume(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> CompoundOutcome {
+        match suspended {}
+    }
+
+    fn give_up(&self, _: &Call<'_>, _: &mut Encoder, suspended: Infallible) -> CompoundOutcome {
+        match suspended {}
+    }
+
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, _: Patience) -> Ran<Infallible> {
         let caller = call.security.caller.as_ref();
         self.seen.lock().unwrap().push(Seen {
             flavor: call.security.flavor,
@@ -55,7 +66,7 @@ impl Engine for Echo {
             request_size: call.request_size,
         });
         reply.raw(call.args);
-        CompoundOutcome { status: nfs4::Nfsstat4::NFS4_OK, operations: 1, replayed: false }
+        Ran::Done(CompoundOutcome { status: nfs4::Nfsstat4::NFS4_OK, operations: 1, replayed: false })
     }
 
     fn connection_closed(&self, _: ConnectionId) {}
@@ -150,12 +161,25 @@ impl<E: Engine> Host<E> {
 
     /// One tick with these records.
     pub fn tick(&mut self, requests: Vec<(ConnectionId, Vec<u8>)>) -> Vec<(ConnectionId, Action)> {
+        let mut replies = Vec::new();
+        self.tick_into(requests, &mut |connection, action| replies.push((connection, action)));
+        replies
+    }
+
+    /// One tick whose results go elsewhere.
+    pub fn tick_into(
+        &mut self,
+        requests: Vec<(ConnectionId, Vec<u8>)>,
+        outlet: &mut impl Outlet<E::Suspended>,
+    ) {
         let peer: SocketAddr = ([127, 0, 0, 1], 1023).into();
         let requests = requests.into_iter().map(|(connection, record)| (connection, peer, record));
-        let mut replies = Vec::new();
-        self.server
-            .tick(&mut self.scratch, requests, |connection, action| replies.push((connection, action)));
-        replies
+        self.server.tick(&mut self.scratch, requests, outlet);
+    }
+
+    /// Gives back a call that was away, for the next tick.
+    pub fn take_back(&mut self, back: Back) {
+        self.server.take_back(&mut self.scratch, back);
     }
 
     /// One record on the usual connection: its reply without the room for the mark, or nothing.

@@ -234,7 +234,7 @@ fn threads_and_connections_share_a_context_without_losing_calls() // RFC 2203 se
                     let peer = ([127, 0, 0, 1], 1000).into();
                     let requests = batch.iter().map(|record| (connection, peer, record.clone()));
                     let mut answered = 0;
-                    server.tick(&mut scratch, requests, |_, action| {
+                    server.tick(&mut scratch, requests, &mut |_: ConnectionId, action: Action| {
                         assert!(matches!(action, Action::Send(_)));
                         answered += 1;
                     });

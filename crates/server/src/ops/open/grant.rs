@@ -3,7 +3,7 @@
 use super::Share;
 use super::target::Target;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
-use crate::engine::{Compound, Failure, Fh, Object, OpenPayload};
+use crate::engine::{Compound, Failure, Fh, NfsState, Object, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::{OpenClaim, OpenOutcome, OpenRequest};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ pub fn open(
     let request = OpenRequest { owner, file: &file, access: share.access, deny: share.deny, claim };
     let mut truncate = target.truncate;
     for _ in 0..RACES_MAX {
-        let (needed, held) = c.with_state(|state| {
-            let needed = state.open_check(c.now(), client, &request)?;
-            Ok::<_, Nfsstat4>((needed, state.open_payload(client, owner, &file)))
-        })?;
+        let (needed, held) = c.state().open_check(c.now(), client, &request, OpenPayload::clone)?;
         let opening = Opening { c, target: &target, share, claim, held };
         let payload = opening.payload(needed)?;
         if std::mem::take(&mut truncate) {
             cut(c, &target.object, &payload)?;
         }
-        match c.with_state(|state| state.open(c.now(), client, &request, payload, needed))? {
+        let open = |state: &NfsState, effects: &mut _| {
+            state.open(c.now(), client, &request, payload, needed, effects)
+        };
+        match c.with_effects(open)? {
             OpenOutcome::Opened(stateid) => return Ok((Fh::Object(target.object), stateid)),
             OpenOutcome::Reopen(_) => {}
         }
@@ -78,7 +78,7 @@ impl Opening<'_, '_> {
     /// Returns open files for the access bits of this OPEN and of the owner's earlier ones.
     fn payload(&self, needed: u32) -> Result<OpenPayload, Failure> {
         let mut payload = self.held.clone().unwrap_or_default();
-        let user = self.c.caller(&self.target.object.export).uid;
+        let user = self.target.object.export.squash_uid(self.c.call.security.caller.as_ref());
         payload.user.get_or_insert(user);
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access);

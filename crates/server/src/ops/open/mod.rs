@@ -70,7 +70,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         _ => OpenClaim::New,
     };
     let (client, owner) = (c.client()?, &args.owner.owner);
-    c.with_state(|state| state.open_allowed(c.now(), client, owner, claim))?;
+    c.state().open_allowed(c.now(), client, owner, claim)?;
     let target = target::find(c, &args, share)?;
     let (change, attrset) = (target.change, target.attrset);
     let (fh, stateid) = grant::open(c, target, owner, share, claim)?;

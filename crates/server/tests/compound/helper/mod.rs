@@ -1,8 +1,10 @@
 //! A server on the memory backend, a client with a session, and whole COMPOUNDs in and out.
 
 mod ops;
+mod slow;
 
 pub use ops::*;
+pub use slow::Slow;
 
 use identity::{Mapper, Rules, StaticSource};
 use nfs4::*;

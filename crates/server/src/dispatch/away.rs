@@ -1,0 +1,131 @@
+//! Calls that would wait: carried out on another thread, answered by a later tick.
+
+use super::execute::Answer;
+use super::{Action, Engine, Job, Scratch, Server};
+use crate::rpcsec::{Outgoing, Protection};
+use rpc::{ConnectionId, memory};
+use xdr::Encoder;
+
+/// Where a tick's results go.
+pub trait Outlet<S> {
+    /// Passes on what is to be done with a connection.
+    fn reply(&mut self, connection: ConnectionId, action: Action);
+
+    /// Called between units of work: what was passed on may be sent, and others may have their turn.
+    fn pause(&mut self) {}
+
+    /// Whether calls that would wait are carried out elsewhere; else the tick waits for them.
+    fn has_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// Has a call carried out by [`Server::carry_out`] on another thread, once and certainly, or returns it when there
+    /// is no room for it.
+    ///
+    /// # Errors
+    /// The call.
+    #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
+    fn send_away(&mut self, away: Away<S>) -> Result<(), Away<S>> {
+        Err(away)
+    }
+}
+
+impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
+    fn reply(&mut self, connection: ConnectionId, action: Action) {
+        self(connection, action);
+    }
+}
+
+/// Why a call would wait, and how far it has come.
+#[derive(Debug)]
+pub(super) enum Stage<S> {
+    /// Its COMPOUND is suspended.
+    Compound { protection: Option<Protection>, suspended: S },
+    /// It creates a context.
+    Init,
+}
+
+/// A call that would wait.
+#[derive(Debug)]
+pub struct Away<S> {
+    pub(super) job: Job,
+    /// The reply as far as it has come.
+    pub(super) buffer: Encoder,
+    pub(super) stage: Stage<S>,
+}
+
+impl<S> Away<S> {
+    /// The connection that it came on.
+    pub fn connection(&self) -> ConnectionId {
+        self.job.connection
+    }
+
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.job.record.len() + self.buffer.len()
+    }
+
+    /// Whether it creates a context.
+    pub fn is_init(&self) -> bool {
+        matches!(self.stage, Stage::Init)
+    }
+}
+
+/// A call that has been carried out: its reply lacks its protection only.
+#[derive(Debug)]
+pub struct Back {
+    connection: ConnectionId,
+    /// Nothing after a defect: then the connection closes.
+    reply: Option<Outgoing>,
+    /// The call's memory, for the shard to use again.
+    record: Vec<u8>,
+}
+
+impl Back {
+    /// What is left of a call that met a defect.
+    pub fn defect(connection: ConnectionId) -> Self {
+        Self { connection, reply: None, record: Vec::new() }
+    }
+}
+
+impl<E: Engine> Server<E> {
+    /// Carries out a call that would wait, on the thread that calls this. The result is for
+    /// [`Server::take_back`] of any tick that has the connection.
+    pub fn carry_out(&self, away: Away<E::Suspended>) -> Back {
+        let now = (self.environment.clock)();
+        let Away { job, mut buffer, stage } = away;
+        let protection = match stage {
+            Stage::Init => self.init(&job, &mut buffer, now),
+            Stage::Compound { protection, suspended } => {
+                self.with_call(&job, now, |call| self.engine.resume(call, &mut buffer, suspended));
+                protection
+            }
+        };
+        let connection = job.connection;
+        Back { connection, reply: Some(Outgoing { connection, buffer, protection }), record: job.record }
+    }
+
+    /// Puts a call that was away among the replies of the next tick.
+    pub fn take_back(&self, scratch: &mut Scratch, back: Back) {
+        memory::give(back.record);
+        match back.reply {
+            Some(reply) => scratch.send(reply),
+            None => scratch.closing.push(back.connection),
+        }
+    }
+
+    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY. For the creation of
+    /// a context there is no such answer, so its connection closes: the client comes again.
+    pub(super) fn give_up(&self, away: Away<E::Suspended>, now: std::time::Duration) -> Answer<E::Suspended> {
+        let Away { job, mut buffer, stage } = away;
+        let connection = job.connection;
+        match stage {
+            Stage::Init => Answer::Close(connection),
+            Stage::Compound { protection, suspended } => {
+                self.with_call(&job, now, |call| self.engine.give_up(call, &mut buffer, suspended));
+                memory::give(job.record);
+                Answer::Ready(Outgoing { connection, buffer, protection })
+            }
+        }
+    }
+}

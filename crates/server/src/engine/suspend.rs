@@ -1,0 +1,125 @@
+//! COMPOUNDs that stop before an operation that would wait, and go on where they may.
+
+use super::table::{Operation, Waits};
+use super::{Compound, Failure, Fh, InSession, Nfs, Object, OpResult, Position};
+use crate::engine::Call;
+use nfs4::Stateid4;
+use std::sync::Arc;
+use vfs::ExportTable;
+
+/// Whether operations may wait for a disk, for stable storage or for a directory of users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// They may.
+    Waits,
+    /// They may not: the COMPOUND is suspended.
+    Suspends,
+}
+
+/// A COMPOUND that stands before an operation that would wait; it owns what it has come to.
+///
+/// Its slot stays in use until [`Nfs::resume`] or [`Nfs::give_up`] takes it.
+#[must_use = "its slot stays busy until it is resumed or given up"]
+#[derive(Debug)]
+pub struct Suspended {
+    exports: Arc<ExportTable>,
+    minor: u32,
+    position: Position,
+    current: Option<Fh>,
+    restricted: bool,
+    saved: Option<Fh>,
+    stateid: Option<Stateid4>,
+    saved_stateid: Option<Stateid4>,
+    session: Option<InSession>,
+    reply_end: usize,
+    /// Where in the reply COMPOUND4res begins.
+    pub(super) start: usize,
+    /// Where in the reply the number of results stands.
+    pub(super) count_at: usize,
+    /// Where in the arguments the operation begins.
+    pub(super) args_at: usize,
+}
+
+impl<'c> Compound<'c> {
+    /// Moves out what the COMPOUND has come to; the slot goes with it.
+    pub(super) fn suspend(&mut self, start: usize, count_at: usize, args_at: usize) -> Suspended {
+        Suspended {
+            exports: self.exports.clone(),
+            minor: self.minor,
+            position: self.position,
+            current: self.current.take(),
+            restricted: self.restricted,
+            saved: self.saved.take(),
+            stateid: self.stateid,
+            saved_stateid: self.saved_stateid,
+            session: self.session.take(),
+            reply_end: self.reply_end,
+            start,
+            count_at,
+            args_at,
+        }
+    }
+
+    /// Takes up a COMPOUND where it stands.
+    pub(super) fn resumed(nfs: &'c Nfs, call: &'c Call<'c>, suspended: Suspended) -> Self {
+        Self {
+            nfs,
+            call,
+            exports: suspended.exports,
+            minor: suspended.minor,
+            position: suspended.position,
+            current: suspended.current,
+            restricted: suspended.restricted,
+            saved: suspended.saved,
+            stateid: suspended.stateid,
+            saved_stateid: suspended.saved_stateid,
+            session: suspended.session,
+            replay: None,
+            reply_end: suspended.reply_end,
+            patience: Patience::Waits,
+        }
+    }
+
+    /// Whether operations may wait here.
+    pub fn may_wait(&self) -> bool {
+        self.patience == Patience::Waits
+    }
+
+    /// Holds an operation's row against what it would wait for.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub(super) fn check_wait(&self, operation: &Operation) -> OpResult {
+        if self.may_wait() {
+            return Ok(());
+        }
+        match (operation.waits, &self.current) {
+            (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
+            (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
+                Err(Failure::would_wait())
+            }
+            (Waits::Records, _) if self.nfs.records_may_wait() => Err(Failure::would_wait()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that an object can be looked at and opened without a wait, where waiting is not allowed.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub fn check_at_hand(&self, object: &Object) -> OpResult {
+        let backend = &object.export.backend;
+        if self.may_wait() || !backend.may_wait() || backend.is_at_hand(&object.handle) {
+            return Ok(());
+        }
+        Err(Failure::would_wait())
+    }
+
+    /// Checks that what follows may wait for the file system of an object.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub fn check_disk(&self, object: &Object) -> OpResult {
+        if self.may_wait() || !object.export.backend.may_wait() { Ok(()) } else { Err(Failure::would_wait()) }
+    }
+}

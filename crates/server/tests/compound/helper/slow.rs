@@ -1,0 +1,190 @@
+//! A file system on a disk that a test heats and cools.
+
+use super::memory;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::{
+    Attributes, Backend, Caller, DirEntry, FsStat, MemoryBackend, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, Permissions, SetAttributes, VfsResult,
+};
+
+/// The memory backend, which now and then would have to wait.
+pub struct Slow {
+    inner: Arc<MemoryBackend>,
+    /// Whether nothing is in any cache.
+    cold: Arc<AtomicBool>,
+}
+
+struct SlowFile {
+    inner: Arc<dyn OpenFile>,
+    cold: Arc<AtomicBool>,
+}
+
+impl Slow {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { inner: memory(), cold: Arc::default() })
+    }
+
+    pub fn set_cold(&self, cold: bool) {
+        self.cold.store(cold, Ordering::SeqCst);
+    }
+
+    fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::SeqCst)
+    }
+
+    fn slow(&self, inner: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
+        Arc::new(SlowFile { inner, cold: self.cold.clone() })
+    }
+}
+
+impl OpenFile for SlowFile {
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
+        self.inner.read_at(into, count, offset)
+    }
+
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+        if self.cold.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        self.inner.read_at(into, count, offset).map(Some)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
+        self.inner.write_at(data, offset)
+    }
+
+    fn sync(&self) -> VfsResult<()> {
+        self.inner.sync()
+    }
+
+    fn getattr(&self) -> VfsResult<Attributes> {
+        self.inner.getattr()
+    }
+
+    fn set_size(&self, size: u64) -> VfsResult<()> {
+        self.inner.set_size(size)
+    }
+}
+
+impl Backend for Slow {
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+        !self.is_cold()
+    }
+
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if self.is_cold() { Ok(None) } else { self.inner.lookup(caller, directory, name).map(Some) }
+    }
+
+    fn root(&self) -> ObjectHandle {
+        self.inner.root()
+    }
+
+    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
+        self.inner.getattr(object)
+    }
+
+    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
+        self.inner.setattr(caller, object, set)
+    }
+
+    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
+        self.inner.access(caller, object)
+    }
+
+    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
+        self.inner.lookup(caller, directory, name)
+    }
+
+    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        self.inner.lookup_parent(caller, directory)
+    }
+
+    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
+        self.inner.readlink(caller, object)
+    }
+
+    fn open(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        self.inner.open(caller, object, access).map(|file| self.slow(file))
+    }
+
+    fn create_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        let (handle, file) = self.inner.create_file(caller, directory, name, access, set)?;
+        Ok((handle, self.slow(file)))
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        self.inner.create(caller, directory, name, object, set)
+    }
+
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        self.inner.link(caller, object, directory, name)
+    }
+
+    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        self.inner.remove(caller, directory, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        from_directory: &ObjectHandle,
+        from_name: &[u8],
+        to_directory: &ObjectHandle,
+        to_name: &[u8],
+    ) -> VfsResult<()> {
+        self.inner.rename(caller, from_directory, from_name, to_directory, to_name)
+    }
+
+    fn readdir(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        cookie: u64,
+        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> VfsResult<bool> {
+        self.inner.readdir(caller, directory, cookie, entry)
+    }
+
+    fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
+        self.inner.commit(object)
+    }
+
+    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
+        self.inner.statfs(object)
+    }
+}

@@ -1,0 +1,297 @@
+//! COMPOUNDs that would wait for a disk are suspended, and everything else goes on.
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+use rpc::ConnectionId;
+use server::engine::{Call, Patience, Ran, Suspended};
+use std::sync::Arc;
+use std::time::Duration;
+use vfs::Export;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Bytes that stand in the reply before COMPOUND4res.
+const BEFORE: usize = 28;
+
+/// A COMPOUND on its way.
+struct Waiting {
+    args: Vec<u8>,
+    reply: Encoder,
+    suspended: Box<Suspended>,
+}
+
+/// How a COMPOUND came out of a thread that must not wait.
+enum Tried {
+    Answered(Compound4Res<'static>),
+    Waits(Waiting),
+}
+
+fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOnce(&Call<'_>) -> R) -> R {
+    with(&Call {
+        connection: ConnectionId(client.connection),
+        peer: ([192, 0, 2, 1], 800).into(),
+        security: &client.security,
+        args,
+        request_size: args.len() + 100,
+        reply_overhead: 0,
+        now,
+    })
+}
+
+fn decoded(reply: Encoder) -> Compound4Res<'static> {
+    let bytes = reply.into_vec().split_off(BEFORE);
+    let mut decoder = Decoder::new(&bytes);
+    let reply = Compound4Res::decode(&mut decoder).expect("COMPOUND4res").into_owned();
+    decoder.finish().expect("no bytes behind the reply");
+    reply
+}
+
+/// Runs operations on a slot, as a shard does.
+fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
+    let begin = NfsArgop4::OP_SEQUENCE(Sequence4Args {
+        sa_sessionid: client.session,
+        sa_sequenceid: sequence,
+        sa_slotid: slot,
+        sa_highest_slotid: slot,
+        sa_cachethis: client.cache_this,
+    });
+    try_bytes(client, encode(client.minor, &[vec![begin], operations].concat()))
+}
+
+fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
+    let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
+    let ran = with_call(client, &args, client.now, |call| {
+        client.server.nfs.begin(call, &mut reply, Patience::Suspends)
+    });
+    match ran {
+        Ran::Done(_) => Tried::Answered(decoded(reply)),
+        Ran::Suspended(suspended) => Tried::Waits(Waiting { args, reply, suspended }),
+    }
+}
+
+impl Tried {
+    #[track_caller]
+    fn waits(self) -> Waiting {
+        match self {
+            Self::Waits(waiting) => waiting,
+            Self::Answered(reply) => panic!("answered: {reply:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn answered(self, status: Nfsstat4) -> Compound4Res<'static> {
+        match self {
+            Self::Answered(reply) => {
+                assert_eq!(reply.status, status, "{reply:?}");
+                reply
+            }
+            Self::Waits(_) => panic!("it waits"),
+        }
+    }
+}
+
+impl Waiting {
+    fn resume(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+        let now = client.now + Duration::from_secs(5);
+        let outcome = with_call(client, &self.args, now, |call| {
+            client.server.nfs.resume(call, &mut self.reply, self.suspended)
+        });
+        let reply = decoded(self.reply);
+        assert_eq!((outcome.status, outcome.operations as usize), (reply.status, reply.resarray.len()));
+        reply
+    }
+
+    fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+        with_call(client, &self.args, client.now, |call| {
+            client.server.nfs.give_up(call, &mut self.reply, self.suspended)
+        });
+        decoded(self.reply)
+    }
+}
+
+/// A server on a slow disk with a file of eleven bytes, open for both, and the disk's knob.
+struct Site {
+    server: Server,
+    disk: Arc<Slow>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let disk = Slow::new();
+        let export = Export::new("/export", disk.clone()).expect("an export");
+        Self { server: Setup::with_exports(vec![export]).start(), disk }
+    }
+
+    fn client(&self) -> (Client<'_>, Vec<u8>, Stateid4) {
+        let mut client = Client::new(&self.server);
+        let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
+        let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+        client.run(vec![put(&fh), write(stateid, 0, b"hello world")]).ok();
+        (client, fh, stateid)
+    }
+}
+
+fn commit() -> Op {
+    NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 })
+}
+
+#[test]
+fn cached_data_is_read_at_once_and_the_rest_is_waited_for_elsewhere() {
+    let site = Site::new();
+    let (client, fh, stateid) = site.client();
+    let operations = || vec![put(&fh), read(stateid, 0, 100)];
+    let reply = try_on(&client, 1, 1, operations()).answered(NFS4_OK);
+    assert_eq!(data(&reply.resarray[2]), (b"hello world".to_vec(), true));
+    site.disk.set_cold(true);
+    let waiting = try_on(&client, 1, 2, operations()).waits();
+    // Neither a second operation nor a part of the first is in the reply.
+    assert!(waiting.reply.len() < BEFORE + 100);
+    let reply = waiting.resume(&client);
+    assert_eq!(data(&reply.resarray[2]), (b"hello world".to_vec(), true));
+}
+
+#[test]
+fn while_one_slot_waits_the_session_and_its_connection_go_on() {
+    let site = Site::new();
+    let (client, fh, _) = site.client();
+    let waiting = try_on(&client, 1, 1, vec![put(&fh), commit()]).waits();
+    for sequence in 1..4 {
+        try_on(&client, 2, sequence, vec![put(&fh), getattr(&[FATTR4_SIZE])]).answered(NFS4_OK);
+    }
+    assert_eq!(waiting.resume(&client).status, NFS4_OK);
+}
+
+#[test]
+fn a_retry_of_what_waits_is_told_to_come_again_and_then_gets_the_reply() // RFC 8881 section 2.10.6.2
+{
+    let site = Site::new();
+    let (mut client, fh, _) = site.client();
+    client.cache_this = true;
+    let operations = || vec![put(&fh), commit()];
+    let waiting = try_on(&client, 1, 1, operations()).waits();
+    try_on(&client, 1, 1, operations()).answered(NFS4ERR_DELAY);
+    let first = waiting.resume(&client);
+    assert_eq!(first.status, NFS4_OK);
+    assert_eq!(try_on(&client, 1, 1, operations()).answered(NFS4_OK), first);
+}
+
+#[test]
+fn what_nobody_has_room_for_is_answered_with_delay_and_its_slot_goes_on() // RFC 8881 section 15.1.1.3
+{
+    let site = Site::new();
+    let (client, fh, stateid) = site.client();
+    let operations = vec![put(&fh), getfh(), write(stateid, 0, b"HELLO"), getfh()];
+    let reply = try_on(&client, 1, 1, operations).waits().give_up(&client);
+    assert_eq!((reply.status, reply.resarray.len()), (NFS4ERR_DELAY, 4));
+    let reply = try_on(&client, 1, 2, vec![put(&fh), read(stateid, 0, 100)]).answered(NFS4_OK);
+    assert_eq!(data(&reply.resarray[2]).0, b"hello world");
+    let set = setattr(stateid, mode(0o600));
+    let reply = try_on(&client, 1, 3, vec![put(&fh), set]).waits().give_up(&client);
+    assert_eq!(reply.status, NFS4ERR_DELAY);
+}
+
+#[test]
+fn a_file_that_is_closed_while_a_read_waits_is_read_no_more() // RFC 8881 section 18.2.3
+{
+    let site = Site::new();
+    let (client, fh, stateid) = site.client();
+    site.disk.set_cold(true);
+    let waiting = try_on(&client, 1, 1, vec![put(&fh), read(stateid, 0, 100)]).waits();
+    let closing = try_on(&client, 2, 1, vec![put(&fh), close(stateid)]).waits();
+    assert_eq!(closing.resume(&client).status, NFS4_OK);
+    assert_eq!(waiting.resume(&client).status, NFS4ERR_BAD_STATEID);
+}
+
+#[test]
+fn a_session_is_not_destroyed_under_what_waits_in_it() // RFC 8881 section 18.37.3
+{
+    let site = Site::new();
+    let (client, fh, _) = site.client();
+    let destroy = || {
+        let args = DestroySession4Args { dsa_sessionid: client.session };
+        try_bytes(&client, encode(1, &[NfsArgop4::OP_DESTROY_SESSION(args)]))
+    };
+    let waiting = try_on(&client, 1, 1, vec![put(&fh), commit()]).waits();
+    destroy().answered(NFS4ERR_DELAY);
+    assert_eq!(waiting.resume(&client).status, NFS4_OK);
+    destroy().answered(NFS4_OK);
+}
+
+#[test]
+fn the_lease_of_a_client_does_not_run_out_under_what_waits() // RFC 8881 section 8.3
+{
+    let site = Site::new();
+    let (client, fh, _) = site.client();
+    let waiting = try_on(&client, 1, 1, vec![put(&fh), commit()]).waits();
+    site.server.nfs.housekeeping(client.now + Duration::from_secs(100_000));
+    assert_eq!(waiting.resume(&client).status, NFS4_OK);
+}
+
+#[test]
+fn what_goes_on_after_a_wait_knows_what_came_before_it() // RFC 8881 section 16.2.3.1
+{
+    let site = Site::new();
+    let (mut client, _, _) = site.client();
+    client.make_directory("export", "a");
+    site.disk.set_cold(true);
+    // Current and saved filehandle and the current stateid, each across a wait.
+    let operations = vec![
+        put_root(),
+        lookup("export"),
+        savefh(),
+        lookup("a"),
+        open_create("g", 3),
+        write(Stateid4::CURRENT, 0, b"abc"),
+        read(Stateid4::CURRENT, 0, 10),
+        close(Stateid4::CURRENT),
+        NfsArgop4::OP_RESTOREFH,
+        remove("f"),
+    ];
+    let count = operations.len();
+    let reply = try_on(&client, 1, 1, operations).waits().resume(&client);
+    assert_eq!((reply.status, reply.resarray.len()), (NFS4_OK, count + 1), "{reply:?}");
+    assert_eq!(data(&reply.resarray[7]).0, b"abc");
+}
+
+#[test]
+fn only_what_would_wait_is_sent_away() {
+    let site = Site::new();
+    let (client, fh, stateid) = site.client();
+    let at_once = [
+        vec![put_root(), lookup("export"), lookup("f"), getattr(&[FATTR4_SIZE])],
+        vec![put_root(), lookup("export"), open_how(NOCREATE, by_name("f"), 1, 0, b"another"), getfh()],
+        vec![put(&fh), NfsArgop4::OP_ACCESS(Access4Args { access: 1 })],
+        vec![put(&fh), read(stateid, 0, 10)],
+        vec![put(&fh), read(Stateid4::ANONYMOUS, 0, 10)],
+    ];
+    for (sequence, operations) in (1..).zip(&at_once) {
+        try_on(&client, 1, sequence, operations.clone()).answered(NFS4_OK);
+    }
+    let away = [
+        vec![put_root(), lookup("export"), open_create("g", 1)],
+        vec![put_root(), lookup("export"), mkdir("d")],
+        vec![put(&fh), write(stateid, 0, b"x")],
+        vec![put(&fh), setattr(stateid, mode(0o600))],
+        vec![put(&fh), commit()],
+    ];
+    for (slot, operations) in (2..).zip(&away) {
+        let reply = try_on(&client, slot, 1, operations.clone()).waits().resume(&client);
+        assert_eq!(reply.status, NFS4_OK, "{reply:?}");
+    }
+    site.disk.set_cold(true);
+    for (slot, operations) in (8..).zip(&at_once) {
+        let reply = try_on(&client, slot, 1, operations.clone()).waits().resume(&client);
+        assert_eq!(reply.status, NFS4_OK, "{reply:?}");
+    }
+}
+
+#[test]
+fn what_cannot_succeed_does_not_wait() // RFC 8881 section 15.1.2
+{
+    let site = Site::new();
+    let (client, fh, _) = site.client();
+    site.disk.set_cold(true);
+    let other = Stateid4 { seqid: 1, other: [7; 12] };
+    try_on(&client, 1, 1, vec![commit()]).answered(NFS4ERR_NOFILEHANDLE);
+    try_on(&client, 1, 2, vec![put(&fh), read(other, 0, 10)]).answered(NFS4ERR_BAD_STATEID);
+}

@@ -1,0 +1,165 @@
+//! Calls that would wait: sent away, carried out on another thread, answered by a later tick.
+
+use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, init_call};
+use crate::server::{CONNECTION, Host, token};
+use krb5::Enctype;
+use nfs4::Nfsstat4;
+use rpc::ConnectionId;
+use server::dispatch::{Action, Away, Back, Engine, Outlet};
+use server::engine::{Call, CompoundOutcome, Patience, Ran};
+use std::time::Duration;
+use xdr::Encoder;
+
+const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
+
+/// Echoes arguments, and waits before it does so for those that begin with "slow".
+struct Slow;
+
+/// What a Slow call has put into its reply before it stopped.
+struct Half;
+
+const OUTCOME: CompoundOutcome =
+    CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false };
+
+impl Engine for Slow {
+    type Suspended = Half;
+
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran<Half> {
+        if patience == Patience::Suspends && call.args.starts_with(b"slow") {
+            reply.raw(b"half");
+            return Ran::Suspended(Half);
+        }
+        reply.raw(call.args);
+        Ran::Done(OUTCOME)
+    }
+
+    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> CompoundOutcome {
+        reply.raw(call.args);
+        OUTCOME
+    }
+
+    fn give_up(&self, _: &Call<'_>, reply: &mut Encoder, _: Half) -> CompoundOutcome {
+        reply.raw(b"late");
+        OUTCOME
+    }
+
+    fn connection_closed(&self, _: ConnectionId) {}
+
+    fn housekeeping(&self, _: Duration) {}
+}
+
+/// Keeps what is sent away, as long as there is room.
+struct Elsewhere {
+    room: usize,
+    away: Vec<Away<Half>>,
+    replies: Vec<(ConnectionId, Action)>,
+}
+
+impl Outlet<Half> for Elsewhere {
+    fn reply(&mut self, connection: ConnectionId, action: Action) {
+        self.replies.push((connection, action));
+    }
+
+    fn has_elsewhere(&self) -> bool {
+        true
+    }
+
+    fn send_away(&mut self, away: Away<Half>) -> Result<(), Away<Half>> {
+        if self.away.len() >= self.room {
+            return Err(away);
+        }
+        self.away.push(away);
+        Ok(())
+    }
+}
+
+impl Elsewhere {
+    fn with_room(room: usize) -> Self {
+        Self { room, away: Vec::new(), replies: Vec::new() }
+    }
+
+    fn last_reply(&mut self) -> Vec<u8> {
+        match self.replies.pop() {
+            Some((CONNECTION, Action::Send(reply))) => reply[4..].to_vec(),
+            other => panic!("no reply: {other:?}"),
+        }
+    }
+
+    /// Carries out on another thread what is away, and has it answered by a tick with nothing else in it.
+    fn carry_out(&mut self, host: &mut Host<Slow>) {
+        let server = &host.server;
+        let work = |away: Vec<_>| away.into_iter().map(|away| server.carry_out(away)).collect::<Vec<_>>();
+        let away = std::mem::take(&mut self.away);
+        let back = std::thread::scope(|scope| scope.spawn(|| work(away)).join().expect("no defect"));
+        back.into_iter().for_each(|back| host.take_back(back));
+        host.tick_into(Vec::new(), self);
+    }
+}
+
+fn host() -> (Host<Slow>, Client) {
+    let mut host = Host::over(Slow);
+    let client = Client::establish(&mut host, ETYPE, "alice@TEST");
+    (host, client)
+}
+
+#[test]
+fn a_call_that_waits_is_protected_when_it_is_back_and_overtaken_by_later_ones() {
+    let (mut host, mut client) = host();
+    for service in SERVICES {
+        let mut elsewhere = Elsewhere::with_room(1);
+        let slow = (CONNECTION, client.call(service, b"slow"));
+        let slow_sequence = client.sequence;
+        let fast = (CONNECTION, client.call(service, b"fast"));
+        host.tick_into(vec![slow, fast], &mut elsewhere);
+        assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, service), b"fast");
+        assert!(elsewhere.replies.is_empty());
+        elsewhere.carry_out(&mut host);
+        assert_eq!(client.open(&elsewhere.last_reply(), slow_sequence, service), b"halfslow");
+    }
+}
+
+#[test]
+fn a_call_that_nobody_has_room_for_is_answered_at_once() {
+    let (mut host, mut client) = host();
+    let mut elsewhere = Elsewhere::with_room(0);
+    host.tick_into(vec![(CONNECTION, client.call(PRIVACY, b"slow"))], &mut elsewhere);
+    assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, PRIVACY), b"halflate");
+}
+
+#[test]
+fn contexts_are_created_elsewhere_and_stored_before_their_reply_is_sent() // RFC 2203 section 5.2.3
+{
+    let (mut host, _) = host();
+    let mut elsewhere = Elsewhere::with_room(1);
+    host.tick_into(vec![(CONNECTION, init_call(&token(ETYPE, "bob@TEST")))], &mut elsewhere);
+    assert!(elsewhere.replies.is_empty() && elsewhere.away[0].is_init());
+    let back = host.server.carry_out(elsewhere.away.remove(0));
+    assert_eq!(host.server.rpcsec().expect("Kerberos").contexts().len(), 2);
+    host.take_back(back);
+    host.tick_into(Vec::new(), &mut elsewhere);
+    let mut bob = Client::from_reply(&elsewhere.last_reply(), ETYPE);
+    let record = bob.call(INTEGRITY, b"data");
+    let reply = host.answer(record).expect("an answer");
+    assert_eq!(bob.open(&reply, bob.sequence, INTEGRITY), b"data");
+}
+
+#[test]
+fn a_context_that_nobody_has_room_for_costs_its_connection_only() {
+    let (mut host, mut client) = host();
+    let mut elsewhere = Elsewhere::with_room(0);
+    let flood = (ConnectionId(7), init_call(&token(ETYPE, "bob@TEST")));
+    host.tick_into(vec![flood, (CONNECTION, client.call(NONE, b"fast"))], &mut elsewhere);
+    assert_eq!(elsewhere.replies.pop(), Some((ConnectionId(7), Action::Close)));
+    assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, NONE), b"fast");
+}
+
+#[test]
+fn a_defect_elsewhere_closes_the_connection_of_its_call() {
+    let (mut host, mut client) = host();
+    let mut elsewhere = Elsewhere::with_room(1);
+    host.tick_into(vec![(CONNECTION, client.call(NONE, b"slow"))], &mut elsewhere);
+    let connection = elsewhere.away.remove(0).connection();
+    host.take_back(Back::defect(connection));
+    host.tick_into(Vec::new(), &mut elsewhere);
+    assert_eq!(elsewhere.replies, [(CONNECTION, Action::Close)]);
+}
