@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nfs4::{NfsOpnum4, Nfsstat4};
 use rpc::gss::RpcGssServiceT;
+use rpc::memory;
 
 use crate::compound::Compound;
 use crate::engine::{Calls, Link, LinkState};
@@ -89,9 +90,6 @@ pub struct Client {
     /// Calls without a slot.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) done: VecDeque<Completion>,
-    /// Memory of calls that are done.
-    pub(crate) spare: Vec<Vec<u8>>,
-    pub(crate) spare_bytes: usize,
     pub(crate) scratch: Vec<u8>,
     pub(crate) statistics: Statistics,
     /// The connection of the last call.
@@ -102,6 +100,8 @@ pub struct Client {
     /// `sr_status_flags` of the last reply.
     pub(crate) status_flags: u32,
     pub(crate) open_owners: u64,
+    /// The state of what is left to chance.
+    pub(crate) chance: u64,
     /// Whose calls the blocking methods make.
     pub(crate) identity: IdentityId,
     /// Not before then is the next context tried for.
@@ -110,6 +110,9 @@ pub struct Client {
 
 /// Bytes that one system call reads beside the record in progress.
 const SCRATCH_LEN: usize = 256 << 10;
+
+/// Bytes of a call without data.
+const COMPOUND_CAPACITY: usize = 2 << 10;
 
 /// The lease until the server has said how long it is, in seconds.
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -138,12 +141,11 @@ impl Client {
             calls: Calls::default(),
             waiting: VecDeque::new(),
             done: VecDeque::new(),
-            spare: Vec::new(),
-            spare_bytes: 0,
             statistics: Statistics::default(),
             last_link: 0,
             status_flags: 0,
             open_owners: 0,
+            chance: 0,
             identity: IdentityId::USER,
             context_retry_at: now,
             options,
@@ -255,14 +257,12 @@ impl Client {
 
     /// Begins a COMPOUND, in memory that a former call has left.
     pub fn compound(&mut self) -> Compound {
-        let buffer = self.spare.pop().unwrap_or_default();
-        self.spare_bytes -= buffer.capacity();
-        Compound::in_buffer(buffer, self.options.minor_version)
+        Compound::in_buffer(memory::take(COMPOUND_CAPACITY), self.options.minor_version)
     }
 
     /// Gives the memory of a reply back.
     pub fn recycle(&mut self, reply: Reply) {
-        self.keep(reply.into_record());
+        memory::give(reply.into_record());
     }
 
     /// Opens a further connection that belongs to no session, for calls that a client would not make.

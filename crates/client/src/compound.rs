@@ -243,7 +243,7 @@ impl Compound {
 
     /// WRITE (section 18.32).
     pub fn write(&mut self, stateid: Stateid4, offset: u64, stable: StableHow4, data: &[u8]) -> &mut Self {
-        self.encoder.as_mut_vec().reserve(data.len() + 64);
+        rpc::memory::reserve(self.encoder.as_mut_vec(), data.len() + 64);
         self.operation(&NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: data.into() }))
     }
 

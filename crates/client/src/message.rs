@@ -3,7 +3,7 @@
 //! The arguments are written first, once, where they stay. The head is put in front of them when the call is
 //! sent, which happens again when a call is repeated on another connection or in another context.
 
-use rpc::record_mark;
+use rpc::{memory, record_mark};
 
 /// Room in front of the arguments for the record mark, the RPC head and the frame of a protected body.
 pub const HEADROOM: usize = 1024;
@@ -95,7 +95,7 @@ impl Message {
     pub fn begin_encrypted(&mut self, head: &[u8], room: usize, spare: usize) -> (&mut Vec<u8>, usize) {
         let body = self.buffer.get(self.start..).unwrap_or_default();
         self.encrypted.clear();
-        self.encrypted.reserve(MARK_LEN + head.len() + room + body.len() + spare);
+        memory::reserve(&mut self.encrypted, MARK_LEN + head.len() + room + body.len() + spare);
         self.encrypted.extend_from_slice(&[0; MARK_LEN]);
         self.encrypted.extend_from_slice(head);
         let at = self.encrypted.len();
@@ -107,6 +107,11 @@ impl Message {
     /// The encrypted record in progress.
     pub fn encrypted_mut(&mut self) -> &mut Vec<u8> {
         &mut self.encrypted
+    }
+
+    /// Fills the encrypted record up to a multiple of four bytes, as XDR asks for.
+    pub fn pad_encrypted(&mut self) {
+        self.encrypted.resize(self.encrypted.len().next_multiple_of(4), 0);
     }
 
     /// Writes the record mark: the record is complete.
@@ -131,9 +136,10 @@ impl Message {
         }
     }
 
-    /// Gives the memory back for another message.
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.buffer
+    /// Gives the memory back for other messages.
+    pub fn recycle(self) {
+        memory::give(self.buffer);
+        memory::give(self.encrypted);
     }
 }
 

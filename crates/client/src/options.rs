@@ -174,6 +174,9 @@ pub struct Options {
     pub delay_max: Duration,
     /// Whether to send RECLAIM_COMPLETE at once. Without it opens are refused with NFS4ERR_GRACE.
     pub reclaim_complete: bool,
+    /// Holds connections back at random while up to this many calls go over the others, so that calls arrive in
+    /// another order than that of their sequence numbers: for tests of servers.
+    pub lag_max: Option<u32>,
     /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where that is not required.
     pub bind_always: bool,
 }
@@ -200,6 +203,7 @@ impl Options {
             reconnect_max: Duration::from_secs(60),
             delay_max: Duration::from_secs(120),
             reclaim_complete: true,
+            lag_max: None,
             bind_always: false,
         }
     }

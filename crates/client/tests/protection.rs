@@ -7,7 +7,7 @@ use client::{
     Damage, Error, GssCall, GssContext, Head, Protection, ProtectionError, RawConnection, RpcError,
 };
 use gss::Established;
-use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use proptest::prelude::*;
 use rpc::gss::{
     GssCredential, RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body, protected_data,
@@ -61,7 +61,7 @@ fn accept(keys: &ContextKeys, record: &[u8]) -> Result<Vec<u8>, &'static str> {
             let token = privacy_body(&record, head.arguments_at).map_err(|_| "body")?;
             let mut batch = [UnwrapMessage {
                 keys,
-                token: &mut record[token.clone()],
+                token: Segments::from(&mut record[token.clone()]),
                 result: Err(krb5::TokenError::Malformed),
             }];
             krb5::unwrap(&mut batch);
@@ -95,9 +95,9 @@ fn reply(keys: &ContextKeys, xid: u32, sequence: u32, service: RpcGssServiceT, r
             let mut token = vec![0; WRAP_HEADROOM];
             token.extend_from_slice(&sequence.to_be_bytes());
             token.extend_from_slice(results);
-            let mut batch =
-                [WrapMessage { keys, sequence: 6, confounder: [1; 16], buffer: &mut token, start: 0 }];
-            krb5::wrap(&mut batch);
+            token.resize(token.len() + keys.wrap_trailer_len(), 0);
+            let place = Segments::from(&mut token);
+            krb5::wrap(&mut [WrapMessage { keys, sequence: 6, confounder: [1; 16], token: place }]);
             encoder.raw(&token);
             end_body(&mut encoder, at);
         }

@@ -3,12 +3,16 @@
 use std::time::Instant;
 
 use super::call::{NewCall, Stage};
-use super::link::LinkState;
+use super::link::{Link, LinkState};
 use crate::client::{CallOptions, Client, IdentityId, Ticket};
 use crate::compound::{Compound, assign};
 use crate::error::Error;
 use crate::security::{Expected, Head, Outgoing, seal};
 use nfs4::NFSPROC4_COMPOUND;
+
+/// Calls that go over one connection before it is the next one's turn: those of one flush cost one system call, and
+/// the server gets as many at once as its cipher has lanes.
+const RUN_MAX: usize = 16;
 
 /// A call that is about to be sealed.
 struct Ready {
@@ -77,12 +81,18 @@ impl Client {
         for call in ready {
             self.hand_over(call);
         }
+        if self.options.lag_max.is_some() {
+            self.pace(Instant::now());
+        }
         self.write_all();
         Ok(())
     }
 
     /// Gives slots to waiting calls, the first first.
     fn assign_slots(&mut self) {
+        // Connections that are held back hold little, so that the others have calls to overtake them.
+        let run_max = if self.options.lag_max.is_some() { 1 } else { RUN_MAX };
+        let mut run = 0;
         while let Some(place) = self.waiting.front().copied() {
             let Some(call) = self.calls.get_mut(place) else {
                 self.waiting.pop_front();
@@ -99,7 +109,10 @@ impl Client {
             call.slot = Some(slot);
             call.stage = Stage::Queued;
             self.waiting.pop_front();
-            self.last_link = self.next_link();
+            if run % run_max == 0 {
+                self.last_link = self.next_link();
+            }
+            run += 1;
             let link = self.last_link;
             if let Some(call) = self.calls.get_mut(place) {
                 call.link = link;
@@ -110,11 +123,12 @@ impl Client {
         }
     }
 
-    /// Takes connections in turn, those that are cut only if all are.
+    /// Takes connections in turn, those that are cut only if all are, and none that is held back with calls.
     fn next_link(&self) -> usize {
         let count = self.links.len().max(1);
         let turn = |step| (self.last_link + step) % count;
-        let up = (1..=count).map(turn).find(|link| self.links.get(*link).is_some_and(|link| link.is_up()));
+        let fit = |link: &Link| link.is_up() && !link.is_held();
+        let up = (1..=count).map(turn).find(|link| self.links.get(*link).is_some_and(fit));
         up.unwrap_or_else(|| turn(1))
     }
 
@@ -170,7 +184,11 @@ impl Client {
     fn write_all(&mut self) {
         for index in 0..self.links.len() {
             let Some(link) = self.links.get_mut(index) else { continue };
+            let held = link.is_held();
             let LinkState::Up(connection) = &mut link.state else { continue };
+            if held {
+                continue;
+            }
             if connection.wants_to_write() && connection.write(&self.calls).is_err() {
                 self.cut(index);
             }

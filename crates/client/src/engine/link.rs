@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::Calls;
+use super::pace::Pace;
 use crate::error::TransportError;
 use crate::raw::RawConnection;
 
@@ -26,6 +27,8 @@ pub struct Link {
     pub queued: VecDeque<u32>,
     /// Whether the server wants the connection to be bound to the session.
     pub must_bind: bool,
+    /// Whether it is held back.
+    pub pace: Pace,
 }
 
 /// Whether there is a connection.
@@ -60,7 +63,7 @@ impl Link {
     /// A link over a connection.
     pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let state = LinkState::Up(Connection::new(connection)?);
-        Ok(Self { state, queued: VecDeque::new(), must_bind: false })
+        Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: Pace::default() })
     }
 
     /// The connection, if there is one.
@@ -69,6 +72,19 @@ impl Link {
             LinkState::Up(connection) => Some(connection),
             LinkState::Down { .. } => None,
         }
+    }
+
+    /// The number of calls that it has and does not write.
+    pub fn held_calls(&self) -> usize {
+        match &self.state {
+            LinkState::Up(connection) if self.pace.is_held() => connection.outbox.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether it has calls that it does not write.
+    pub fn is_held(&self) -> bool {
+        self.held_calls() > 0
     }
 
     /// Whether there is a connection.

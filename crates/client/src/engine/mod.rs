@@ -7,6 +7,7 @@
 mod call;
 mod flush;
 mod link;
+mod pace;
 mod receive;
 mod repair;
 

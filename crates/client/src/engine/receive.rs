@@ -9,7 +9,7 @@ use super::call::Stage;
 use super::link::LinkState;
 use crate::client::{CallOptions, Client, Completion, Ticket};
 use crate::compound::Compound;
-use crate::error::{Error, ResultsError};
+use crate::error::{Error, ResultsError, TransportError};
 use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
 use crate::slots::Slot;
@@ -23,10 +23,7 @@ const RENEWALS_MAX: u8 = 2;
 /// Reads of one connection before the others get their turn.
 const READS_MAX: usize = 8;
 
-/// Buffers that are kept for further calls.
-const SPARE_MAX: usize = 256;
-
-/// Bytes of all buffers that are kept.
+/// Bytes of records that a thread which drives clients keeps for further ones.
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Client {
@@ -114,6 +111,8 @@ impl Client {
     fn step(&mut self, wait: Duration) -> Result<(), Error> {
         let now = Instant::now();
         if now >= self.next_check {
+            // The thread may be another one than before.
+            rpc::memory::keep(SPARE_BYTES_MAX);
             self.next_check = now + CHECK_INTERVAL;
             self.check(now)?;
         }
@@ -121,9 +120,16 @@ impl Client {
         if self.calls.len() == 0 {
             return Ok(());
         }
+        let (mut arrived, mut failed) = (Vec::new(), Vec::new());
         for link in self.ready_links(wait.min(CHECK_INTERVAL))? {
-            self.receive(link);
+            let mut records = Vec::new();
+            if self.receive(link, &mut records).is_err() {
+                failed.push(link);
+            }
+            arrived.extend(records.into_iter().map(|record| (link, record)));
         }
+        self.process(arrived);
+        failed.into_iter().for_each(|link| self.cut(link));
         Ok(())
     }
 
@@ -133,7 +139,11 @@ impl Client {
         let mut fds = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter().enumerate() {
             let LinkState::Up(connection) = &link.state else { continue };
-            let out = if connection.wants_to_write() { PollFlags::OUT } else { PollFlags::empty() };
+            let out = if connection.wants_to_write() && !link.is_held() {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
             let fd = connection.fd();
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN | out));
             indexes.push(index);
@@ -152,36 +162,27 @@ impl Client {
             .collect())
     }
 
-    fn receive(&mut self, index: usize) {
-        let mut records = Vec::new();
-        let mut failed = false;
+    /// Reads what a connection has. An error means that it is over; what came before it counts.
+    fn receive(&mut self, index: usize, records: &mut Vec<Vec<u8>>) -> Result<(), TransportError> {
         for _ in 0..READS_MAX {
             let Some(connection) = self.links.get_mut(index).and_then(|link| link.connection()) else {
-                return;
+                break;
             };
-            match connection.read(&mut self.scratch, &mut records) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_) => {
-                    failed = true;
-                    break;
-                }
+            if !connection.read(&mut self.scratch, records)? {
+                break;
             }
         }
-        self.process(index, records);
-        if failed {
-            self.cut(index);
-        }
+        Ok(())
     }
 
-    /// Finds the calls of received records, opens all of them and completes the calls.
-    fn process(&mut self, index: usize, records: Vec<Vec<u8>>) {
+    /// Finds the calls of the records of all connections, opens all of them and completes the calls.
+    fn process(&mut self, records: Vec<(usize, Vec<u8>)>) {
         let mut places = Vec::with_capacity(records.len());
         let mut replies = Vec::with_capacity(records.len());
-        for record in records {
+        for (index, record) in records {
             match self.expected(index, &record) {
                 Some((place, expected)) => {
-                    places.push((place, expected.clone()));
+                    places.push(place);
                     replies.push(Incoming::new(record, expected));
                 }
                 // A reply that comes too late, or a call on a backchannel that was never asked for.
@@ -189,8 +190,9 @@ impl Client {
             }
         }
         open(&mut replies);
-        for ((place, expected), reply) in places.into_iter().zip(replies) {
-            self.finish(place, &expected, reply.into_body());
+        for (place, reply) in places.into_iter().zip(replies) {
+            let (expected, body) = reply.into_parts();
+            self.finish(place, &expected, body);
         }
     }
 
@@ -292,16 +294,7 @@ impl Client {
         if !call.abandoned && !call.internal {
             self.done.push_back(Completion { ticket: call.ticket, tag: call.tag, result });
         }
-        self.keep(call.message.into_buffer());
-    }
-
-    /// Keeps memory for further calls.
-    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
-        let bytes = self.spare_bytes + buffer.capacity();
-        if self.spare.len() < SPARE_MAX && bytes <= SPARE_BYTES_MAX {
-            self.spare_bytes = bytes;
-            self.spare.push(buffer);
-        }
+        call.message.recycle();
     }
 
     /// Renews the lease when it is time and nothing else does.

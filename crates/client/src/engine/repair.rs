@@ -122,7 +122,12 @@ impl Client {
     /// Makes a further connection for the session.
     pub(crate) fn new_link(&mut self) -> Result<Link, Error> {
         let connection = self.connect_link(false)?;
-        Ok(Link { state: LinkState::Up(connection), queued: Default::default(), must_bind: false })
+        Ok(Link {
+            state: LinkState::Up(connection),
+            queued: Default::default(),
+            must_bind: false,
+            pace: Default::default(),
+        })
     }
 
     /// Makes a new context for an identity. What fails for good fails the calls that need it; what may work

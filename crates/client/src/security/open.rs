@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use krb5::{TokenError, UnwrapMessage, VerifyMessage};
+use krb5::{Segments, TokenError, UnwrapMessage, VerifyMessage};
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, integrity_body, privacy_body, protected_data};
 use rpc::{Accepted, ReplyHeader};
 
@@ -63,7 +63,12 @@ impl Incoming {
 
     /// The results, or why there are none.
     pub fn into_body(self) -> Result<Body, Error> {
-        self.result.map(|results| Body { record: self.record, results })
+        self.into_parts().1
+    }
+
+    /// What was expected, and the results, or why there are none.
+    pub fn into_parts(self) -> (Expected, Result<Body, Error>) {
+        (self.expected, self.result.map(|results| Body { record: self.record, results }))
     }
 
     fn fail(&mut self, fault: ProtectionError) {
@@ -165,7 +170,7 @@ fn unwrap(replies: &mut [Incoming]) {
         else {
             continue;
         };
-        let token = reply.record.get_mut(token.clone()).unwrap_or_default();
+        let token = Segments::from(reply.record.get_mut(token.clone()).unwrap_or_default());
         batch.push(UnwrapMessage { keys: context.keys(), token, result: Err(TokenError::Malformed) });
     }
     krb5::unwrap(&mut batch);

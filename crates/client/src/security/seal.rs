@@ -1,5 +1,6 @@
 //! Puts heads, proofs and protection around the arguments of calls, many at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,13 +97,12 @@ impl GssCall {
         }
     }
 
-    fn credential(&self) -> Vec<u8> {
-        let mut body = Encoder::new();
+    fn credential(&self, body: &mut Encoder) {
+        body.truncate(0);
         let handle = self.handle.as_deref().unwrap_or(self.context.handle());
         let (procedure, sequence, service) = (self.gss_procedure, self.sequence, self.service);
-        GssCredential { procedure, sequence, service, handle }.encode(&mut body);
+        GssCredential { procedure, sequence, service, handle }.encode(body);
         body.patch_u32(0, self.gss_version);
-        body.into_vec()
     }
 }
 
@@ -140,8 +140,8 @@ impl Head {
         incoming.into_body()
     }
 
-    /// The part of the head that the verifier signs.
-    fn signed(&self, encoder: &mut Encoder) {
+    /// Appends the part of the head that the verifier signs; `scratch` is for the credential.
+    fn signed(&self, encoder: &mut Encoder, scratch: &mut Encoder) {
         let target = (self.program, self.version, self.procedure);
         match &self.protection {
             Protection::Plain { flavor, body } => {
@@ -149,8 +149,8 @@ impl Head {
                 CallHeader::encode_signed(encoder, self.xid, target, &credential);
             }
             Protection::Gss(call) => {
-                let credential = call.credential();
-                CallHeader::encode_signed(encoder, self.xid, target, &OpaqueAuth::gss(&credential));
+                call.credential(scratch);
+                CallHeader::encode_signed(encoder, self.xid, target, &OpaqueAuth::gss(scratch.as_slice()));
             }
         }
     }
@@ -167,29 +167,43 @@ pub struct Outgoing<'a> {
 
 /// What is known of a call on the way through [`seal`].
 struct Work {
-    signed: Vec<u8>,
+    /// Where among the heads of all calls the signed part of its own is.
+    signed: Range<usize>,
     verifier: MicToken,
     checksum: MicToken,
 }
 
+/// Room for the signed part of a head.
+const HEAD_CAPACITY: usize = 128;
+
 /// Makes records of calls. Checksums are computed and bodies encrypted as one batch, because many at once
 /// cost much less than one after the other.
 pub fn seal(calls: &mut [Outgoing<'_>]) -> Result<(), Error> {
-    let mut works: Vec<_> = calls.iter_mut().map(|call| prepare(call)).collect();
-    sign(calls, &mut works);
-    encrypt(calls, &works)?;
+    let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
+    let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));
+    let mut works = Vec::with_capacity(calls.len());
+    works.extend(calls.iter_mut().map(|call| prepare(call, &mut heads, &mut scratch)));
+    let heads = heads.into_vec();
+    sign(calls, &mut works, &heads);
+    encrypt(calls, &works, &heads, &mut scratch)?;
     for (call, work) in calls.iter_mut().zip(&works) {
-        finish(call, work);
+        finish(call, work, &heads, &mut scratch);
     }
     Ok(())
 }
 
-fn prepare(call: &mut Outgoing<'_>) -> Work {
-    let mut signed = Encoder::new();
-    call.head.signed(&mut signed);
+fn prepare(call: &mut Outgoing<'_>, heads: &mut Encoder, scratch: &mut Encoder) -> Work {
+    let start = heads.len();
+    call.head.signed(heads, scratch);
     let protected = call.head.protected().map(|gss| gss.body_sequence.to_be_bytes());
     call.message.with_prefix(protected.as_ref().map_or(&[], |sequence| sequence));
-    Work { signed: signed.into_vec(), verifier: MicToken::EMPTY, checksum: MicToken::EMPTY }
+    Work { signed: start..heads.len(), verifier: MicToken::EMPTY, checksum: MicToken::EMPTY }
+}
+
+impl Work {
+    fn signed<'a>(&self, heads: &'a [u8]) -> &'a [u8] {
+        heads.get(self.signed.clone()).unwrap_or_default()
+    }
 }
 
 impl Head {
@@ -210,21 +224,20 @@ impl Head {
     }
 }
 
-fn sign(calls: &[Outgoing<'_>], works: &mut [Work]) {
+fn sign(calls: &[Outgoing<'_>], works: &mut [Work], heads: &[u8]) {
     let mut batch = Vec::with_capacity(calls.len() * 2);
     for (call, work) in calls.iter().zip(works.iter()) {
         let Some(gss) = call.head.gss() else { continue };
         let keys = gss.context.keys();
         let mic =
             |data| MicMessage { keys, sequence: gss.context.next_token(), data, token: MicToken::EMPTY };
-        batch.push(mic(&work.signed));
+        batch.push(mic(work.signed(heads)));
         if call.head.has_service(RpcGssServiceT::rpc_gss_svc_integrity).is_some() {
             batch.push(mic(call.message.body()));
         }
     }
     krb5::get_mic(&mut batch);
-    let tokens: Vec<_> = batch.into_iter().map(|message| message.token).collect();
-    let mut tokens = tokens.into_iter();
+    let mut tokens = batch.into_iter().map(|message| message.token);
     for (call, work) in calls.iter().zip(works) {
         if call.head.gss().is_none() {
             continue;
@@ -236,16 +249,29 @@ fn sign(calls: &[Outgoing<'_>], works: &mut [Work]) {
     }
 }
 
-fn encrypt(calls: &mut [Outgoing<'_>], works: &[Work]) -> Result<(), Error> {
+fn encrypt(
+    calls: &mut [Outgoing<'_>],
+    works: &[Work],
+    heads: &[u8],
+    scratch: &mut Encoder,
+) -> Result<(), Error> {
     let mut batch = Vec::new();
     for (call, work) in calls.iter_mut().zip(works) {
         let Some(gss) = call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy) else { continue };
         let keys = gss.context.keys();
-        let head = with_verifier(&work.signed, call.head, &work.verifier);
+        scratch.truncate(0);
+        scratch.raw(work.signed(heads));
+        verifier(call.head, &work.verifier, scratch);
         let spare = keys.wrap_trailer_len() + 4;
-        let (buffer, at) = call.message.begin_encrypted(&head, 4 + WRAP_HEADROOM, spare);
+        let (buffer, at) = call.message.begin_encrypted(scratch.as_slice(), 4 + WRAP_HEADROOM, spare);
         let sequence = gss.context.next_token();
-        batch.push(WrapMessage { keys, sequence, confounder: [0; 16], buffer, start: at + 4 });
+        buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
+        let (front, token) = buffer.split_at_mut(at + 4);
+        // The token's length, as XDR puts it in front.
+        if let Some(length) = front.last_chunk_mut() {
+            *length = (token.len() as u32).to_be_bytes();
+        }
+        batch.push(WrapMessage { keys, sequence, confounder: [0; 16], token: token.into() });
     }
     if batch.is_empty() {
         return Ok(());
@@ -256,32 +282,23 @@ fn encrypt(calls: &mut [Outgoing<'_>], works: &[Work]) -> Result<(), Error> {
         message.confounder = *bytes;
     }
     krb5::wrap(&mut batch);
-    for message in batch {
-        let length = message.buffer.len() - message.start;
-        let at = message.start - 4;
-        let mut encoder = Encoder::from_vec(std::mem::take(message.buffer));
-        encoder.patch_u32(at, length as u32);
-        encoder.pad(length);
-        *message.buffer = encoder.into_vec();
+    for call in calls.iter_mut() {
+        if call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy).is_some() {
+            call.message.pad_encrypted();
+        }
     }
     Ok(())
 }
 
-/// The head up to the arguments.
-fn with_verifier(signed: &[u8], head: &Head, verifier: &MicToken) -> Vec<u8> {
-    let mut encoder = Encoder::from_vec(Vec::with_capacity(signed.len() + 64));
-    encoder.raw(signed);
-    match head.gss() {
-        None => OpaqueAuth::NONE.encode(&mut encoder),
-        Some(call) => {
-            let mut bytes = verifier.to_vec();
-            if call.damage == Damage::Verifier {
-                flip_last_bit(&mut bytes);
-            }
-            OpaqueAuth::gss(&bytes).encode(&mut encoder);
-        }
+/// Appends the verifier of a call.
+fn verifier(head: &Head, verifier: &MicToken, encoder: &mut Encoder) {
+    let Some(call) = head.gss() else { return OpaqueAuth::NONE.encode(encoder) };
+    if call.damage == Damage::Verifier {
+        let mut bytes = verifier.to_vec();
+        flip_last_bit(&mut bytes);
+        return OpaqueAuth::gss(&bytes).encode(encoder);
     }
-    encoder.into_vec()
+    OpaqueAuth::gss(verifier).encode(encoder);
 }
 
 fn flip_last_bit(bytes: &mut [u8]) {
@@ -290,7 +307,7 @@ fn flip_last_bit(bytes: &mut [u8]) {
     }
 }
 
-fn finish(call: &mut Outgoing<'_>, work: &Work) {
+fn finish(call: &mut Outgoing<'_>, work: &Work, heads: &[u8], scratch: &mut Encoder) {
     let damaged = call.head.gss().is_some_and(|gss| gss.damage == Damage::Body);
     if call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy).is_some() {
         if damaged {
@@ -301,16 +318,18 @@ fn finish(call: &mut Outgoing<'_>, work: &Work) {
     }
     if call.head.has_service(RpcGssServiceT::rpc_gss_svc_integrity).is_some() {
         let length = call.message.body().len();
-        let mut checksum = work.checksum.to_vec();
+        scratch.truncate(0);
+        scratch.raw(&[0; 3][..padding(length)]).opaque(&work.checksum);
         if damaged {
-            flip_last_bit(&mut checksum);
+            // Tokens are of whole units: nothing follows their last bit.
+            flip_last_bit(scratch.as_mut_vec());
         }
-        let mut trailer = Encoder::from_vec(Vec::with_capacity(64));
-        trailer.raw(&[0; 3][..padding(length)]).opaque(&checksum);
-        call.message.append(trailer.as_slice());
+        call.message.append(scratch.as_slice());
         call.message.prepend(&(length as u32).to_be_bytes());
     }
-    let head = with_verifier(&work.signed, call.head, &work.verifier);
-    call.message.prepend(&head);
+    scratch.truncate(0);
+    verifier(call.head, &work.verifier, scratch);
+    call.message.prepend(scratch.as_slice());
+    call.message.prepend(work.signed(heads));
     call.message.finish();
 }
