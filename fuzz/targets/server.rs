@@ -161,12 +161,16 @@ impl Client {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 700));
         let (server, scratch) = (&self.server, &mut self.scratch);
         let ((), peak) = peak_of(|| {
-            server.tick(scratch, [(CONNECTION, peer, record)], |connection, action| {
-                assert_eq!(connection, CONNECTION);
-                if let Action::Send(reply) = action {
-                    assert!(answer.replace(reply).is_none(), "two replies to one call");
-                }
-            });
+            server.tick(
+                scratch,
+                [(CONNECTION, peer, record)],
+                &mut |connection: ConnectionId, action: Action| {
+                    assert_eq!(connection, CONNECTION);
+                    if let Action::Send(reply) = action {
+                        assert!(answer.replace(reply).is_none(), "two replies to one call");
+                    }
+                },
+            );
         });
         let received = answer.as_ref().map_or(0, Vec::len);
         assert!(received <= RESPONSE_MAX + 4, "a reply of {received} bytes");

@@ -1,200 +1,187 @@
 //! CBC with ciphertext stealing and a zero IV: the last two blocks are always swapped (RFC 3962 section 5).
+//!
+//! A last block that is not whole is filled up with zeros and encrypted like the others; then it takes the place of
+//! the one before, whose front moves to the end. With a whole last block that is a swap.
 
-use aes::cipher::{BlockCipherEncBackend, BlockCipherEncClosure, BlockSizeUser, consts::U16};
+use std::ops::Range;
 
-use crate::cipher::{BLOCK, Block, Decrypt, Encrypt};
+use crate::{
+    Cpu, Run, Segments,
+    cipher::{BLOCK, CbcLane, Key, LANES, Suite},
+    portable::xor,
+    segments::Cursor,
+};
 
-/// How many messages are encrypted in lock step.
-///
-/// A block of CBC waits for the one before, some 60 cycles; blocks of other messages fill the wait. Two
-/// AES rounds can start in a cycle and 16 chains keep that busy, more only cost registers.
-const LANES: usize = 16;
+/// How many blocks of a lane are worked on before others get their turn: 4 KiB.
+const STEP_BLOCKS: usize = 256;
 
-/// How many blocks are decrypted between two looks at the ciphertext: what the widest AES code takes at once.
-const DECRYPT_BLOCKS: usize = 64;
-
-/// A message on its way: the first `done` blocks of `data` are ciphertext.
-struct Lane<'a> {
-    data: &'a mut [u8],
-    done: usize,
+/// A message to encrypt, or what is left of it.
+pub(crate) struct Plain<'b, 't, S: Suite> {
+    pub(crate) key: &'b Key<S::Encrypt>,
+    pub(crate) token: &'b mut Segments<'t>,
+    /// Where the message lies in the token: a block at least.
+    pub(crate) range: Range<usize>,
+    /// How many bytes are encrypted already: whole blocks.
+    pub(crate) done: usize,
+    /// The last block of ciphertext.
+    pub(crate) chain: [u8; BLOCK],
 }
 
-impl<'a> Lane<'a> {
-    fn new(data: &'a mut [u8]) -> Self {
-        assert!(data.len() >= BLOCK, "a message begins with its confounder");
-        Self { data, done: 0 }
+/// A message on its way.
+struct Lane<'b, 't, S: Suite> {
+    message: Plain<'b, 't, S>,
+    cursor: Cursor,
+    /// A block that does not lie in one piece, or that is filled up.
+    bounce: [u8; BLOCK],
+    bounced: bool,
+}
+
+impl<'b, 't, S: Suite> Lane<'b, 't, S> {
+    fn new(message: Plain<'b, 't, S>) -> Self {
+        assert!(message.range.len() >= BLOCK, "a message begins with its confounder");
+        let cursor = message.token.cursor(message.range.start + message.done);
+        Self { message, cursor, bounce: [0; BLOCK], bounced: false }
     }
 
-    fn remaining(&self) -> usize {
-        self.data.len() / BLOCK - self.done
+    fn is_done(&self) -> bool {
+        self.cursor.at >= self.message.range.end
     }
 
-    /// Hands out the next blocks with the ciphertext before them.
-    fn advance(&mut self, steps: usize) -> Row<'_> {
-        let (before, now) = self.data.as_chunks_mut::<BLOCK>().0.split_at_mut(self.done);
-        self.done += steps;
-        let chain = before.last().map_or_else(Block::default, |&block| block.into());
-        Row { blocks: now.iter_mut(), chain }
-    }
-
-    /// Swaps the last two blocks; a last block that is not whole takes what it lacks from the one before.
-    fn finish(self, key: &impl Encrypt) {
-        let (blocks, tail) = self.data.as_chunks_mut::<BLOCK>();
-        match blocks {
-            [.., before, last] if tail.is_empty() => std::mem::swap(before, last),
-            [.., last] if !tail.is_empty() => {
-                let mut stolen: Block = (*last).into();
-                for (byte, plain) in stolen.iter_mut().zip(tail.iter()) {
-                    *byte ^= plain;
-                }
-                key.encrypt_block(&mut stolen);
-                tail.copy_from_slice(&last[..tail.len()]);
-                *last = stolen.into();
-            }
-            _ => {}
+    /// Returns how many blocks can be encrypted where they lie, or in the bounce.
+    fn prepare(&mut self) -> usize {
+        if self.bounced {
+            return 1;
         }
+        let left = self.message.range.end - self.cursor.at;
+        let whole = self.message.token.run(&mut self.cursor).len().min(left) / BLOCK;
+        if whole > 0 {
+            return whole;
+        }
+        self.bounced = true;
+        self.bounce = [0; BLOCK];
+        let mut from = self.cursor;
+        self.message.token.read_on(&mut from, &mut self.bounce[..left.min(BLOCK)]);
+        1
     }
+
+    fn cbc(&mut self) -> CbcLane<'_, S::Encrypt> {
+        let Plain { key, token, chain, .. } = &mut self.message;
+        let data = if self.bounced { &mut self.bounce } else { token.run_mut(&mut self.cursor) };
+        CbcLane { key, chain, data }
+    }
+
+    /// Takes note of encrypted blocks.
+    fn advance(&mut self, blocks: usize) {
+        if !self.bounced {
+            self.cursor.advance(blocks * BLOCK);
+        } else if self.cursor.at + BLOCK <= self.message.range.end {
+            self.message.token.write_on(&mut self.cursor, &self.bounce);
+        } else {
+            // The block that was filled up is the chain now and gets its place in the end.
+            self.cursor.at = self.message.range.end;
+        }
+        self.bounced = false;
+    }
+
+    fn finish(self) {
+        let Plain { token, range, chain, .. } = self.message;
+        let Some((before, last)) = last_two(&range) else { return };
+        let mut stolen = [0; BLOCK];
+        token.read(before, &mut stolen);
+        token.write(before, &chain);
+        token.write(last, &stolen[..range.end - last]);
+    }
+}
+
+/// Returns where the last two blocks of a message begin, if it has two.
+fn last_two(range: &Range<usize>) -> Option<(usize, usize)> {
+    let blocks = range.len().div_ceil(BLOCK);
+    (blocks > 1).then(|| (range.start + (blocks - 2) * BLOCK, range.start + (blocks - 1) * BLOCK))
 }
 
 /// Encrypts messages in place, many at once; each has at least one block.
-pub(crate) fn encrypt<'a>(key: &impl Encrypt, messages: impl IntoIterator<Item = &'a mut [u8]>) {
-    let mut waiting = messages.into_iter().map(Lane::new).fuse();
-    let mut lanes: [Option<Lane<'a>>; LANES] = Default::default();
+pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
+    run: &mut Run<'_>,
+    messages: impl Iterator<Item = Plain<'b, 't, S>>,
+) {
+    let mut waiting = messages.map(Lane::new).fuse();
+    let mut lanes: [Option<Lane<'b, 't, S>>; LANES] = [const { None }; LANES];
     loop {
-        for slot in lanes.iter_mut().filter(|slot| slot.is_none()) {
-            *slot = waiting.next();
+        for slot in &mut lanes {
+            while slot.as_ref().is_none_or(Lane::is_done) {
+                let done = std::mem::replace(slot, waiting.next());
+                if let Some(lane) = done {
+                    lane.finish();
+                } else if slot.is_none() {
+                    break;
+                }
+            }
         }
-        let Some(steps) = lanes.iter().flatten().map(Lane::remaining).min() else { return };
-        let mut rows: [Option<Row<'_>>; LANES] = Default::default();
+        let Some(blocks) = lanes.iter_mut().flatten().map(Lane::prepare).min() else { return };
+        let blocks = blocks.min(STEP_BLOCKS);
+        S::encrypt(run.cpu, lanes.iter_mut().flatten().map(Lane::cbc), blocks);
         let mut count = 0;
-        for (place, lane) in rows.iter_mut().zip(lanes.iter_mut().flatten()) {
-            *place = Some(lane.advance(steps));
+        for lane in lanes.iter_mut().flatten() {
+            lane.advance(blocks);
             count += 1;
         }
-        key.encrypt_with_backend(LockStep { rows: &mut rows[..count], steps });
-        for slot in &mut lanes {
-            if let Some(lane) = slot.take_if(|lane| lane.remaining() == 0) {
-                lane.finish(key);
-            }
-        }
+        run.worked(count * blocks * BLOCK);
     }
 }
 
-/// The blocks of one lane in a run of lock steps, and the ciphertext before them.
-struct Row<'l> {
-    blocks: std::slice::IterMut<'l, [u8; BLOCK]>,
-    chain: Block,
-}
-
-/// Encrypts one block of each row in turn, `steps` times.
-///
-/// This runs inside the library's choice of instructions: a call for each block would cost more than the block,
-/// as the code for VAES spreads out the round keys at every call.
-struct LockStep<'l, 'r> {
-    rows: &'l mut [Option<Row<'r>>],
-    steps: usize,
-}
-
-impl BlockSizeUser for LockStep<'_, '_> {
-    type BlockSize = U16;
-}
-
-impl BlockCipherEncClosure for LockStep<'_, '_> {
-    #[inline(always)]
-    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
-        for _ in 0..self.steps {
-            for row in self.rows.iter_mut().flatten() {
-                let Some(block) = row.blocks.next() else { continue };
-                let mut chain: Block = xor(*block, row.chain.into()).into();
-                backend.encrypt_block((&mut chain).into());
-                row.chain = chain;
-                *block = chain.into();
-            }
+/// Decrypts what is left of a message of at least one block: behind `done` bytes, whole blocks, whose last
+/// ciphertext is `chain`.
+pub(crate) fn decrypt<S: Suite>(
+    run: &mut Run<'_>,
+    key: &Key<S::Decrypt>,
+    token: &mut Segments<'_>,
+    range: Range<usize>,
+    done: usize,
+    mut chain: [u8; BLOCK],
+) {
+    let cpu = run.cpu;
+    let Some((before, last)) = last_two(&range) else {
+        let mut block = [0; BLOCK];
+        token.read(range.start, &mut block);
+        token.write(range.start, &xor(block_of::<S>(cpu, key, block), chain));
+        return;
+    };
+    let mut cursor = token.cursor(range.start + done);
+    while cursor.at < before {
+        let left = before - cursor.at;
+        let piece = token.run_mut(&mut cursor);
+        let whole = (piece.len().min(left) / BLOCK).min(LANES * STEP_BLOCKS);
+        if whole > 0 {
+            S::decrypt(cpu, key, &mut chain, &mut piece.as_chunks_mut().0[..whole]);
+            cursor.advance(whole * BLOCK);
+        } else {
+            let mut block = [[0; BLOCK]];
+            let mut from = cursor;
+            token.read_on(&mut from, block.as_flattened_mut());
+            S::decrypt(cpu, key, &mut chain, &mut block);
+            token.write_on(&mut cursor, block.as_flattened());
         }
+        run.worked(whole.max(1) * BLOCK);
     }
-}
 
-/// Encrypts one message in place and shows it to `look` before every `step` bytes, a multiple of the block: what
-/// lies before the position is plain CBC, what lies behind it is plaintext. The last look is behind the last block
-/// that is whole, before the last two are swapped.
-///
-/// A chain of blocks leaves the processor idle for most of the time: `look` can hash for next to nothing.
-pub(crate) fn encrypt_one<E: Encrypt>(key: &E, data: &mut [u8], step: usize, look: impl FnMut(&[u8], usize)) {
-    assert!(data.len() >= BLOCK, "a message begins with its confounder");
-    key.encrypt_with_backend(Alone { data: &mut *data, step, look });
-    Lane { data, done: 0 }.finish(key);
-}
-
-/// One message to encrypt, inside the library's choice of instructions.
-struct Alone<'a, F> {
-    data: &'a mut [u8],
-    step: usize,
-    look: F,
-}
-
-impl<F> BlockSizeUser for Alone<'_, F> {
-    type BlockSize = U16;
-}
-
-impl<F: FnMut(&[u8], usize)> BlockCipherEncClosure for Alone<'_, F> {
-    #[inline(always)]
-    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(mut self, backend: &B) {
-        let whole = self.data.len() / BLOCK * BLOCK;
-        let mut chain = Block::default();
-        for at in (0..whole).step_by(self.step) {
-            (self.look)(self.data, at);
-            let end = whole.min(at + self.step);
-            for block in self.data[at..end].as_chunks_mut::<BLOCK>().0 {
-                chain = xor(*block, chain.into()).into();
-                backend.encrypt_block((&mut chain).into());
-                *block = chain.into();
-            }
-        }
-        (self.look)(self.data, whole);
+    // What was filled up, and the front of the block before it.
+    let (mut stolen, mut front) = ([0; BLOCK], [0; BLOCK]);
+    let front = &mut front[..range.end - last];
+    token.read(before, &mut stolen);
+    token.read(last, front);
+    let mut filled = block_of::<S>(cpu, key, stolen);
+    let mut plain = [0; BLOCK];
+    for ((plain, filled), front) in plain.iter_mut().zip(&mut filled).zip(front.iter()) {
+        *plain = *filled ^ front;
+        *filled = *front;
     }
+    token.write(before, &xor(block_of::<S>(cpu, key, filled), chain));
+    token.write(last, &plain[..front.len()]);
 }
 
-/// Adds two blocks: as one number, since byte by byte it does not end up in one register.
-#[inline(always)]
-fn xor(a: [u8; BLOCK], b: [u8; BLOCK]) -> [u8; BLOCK] {
-    (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()
-}
-
-/// Decrypts a message of at least one block in place.
-pub(crate) fn decrypt<D: Decrypt>(key: &D, data: &mut [u8]) {
-    unsteal(key, data);
-    let whole = data.as_chunks_mut::<BLOCK>().0;
-    let mut before = [0; BLOCK];
-    for run in whole.chunks_mut(DECRYPT_BLOCKS) {
-        let mut plain = [Block::default(); DECRYPT_BLOCKS];
-        let plain = &mut plain[..run.len()];
-        for (to, from) in plain.iter_mut().zip(run.iter()) {
-            *to = (*from).into();
-        }
-        key.decrypt_blocks(plain);
-        for (cipher, plain) in run.iter_mut().zip(plain.iter()) {
-            let next = *cipher;
-            *cipher = xor((*plain).into(), before);
-            before = next;
-        }
-    }
-}
-
-/// Undoes the stealing: the blocks become plain CBC, the bytes behind the last whole block become plaintext.
-fn unsteal<D: Decrypt>(key: &D, data: &mut [u8]) {
-    let whole = data.len() / BLOCK * BLOCK;
-    let (head, tail) = data.split_at_mut(whole);
-    match head.as_chunks_mut::<BLOCK>().0 {
-        [.., before, last] if tail.is_empty() => std::mem::swap(before, last),
-        [.., last] if !tail.is_empty() => {
-            let mut stolen: Block = (*last).into();
-            key.decrypt_block(&mut stolen);
-            last.copy_from_slice(&stolen);
-            for ((tail, last), stolen) in tail.iter_mut().zip(last.iter_mut()).zip(stolen.iter()) {
-                *last = *tail;
-                *tail ^= stolen;
-            }
-        }
-        _ => {}
-    }
+/// Decrypts one block without a chain.
+fn block_of<S: Suite>(cpu: Cpu, key: &Key<S::Decrypt>, block: [u8; BLOCK]) -> [u8; BLOCK] {
+    let mut blocks = [block];
+    S::decrypt(cpu, key, &mut [0; BLOCK], &mut blocks);
+    blocks[0]
 }

@@ -29,7 +29,7 @@ pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> 
     let constant = [a, b, c, d, purpose as u8];
     let key_len = S::ENCTYPE.key_len();
     if !S::ENCTYPE.encrypts_then_macs() {
-        return (dk(&S::encrypt_key(key), &constant), key_len);
+        return (dk(&S::encrypt_key(key).library, &constant), key_len);
     }
     // RFC 8009 section 5: the keys of the checksums are as long as the checksums.
     let len = if purpose == Purpose::Encryption { key_len } else { S::ENCTYPE.mac_len() };

@@ -2,21 +2,12 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::{
-    hash::{BLOCK_MAX, DIGEST_MAX, Hash},
-    token::Header,
-};
-
-/// How many messages are hashed in lock step.
-///
-/// The SHA instructions of one message wait for each other; those of four messages fill the gaps and more
-/// find none left: SHA-1 gains 2.4 times, SHA-256 1.4 times, SHA-384 (AVX2) nothing.
-const LANES: usize = 4;
+use crate::hash::{BLOCK_MAX, DIGEST_MAX, Hash};
 
 /// A key in the form of the two hash states that its pads lead to.
 pub(crate) struct HmacKey<H: Hash> {
-    inner: H::State,
-    outer: H::State,
+    pub(crate) inner: H::State,
+    pub(crate) outer: H::State,
 }
 
 impl<H: Hash> HmacKey<H> {
@@ -28,7 +19,7 @@ impl<H: Hash> HmacKey<H> {
 
     /// Begins a message.
     pub(crate) fn begin(&self) -> Hmac<'_, H> {
-        Hmac { key: self, state: self.inner, pending: [0; BLOCK_MAX], used: 0, length: H::BLOCK as u64 }
+        Hmac { key: self, state: self.inner, pending: [0; 2 * BLOCK_MAX], used: 0, length: H::BLOCK as u64 }
     }
 
     /// Computes the digest of the parts one after the other.
@@ -68,7 +59,8 @@ pub(crate) type Digest = [u8; DIGEST_MAX];
 pub(crate) struct Hmac<'k, H: Hash> {
     key: &'k HmacKey<H>,
     state: H::State,
-    pending: [u8; BLOCK_MAX],
+    /// Room for the two blocks that padding may take.
+    pending: [u8; 2 * BLOCK_MAX],
     /// How many bytes of `pending` wait: always less than a block.
     used: usize,
     /// Bytes hashed and waiting, with the block of the key.
@@ -99,101 +91,29 @@ impl<H: Hash> Hmac<'_, H> {
     /// Ends the message.
     pub(crate) fn finish(mut self) -> Digest {
         let mut digest = [0; DIGEST_MAX];
-        pad_and_compress::<H>(&mut self.state, &mut self.pending, self.used, self.length);
+        let blocks = pad::<H>(&mut self.pending, self.used, self.length);
+        H::compress(&mut self.state, &self.pending[..blocks * H::BLOCK]);
         H::digest(&self.state, &mut digest);
 
         let mut outer = self.key.outer;
         let mut block = [0; BLOCK_MAX];
         block[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
-        pad_and_compress::<H>(&mut outer, &mut block, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
+        pad::<H>(&mut block, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
+        H::compress(&mut outer, &block[..H::BLOCK]);
         H::digest(&outer, &mut digest);
         digest
     }
 }
 
-/// One message among several: prefix, data and suffix are hashed one after the other.
-pub(crate) struct Message<'a, H: Hash> {
-    pub(crate) key: &'a HmacKey<H>,
-    pub(crate) prefix: &'a [u8],
-    pub(crate) data: &'a [u8],
-    pub(crate) suffix: Option<Header>,
-}
-
-/// A message of which whole blocks wait in `blocks`, and `rest` behind them.
-struct Lane<'a, H: Hash, T> {
-    hmac: Hmac<'a, H>,
-    blocks: &'a [u8],
-    rest: &'a [u8],
-    suffix: Option<Header>,
-    tag: T,
-}
-
-impl<'a, H: Hash, T> Lane<'a, H, T> {
-    fn new((message, tag): (Message<'a, H>, T)) -> Self {
-        let mut hmac = message.key.begin();
-        hmac.update(message.prefix);
-        let fill = (H::BLOCK - hmac.used) % H::BLOCK;
-        let (first, data) = message.data.split_at(message.data.len().min(fill));
-        hmac.update(first);
-        let (blocks, rest) = data.split_at(data.len() - data.len() % H::BLOCK);
-        hmac.length += blocks.len() as u64;
-        Self { hmac, blocks, rest, suffix: message.suffix, tag }
-    }
-
-    fn finish(mut self) -> (T, Digest) {
-        self.hmac.update(self.rest);
-        if let Some(suffix) = self.suffix {
-            self.hmac.update(&suffix);
-        }
-        (self.tag, self.hmac.finish())
-    }
-}
-
-/// Hands the digest of each message to `done`, with what came along with the message; many at once.
-pub(crate) fn mac_each<'a, H: Hash + 'a, T>(
-    messages: impl Iterator<Item = (Message<'a, H>, T)>,
-    mut done: impl FnMut(T, Digest),
-) {
-    let mut waiting = messages.map(Lane::new).fuse();
-    let mut lanes: [Option<Lane<'a, H, T>>; LANES] = Default::default();
-    loop {
-        for slot in lanes.iter_mut().filter(|slot| slot.is_none()) {
-            *slot = waiting.next();
-        }
-        let Some(bytes) = lanes.iter().flatten().map(|lane| lane.blocks.len()).min() else { return };
-        lock_step(&mut lanes, bytes);
-        for slot in &mut lanes {
-            if let Some(lane) = slot.take_if(|lane| lane.blocks.is_empty()) {
-                let (tag, digest) = lane.finish();
-                done(tag, digest);
-            }
-        }
-    }
-}
-
-/// Hashes the next `bytes` of every lane, one block of each in turn; a lane that is alone goes all at once.
-fn lock_step<H: Hash, T>(lanes: &mut [Option<Lane<'_, H, T>>; LANES], bytes: usize) {
-    let alone = lanes.iter().flatten().count() == 1;
-    let step = if alone { bytes.max(H::BLOCK) } else { H::BLOCK };
-    for _ in 0..bytes / step {
-        for lane in lanes.iter_mut().flatten() {
-            let (now, later) = lane.blocks.split_at(step);
-            H::compress(&mut lane.hmac.state, now);
-            lane.blocks = later;
-        }
-    }
-}
-
-/// Ends a hash: one bit, zeros, the length in bits.
-fn pad_and_compress<H: Hash>(state: &mut H::State, block: &mut [u8; BLOCK_MAX], used: usize, length: u64) {
-    block[used..].fill(0);
-    block[used] = 0x80;
-    if used + 1 + H::LENGTH > H::BLOCK {
-        H::compress(state, &block[..H::BLOCK]);
-        block.fill(0);
-    }
-    block[H::BLOCK - 8..H::BLOCK].copy_from_slice(&(length * 8).to_be_bytes());
-    H::compress(state, &block[..H::BLOCK]);
+/// Ends a message of which `used` bytes are in the buffer: one bit, zeros, the length in bits. Returns how many blocks
+/// that makes; the buffer has room for them.
+pub(crate) fn pad<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
+    let blocks = (used + 1 + H::LENGTH).div_ceil(H::BLOCK);
+    let end = blocks * H::BLOCK;
+    buffer[used..end].fill(0);
+    buffer[used] = 0x80;
+    buffer[end - 8..end].copy_from_slice(&(length * 8).to_be_bytes());
+    blocks
 }
 
 #[cfg(test)]

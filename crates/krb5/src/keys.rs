@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Enctype, KeyError,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Key, Suite},
     derive::{Purpose, derive},
     hmac::HmacKey,
     token::{Direction, HEADER_LEN},
@@ -60,12 +60,12 @@ pub(crate) use with_suite;
 /// The keys of one enctype.
 pub(crate) struct SuiteKeys<S: Suite> {
     /// Seals what we send: Ke and Ki of our seal usage.
-    pub(crate) seal: S::Encrypt,
+    pub(crate) seal: Key<S::Encrypt>,
     pub(crate) seal_mac: HmacKey<S::Hash>,
     /// Signs what we send: Kc of our sign usage.
     pub(crate) sign: HmacKey<S::Hash>,
     /// Opens what the peer sealed: Ke and Ki of its seal usage.
-    pub(crate) open: S::Decrypt,
+    pub(crate) open: Key<S::Decrypt>,
     pub(crate) open_mac: HmacKey<S::Hash>,
     /// Checks wrap tokens of the peer that are not sealed: Kc of its seal usage.
     pub(crate) open_sign: HmacKey<S::Hash>,

@@ -10,46 +10,60 @@
 //!
 //! # Which instructions are used
 //!
-//! The `aes`, `sha1` and `sha2` crates look at the processor at run time, no build flags are needed. On x86-64
-//! that is VAES (with AVX-512: 64 blocks at a time, else 30) for decryption, AES-NI for chains of blocks, SHA-NI for
-//! SHA-1 and SHA-256 and AVX2 for SHA-384; on AArch64 the cryptography extensions. Without any of them the AES
-//! code is constant-time software, and slow: [`hardware_accelerated`] tells.
+//! CBC encryption and hashing wait for themselves: most of a core is idle while one chain is worked on. So the
+//! messages of a batch go through lanes, up to 16 at once; a lane whose message ends takes the next one. [`Cpu`]
+//! names the sets of instructions, [`cpu()`] is the one in use: the best that the processor has, found out at run
+//! time, or what `ORTHRUS_CPU` names. A [`Run`] takes another one for a batch, and lets others have their turn.
 //!
-//! CBC encryption and hashing wait for themselves: most of a core is idle while one chain is worked on. A message
-//! alone in its context is hashed in the gaps of its encryption; several messages of a context are encrypted 16
-//! at a time and hashed 4 at a time, block by block in turn. On one core of an EPYC 9005 (Zen 5), GB/s:
+//! | `ORTHRUS_CPU` | encryption | decryption | etypes 17 and 18 |
+//! |---|---|---|---|
+//! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | from 6 messages on AES between the rounds of SHA-1 |
+//! | `avx2` | VAES, two lanes to a register | VAES, 16 blocks at a time | hash and cipher apart |
+//! | `aesni` | eight lanes in turn | 8 blocks at a time | hash and cipher apart |
+//! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
 //!
-//! | enctype | wrap 1 x 64 KiB | wrap 16 x 64 KiB | unwrap 1 x 64 KiB | unwrap 16 x 64 KiB |
-//! |---|---|---|---|---|
-//! | 17 | 1.4 | 3.4 | 1.7 | 3.0 |
-//! | 18 | 1.0 | 2.9 | 1.6 | 2.6 |
-//! | 19 | 1.2 | 2.3 | 1.6 | 2.1 |
-//! | 20 | 0.5 | 0.8 | 0.8 | 0.8 |
+//! With the first three a message that is alone has its SHA-1, by the SHA instructions, between the rounds of its AES
+//! chain. Other processors than x86-64 go by `portable`. Where the `aes` crate finds no hardware its software is
+//! constant-time, and slow: [`hardware_accelerated`] tells.
 //!
-//! `cargo run --release -p krb5 --example throughput` measures it.
+//! `cargo run --release -p krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
+//! others' libraries and the limit of the core. Results are in `benches/results`.
 
 mod cipher;
+mod cpu;
 mod cts;
 mod derive;
 mod enctype;
 mod error;
+mod fused;
 mod hash;
 mod hmac;
 mod keys;
+mod mac_each;
 mod mic;
+mod portable;
+mod run;
+mod segments;
+#[cfg(target_arch = "x86_64")]
+mod simd;
 mod token;
 mod unwrap;
 #[cfg(test)]
 mod vectors;
 mod wrap;
 
+pub use cpu::{CPU_VARIABLE, Cpu, CpuError, cpu, cpu_from_environment, select};
 pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
+#[doc(hidden)]
+pub use hash::measure;
 pub use keys::{ContextKeys, Role};
-pub use mic::{MicMessage, VerifyMessage, get_mic, verify_mic};
+pub use mic::{MicMessage, VerifyMessage, get_mic, get_mic_with, verify_mic, verify_mic_with};
+pub use run::{Pause, Run};
+pub use segments::Segments;
 pub use token::{MIC_TOKEN_MAX, MicToken};
-pub use unwrap::{UnwrapMessage, Unwrapped, unwrap};
-pub use wrap::{WRAP_HEADROOM, WrapMessage, wrap};
+pub use unwrap::{UnwrapMessage, Unwrapped, unwrap, unwrap_with};
+pub use wrap::{WRAP_HEADROOM, WrapMessage, wrap, wrap_with};
 
 /// Reports whether AES runs in hardware on this machine.
 pub fn hardware_accelerated() -> bool {

@@ -3,10 +3,11 @@
 use subtle::ConstantTimeEq;
 
 use crate::{
-    ContextKeys, MicToken, TokenError,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, Suite},
-    hmac::{Message, mac_each},
-    keys::with_suite,
+    ContextKeys, MicToken, Run, TokenError,
+    hash::{Hash, Sha1, Sha256, Sha384},
+    hmac::HmacKey,
+    keys::{AnySuite, with_suite},
+    mac_each::{Message, With, mac_each},
     token::{Header, mic_header, parse_mic},
 };
 
@@ -36,45 +37,94 @@ pub struct VerifyMessage<'a> {
     pub result: Result<u64, TokenError>,
 }
 
-/// Signs each message of a batch; those of one enctype together.
+/// Signs each message of a batch; those of one hash together.
 pub fn get_mic(batch: &mut [MicMessage<'_>]) {
-    sign::<Aes128Sha1>(batch);
-    sign::<Aes256Sha1>(batch);
-    sign::<Aes128Sha256>(batch);
-    sign::<Aes256Sha384>(batch);
+    get_mic_with(&mut Run::default(), batch);
 }
 
-/// Checks each signature of a batch; those of one enctype together.
+/// Signs each message of a batch as [`get_mic`] does, with the instructions and the pauses of `run`.
+pub fn get_mic_with(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
+    sign::<Sha1>(run, batch);
+    sign::<Sha256>(run, batch);
+    sign::<Sha384>(run, batch);
+}
+
+/// Checks each signature of a batch; those of one hash together.
 pub fn verify_mic(batch: &mut [VerifyMessage<'_>]) {
+    verify_mic_with(&mut Run::default(), batch);
+}
+
+/// Checks each signature of a batch as [`verify_mic`] does, with the instructions and the pauses of `run`.
+pub fn verify_mic_with(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     for message in batch.iter_mut() {
         message.result = message.keys.parse(message.token).map(|(_, _, sequence)| sequence);
     }
-    verify::<Aes128Sha1>(batch);
-    verify::<Aes256Sha1>(batch);
-    verify::<Aes128Sha256>(batch);
-    verify::<Aes256Sha384>(batch);
+    verify::<Sha1>(run, batch);
+    verify::<Sha256>(run, batch);
+    verify::<Sha384>(run, batch);
 }
 
-fn sign<S: Suite>(batch: &mut [MicMessage<'_>]) {
+/// The keys of a suite for signing, if its hash is this one.
+trait SignKeys: Hash + Sized {
+    fn of(suite: &AnySuite) -> Option<SignPair<'_, Self>>;
+}
+
+/// The keys to sign with and to check the peer's signatures with.
+struct SignPair<'a, H: Hash> {
+    sign: &'a HmacKey<H>,
+    verify: &'a HmacKey<H>,
+}
+
+macro_rules! sign_keys {
+    ($hash:ident, $($suite:ident)|+) => {
+        impl SignKeys for $hash {
+            fn of(suite: &AnySuite) -> Option<SignPair<'_, Self>> {
+                match suite {
+                    $(AnySuite::$suite(keys) => Some(SignPair { sign: &keys.sign, verify: &keys.verify }),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+sign_keys!(Sha1, Aes128Sha1 | Aes256Sha1);
+sign_keys!(Sha256, Aes128Sha256);
+sign_keys!(Sha384, Aes256Sha384);
+
+fn sign<H: SignKeys>(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     let messages = batch.iter_mut().filter_map(|message| {
-        let keys = S::of(&message.keys.suite)?;
+        let key = H::of(&message.keys.suite)?.sign;
         let header = mic_header(message.keys.direction, message.sequence);
-        let covered = Message { key: &keys.sign, prefix: &[], data: message.data, suffix: Some(header) };
-        Some((covered, (header, &mut message.token)))
+        let covered =
+            Message { key, start: None, prefix: &[], from: 0, len: message.data.len(), suffix: Some(header) };
+        Some((
+            covered,
+            With { data: message.data, with: (header, message.keys.enctype().mac_len(), &mut message.token) },
+        ))
     });
-    mac_each(messages, |(header, token), digest| {
-        *token = MicToken::new(&header, &digest[..S::ENCTYPE.mac_len()]);
+    mac_each(run, messages, |signed, digest| {
+        let (header, mac_len, token) = signed.with;
+        *token = MicToken::new(&header, &digest[..mac_len]);
     });
 }
 
-fn verify<S: Suite>(batch: &mut [VerifyMessage<'_>]) {
+fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     let messages = batch.iter_mut().filter_map(|message| {
-        let keys = S::of(&message.keys.suite)?;
+        let key = H::of(&message.keys.suite)?.verify;
         let (header, mac, _) = message.keys.parse(message.token).ok()?;
-        let covered = Message { key: &keys.verify, prefix: &[], data: message.data, suffix: Some(*header) };
-        Some((covered, (mac, &mut message.result)))
+        let covered = Message {
+            key,
+            start: None,
+            prefix: &[],
+            from: 0,
+            len: message.data.len(),
+            suffix: Some(*header),
+        };
+        Some((covered, With { data: message.data, with: (mac, &mut message.result) }))
     });
-    mac_each(messages, |(mac, result), digest| {
+    mac_each(run, messages, |signed, digest| {
+        let (mac, result) = signed.with;
         if !bool::from(digest[..mac.len()].ct_eq(mac)) {
             *result = Err(TokenError::BadIntegrity);
         }

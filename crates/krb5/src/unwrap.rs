@@ -5,12 +5,15 @@ use std::ops::Range;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    ContextKeys, Enctype, TokenError, WRAP_HEADROOM,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite},
-    cts,
-    hmac::{Message, mac_each},
+    ContextKeys, Run, Segments, TokenError, WRAP_HEADROOM,
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
+    cts, fused,
+    fused::{Progress, Way},
+    hash::DIGEST_MAX,
+    keys::SuiteKeys,
+    mac_each::{Message, With, mac_each},
     token::{HEADER_LEN, Header, parse_wrap},
-    wrap::CIPHER_STATE,
+    wrap::{CIPHER_STATE, WINDOW, window},
 };
 
 /// A wrap token of the peer to open, in place.
@@ -20,7 +23,7 @@ pub struct UnwrapMessage<'a> {
     pub keys: &'a ContextKeys,
     /// The token, and nothing behind it. Afterwards it holds the plaintext at [`Unwrapped::plain`]; if the
     /// token is refused, its content is not defined and holds nothing that was decrypted.
-    pub token: &'a mut [u8],
+    pub token: Segments<'a>,
     /// The result.
     pub result: Result<Unwrapped, TokenError>,
 }
@@ -37,27 +40,35 @@ pub struct Unwrapped {
     pub sealed: bool,
 }
 
-/// Opens each token of a batch; the checksums of one enctype are computed together.
+/// Opens each token of a batch; those of one enctype are worked on together. Nothing is allocated.
 pub fn unwrap(batch: &mut [UnwrapMessage<'_>]) {
+    unwrap_with(&mut Run::default(), batch);
+}
+
+/// Opens each token of a batch as [`unwrap`] does, with the instructions and the pauses of `run`.
+pub fn unwrap_with(run: &mut Run<'_>, batch: &mut [UnwrapMessage<'_>]) {
     for message in batch.iter_mut() {
-        message.result = lay_out(message.keys, message.token);
+        message.result = lay_out(message.keys, &mut message.token);
     }
-    open::<Aes128Sha1>(batch);
-    open::<Aes256Sha1>(batch);
-    open::<Aes128Sha256>(batch);
-    open::<Aes256Sha384>(batch);
-    for message in batch.iter_mut() {
-        if message.result == Err(TokenError::BadIntegrity) {
+    let mut rest = batch;
+    while !rest.is_empty() {
+        let (window, later) = rest.split_at_mut(window(rest.iter().map(|message| message.token.len())));
+        open::<Aes128Sha1>(run, window);
+        open::<Aes256Sha1>(run, window);
+        open::<Aes128Sha256>(run, window);
+        open::<Aes256Sha384>(run, window);
+        for message in window.iter_mut().filter(|message| message.result == Err(TokenError::BadIntegrity)) {
             // Callers cannot use by mistake what was never authenticated.
-            message.token.fill(0);
+            message.token.clear();
         }
+        rest = later;
     }
 }
 
 /// Checks all that the header says and undoes the rotation: afterwards every length is known to be right.
-fn lay_out(context: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
-    let header = parse_wrap(context.direction, token)?;
-    let body = &mut token[HEADER_LEN..];
+fn lay_out(context: &ContextKeys, token: &mut Segments<'_>) -> Result<Unwrapped, TokenError> {
+    let body_len = token.len().checked_sub(HEADER_LEN).ok_or(TokenError::Malformed)?;
+    let header = parse_wrap(context.direction, &header_of(token))?;
     let mac_len = context.enctype().mac_len();
     let (start, overhead) = if header.sealed {
         (WRAP_HEADROOM, BLOCK + header.ec + HEADER_LEN + mac_len)
@@ -66,86 +77,134 @@ fn lay_out(context: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenEr
     } else {
         return Err(TokenError::Malformed);
     };
-    let plain_len = body.len().checked_sub(overhead).ok_or(TokenError::Malformed)?;
+    let plain_len = body_len.checked_sub(overhead).ok_or(TokenError::Malformed)?;
     // Counts beyond the length are allowed, RFC 4121 section 4.2.5; the body is not empty.
-    body.rotate_left(header.rrc % body.len());
+    token.rotate_left(HEADER_LEN, header.rrc % body_len);
     Ok(Unwrapped { plain: start..start + plain_len, sequence: header.sequence, sealed: header.sealed })
 }
 
+fn header_of(token: &Segments<'_>) -> Header {
+    let mut header = [0; HEADER_LEN];
+    token.read(0, &mut header);
+    header
+}
+
+impl<'a> UnwrapMessage<'a> {
+    /// Returns the keys of this suite, the token, and where it holds what is encrypted; nothing if the token is
+    /// refused already.
+    fn parts<'b, S: Suite>(&'b mut self) -> Option<Parts<'b, 'a, S>> {
+        let keys = S::of(&self.keys.suite)?;
+        let sealed = self.result.as_ref().ok()?.sealed;
+        let end = self.token.len() - S::ENCTYPE.mac_len();
+        Some(Parts { keys, token: &mut self.token, range: HEADER_LEN..end, sealed, result: &mut self.result })
+    }
+}
+
+/// A token that is not refused yet.
+struct Parts<'b, 'a, S: Suite> {
+    keys: &'b SuiteKeys<S>,
+    token: &'b mut Segments<'a>,
+    range: Range<usize>,
+    sealed: bool,
+    result: &'b mut Result<Unwrapped, TokenError>,
+}
+
 /// Opens the tokens of one enctype.
-fn open<S: Suite>(batch: &mut [UnwrapMessage<'_>]) {
+fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
+    if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
+        return;
+    }
+    let mut progress: [Progress<S>; WINDOW] = std::array::from_fn(|_| Progress::new());
     if S::ENCTYPE.encrypts_then_macs() {
         // RFC 8009 section 5: nothing is decrypted before its checksum is found right.
-        verify::<S>(batch, &CIPHER_STATE);
-        decrypt::<S>(batch);
+        verify(run, window, &progress, &CIPHER_STATE);
+        decrypt(run, window, &progress);
     } else {
         // RFC 3962 section 6: the checksum is of the plaintext.
-        decrypt::<S>(batch);
-        verify::<S>(batch, &[]);
+        together(run, window, &mut progress);
+        decrypt(run, window, &progress);
+        verify(run, window, &progress, &[]);
     }
-    for message in batch.iter_mut().filter(|message| S::of(&message.keys.suite).is_some()) {
-        if message
-            .result
-            .as_ref()
-            .is_ok_and(|opened| opened.sealed && !same_header(message.token, S::ENCTYPE))
+    for message in window {
+        if let Some(Parts { token, range, sealed: true, result, .. }) = message.parts::<S>()
+            && !same_header(token, range.end)
         {
-            message.result = Err(TokenError::BadIntegrity);
+            *result = Err(TokenError::BadIntegrity);
         }
     }
 }
 
-/// Decrypts the sealed tokens that are not refused yet.
-fn decrypt<S: Suite>(batch: &mut [UnwrapMessage<'_>]) {
-    for message in batch {
-        let (Some(keys), Ok(Unwrapped { sealed: true, .. })) = (S::of(&message.keys.suite), &message.result)
+/// Decrypts and hashes whole units, where that goes together.
+fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &mut [Progress<S>]) {
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let Parts { keys, token, range: Range { start, end }, sealed: true, .. } = message.parts::<S>()?
         else {
-            continue;
+            return None;
         };
-        let end = message.token.len() - S::ENCTYPE.mac_len();
-        cts::decrypt(&keys.open, &mut message.token[HEADER_LEN..end]);
+        progress.state = keys.open_mac.inner;
+        // The last two blocks are swapped.
+        let units = ((end - start).div_ceil(BLOCK) - 2) * BLOCK / UNIT;
+        Some(fused::Message { keys: &keys.open.rounds, token, start, units, progress })
+    });
+    fused::work(run, Way::Open, messages);
+}
+
+/// Decrypts what is left of the sealed tokens that are not refused yet.
+fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[Progress<S>]) {
+    for (message, progress) in window.iter_mut().zip(progress) {
+        if let Some(Parts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
+            cts::decrypt::<S>(run, &keys.open, token, range, progress.done, progress.chain);
+        }
     }
 }
 
 /// Refuses the tokens whose checksum is wrong; what is sealed is covered behind `prefix`.
-fn verify<S: Suite>(batch: &mut [UnwrapMessage<'_>], prefix: &[u8]) {
-    let messages = batch.iter_mut().filter_map(|message| {
-        let keys = S::of(&message.keys.suite)?;
-        let sealed = message.result.as_ref().ok()?.sealed;
-        let (header, body) = message.token.split_first_chunk::<HEADER_LEN>()?;
-        let (data, mac) = body.split_at(body.len() - S::ENCTYPE.mac_len());
+fn verify<S: Suite>(
+    run: &mut Run<'_>,
+    window: &mut [UnwrapMessage<'_>],
+    progress: &[Progress<S>],
+    prefix: &[u8],
+) {
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let Parts { keys, token, range, sealed, result } = message.parts::<S>()?;
+        let (from, len) = (range.start + progress.done, range.len() - progress.done);
         let covered = if sealed {
-            Message { key: &keys.open_mac, prefix, data, suffix: None }
+            Message { key: &keys.open_mac, start: progress.start(), prefix, from, len, suffix: None }
         } else {
-            Message { key: &keys.open_sign, prefix: &[], data, suffix: Some(signed_header(header)) }
+            let suffix = Some(signed_header(header_of(token)));
+            Message { key: &keys.open_sign, start: None, prefix: &[], from, len, suffix }
         };
-        Some((covered, (mac, &mut message.result)))
+        Some((covered, With { data: token, with: (range.end, result) }))
     });
-    mac_each(messages, |(mac, result), digest| {
+    mac_each(run, messages, |With { data: token, with: (end, result) }, digest| {
+        let mut mac = [0; DIGEST_MAX];
+        let mac = &mut mac[..S::ENCTYPE.mac_len()];
+        token.read(end, mac);
         if !bool::from(digest[..mac.len()].ct_eq(mac)) {
             *result = Err(TokenError::BadIntegrity);
         }
     });
 }
 
-/// Compares the encrypted copy of the header with the one in front. RRC is not compared: it may change on the
-/// way, and the copy was made before it was set (RFC 4121 section 4.2.4).
-fn same_header(token: &[u8], enctype: Enctype) -> bool {
-    let Some((front, body)) = token.split_first_chunk::<HEADER_LEN>() else { return false };
-    let Some(copy) = body[..body.len() - enctype.mac_len()].last_chunk::<HEADER_LEN>() else { return false };
+/// Compares the encrypted copy of the header, which lies before `end`, with the one in front. RRC is not compared: it
+/// may change on the way, and the copy was made before it was set (RFC 4121 section 4.2.4).
+fn same_header(token: &Segments<'_>, end: usize) -> bool {
+    let front = header_of(token);
+    let mut copy = [0; HEADER_LEN];
+    token.read(end - HEADER_LEN, &mut copy);
     (copy[..6].ct_eq(&front[..6]) & copy[8..].ct_eq(&front[8..])).into()
 }
 
 /// Returns the header as it is covered by a checksum without encryption: EC and RRC are 0, RFC 4121 section 4.2.4.
-fn signed_header(header: &Header) -> Header {
-    let mut signed = *header;
-    signed[4..8].fill(0);
-    signed
+fn signed_header(mut header: Header) -> Header {
+    header[4..8].fill(0);
+    header
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Role, keys::AnySuite};
+    use crate::{Cpu, Enctype, Role, keys::AnySuite};
 
     fn context(enctype: Enctype, role: Role) -> ContextKeys {
         ContextKeys::new(enctype, &[5; 16], role, false).expect("the right length")
@@ -160,13 +219,21 @@ mod tests {
         let filler = vec![0xff; usize::from(ec)];
         let mut body = [&[1; BLOCK][..], plain, &filler, &header].concat();
         let mac = keys.seal_mac.mac(&[&body]);
-        cts::encrypt(&keys.seal, [&mut body[..]]);
+        let message = cts::Plain {
+            key: &keys.seal,
+            range: 0..body.len(),
+            token: &mut Segments::from(&mut body),
+            done: 0,
+            chain: [0; BLOCK],
+        };
+        cts::encrypt::<Aes128Sha1>(&mut Run::new(Cpu::Portable), [message].into_iter());
         header[4..6].copy_from_slice(&ec.to_be_bytes());
         [&header[..], &body, &mac[..Aes128Sha1::ENCTYPE.mac_len()]].concat()
     }
 
     fn open_one(context: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
-        let mut batch = [UnwrapMessage { keys: context, token, result: Err(TokenError::Malformed) }];
+        let mut batch =
+            [UnwrapMessage { keys: context, token: token.into(), result: Err(TokenError::Malformed) }];
         unwrap(&mut batch);
         batch[0].result.clone()
     }

@@ -4,13 +4,15 @@
 //! header | encrypted { confounder | plaintext | copy of the header } | checksum
 //! ```
 
+use std::ops::Range;
+
 use crate::{
-    ContextKeys,
-    cipher::{BLOCK, Suite},
-    cts,
-    hash::Hash,
-    hmac::{Message, mac_each},
-    keys::{SuiteKeys, with_suite},
+    ContextKeys, Run, Segments,
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
+    cts, fused,
+    fused::{Progress, Way},
+    keys::SuiteKeys,
+    mac_each::{Message, With, mac_each},
     token::{HEADER_LEN, sealed_header},
 };
 
@@ -21,8 +23,12 @@ pub const WRAP_HEADROOM: usize = HEADER_LEN + BLOCK;
 /// token is encrypted on its own.
 pub(crate) const CIPHER_STATE: [u8; BLOCK] = [0; BLOCK];
 
-/// How many messages are sorted by context at once: each is compared with those before it.
-const WINDOW: usize = 64;
+/// How many messages of a batch are worked on at the most before the next ones are looked at.
+pub(crate) const WINDOW: usize = 64;
+/// How many of them must be worked on together, if there are that many.
+const WINDOW_MIN: usize = 16;
+/// How many bytes of them stay in the second level of the cache between hash and cipher.
+const WINDOW_BYTES: usize = 512 << 10;
 
 /// Plaintext to seal, in place.
 #[derive(Debug)]
@@ -33,117 +39,117 @@ pub struct WrapMessage<'a> {
     pub sequence: u64,
     /// Random bytes, drawn for this message alone.
     pub confounder: [u8; 16],
-    /// The plaintext lies from `start + WRAP_HEADROOM` to the end. Afterwards the token lies from `start` to the
-    /// end, which is [`ContextKeys::wrap_trailer_len`] bytes further.
-    pub buffer: &'a mut Vec<u8>,
-    /// Where the token begins.
-    pub start: usize,
+    /// Room for [`WRAP_HEADROOM`] bytes, the plaintext, and room for [`ContextKeys::wrap_trailer_len`] bytes;
+    /// afterwards the token, which fills it all.
+    pub token: Segments<'a>,
 }
 
 /// Seals each message of a batch.
 ///
-/// Messages of one context are worked on together: 16 of them are the fastest. Nothing is allocated when the
-/// buffers have room for the trailers.
+/// Messages of one enctype are worked on together: 16 of them are the fastest. Nothing is allocated.
 ///
 /// # Panics
-/// If a buffer ends before `start + WRAP_HEADROOM`.
+/// If a token is shorter than [`WRAP_HEADROOM`] and [`ContextKeys::wrap_trailer_len`].
 pub fn wrap(batch: &mut [WrapMessage<'_>]) {
+    wrap_with(&mut Run::default(), batch);
+}
+
+/// Seals each message of a batch as [`wrap`] does, with the instructions and the pauses of `run`.
+///
+/// # Panics
+/// As [`wrap`] does.
+pub fn wrap_with(run: &mut Run<'_>, batch: &mut [WrapMessage<'_>]) {
     for message in batch.iter_mut() {
         message.lay_out();
     }
-    for window in batch.chunks_mut(WINDOW) {
-        for first in 0..window.len() {
-            let (earlier, later) = window.split_at_mut(first);
-            let Some(context) = later.first().map(|message| message.keys) else { continue };
-            if !earlier.iter().any(|message| message.is_of(context)) {
-                with_suite!(&context.suite, keys => seal(context, keys, later));
-            }
-        }
+    let mut rest = batch;
+    while !rest.is_empty() {
+        let (window, later) = rest.split_at_mut(window(rest.iter().map(|message| message.token.len())));
+        seal::<Aes128Sha1>(run, window);
+        seal::<Aes256Sha1>(run, window);
+        seal::<Aes128Sha256>(run, window);
+        seal::<Aes256Sha384>(run, window);
+        rest = later;
     }
 }
 
-impl WrapMessage<'_> {
+/// Returns how many messages of these lengths are worked on together.
+pub(crate) fn window(lengths: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let fits = lengths.take(WINDOW).enumerate().take_while(|(n, length)| {
+        bytes += length;
+        *n < WINDOW_MIN || bytes <= WINDOW_BYTES
+    });
+    fits.count()
+}
+
+impl<'a> WrapMessage<'a> {
     /// Puts everything in its place that is not computed from the plaintext.
     fn lay_out(&mut self) {
         let header = sealed_header(self.keys.direction, self.sequence);
-        let (front, _) = self.buffer[self.start..]
-            .split_first_chunk_mut::<WRAP_HEADROOM>()
-            .expect("the caller leaves WRAP_HEADROOM bytes before the plaintext");
-        front[..HEADER_LEN].copy_from_slice(&header);
-        front[HEADER_LEN..].copy_from_slice(&self.confounder);
-        let token_len = self.buffer.len() + self.keys.wrap_trailer_len();
-        self.buffer.extend_from_slice(&header);
-        self.buffer.resize(token_len, 0);
+        let trailer_at = self.token.len() - self.keys.wrap_trailer_len();
+        assert!(trailer_at >= WRAP_HEADROOM, "the caller leaves room for what comes before the plaintext");
+        self.token.write(0, &header);
+        self.token.write(HEADER_LEN, &self.confounder);
+        self.token.write(trailer_at, &header);
     }
 
-    fn is_of(&self, context: &ContextKeys) -> bool {
-        std::ptr::eq(self.keys, context)
-    }
-
-    /// Returns what is encrypted, and the place of the checksum.
-    fn parts(&mut self) -> (&mut [u8], &mut [u8]) {
-        let mac_len = self.keys.enctype().mac_len();
-        let body = &mut self.buffer[self.start + HEADER_LEN..];
-        body.split_at_mut(body.len() - mac_len)
+    /// Returns the keys if they are of this suite, the token, and where it holds what is encrypted.
+    fn parts<'b, S: Suite>(&'b mut self) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
+        let keys = S::of(&self.keys.suite)?;
+        let end = self.token.len() - S::ENCTYPE.mac_len();
+        Some((keys, &mut self.token, HEADER_LEN..end))
     }
 }
 
-/// Encrypts and signs the messages of a context.
-fn seal<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>]) {
-    let mut messages = batch.iter_mut().filter(|message| message.is_of(context));
-    if let (Some(only), None) = (messages.next(), messages.next()) {
-        seal_one(keys, only);
-    } else if S::ENCTYPE.encrypts_then_macs() {
-        encrypt(context, keys, batch);
-        sign(context, keys, batch, &CIPHER_STATE);
-    } else {
-        sign(context, keys, batch, &[]);
-        encrypt(context, keys, batch);
+/// Encrypts and signs the messages of one enctype.
+fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
+    if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
+        return;
     }
-}
-
-/// Encrypts and signs a message on its way: hashing costs little beside a chain of blocks.
-fn seal_one<S: Suite>(keys: &SuiteKeys<S>, message: &mut WrapMessage<'_>) {
-    let (body, mac) = message.parts();
-    let mut hmac = keys.seal_mac.begin();
-    let mut hashed = 0;
+    let mut progress: [Progress<S>; WINDOW] = std::array::from_fn(|_| Progress::new());
     if S::ENCTYPE.encrypts_then_macs() {
-        hmac.update(&CIPHER_STATE);
-        // The last two blocks are swapped in the end, so they are hashed in the end.
-        let settled = (body.len() / BLOCK * BLOCK).saturating_sub(2 * BLOCK);
-        cts::encrypt_one(&keys.seal, body, S::Hash::BLOCK, |data, at| {
-            // Whole blocks of the hash; the first is shorter by the cipher state.
-            let end = at.min(settled).saturating_sub(BLOCK);
-            if let Some(next) = data.get(hashed..end) {
-                hmac.update(next);
-                hashed = end;
-            }
-        });
+        encrypt(run, window, &progress);
+        sign(run, window, &progress, &CIPHER_STATE);
     } else {
-        cts::encrypt_one(&keys.seal, body, S::Hash::BLOCK, |data, at| {
-            // What is encrypted next, and the rest when no other block follows.
-            if at >= hashed {
-                let end = at + S::Hash::BLOCK;
-                hashed = if end > data.len() / BLOCK * BLOCK { data.len() } else { end };
-                hmac.update(&data[at..hashed]);
-            }
-        });
+        together(run, window, &mut progress);
+        sign(run, window, &progress, &[]);
+        encrypt(run, window, &progress);
     }
-    hmac.update(&body[hashed..]);
-    let digest = hmac.finish();
-    mac.copy_from_slice(&digest[..mac.len()]);
 }
 
-fn encrypt<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>]) {
-    let messages = batch.iter_mut().filter(|message| message.is_of(context));
-    cts::encrypt(&keys.seal, messages.map(|message| message.parts().0));
+/// Hashes and encrypts whole units, where that goes together.
+fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [Progress<S>]) {
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let (keys, token, Range { start, end }) = message.parts::<S>()?;
+        progress.state = keys.seal_mac.inner;
+        Some(fused::Message { keys: &keys.seal.rounds, token, start, units: (end - start) / UNIT, progress })
+    });
+    fused::work(run, Way::Seal, messages);
+}
+
+fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[Progress<S>]) {
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let (keys, token, range) = message.parts::<S>()?;
+        Some(cts::Plain { key: &keys.seal, token, range, done: progress.done, chain: progress.chain })
+    });
+    cts::encrypt::<S>(run, messages);
 }
 
 /// Puts the checksums of `prefix` and of what the messages hold now.
-fn sign<S: Suite>(context: &ContextKeys, keys: &SuiteKeys<S>, batch: &mut [WrapMessage<'_>], prefix: &[u8]) {
-    let messages = batch.iter_mut().filter(|message| message.is_of(context)).map(|message| {
-        let (body, mac) = message.parts();
-        (Message { key: &keys.seal_mac, prefix, data: body, suffix: None }, mac)
+fn sign<S: Suite>(
+    run: &mut Run<'_>,
+    window: &mut [WrapMessage<'_>],
+    progress: &[Progress<S>],
+    prefix: &[u8],
+) {
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let (keys, token, range) = message.parts::<S>()?;
+        let (key, start, from) = (&keys.seal_mac, progress.start(), range.start + progress.done);
+        let covered = Message { key, start, prefix, from, len: range.end - from, suffix: None };
+        Some((covered, With { data: token, with: range.end }))
     });
-    mac_each(messages, |mac, digest| mac.copy_from_slice(&digest[..mac.len()]));
+    mac_each(run, messages, |With { data: token, with: end }, digest| {
+        token.write(end, &digest[..S::ENCTYPE.mac_len()]);
+    });
 }

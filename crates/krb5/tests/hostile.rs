@@ -1,7 +1,8 @@
 //! Tokens that no honest peer sends.
 
 use krb5::{
-    ContextKeys, Enctype, KeyError, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage,
+    ContextKeys, Cpu, Enctype, KeyError, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
+    WRAP_HEADROOM, WrapMessage,
 };
 
 fn keys(enctype: Enctype, role: Role, acceptor_subkey: bool) -> ContextKeys {
@@ -10,18 +11,29 @@ fn keys(enctype: Enctype, role: Role, acceptor_subkey: bool) -> ContextKeys {
 
 fn sealed(enctype: Enctype, plain: &[u8]) -> Vec<u8> {
     let keys = keys(enctype, Role::Initiator, true);
-    let mut buffer = [&[0; WRAP_HEADROOM][..], plain].concat();
-    let mut batch =
-        [WrapMessage { keys: &keys, sequence: 5, confounder: [9; 16], buffer: &mut buffer, start: 0 }];
-    krb5::wrap(&mut batch);
+    let mut buffer = [&[0; WRAP_HEADROOM][..], plain, &vec![0; keys.wrap_trailer_len()]].concat();
+    let token = Segments::from(&mut buffer);
+    krb5::wrap(&mut [WrapMessage { keys: &keys, sequence: 5, confounder: [9; 16], token }]);
     buffer
 }
 
+/// Opens a token on every path of this processor: they leave the same.
 fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
-    let result = Ok(Unwrapped { plain: 0..usize::MAX, sequence: 0, sealed: true });
-    let mut batch = [UnwrapMessage { keys, token, result }];
-    krb5::unwrap(&mut batch);
-    batch[0].result.clone()
+    let opened = Cpu::available().map(|cpu| {
+        let mut bytes = token.to_vec();
+        let result = Ok(Unwrapped { plain: 0..usize::MAX, sequence: 0, sealed: true });
+        let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut bytes), result }];
+        krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
+        let [UnwrapMessage { result, .. }] = batch;
+        (result, bytes)
+    });
+    let same = |one: (Result<_, _>, Vec<u8>), other| {
+        assert_eq!(one, other, "the paths disagree");
+        other
+    };
+    let (result, bytes) = opened.reduce(same).expect("the portable path");
+    token.copy_from_slice(&bytes);
+    result
 }
 
 #[test]

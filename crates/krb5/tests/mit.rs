@@ -1,9 +1,12 @@
-//! Every token that MIT krb5 made, both directions; where they come from: `vectors/README.md`.
+//! Every token that MIT krb5 made, both directions, on every path of this processor; where they come from: `vectors/README.md`.
 
 // The tests of a core may read files.
 #![allow(clippy::disallowed_methods)]
 
-use krb5::{ContextKeys, Enctype, Role, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage};
+use krb5::{
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
+    Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
+};
 use serde_json::Value;
 
 const TOKENS_PER_ENCTYPE: usize = 54;
@@ -58,11 +61,31 @@ fn sequence_of(token: &[u8]) -> u64 {
     u64::from_be_bytes(token[8..16].try_into().expect("eight bytes"))
 }
 
-fn open(keys: &ContextKeys, token: &mut [u8]) -> Unwrapped {
-    let mut batch = [UnwrapMessage { keys, token, result: Err(krb5::TokenError::Malformed) }];
-    krb5::unwrap(&mut batch);
-    let [UnwrapMessage { result, .. }] = batch;
-    result.expect("a token of MIT's")
+/// Opens a token on every path of this processor; returns where the plaintext lies, and all bytes.
+fn open(keys: &ContextKeys, token: &[u8]) -> (Unwrapped, Vec<u8>) {
+    let opened = Cpu::available().map(|cpu| {
+        let mut bytes = token.to_vec();
+        let result = Err(TokenError::Malformed);
+        let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut bytes), result }];
+        krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
+        let [UnwrapMessage { result, .. }] = batch;
+        (result.expect("a token of MIT's"), bytes)
+    });
+    let same = |one: (Unwrapped, Vec<u8>), other: (Unwrapped, Vec<u8>)| {
+        assert!(one.0 == other.0 && one.1[one.0.plain.clone()] == other.1[one.0.plain.clone()]);
+        other
+    };
+    opened.reduce(same).expect("the portable path")
+}
+
+/// Checks a signature alone, and on every path.
+fn verify(keys: &ContextKeys, data: &[u8], token: &[u8], sequence: u64) {
+    assert_eq!(keys.verify(data, token), Ok(sequence));
+    for cpu in Cpu::available() {
+        let mut batch = [VerifyMessage { keys, data, token, result: Err(TokenError::Malformed) }];
+        krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
+        assert_eq!(batch[0].result, Ok(sequence), "{cpu}");
+    }
 }
 
 #[test]
@@ -74,11 +97,10 @@ fn every_token_of_mit_is_accepted_and_gives_its_message() {
             let keys = vectors.keys(enctype, peer_of(token.sender));
             let sequence = sequence_of(&token.bytes);
             if token.kind == "mic" {
-                assert_eq!(keys.verify(&token.message, &token.bytes), Ok(sequence));
+                verify(&keys, &token.message, &token.bytes, sequence);
                 continue;
             }
-            let mut bytes = token.bytes.clone();
-            let opened = open(&keys, &mut bytes);
+            let (opened, bytes) = open(&keys, &token.bytes);
             assert_eq!(bytes[opened.plain.clone()], token.message);
             assert_eq!(opened.sequence, sequence);
             assert_eq!(opened.sealed, token.kind == "wrap-sealed");
@@ -93,8 +115,15 @@ fn our_mic_tokens_are_those_of_mit_bit_by_bit() {
         let vectors = load(enctype);
         for token in vectors.tokens.iter().filter(|token| token.kind == "mic") {
             let keys = vectors.keys(enctype, token.sender);
-            let ours = keys.mic(sequence_of(&token.bytes), &token.message);
+            let sequence = sequence_of(&token.bytes);
+            let ours = keys.mic(sequence, &token.message);
             assert_eq!(ours.as_ref(), token.bytes);
+            for cpu in Cpu::available() {
+                let mut batch =
+                    [MicMessage { keys: &keys, sequence, data: &token.message, token: MicToken::EMPTY }];
+                krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
+                assert_eq!(batch[0].token, ours, "{cpu}");
+            }
             assert_eq!(ours.len(), keys.mic_len());
         }
     }
@@ -106,22 +135,20 @@ fn our_sealed_tokens_are_those_of_mit_given_its_confounder() {
     for enctype in Enctype::ALL {
         let vectors = load(enctype);
         for token in vectors.tokens.iter().filter(|token| token.kind == "wrap-sealed") {
-            let mut bytes = token.bytes.clone();
-            open(&vectors.keys(enctype, peer_of(token.sender)), &mut bytes);
+            let (_, bytes) = open(&vectors.keys(enctype, peer_of(token.sender)), &token.bytes);
             let confounder = bytes[16..32].try_into().expect("sixteen bytes");
 
             let keys = vectors.keys(enctype, token.sender);
-            let mut buffer = vec![0; WRAP_HEADROOM];
-            buffer.extend_from_slice(&token.message);
             let sequence = sequence_of(&token.bytes);
-            krb5::wrap(&mut [WrapMessage {
-                keys: &keys,
-                sequence,
-                confounder,
-                buffer: &mut buffer,
-                start: 0,
-            }]);
-            assert_eq!(buffer, token.bytes);
+            for cpu in Cpu::available() {
+                let mut buffer = vec![0; WRAP_HEADROOM];
+                buffer.extend_from_slice(&token.message);
+                buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
+                let sealed = Segments::from(&mut buffer);
+                let mut batch = [WrapMessage { keys: &keys, sequence, confounder, token: sealed }];
+                krb5::wrap_with(&mut Run::new(cpu), &mut batch);
+                assert_eq!(buffer, token.bytes, "{cpu}");
+            }
         }
     }
 }
@@ -138,11 +165,11 @@ fn the_keys_of_one_side_refuse_its_own_tokens() {
             } else {
                 let mut bytes = token.bytes.clone();
                 let result = Ok(Unwrapped { plain: 0..0, sequence: 0, sealed: false });
-                let mut batch = [UnwrapMessage { keys: &keys, token: &mut bytes, result }];
+                let mut batch = [UnwrapMessage { keys: &keys, token: Segments::from(&mut bytes), result }];
                 krb5::unwrap(&mut batch);
                 batch[0].result.clone().map(|_| ())
             };
-            assert_eq!(result, Err(krb5::TokenError::Reflected));
+            assert_eq!(result, Err(TokenError::Reflected));
         }
     }
 }

@@ -1,0 +1,166 @@
+//! Which instructions the work is done with.
+
+use std::{fmt, str::FromStr, sync::OnceLock};
+
+use thiserror::Error;
+
+/// A set of instructions that messages are protected with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cpu {
+    /// AVX-512 with VAES: sixteen messages in four registers.
+    Avx512,
+    /// AVX2 with VAES: two messages a register.
+    Avx2,
+    /// AES-NI, and the SHA instructions where the processor has them: one message a register, several in turn.
+    AesNi,
+    /// The libraries `aes`, `sha1` and `sha2`, which find out for themselves what the processor has.
+    Portable,
+}
+
+/// The variable that [`cpu_from_environment`] reads.
+pub const CPU_VARIABLE: &str = "ORTHRUS_CPU";
+
+/// Why a set of instructions cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CpuError {
+    /// No set has this name.
+    #[error("\"{0}\" is no set of instructions: avx512, avx2, aesni or portable")]
+    Unknown(String),
+    /// This processor does not have it.
+    #[error("this processor cannot do {0}; it can do {available}", available = Available)]
+    Unavailable(Cpu),
+    /// Work has begun with another one.
+    #[error("the instructions were chosen before: {0}")]
+    Chosen(Cpu),
+}
+
+/// Lists what this processor can do.
+struct Available;
+
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, cpu) in Cpu::available().enumerate() {
+            write!(f, "{}{cpu}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Cpu {
+    /// All of them, the fastest first.
+    pub const ALL: [Cpu; 4] = [Cpu::Avx512, Cpu::Avx2, Cpu::AesNi, Cpu::Portable];
+
+    /// Returns the fastest that this processor can do.
+    pub fn best() -> Cpu {
+        Cpu::available().next().unwrap_or(Cpu::Portable)
+    }
+
+    /// Returns all that this processor can do, the fastest first; [`Cpu::Portable`] is always the last.
+    pub fn available() -> impl Iterator<Item = Cpu> {
+        Cpu::ALL.into_iter().filter(|cpu| cpu.is_available())
+    }
+
+    /// Returns whether this processor can do it.
+    pub fn is_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let aes = has!("aes") && has!("sse4.1") && has!("ssse3");
+            match self {
+                Cpu::Avx512 => {
+                    let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+                    Cpu::Avx2.is_available() && wide
+                }
+                Cpu::Avx2 => aes && has!("avx2") && has!("vaes"),
+                Cpu::AesNi => aes,
+                Cpu::Portable => true,
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Cpu::Portable
+        }
+    }
+
+    /// Returns the name that [`CPU_VARIABLE`] knows it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cpu::Avx512 => "avx512",
+            Cpu::Avx2 => "avx2",
+            Cpu::AesNi => "aesni",
+            Cpu::Portable => "portable",
+        }
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Cpu {
+    type Err = CpuError;
+
+    fn from_str(name: &str) -> Result<Self, CpuError> {
+        let known = Cpu::ALL.into_iter().find(|cpu| cpu.name() == name);
+        known.ok_or_else(|| CpuError::Unknown(name.to_owned()))
+    }
+}
+
+static CHOSEN: OnceLock<Cpu> = OnceLock::new();
+
+/// Returns what the whole process works with: what [`select`] chose, else what [`CPU_VARIABLE`] names, else
+/// [`Cpu::best`]. It is decided once; a variable that names nothing usable counts as not set, so a program that
+/// obeys the variable asks [`cpu_from_environment`] first.
+pub fn cpu() -> Cpu {
+    *CHOSEN.get_or_init(|| cpu_from_environment().unwrap_or_else(|_| Cpu::best()))
+}
+
+/// Chooses what the whole process works with.
+///
+/// # Errors
+/// [`CpuError::Unavailable`], and [`CpuError::Chosen`] if another one is in use already.
+pub fn select(cpu: Cpu) -> Result<(), CpuError> {
+    if !cpu.is_available() {
+        return Err(CpuError::Unavailable(cpu));
+    }
+    match *CHOSEN.get_or_init(|| cpu) {
+        chosen if chosen == cpu => Ok(()),
+        chosen => Err(CpuError::Chosen(chosen)),
+    }
+}
+
+/// Reads [`CPU_VARIABLE`]; where it is not set, returns [`Cpu::best`].
+///
+/// # Errors
+/// [`CpuError::Unknown`] and [`CpuError::Unavailable`].
+pub fn cpu_from_environment() -> Result<Cpu, CpuError> {
+    // The one thing that this crate takes from its surroundings, so that every program obeys the variable.
+    let Some(name) = std::env::var_os(CPU_VARIABLE) else { return Ok(Cpu::best()) };
+    let cpu: Cpu = name.to_string_lossy().parse()?;
+    if cpu.is_available() { Ok(cpu) } else { Err(CpuError::Unavailable(cpu)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for cpu in Cpu::ALL {
+            assert_eq!(cpu.to_string().parse(), Ok(cpu));
+        }
+        assert_eq!("sse9".parse::<Cpu>(), Err(CpuError::Unknown("sse9".into())));
+    }
+
+    #[test]
+    fn the_portable_path_is_always_there_and_the_choice_is_made_once() {
+        assert_eq!(Cpu::available().last(), Some(Cpu::Portable));
+        let chosen = cpu();
+        assert_eq!(select(chosen), Ok(()));
+        for other in Cpu::ALL.into_iter().filter(|&other| other != chosen) {
+            assert!(select(other).is_err());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A door for `examples/hashes.rs`, which measures each way to hash; nothing else goes through it.
+
+use super::{Hash, HashLane, LANES_MAX, Sha1, Sha256, Sha384};
+use crate::Cpu;
+
+/// Hashes the first `blocks` blocks of each lane as `way` says: the name of a choice of instructions, which then
+/// picks the way that it thinks fastest, or of one way. Returns whether that is possible here.
+pub fn hash(hash: &str, way: &str, lanes: &[&[u8]], blocks: usize) -> bool {
+    match hash {
+        "SHA-1" => by::<Sha1>(way, lanes, blocks),
+        "SHA-256" => by::<Sha256>(way, lanes, blocks),
+        "SHA-384" => by::<Sha384>(way, lanes, blocks),
+        _ => false,
+    }
+}
+
+fn by<H: Hash>(way: &str, lanes: &[&[u8]], blocks: usize) -> bool {
+    let mut columns = H::Columns::default();
+    if lanes.is_empty() || lanes.len() > H::LANES {
+        return false;
+    }
+    let done = match way.parse::<Cpu>() {
+        Ok(cpu) if cpu.is_available() => {
+            let mut states = [H::INITIAL; LANES_MAX];
+            let lanes = states.iter_mut().zip(lanes).map(|(state, data)| HashLane { state, data });
+            H::compress_lanes(cpu, &mut lanes.collect::<Vec<_>>(), blocks);
+            std::hint::black_box(&states);
+            true
+        }
+        Ok(_) => false,
+        Err(_) => H::compress_by(way, &mut columns, lanes, blocks),
+    };
+    std::hint::black_box(&columns);
+    done
+}

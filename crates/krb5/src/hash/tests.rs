@@ -1,0 +1,87 @@
+//! Every way to hash, against the libraries.
+
+use super::*;
+
+/// Bytes that repeat late.
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|n| ((n * n + 31 * n + 7 * seed) % 251) as u8).collect()
+}
+
+/// Compares lanes of different data, at odd addresses, with the library's result for each.
+fn agrees<H: Hash>(
+    lanes: usize,
+    blocks: usize,
+    compress: impl FnOnce(&mut H::Columns, &[&[u8]], usize) -> bool,
+) where
+    H::State: PartialEq + std::fmt::Debug,
+{
+    let data: Vec<_> = (0..lanes).map(|lane| bytes(H::BLOCK * blocks + lane, lane)).collect();
+    let lanes: Vec<_> = data.iter().enumerate().map(|(lane, data)| &data[lane..]).collect();
+    let mut columns = H::Columns::default();
+    let mut expected = vec![H::INITIAL; lanes.len()];
+    for (lane, state) in expected.iter_mut().enumerate() {
+        // Every lane begins with a state of its own.
+        H::compress(state, &bytes(H::BLOCK, 100 + lane));
+        columns.put(lane, state);
+        H::compress(state, &lanes[lane][..blocks * H::BLOCK]);
+    }
+    if compress(&mut columns, &lanes, blocks) {
+        for (lane, state) in expected.iter().enumerate() {
+            assert_eq!(columns.get(lane), *state, "lane {lane} of {}, {blocks} blocks", lanes.len());
+        }
+    }
+}
+
+#[test]
+fn every_choice_of_instructions_gives_the_digests_of_the_libraries_for_every_number_of_lanes() {
+    // FIPS 180-4 section 6
+    fn of<H: Hash<State: PartialEq + std::fmt::Debug>>() {
+        for cpu in [Cpu::Avx512, Cpu::Avx2, Cpu::AesNi, Cpu::Portable] {
+            for lanes in 1..=H::LANES {
+                for blocks in [0, 1, 2, 3, 17] {
+                    agrees::<H>(lanes, blocks, |columns, lanes, blocks| {
+                        H::compress_columns(Units::of(cpu), columns, lanes, blocks);
+                        true
+                    });
+                }
+            }
+        }
+    }
+    of::<Sha1>();
+    of::<Sha256>();
+    of::<Sha384>();
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn every_way_gives_the_digests_of_the_libraries_for_every_number_of_lanes() {
+    // FIPS 180-4 section 6
+    let units = Units::of(Cpu::Avx512);
+    for way in x86::Way::ALL {
+        for (lanes, blocks) in (1..=LANES_MAX).flat_map(|lanes| [(lanes, 0), (lanes, 1), (lanes, 5)]) {
+            agrees::<Sha1>(lanes, blocks, |columns, lanes, blocks| {
+                x86::sha1(way, units, &mut columns.0, lanes, blocks)
+            });
+            agrees::<Sha256>(lanes, blocks, |columns, lanes, blocks| {
+                x86::sha256(way, units, &mut columns.0, lanes, blocks)
+            });
+            if lanes <= Sha384::LANES {
+                agrees::<Sha384>(lanes, blocks, |columns, lanes, blocks| {
+                    x86::sha512(way, units, &mut columns.0, lanes, blocks)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "shorter")]
+#[cfg(target_arch = "x86_64")]
+fn a_lane_that_is_too_short_is_not_read() {
+    let mut columns = <Sha1 as Hash>::Columns::default();
+    let units = Units::of(Cpu::Avx512);
+    if units.avx512() {
+        Sha1::compress_columns(units, &mut columns, &[&[0; 128], &[0; 127]], 2);
+    }
+    panic!("shorter");
+}

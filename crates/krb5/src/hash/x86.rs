@@ -1,0 +1,167 @@
+//! The ways to hash on x86-64.
+#![allow(unsafe_code)]
+
+use super::{Units, avx2, avx512, scalar, sha_ni, sha1_lanes, sha2_lanes};
+
+/// A way to take in blocks of several messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Rows of 512 bits.
+    Wide,
+    /// Rows of 256 bits with the instructions of AVX-512.
+    Narrow,
+    /// Rows of 256 bits.
+    Avx2,
+    /// The SHA instructions.
+    Sha,
+    /// Ordinary registers, one message after the other; SHA-384 only.
+    Scalar,
+}
+
+impl Way {
+    /// All ways.
+    pub(super) const ALL: [Way; 5] = [Way::Wide, Way::Narrow, Way::Avx2, Way::Sha, Way::Scalar];
+
+    /// Returns the way that is printed like this.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| format!("{way:?}") == name)
+    }
+
+    /// Returns whether the processor may go this way.
+    fn is_open(self, units: Units) -> bool {
+        match self {
+            Way::Wide | Way::Narrow => units.avx512() && units.avx2(),
+            Way::Avx2 => units.avx2(),
+            Way::Sha => units.sha(),
+            Way::Scalar => units.bmi(),
+        }
+    }
+}
+
+macro_rules! hash {
+    ($by:ident, $word:ty, $words:literal, $lanes:literal, $block:literal, $wide:ident, $narrow:ident, $avx2:ident,
+     [$($few:tt)*]) => {
+        /// Takes in the first `blocks` blocks of each lane; returns whether the way is open for so many lanes.
+        pub(super) fn $by(
+            way: Way,
+            units: Units,
+            columns: &mut [[$word; $lanes]; $words],
+            lanes: &[&[u8]],
+            blocks: usize,
+        ) -> bool {
+            let half = $lanes / 2;
+            if !way.is_open(units) || (matches!(way, Way::Narrow | Way::Avx2) && lanes.len() > half) {
+                return false;
+            }
+            let pointers = pointers::<$lanes>(lanes, $block * blocks);
+            match way {
+                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+                Way::Wide => unsafe { $wide(columns, &pointers, blocks) },
+                // SAFETY: the same.
+                Way::Narrow => unsafe { $narrow(columns, &pointers, blocks) },
+                // SAFETY: the same.
+                Way::Avx2 => unsafe { $avx2(columns, &pointers, blocks) },
+                Way::Sha | Way::Scalar => {
+                    return few!(way, columns, &pointers[..lanes.len()], blocks, $($few)*);
+                }
+            }
+            true
+        }
+    };
+}
+
+/// Goes by a way that takes a few messages: pairs by the SHA instructions, or one after the other by scalar ones.
+macro_rules! few {
+    ($way:ident, $columns:ident, $lanes:expr, $blocks:ident, scalar) => {{
+        if $way != Way::Scalar {
+            return false;
+        }
+        for (lane, pointer) in $lanes.iter().enumerate() {
+            some($columns, lane, |states: &mut [_; 1]| {
+                let mut columns = states[0].map(|word| [word]);
+                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+                unsafe { sha512_scalar(&mut columns, &[*pointer], $blocks) };
+                states[0] = columns.map(|[word]| word);
+            });
+        }
+        true
+    }};
+    ($way:ident, $columns:ident, $lanes:expr, $blocks:ident, $sha:path) => {{
+        if $way != Way::Sha {
+            return false;
+        }
+        for (pair, pointers) in $lanes.chunks(2).enumerate() {
+            // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+            match *pointers {
+                [a] => some($columns, 2 * pair, |states| unsafe { $sha(states, [a], $blocks) }),
+                [a, b] => some($columns, 2 * pair, |states| unsafe { $sha(states, [a, b], $blocks) }),
+                _ => {}
+            }
+        }
+        true
+    }};
+}
+
+hash!(sha1, u32, 5, 16, 64, sha1_wide, sha1_narrow, sha1_avx2, [sha_ni::sha1]);
+hash!(sha256, u32, 8, 16, 64, sha256_wide, sha256_narrow, sha256_avx2, [sha_ni::sha256]);
+hash!(sha512, u64, 8, 8, 128, sha512_wide, sha512_narrow, sha512_avx2, [scalar]);
+
+/// Takes the states of `N` columns out, has them changed and puts them back.
+fn some<W: Copy + Default, const N: usize, const WORDS: usize, const LANES: usize>(
+    columns: &mut [[W; LANES]; WORDS],
+    first: usize,
+    change: impl FnOnce(&mut [[W; WORDS]; N]),
+) {
+    let mut states = [[W::default(); WORDS]; N];
+    for (lane, state) in states.iter_mut().enumerate() {
+        for (word, column) in state.iter_mut().zip(columns.iter()) {
+            *word = column[first + lane];
+        }
+    }
+    change(&mut states);
+    for (lane, state) in states.iter().enumerate() {
+        for (word, column) in state.iter().zip(columns.iter_mut()) {
+            column[first + lane] = *word;
+        }
+    }
+}
+
+/// Returns where the lanes lie; those that are not used read the first one again.
+///
+/// # Panics
+/// If a lane has fewer than `bytes`, or there are none or too many.
+fn pointers<const N: usize>(lanes: &[&[u8]], bytes: usize) -> [*const u8; N] {
+    assert!(lanes.len() <= N, "there are {N} lanes");
+    let mut pointers = [lanes[0].as_ptr(); N];
+    for (pointer, lane) in pointers.iter_mut().zip(lanes) {
+        assert!(lane.len() >= bytes, "a lane is shorter than the blocks to take in");
+        *pointer = lane.as_ptr();
+    }
+    pointers
+}
+
+macro_rules! rows {
+    ($name:ident, $word:ty, $words:literal, $lanes:literal, $features:literal, $compress:path) => {
+        /// # Safety
+        /// The processor has the features named; `blocks` blocks can be read behind each pointer.
+        #[target_feature(enable = $features)]
+        unsafe fn $name(columns: &mut [[$word; $lanes]; $words], lanes: &[*const u8; $lanes], blocks: usize) {
+            // SAFETY: the caller vouches for both.
+            unsafe { $compress(columns, lanes, blocks) }
+        }
+    };
+}
+
+use sha1_lanes::compress as sha1_rows;
+use sha2_lanes::compress as sha2_rows;
+
+rows!(sha1_wide, u32, 5, 16, "avx512f,avx512bw", sha1_rows::<avx512::Row16x32, 16>);
+rows!(sha256_wide, u32, 8, 16, "avx512f,avx512bw", sha2_rows::<avx512::Row16x32, 16>);
+rows!(sha512_wide, u64, 8, 8, "avx512f,avx512bw", sha2_rows::<avx512::Row8x64, 8>);
+rows!(sha1_narrow, u32, 5, 16, "avx512f,avx512bw,avx512vl,avx2", sha1_rows::<avx512::Row8x32, 16>);
+rows!(sha256_narrow, u32, 8, 16, "avx512f,avx512bw,avx512vl,avx2", sha2_rows::<avx512::Row8x32, 16>);
+rows!(sha512_narrow, u64, 8, 8, "avx512f,avx512bw,avx512vl,avx2", sha2_rows::<avx512::Row4x64, 8>);
+rows!(sha1_avx2, u32, 5, 16, "avx2", sha1_rows::<avx2::Row8x32, 16>);
+rows!(sha256_avx2, u32, 8, 16, "avx2", sha2_rows::<avx2::Row8x32, 16>);
+rows!(sha512_avx2, u64, 8, 8, "avx2", sha2_rows::<avx2::Row4x64, 8>);
+rows!(sha512_scalar, u64, 8, 1, "bmi1,bmi2", sha2_rows::<scalar::Row1x64, 1>);

@@ -1,0 +1,119 @@
+//! Lanes as the instructions see them.
+
+use std::mem::MaybeUninit;
+
+use crate::{
+    cipher::{BLOCK, FusedLane, LANES, RoundKeys, Suite},
+    hash::Sha1,
+};
+
+/// A message on its way through CBC encryption.
+pub(crate) struct CbcLane<'l> {
+    pub(crate) keys: &'l RoundKeys,
+    /// The last block of ciphertext.
+    pub(crate) chain: &'l mut [u8; BLOCK],
+    /// What follows it.
+    pub(crate) data: &'l mut [u8],
+}
+
+/// A message that is hashed by SHA-1 and encrypted, or decrypted and hashed.
+pub(crate) struct SealLane<'l> {
+    pub(crate) cbc: CbcLane<'l>,
+    pub(crate) state: &'l mut [u32; 5],
+}
+
+impl<'l, S: Suite<Hash = Sha1>> From<FusedLane<'l, S>> for SealLane<'l> {
+    fn from(FusedLane { keys, chain, state, data }: FusedLane<'l, S>) -> Self {
+        Self { cbc: CbcLane { keys, chain, data }, state }
+    }
+}
+
+/// Where lanes lie. Behind the last one the first is repeated, so that a register is always full: both compute the
+/// same and write the same to the same place, and every step reads all lanes before it writes any.
+pub(super) struct Pointers {
+    pub(super) count: usize,
+    pub(super) keys: [*const RoundKeys; LANES],
+    pub(super) chain: [*mut [u8; BLOCK]; LANES],
+    pub(super) at: [*mut u8; LANES],
+}
+
+impl Pointers {
+    /// Takes up to [`LANES`] lanes.
+    ///
+    /// # Panics
+    /// If one has fewer than `bytes`.
+    pub(super) fn of<'l>(lanes: impl Iterator<Item = CbcLane<'l>>, bytes: usize) -> Self {
+        let nowhere = std::ptr::null_mut();
+        let mut all = Self {
+            count: 0,
+            keys: [std::ptr::null(); LANES],
+            chain: [std::ptr::null_mut(); LANES],
+            at: [nowhere; LANES],
+        };
+        for lane in lanes {
+            assert!(lane.data.len() >= bytes, "a lane is shorter than the blocks to take");
+            let n = all.count;
+            all.keys[n] = lane.keys;
+            all.chain[n] = lane.chain;
+            all.at[n] = lane.data.as_mut_ptr();
+            all.count += 1;
+        }
+        for n in all.count..LANES {
+            all.keys[n] = all.keys[0];
+            all.chain[n] = all.chain[0];
+            all.at[n] = all.at[0];
+        }
+        all
+    }
+
+    /// Takes lanes with the states of their hashes.
+    pub(super) fn and_states<'l>(
+        lanes: impl Iterator<Item = SealLane<'l>>,
+        states: &mut [Option<&'l mut [u32; 5]>; LANES],
+        bytes: usize,
+    ) -> Self {
+        let mut places = states.iter_mut();
+        let lanes = lanes.map(|lane| {
+            if let Some(place) = places.next() {
+                *place = Some(lane.state);
+            }
+            lane.cbc
+        });
+        Self::of(lanes, bytes)
+    }
+}
+
+/// The round keys of lanes side by side, so that a register takes those of all its lanes from memory at once.
+#[repr(C, align(64))]
+pub(super) struct KeysAbreast([[[u8; BLOCK]; LANES]; RoundKeys::MAX]);
+
+impl KeysAbreast {
+    /// Lays out the keys of the first `count` lanes for `rounds` rounds, hands them out and wipes them.
+    ///
+    /// # Safety
+    /// The first `count` lanes have keys.
+    #[inline(always)]
+    pub(super) unsafe fn with(lanes: &Pointers, count: usize, rounds: usize, work: impl FnOnce(*const u8)) {
+        let mut place = MaybeUninit::<Self>::uninit();
+        let abreast = place.as_mut_ptr().cast::<[u8; BLOCK]>();
+        for lane in 0..count {
+            // SAFETY: the caller vouches for the keys.
+            let keys = unsafe { &*lanes.keys[lane] };
+            for (round, key) in keys.0[..=rounds].iter().enumerate() {
+                // SAFETY: the place is inside `place`.
+                unsafe { abreast.add(round * LANES + lane).write(*key) };
+            }
+        }
+        work(abreast.cast());
+        // SAFETY: the place is all of `place`, and any bytes may be written there.
+        unsafe { place.as_mut_ptr().cast::<u8>().write_bytes(0, (rounds + 1) * LANES * BLOCK) };
+        // The compiler must not leave the zeros out: something that it cannot see may look at them.
+        // SAFETY: nothing is done.
+        unsafe {
+            std::arch::asm!("/* {0} */", in(reg) place.as_mut_ptr(), options(nostack, preserves_flags));
+        }
+    }
+
+    /// The distance between the keys of two rounds in bytes.
+    pub(super) const ROUND: usize = LANES * BLOCK;
+}

@@ -1,0 +1,293 @@
+//! One batch on every path: the same tokens, the same verdicts, and the plaintext comes back.
+//!
+//! The tests of the paths and a fuzz target share this.
+
+use std::ops::DerefMut;
+
+use krb5::{
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Pause, Role, Run, Segments, TokenError, UnwrapMessage,
+    Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
+};
+
+/// Where bytes lie: each piece of a token, each message and each signature in a place of its own.
+pub trait Place: DerefMut<Target = [u8]> {
+    /// Copies bytes to a new place that is as long as they are.
+    fn of(bytes: &[u8]) -> Self;
+}
+
+impl Place for Box<[u8]> {
+    fn of(bytes: &[u8]) -> Self {
+        bytes.into()
+    }
+}
+
+/// Both sides of one context.
+pub struct Context {
+    initiator: ContextKeys,
+    acceptor: ContextKeys,
+}
+
+impl Context {
+    fn new(enctype: Enctype, seed: u8) -> Self {
+        let key: Vec<u8> = (0..enctype.key_len() as u8).map(|i| i.wrapping_mul(31) ^ seed).collect();
+        let side = |role| ContextKeys::new(enctype, &key, role, true).expect("the right length");
+        Self { initiator: side(Role::Initiator), acceptor: side(Role::Acceptor) }
+    }
+}
+
+/// How many contexts there are: four enctypes, three keys of each.
+pub const CONTEXTS: usize = 12;
+
+/// Makes the contexts that messages name by number; the enctypes take turns.
+pub fn contexts() -> Vec<Context> {
+    (0..CONTEXTS).map(|n| Context::new(Enctype::ALL[n % 4], n as u8)).collect()
+}
+
+/// What happens to a token, and to a signature, on its way.
+#[derive(Clone, Copy, Debug)]
+pub enum Damage {
+    /// Nothing.
+    None,
+    /// The bits of `mask` are flipped in the byte at `at`, modulo the length.
+    Flip { at: usize, mask: u8 },
+    /// It ends at `at`, modulo the length.
+    Cut { at: usize },
+    /// A wrap token is rotated as RFC 4121 section 4.2.5 allows; a signature stays as it is.
+    Rotate { count: u16 },
+}
+
+/// A message of a batch.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The number of its context.
+    pub context: usize,
+    /// The length of the plaintext in bytes.
+    pub len: usize,
+    /// Where the token is cut into pieces, each modulo its length and one.
+    pub cuts: Vec<usize>,
+    /// What happens to it.
+    pub damage: Damage,
+}
+
+impl Message {
+    /// A whole message that nothing happens to.
+    pub fn new(context: usize, len: usize) -> Self {
+        Self { context, len, cuts: Vec::new(), damage: Damage::None }
+    }
+
+    /// The same message, cut into pieces.
+    pub fn cut(self, cuts: &[usize]) -> Self {
+        Self { cuts: cuts.to_vec(), ..self }
+    }
+
+    /// The same message, damaged.
+    pub fn damaged(self, damage: Damage) -> Self {
+        Self { damage, ..self }
+    }
+
+    /// Returns the plaintext of message `n`: bytes that do not repeat within a token.
+    fn plain(&self, n: usize) -> Vec<u8> {
+        let mut state = (n as u64) << 32 | self.len as u64 | 1;
+        let mut word = || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 32) as u32
+        };
+        let mut plain: Vec<u8> = (0..self.len.div_ceil(4)).flat_map(|_| word().to_le_bytes()).collect();
+        plain.truncate(self.len);
+        plain
+    }
+
+    /// Places a token piece by piece; an empty list of cuts leaves it whole.
+    fn place<P: Place>(&self, token: &[u8]) -> Vec<P> {
+        let mut cuts: Vec<_> = self.cuts.iter().map(|cut| cut % (token.len() + 1)).collect();
+        cuts.sort_unstable();
+        let ends = cuts.iter().copied().chain([token.len()]);
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        starts.zip(ends).map(|(start, end)| P::of(&token[start..end])).collect()
+    }
+
+    fn damage(&self, token: &mut Vec<u8>, wrap: bool) {
+        let len = token.len();
+        match self.damage {
+            Damage::None => {}
+            Damage::Flip { at, mask } => token[at % len] ^= mask,
+            Damage::Cut { at } => token.truncate(at % len),
+            Damage::Rotate { count } if wrap => {
+                let body = &mut token[16..];
+                let by = usize::from(count) % body.len();
+                body.rotate_right(by);
+                token[6..8].copy_from_slice(&count.to_be_bytes());
+            }
+            Damage::Rotate { .. } => {}
+        }
+    }
+}
+
+/// The pieces of tokens, borrowed.
+fn borrow<P: Place>(tokens: &mut [Vec<P>]) -> Vec<Vec<&mut [u8]>> {
+    tokens.iter_mut().map(|pieces| pieces.iter_mut().map(|piece| &mut **piece).collect()).collect()
+}
+
+/// A single piece is given as such.
+fn segments<'a>(pieces: &'a mut [&'a mut [u8]]) -> Segments<'a> {
+    match pieces {
+        [whole] => Segments::One(whole),
+        pieces => Segments::Many(pieces),
+    }
+}
+
+/// Seals the batch with what `run` says.
+pub fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
+    let mut tokens: Vec<Vec<P>> = messages
+        .iter()
+        .enumerate()
+        .map(|(n, message)| {
+            let trailer = contexts[message.context].initiator.wrap_trailer_len();
+            let plain = message.plain(n);
+            message.place(&[&[0xa5; WRAP_HEADROOM][..], &plain, &[0x5a; 40][..trailer]].concat())
+        })
+        .collect();
+    let mut pieces = borrow(&mut tokens);
+    let mut batch: Vec<_> = pieces
+        .iter_mut()
+        .zip(messages)
+        .enumerate()
+        .map(|(n, (pieces, message))| WrapMessage {
+            keys: &contexts[message.context].initiator,
+            sequence: n as u64 | 1 << 40,
+            confounder: [n as u8; 16],
+            token: segments(pieces),
+        })
+        .collect();
+    krb5::wrap_with(run, &mut batch);
+    tokens.iter().map(|pieces| pieces.iter().flat_map(|piece| piece.iter().copied()).collect()).collect()
+}
+
+/// What became of a token: where the plaintext lies, and the plaintext.
+type Opened = Result<(Unwrapped, Vec<u8>), TokenError>;
+
+/// Opens tokens as the other side, with what `run` says.
+fn open<P: Place>(
+    contexts: &[Context],
+    messages: &[Message],
+    tokens: &[Vec<u8>],
+    run: &mut Run<'_>,
+) -> Vec<Opened> {
+    let mut placed: Vec<Vec<P>> =
+        messages.iter().zip(tokens).map(|(message, token)| message.place(token)).collect();
+    let mut pieces = borrow(&mut placed);
+    let mut batch: Vec<_> = pieces
+        .iter_mut()
+        .zip(messages)
+        .map(|(pieces, message)| UnwrapMessage {
+            keys: &contexts[message.context].acceptor,
+            token: segments(pieces),
+            result: Err(TokenError::Malformed),
+        })
+        .collect();
+    krb5::unwrap_with(run, &mut batch);
+    let results: Vec<_> = batch.into_iter().map(|message| message.result).collect();
+    let opened = results.into_iter().zip(&placed).enumerate().map(|(n, (result, pieces))| {
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let plain = messages[n].plain(n);
+        if result == Err(TokenError::BadIntegrity) && plain.len() >= 16 {
+            let leaked = bytes.windows(16).any(|window| *window == plain[..16]);
+            assert!(!leaked, "message {n} was refused, and its plaintext is there");
+        }
+        result.map(|opened| (opened.clone(), bytes[opened.plain].to_vec()))
+    });
+    opened.collect()
+}
+
+/// Signs the plaintexts with what `run` says.
+fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
+    let data: Vec<P> = messages.iter().enumerate().map(|(n, message)| P::of(&message.plain(n))).collect();
+    let mut batch: Vec<_> = messages
+        .iter()
+        .zip(&data)
+        .zip(0..)
+        .map(|((message, data), sequence)| MicMessage {
+            keys: &contexts[message.context].initiator,
+            sequence,
+            data,
+            token: MicToken::EMPTY,
+        })
+        .collect();
+    krb5::get_mic_with(run, &mut batch);
+    batch.iter().map(|message| message.token.to_vec()).collect()
+}
+
+/// Checks signatures as the other side, with what `run` says.
+fn check<P: Place>(
+    contexts: &[Context],
+    messages: &[Message],
+    tokens: &[Vec<u8>],
+    run: &mut Run<'_>,
+) -> Vec<Result<u64, TokenError>> {
+    let data: Vec<P> = messages.iter().enumerate().map(|(n, message)| P::of(&message.plain(n))).collect();
+    let tokens: Vec<P> = tokens.iter().map(|token| P::of(token)).collect();
+    let mut batch: Vec<_> = messages
+        .iter()
+        .zip(&data)
+        .zip(&tokens)
+        .map(|((message, data), token)| VerifyMessage {
+            keys: &contexts[message.context].acceptor,
+            data,
+            token,
+            result: Err(TokenError::Malformed),
+        })
+        .collect();
+    krb5::verify_mic_with(run, &mut batch);
+    batch.iter().map(|message| message.result).collect()
+}
+
+/// Does something on every path, the portable one first, and returns what all of them agree on; each path works
+/// once undisturbed and once with pauses.
+fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>) -> Vec<T> {
+    let expected = work(&mut Run::new(Cpu::Portable));
+    for cpu in Cpu::available() {
+        let undisturbed = work(&mut Run::new(cpu));
+        let mut pauses = 0;
+        let mut pause = || pauses += 1;
+        let disturbed = work(&mut Run::new(cpu).with_pause(Pause::new(100, &mut pause)));
+        for (way, results) in [("", undisturbed), (" with pauses", disturbed)] {
+            assert_eq!(results.len(), expected.len());
+            let wrong: Vec<_> = (0..expected.len()).filter(|&n| results[n] != expected[n]).collect();
+            assert!(wrong.is_empty(), "{what}, {cpu}{way}: messages {wrong:?} of {}", expected.len());
+        }
+    }
+    expected
+}
+
+/// Proves that all paths agree on a batch: what is sealed and signed, and what is made of it after its damage.
+///
+/// # Panics
+/// If they do not, and if what was not damaged does not come back.
+pub fn agree<P: Place>(contexts: &[Context], messages: &[Message]) {
+    let mut tokens = agreed("wrap", |run| seal::<P>(contexts, messages, run));
+    for (message, token) in messages.iter().zip(&mut tokens) {
+        message.damage(token, true);
+    }
+    let opened = agreed("unwrap", |run| open::<P>(contexts, messages, &tokens, run));
+    let genuine = |message: &Message| matches!(message.damage, Damage::None | Damage::Rotate { .. });
+    for (n, (message, opened)) in messages.iter().zip(opened).enumerate() {
+        match opened {
+            Ok((unwrapped, plain)) => {
+                assert!(unwrapped.sealed && unwrapped.sequence == n as u64 | 1 << 40);
+                assert!(plain == message.plain(n), "message {n}: {message:?}");
+            }
+            Err(error) => assert!(!genuine(message), "message {n}: {message:?}: {error}"),
+        }
+    }
+    let mut signatures = agreed("get_mic", |run| sign::<P>(contexts, messages, run));
+    for (message, signature) in messages.iter().zip(&mut signatures) {
+        message.damage(signature, false);
+    }
+    let checked = agreed("verify_mic", |run| check::<P>(contexts, messages, &signatures, run));
+    for (n, (message, checked)) in messages.iter().zip(checked).enumerate() {
+        match checked {
+            Ok(sequence) => assert_eq!(sequence, n as u64),
+            Err(error) => assert!(!genuine(message), "signature {n}: {message:?}: {error}"),
+        }
+    }
+}
