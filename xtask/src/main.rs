@@ -1,10 +1,12 @@
 //! Development commands: `cargo xtask --help`.
 
 mod bench;
+mod chart;
 mod ci;
 mod fuzz;
 mod licences;
 mod limits;
+mod memcheck;
 mod steps;
 mod tests;
 
@@ -21,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything that must pass before a change lands (about 15 minutes on two cores).
+    /// Run everything that must pass before a change lands (about 20 minutes on two cores).
     Ci(ci::Arguments),
     /// Measure the server beside its peers and its floors.
     #[command(subcommand)]
@@ -34,6 +36,10 @@ enum Command {
     },
     /// Run each fuzz target for a bounded time.
     Fuzz(fuzz::Arguments),
+    /// Run the tests of krb5 under the address sanitizer and valgrind, on every set of instructions (about 5 minutes).
+    Memcheck,
+    /// Draw the README's chart from a result of `bench krb5 --json`.
+    Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
     Limits,
     /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
@@ -46,6 +52,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Memcheck => memcheck::run().map(|_| ()),
+        Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Licences => licences::check(),
     };
@@ -62,4 +70,14 @@ fn codegen(check: bool) -> anyhow::Result<()> {
     let mut arguments = vec!["run", "--quiet", "--package", "xdrgen", "--"];
     arguments.extend(check.then_some("--check"));
     steps::cargo(&arguments)
+}
+
+#[cfg(test)]
+mod command_line {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        super::Arguments::command().debug_assert();
+    }
 }

@@ -4,7 +4,7 @@ use crate::ci::Outcome;
 use crate::steps;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// What the runs of all test programs came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,29 +31,21 @@ impl Tally {
     }
 }
 
-/// Runs the tests of the whole workspace against the program as it was built for release.
+/// Runs the tests of the whole workspace against the program as it was built for release, and those of whole programs once
+/// more over the kernel's interface that is not the default.
 ///
 /// # Errors
 /// When one fails; when none ran.
 pub fn run() -> anyhow::Result<Outcome> {
-    let mut child = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"])
-        .env("ORTHRUS", steps::target().join("release/orthrus"))
-        .current_dir(steps::root())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cargo test did not start")?;
     let mut tally = Tally::default();
-    let output = child.stdout.take().context("cargo test has no output")?;
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        tally.take(&line);
-        println!("{line}");
-    }
-    let status = child.wait()?;
+    let all = cargo_test(&["--workspace"], None, &mut tally)?;
+    let other = cargo_test(&["--package", "e2e", "--test", "programs"], Some("uring"), &mut tally)?;
     let skipped = tally.skipped.len() as u64;
     println!("\n{} passed, {} failed, {skipped} skipped", tally.passed.saturating_sub(skipped), tally.failed);
-    if !status.success() || tally.failed > 0 {
-        bail!("cargo test ended with {status}");
+    for status in [all, other] {
+        if !status.success() || tally.failed > 0 {
+            bail!("cargo test ended with {status}");
+        }
     }
     if tally.passed == 0 {
         bail!("no test ran");
@@ -62,6 +54,20 @@ pub fn run() -> anyhow::Result<Outcome> {
         true => Ok(Outcome::Passed),
         false => Ok(Outcome::Skipped(format!("{skipped} tests: {}", tally.skipped.join("; ")))),
     }
+}
+
+fn cargo_test(which: &[&str], io: Option<&str>, tally: &mut Tally) -> anyhow::Result<ExitStatus> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--locked", "--no-fail-fast"]).args(which).args(["--", "--show-output"]);
+    command.env("ORTHRUS", steps::target().join("release/orthrus")).envs(io.map(|io| ("ORTHRUS_IO", io)));
+    let child = command.current_dir(steps::root()).stdout(Stdio::piped()).spawn();
+    let mut child = child.context("cargo test did not start")?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        tally.take(&line);
+        println!("{line}");
+    }
+    Ok(child.wait()?)
 }
 
 #[cfg(test)]

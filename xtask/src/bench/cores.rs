@@ -47,6 +47,16 @@ impl Cores {
     }
 }
 
+/// Takes this thread to one of the cores that it may use, by number from zero.
+///
+/// # Errors
+/// When there are not so many.
+pub fn pin_to(number: usize) -> anyhow::Result<()> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("the cores cannot be asked for")?;
+    let mut cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false));
+    pin(cores.nth(number).context("there are not enough cores")?)
+}
+
 fn pin(core: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(core)?;

@@ -2,13 +2,26 @@
 //!
 //! A floor that is missed is printed as such; it is no failure of the command.
 
+mod bed;
 mod contexts;
 mod cores;
+mod disk;
+mod fairness;
+mod flow;
 mod ganesha;
+mod io;
+mod krb5;
+mod linux;
 mod memory;
+mod nconnect;
 mod output;
+mod path;
 mod peers;
+mod rsize;
+mod shards;
 mod site;
+mod slow_disk;
+mod stand;
 
 use crate::steps;
 use anyhow::Context;
@@ -24,14 +37,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Command {
     /// The server's processor time beside NFS-Ganesha's, four flavors (about 5 minutes, as root).
     Peers(Arguments),
+    /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about 15 minutes, as root).
+    Linux(Arguments),
     /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 15 seconds).
     Contexts(Arguments),
+    /// Wrap and MIC tokens on one core, beside MIT's library and others (about 2 minutes).
+    Krb5(krb5::Arguments),
     /// Resident memory: idle, and with 2,000 idle connections (about 30 seconds).
     Memory(Arguments),
+    /// The data path: each flavor beside sys, NFS-Ganesha and a bare loop (about 4 minutes; Ganesha as root).
+    Path(path::Arguments),
+    /// Two threads that serve beside one, without sockets (about 20 seconds).
+    Shards(Arguments),
+    /// One Kerberos context over 1 to 16 connections, in order and reordered (about a minute).
+    Nconnect(Arguments),
+    /// Metadata latency of one client beside another's krb5p stream (about a minute).
+    Fairness(Arguments),
+    /// Read sizes with krb5p and sys, one and several clients (about a minute).
+    Rsize(Arguments),
+    /// io_uring beside epoll: the server's processor time for each (about 4 minutes).
+    Io(io::Arguments),
+    /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
+    SlowDisk(Arguments),
 }
 
 /// Where the figures go.
 #[derive(clap::Args)]
+#[group(id = "output")]
 pub struct Arguments {
     /// Write the figures to this file, too.
     #[arg(long, value_name = "FILE")]
@@ -57,18 +89,38 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         // The client must not be what is slow.
         return Err(again_as_release());
     }
-    steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
+    if !matches!(command, Command::Krb5(_) | Command::Shards(_)) {
+        steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
+    }
     let stop = stop_flag()?;
     let (name, arguments) = match command {
         Command::Peers(arguments) => ("peers", arguments),
+        Command::Linux(arguments) => ("linux", arguments),
         Command::Contexts(arguments) => ("contexts", arguments),
+        Command::Krb5(arguments) => ("krb5", &arguments.output),
         Command::Memory(arguments) => ("memory", arguments),
+        Command::Path(arguments) => ("path", &arguments.output),
+        Command::Shards(arguments) => ("shards", arguments),
+        Command::Nconnect(arguments) => ("nconnect", arguments),
+        Command::Fairness(arguments) => ("fairness", arguments),
+        Command::Rsize(arguments) => ("rsize", arguments),
+        Command::Io(arguments) => ("io", &arguments.output),
+        Command::SlowDisk(arguments) => ("slow-disk", arguments),
     };
     let mut output = Output::new(name);
     let end = match command {
         Command::Peers(_) => peers::run(&mut output, &stop),
+        Command::Linux(_) => linux::run(&mut output, &stop),
         Command::Contexts(_) => contexts::run(&mut output, &stop),
+        Command::Krb5(arguments) => krb5::run(arguments, &mut output, &stop),
         Command::Memory(_) => memory::run(&mut output, &stop),
+        Command::Path(arguments) => path::run(&mut output, arguments, &stop),
+        Command::Shards(_) => shards::run(&mut output, &stop),
+        Command::Nconnect(_) => nconnect::run(&mut output, &stop),
+        Command::Fairness(_) => fairness::run(&mut output, &stop),
+        Command::Rsize(_) => rsize::run(&mut output, &stop),
+        Command::Io(arguments) => io::run(&mut output, arguments, &stop),
+        Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
     };
     let end = skipped(end)?;
     match &end {

@@ -1,7 +1,7 @@
 //! Figures as lines of text and as JSON.
 
 use bench::{Environment, Spread};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +15,8 @@ pub enum Floor {
 }
 
 impl Floor {
-    fn met(self, value: f64) -> bool {
+    /// Says whether a value reaches it.
+    pub fn met(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
@@ -25,13 +26,15 @@ impl Floor {
     /// Says what is asked for and whether it is reached.
     pub fn verdict(self, value: f64) -> String {
         let verdict = if self.met(value) { "met" } else { "NOT MET" };
+        let asked = (self.value() * 1000.0).round() / 1000.0;
         match self {
-            Self::AtMost(most) => format!("at most {most:.3}: {verdict}"),
-            Self::AtLeast(least) => format!("at least {least:.0}: {verdict}"),
+            Self::AtMost(_) => format!("at most {asked}: {verdict}"),
+            Self::AtLeast(_) => format!("at least {asked}: {verdict}"),
         }
     }
 
-    fn value(self) -> f64 {
+    /// Returns the figure itself.
+    pub fn value(self) -> f64 {
         match self {
             Self::AtMost(value) | Self::AtLeast(value) => value,
         }
@@ -45,6 +48,8 @@ pub struct Output {
     date: String,
     notes: Vec<String>,
     rows: Vec<Value>,
+    /// Further tables by name.
+    tables: Map<String, Value>,
 }
 
 impl Output {
@@ -56,7 +61,7 @@ impl Output {
             date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         println!("cargo xtask bench {name}, {date}");
         println!("{}", describe(&environment));
-        Self { name, environment, date, notes: Vec::new(), rows: Vec::new() }
+        Self { name, environment, date, notes: Vec::new(), rows: Vec::new(), tables: Map::new() }
     }
 
     /// Prints a remark and keeps it.
@@ -81,12 +86,21 @@ impl Output {
         }));
     }
 
+    /// Keeps a table that was measured in the way `name`: the first one as the rows, others under their names.
+    pub fn table(&mut self, name: &str, rows: Vec<Value>) {
+        if self.rows.is_empty() {
+            self.rows = rows;
+        } else {
+            self.tables.insert(name.to_owned(), Value::Array(rows));
+        }
+    }
+
     /// Writes all of it.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let all = json!({
+        let mut all = json!({
             "benchmark": self.name,
             "date": self.date,
             "machine": describe(&self.environment),
@@ -95,6 +109,9 @@ impl Output {
             "notes": self.notes,
             "rows": self.rows,
         });
+        if !self.tables.is_empty() {
+            all["tables"] = Value::Object(self.tables.clone());
+        }
         Ok(std::fs::write(path, format!("{all:#}\n"))?)
     }
 }

@@ -7,6 +7,7 @@ use client::{Flavor, Options, Security};
 use gss::Credential;
 use realm::{Enctypes, RealmOptions, TemporaryRealm};
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,6 +59,20 @@ impl Site {
     /// # Errors
     /// When it does not serve.
     pub fn serve(&self, cores: Cores, state: &Path, exports: &[OsString]) -> anyhow::Result<ServerProcess> {
+        self.serve_with_log(cores, state, exports, None)
+    }
+
+    /// As [`Site::serve`], with the server's log in a file.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn serve_with_log(
+        &self,
+        cores: Cores,
+        state: &Path,
+        exports: &[OsString],
+        log: Option<File>,
+    ) -> anyhow::Result<ServerProcess> {
         let mut arguments = exports.to_vec();
         arguments.extend(["--listen", "127.0.0.1:0", "--shards", "1", "--keytab"].map(OsString::from));
         arguments.push(self.realm.server_keytab().into());
@@ -65,12 +80,15 @@ impl Site {
         let environment: Vec<_> =
             self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
         let program = program()?;
-        cores.on_server(|| ServerProcess::start(&program, arguments, &environment))
+        cores.on_server(|| ServerProcess::start_with_log(&program, arguments, &environment, log))
     }
 }
 
 /// The release build: it is beside this program's own.
-fn program() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When this program does not know where it is.
+pub fn program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let target = own.parent().and_then(Path::parent).context("this program has no folder")?;
     Ok(target.join("release/orthrus"))

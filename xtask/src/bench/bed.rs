@@ -1,0 +1,151 @@
+//! A realm and a server on a core of its own, with a folder on tmpfs and an export in its own memory.
+
+use super::cores::Cores;
+use super::site::Site;
+use super::stand::Stand;
+use anyhow::{Context, bail};
+use bench::ServerProcess;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use realm::Enctypes;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Bytes of the file that each mount reads and writes.
+const FILE_SIZE: u64 = 64 << 20;
+
+/// MiB of the memory export: files of the mounts that are there at once, and room for what is made and removed.
+const MEMORY: &str = "512";
+
+/// How long the server may take to tell its counters.
+const COUNTERS_MAX: Duration = Duration::from_secs(10);
+
+/// See the module; all of it goes with the value.
+pub struct Bed {
+    server: ServerProcess,
+    site: Site,
+    cores: Cores,
+    folder: tempfile::TempDir,
+    work: tempfile::TempDir,
+}
+
+/// The server's counters by name.
+pub type Counters = BTreeMap<String, u64>;
+
+impl Bed {
+    /// Starts all of it with one shard. What the server says goes to standard error.
+    ///
+    /// # Errors
+    /// When realm or server do not work.
+    pub fn start() -> anyhow::Result<Self> {
+        Self::start_with(None, |_| Ok(None))
+    }
+
+    /// As [`Bed::start`], but the server's log is kept, so that it can be asked for its counters.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
+    pub fn start_logged() -> anyhow::Result<Self> {
+        Self::start_with(None, |work| Ok(Some(File::create(work.join("log"))?)))
+    }
+
+    /// As [`Bed::start`], with another folder exported, too, under its own name.
+    ///
+    /// # Errors
+    /// As [`Bed::start`].
+    pub fn start_on(folder: &Path) -> anyhow::Result<Self> {
+        Self::start_with(Some(folder), |_| Ok(None))
+    }
+
+    fn start_with(
+        more: Option<&Path>,
+        log: impl Fn(&Path) -> anyhow::Result<Option<File>>,
+    ) -> anyhow::Result<Self> {
+        let cores = Cores::choose()?;
+        let site = Site::start(Enctypes::default())?;
+        let work = tempfile::tempdir()?;
+        let folder = tempfile::Builder::new().prefix("orthrus-path-").tempdir_in("/dev/shm")?;
+        let export = folder.path().join("data");
+        std::fs::create_dir(&export)?;
+        std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
+        let mut arguments =
+            vec![export.into(), "--squash".into(), "none".into(), "--memory".into(), MEMORY.into()];
+        arguments.extend(more.map(Into::into));
+        let server = site.serve_with_log(cores, work.path(), &arguments, log(work.path())?)?;
+        Ok(Self { server, site, cores, folder, work })
+    }
+
+    /// The server under load.
+    pub fn stand<'a>(&'a self, stop: &'a AtomicBool) -> Stand<'a> {
+        let (pid, address) = (self.server.pid(), self.server.address());
+        Stand { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
+    }
+
+    /// Which core is whose.
+    pub fn cores(&self) -> Cores {
+        self.cores
+    }
+
+    /// The realm and its ticket.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// The folder that is exported as /data.
+    pub fn export(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A folder for configuration and logs.
+    pub fn work(&self) -> &Path {
+        self.work.path()
+    }
+
+    /// Asks a server whose log is kept for its counters, by SIGUSR1.
+    ///
+    /// # Errors
+    /// When it does not tell.
+    pub fn counters(&self) -> anyhow::Result<Counters> {
+        let log = self.work().join("log");
+        let read = || std::fs::read_to_string(&log).context("the server has no log");
+        // The line that comes last.
+        let answers = |log: &str| log.matches(" held: ").count();
+        let (before, end) = (answers(&read()?), Instant::now() + COUNTERS_MAX);
+        kill(Pid::from_raw(i32::try_from(self.server.pid())?), Signal::SIGUSR1)
+            .context("the server is gone")?;
+        loop {
+            let said = read()?;
+            if answers(&said) > before && said.ends_with('\n') {
+                return Ok(parse(&said));
+            }
+            if Instant::now() > end {
+                bail!("the server tells no counters:\n{said}");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Takes the last value of each counter out of a log.
+fn parse(log: &str) -> Counters {
+    let words = log.split_whitespace().filter_map(|word| word.split_once('='));
+    words.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn the_last_value_of_a_counter_counts() {
+        let counters = parse("x INFO calls: calls=3 lag_0=1\ny INFO calls: calls=5 lag_0=x\n");
+        assert_eq!(
+            counters.into_iter().collect::<Vec<_>>(),
+            [("calls".to_owned(), 5), ("lag_0".to_owned(), 1)]
+        );
+    }
+}

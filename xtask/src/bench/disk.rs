@@ -1,0 +1,115 @@
+//! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle).
+
+use anyhow::{Context, bail};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the first version of control groups limits devices; its root group holds for all processes and for what
+/// the kernel itself writes.
+const LIMITS: &str = "/sys/fs/cgroup/blkio";
+
+/// Takes what a disk needs apart again, in this order.
+pub struct SlowDisk {
+    mounted: bool,
+    device: String,
+    /// Its number, such as `7:0`.
+    number: String,
+    folder: tempfile::TempDir,
+}
+
+impl SlowDisk {
+    /// Why there cannot be one here, if so.
+    pub fn missing() -> Option<String> {
+        if !nix::unistd::geteuid().is_root() {
+            return Some("a slow disk takes root".to_owned());
+        }
+        if !Path::new(LIMITS).join("blkio.throttle.read_iops_device").exists() {
+            return Some(format!("the kernel limits no devices: {LIMITS} has no blkio.throttle.*"));
+        }
+        let tools = ["losetup", "mkfs.ext4", "mount"];
+        let absent = |tool: &&str| Command::new(tool).arg("--version").output().is_err();
+        tools.iter().find(|tool| absent(tool)).map(|tool| format!("{tool} is not installed"))
+    }
+
+    /// Makes an empty disk of so many bytes and mounts it; it is as fast as its file until [`SlowDisk::hold_back`].
+    ///
+    /// # Errors
+    /// What the tools say.
+    pub fn make(size: u64) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("orthrus-disk-").tempdir()?;
+        let image = folder.path().join("image");
+        File::create(&image)?.set_len(size)?;
+        let path = image.to_str().context("a strange name")?;
+        // No work of ext4's own beside that of the measurement.
+        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
+        let device = run("losetup", &["--find", "--show", "--direct-io=on", path])?;
+        let mut disk = Self { mounted: false, device, number: String::new(), folder };
+        let name = disk.device.strip_prefix("/dev/").context("losetup names no device")?;
+        disk.number = std::fs::read_to_string(format!("/sys/block/{name}/dev"))?.trim().to_owned();
+        let place = disk.path();
+        std::fs::create_dir(&place)?;
+        run("mount", &["-o", "noatime", &disk.device, place.to_str().context("a strange name")?])?;
+        disk.mounted = true;
+        std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777))?;
+        Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("slow")
+    }
+
+    /// Lets through so many reads and so many writes a second; 0 lets all through.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn hold_back(&self, each_second: u32) -> anyhow::Result<()> {
+        for kind in ["read", "write"] {
+            let file = format!("{LIMITS}/blkio.throttle.{kind}_iops_device");
+            std::fs::write(&file, format!("{} {each_second}", self.number)).context(file)?;
+        }
+        Ok(())
+    }
+
+    /// Drops the pages of all files below the mount's folders that are named so.
+    ///
+    /// # Errors
+    /// When a file cannot be opened or synchronised.
+    pub fn forget(&self, folder: &str) -> anyhow::Result<()> {
+        for file in std::fs::read_dir(self.path().join(folder))? {
+            let file = File::open(file?.path())?;
+            file.sync_all()?;
+            nix::fcntl::posix_fadvise(
+                file.as_fd(),
+                0,
+                0,
+                nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        // The disk has to be fast again first, or unmounting takes long.
+        let _ = self.hold_back(0);
+        if self.mounted {
+            let path = self.path();
+            let _ = run("umount", &[&path.to_string_lossy()])
+                .or_else(|_| run("umount", &["-l", &path.to_string_lossy()]));
+        }
+        let _ = run("losetup", &["--detach", &self.device]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(arguments).output().with_context(|| program.to_owned())?;
+    if !output.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,235 @@
+//! Tokens on one core: the `krb5` crate beside MIT's library, one message at a time, a multi-buffer library, and what
+//! the units of the core can do.
+
+mod limit;
+mod ours;
+mod program;
+mod row;
+mod table;
+
+use super::cores::Cores;
+use super::output::Output;
+use super::{End, stopped};
+use anyhow::{Context, ensure};
+use krb5::{Cpu, Enctype};
+use limit::Calibration;
+use ours::Ours;
+use program::{Program, Source};
+use row::Row;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use table::{Measured, Table};
+
+/// Turns of every column, one after the other: A B C, A B C.
+const ROUNDS: usize = 5;
+
+/// Processor time of a turn.
+const TURN: Duration = Duration::from_millis(12);
+
+/// What to measure, and where the figures go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Work with these instructions: avx512, avx2, aesni or portable.
+    #[arg(long, value_name = "NAME", env = krb5::CPU_VARIABLE)]
+    cpu: Option<Cpu>,
+    /// Only the rows of which a part of the name is one of these, as in "etype18 wrap".
+    #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
+    only: Vec<String>,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
+
+impl Arguments {
+    /// Whether a row is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+}
+
+const MIT: Source = Source {
+    file: "mit.c",
+    name: "mit",
+    flags: &["-lkrb5", "-lk5crypto"],
+    header: "krb5.h",
+    package: "libkrb5-dev",
+};
+const OPENSSL: Source = Source {
+    file: "openssl.c",
+    name: "openssl",
+    flags: &["-lcrypto"],
+    header: "openssl/evp.h",
+    package: "libssl-dev",
+};
+const IPSEC_MB: Source = Source {
+    file: "ipsec_mb.c",
+    name: "ipsec-mb",
+    flags: &["-lIPSec_MB"],
+    header: "intel-ipsec-mb.h",
+    package: "libipsec-mb-dev",
+};
+
+/// The other columns; those whose package is missing are not there.
+struct Others {
+    mit: Option<PathBuf>,
+    openssl: Option<PathBuf>,
+    ipsec_mb: Option<PathBuf>,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When a path was asked for that this processor does not have, and when a program does not work.
+pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let cpu = arguments.cpu.unwrap_or_else(Cpu::best);
+    ensure!(cpu.is_available(), "this processor cannot do {cpu}");
+    let cores = Cores::choose()?;
+    cores.on_server(|| {
+        let others = others(output)?;
+        let mut calibration = Calibration::start()?;
+        describe(output);
+        let rows: Vec<_> = Row::all().into_iter().filter(|row| arguments.wants(&row.name())).collect();
+        let end = table(output, stop, cpu, &rows, &others, &mut calibration)?;
+        // Machines without wide vectors have floors of their own.
+        let second = arguments.cpu.is_none() && cpu != Cpu::AesNi && Cpu::AesNi.is_available();
+        if !second || matches!(end, End::Interrupted) {
+            return Ok(end);
+        }
+        let rows: Vec<_> = rows.into_iter().filter(|row| row.floor(Cpu::AesNi).is_some()).collect();
+        table(output, stop, Cpu::AesNi, &rows, &others, &mut calibration)
+    })
+}
+
+fn others(output: &mut Output) -> anyhow::Result<Others> {
+    let mut build = |source: &Source, what: &str| {
+        let program = source.build()?;
+        if program.is_none() {
+            output.note(&format!("{what}: not here; apt-get install {} gives it", source.package));
+        }
+        anyhow::Ok(program)
+    };
+    let others = Others {
+        mit: build(&MIT, "MIT's library")?,
+        openssl: build(&OPENSSL, "one at a time")?,
+        ipsec_mb: build(&IPSEC_MB, "many at once")?,
+    };
+    if let Some(mit) = &others.mit {
+        check_mit(mit)?;
+        output.note(&format!(
+            "MIT: libk5crypto of {} by krb5_k_encrypt_iov, krb5_k_decrypt_iov, krb5_k_make_checksum_iov and krb5_k_verify_checksum_iov",
+            said_by("krb5-config", &["--version"])
+        ));
+    }
+    if others.openssl.is_some() {
+        output.note(&format!(
+            "one at a time: {}, AES-CBC and HMAC by EVP in two passes; (s): its stitched AES-CBC with SHA-1 where that seals faster",
+            said_by("openssl", &["version"])
+        ));
+    }
+    if others.ipsec_mb.is_some() {
+        output.note("many at once: Intel's libIPSec_MB, a job of AES-CBC and HMAC for each message; its 64 KiB are 64 bytes less, the most that a job takes");
+    }
+    Ok(others)
+}
+
+/// The first line that a program prints.
+fn said_by(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.lines().next().unwrap_or("an unknown version").to_owned()
+}
+
+/// MIT's column makes what goes over the wire: we open its tokens.
+fn check_mit(program: &Path) -> anyhow::Result<()> {
+    let output = Command::new(program).arg("token").output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let mut tokens = text.lines().map(unhex);
+    for enctype in Enctype::ALL {
+        let mut next = || tokens.next().flatten().context("MIT's column makes no tokens");
+        let (mut wrap, mic) = (next()?, next()?);
+        ours::check_tokens_of_mit(enctype, &mut wrap, &mic)
+            .with_context(|| format!("tokens of MIT's column, {enctype}"))?;
+    }
+    Ok(())
+}
+
+fn unhex(line: &str) -> Option<Vec<u8>> {
+    (0..line.len()).step_by(2).map(|at| u8::from_str_radix(line.get(at..at + 2)?, 16).ok()).collect()
+}
+
+fn describe(output: &mut Output) {
+    output.note(&format!(
+        "all on one core in turn: {ROUNDS} rounds of {} ms of processor time each; median [least to most]",
+        TURN.as_millis()
+    ));
+    output.note("limit: AES and the hash on registers alone with full lanes, and for few messages the chain that one of them is; loads, byte order and lanes being filled are not in it");
+}
+
+/// The columns at work.
+struct Columns {
+    mit: Option<Program>,
+    two_passes: Option<Program>,
+    stitched: Option<Program>,
+    ipsec_mb: Option<Program>,
+}
+
+impl Columns {
+    fn start(others: &Others, cpu: Cpu) -> anyhow::Result<Self> {
+        let start = |path: &Option<PathBuf>, environment: &[(&str, &str)]| {
+            path.as_deref().map(|path| Program::start(path, environment)).transpose()
+        };
+        Ok(Self {
+            mit: start(&others.mit, &[])?,
+            two_passes: start(&others.openssl, &[])?,
+            stitched: start(&others.openssl, &[("ORTHRUS_STITCHED", "1")])?,
+            ipsec_mb: start(&others.ipsec_mb, &[(krb5::CPU_VARIABLE, cpu.name())])?,
+        })
+    }
+
+    fn measure(&mut self, row: Row, cpu: Cpu, calibration: &mut Calibration) -> anyhow::Result<Measured> {
+        let mut ours = Ours::new(row, cpu)?;
+        let mut measured = Measured::default();
+        let request = row.request();
+        for _ in 0..ROUNDS {
+            measured.ours.push(ours.turn(TURN)?.gb_per_s());
+            turn(&mut self.mit, &request, &mut measured.mit)?;
+            turn(&mut self.two_passes, &request, &mut measured.two_passes)?;
+            turn(&mut self.stitched, &request, &mut measured.stitched)?;
+            turn(&mut self.ipsec_mb, &request, &mut measured.ipsec_mb)?;
+        }
+        calibration.round(row.enctype)?;
+        Ok(measured)
+    }
+}
+
+fn turn(program: &mut Option<Program>, request: &str, rates: &mut Vec<f64>) -> anyhow::Result<()> {
+    let Some(program) = program else { return Ok(()) };
+    if let Ok(work) = program.turn(request, TURN)? {
+        rates.push(work.gb_per_s());
+    }
+    Ok(())
+}
+
+/// Measures with one set of instructions and prints as it goes; the limits follow when all rounds of them are run.
+fn table(
+    output: &mut Output,
+    stop: &AtomicBool,
+    cpu: Cpu,
+    rows: &[Row],
+    others: &Others,
+    calibration: &mut Calibration,
+) -> anyhow::Result<End> {
+    let mut columns = Columns::start(others, cpu)?;
+    let mut table = Table::new(cpu);
+    for &row in rows {
+        if stopped(stop) {
+            table.print(output, calibration);
+            return Ok(End::Interrupted);
+        }
+        let measured = columns.measure(row, cpu, calibration)?;
+        table.take(row, measured);
+    }
+    table.print(output, calibration);
+    Ok(End::Complete)
+}

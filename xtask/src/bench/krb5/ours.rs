@@ -1,0 +1,173 @@
+//! Our own column: the `krb5` crate on one of its paths, on memory of the same shape as the other columns.
+
+use super::program::Work;
+use super::row::{Operation, Row};
+use anyhow::ensure;
+use krb5::{
+    ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
+    VerifyMessage, WRAP_HEADROOM, WrapMessage,
+};
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// As in `column.h`.
+const POOL_BYTES: usize = 1 << 20;
+const POOL_MESSAGES_MAX: usize = 256;
+
+/// A row, ready to run: about a mebibyte of messages.
+pub struct Ours {
+    row: Row,
+    cpu: Cpu,
+    contexts: Vec<(ContextKeys, ContextKeys)>,
+    tokens: Vec<Vec<u8>>,
+    /// What the tokens are before each run.
+    saved: Vec<Vec<u8>>,
+    signatures: Vec<MicToken>,
+}
+
+/// Both sides of a context: the initiator's keys, the acceptor's.
+fn sides(enctype: Enctype, seed: u8) -> anyhow::Result<(ContextKeys, ContextKeys)> {
+    let key = vec![seed; enctype.key_len()];
+    let side = |role| ContextKeys::new(enctype, &key, role, true);
+    Ok((side(Role::Initiator)?, side(Role::Acceptor)?))
+}
+
+fn processor_time() -> anyhow::Result<Duration> {
+    Ok(Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?))
+}
+
+impl Ours {
+    /// Makes the messages; those to open or to check are made by the other side.
+    pub fn new(row: Row, cpu: Cpu) -> anyhow::Result<Self> {
+        let batches = (POOL_BYTES / (row.count * (row.len + 64))).clamp(1, POOL_MESSAGES_MAX / row.count);
+        let contexts: Vec<_> =
+            (0..row.contexts).map(|n| sides(row.enctype, n as u8)).collect::<Result<_, _>>()?;
+        let Some((ours, _)) = contexts.first() else { anyhow::bail!("a row of no context") };
+        let around = if row.operation.seals() { WRAP_HEADROOM + ours.wrap_trailer_len() } else { 0 };
+        let saved = vec![vec![0xa7; row.len + around]; batches * row.count];
+        let tokens = saved.clone();
+        let mut made = Self { row, cpu, contexts, tokens, saved, signatures: Vec::new() };
+        match row.operation {
+            Operation::Wrap | Operation::Mic => {}
+            Operation::Unwrap => {
+                made.wrap()?;
+                made.saved.clone_from(&made.tokens);
+            }
+            Operation::Verify => made.signatures = made.mic()?.1,
+        }
+        Ok(made)
+    }
+
+    /// Works for so long.
+    pub fn turn(&mut self, length: Duration) -> anyhow::Result<Work> {
+        let mut work = Work { bytes: 0.0, used: Duration::ZERO };
+        self.once()?;
+        while work.used < length {
+            work.used += self.once()?;
+            work.bytes += (self.tokens.len() * self.row.len) as f64;
+        }
+        Ok(work)
+    }
+
+    /// Puts all messages back and runs them once; returns the processor time.
+    fn once(&mut self) -> anyhow::Result<Duration> {
+        for (token, saved) in self.tokens.iter_mut().zip(&self.saved) {
+            token.copy_from_slice(saved);
+        }
+        match self.row.operation {
+            Operation::Wrap => self.wrap(),
+            Operation::Unwrap => self.unwrap(),
+            Operation::Mic => Ok(self.mic()?.0),
+            Operation::Verify => self.verify(),
+        }
+    }
+
+    fn wrap(&mut self) -> anyhow::Result<Duration> {
+        let contexts = self.contexts.iter().cycle();
+        let mut all: Vec<_> = self
+            .tokens
+            .iter_mut()
+            .zip(contexts)
+            .zip(0..)
+            .map(|((token, (keys, _)), sequence)| WrapMessage {
+                keys,
+                sequence,
+                confounder: [sequence as u8; 16],
+                token: Segments::from(token),
+            })
+            .collect();
+        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
+        all.chunks_mut(self.row.count).for_each(|batch| krb5::wrap_with(&mut run, batch));
+        Ok(processor_time()?.saturating_sub(start))
+    }
+
+    fn unwrap(&mut self) -> anyhow::Result<Duration> {
+        let contexts = self.contexts.iter().cycle();
+        let mut all: Vec<_> = self
+            .tokens
+            .iter_mut()
+            .zip(contexts)
+            .map(|(token, (_, keys))| UnwrapMessage {
+                keys,
+                token: Segments::from(token),
+                result: Err(TokenError::Malformed),
+            })
+            .collect();
+        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
+        all.chunks_mut(self.row.count).for_each(|batch| krb5::unwrap_with(&mut run, batch));
+        let used = processor_time()?.saturating_sub(start);
+        ensure!(all.iter().all(|message| message.result.is_ok()), "a token was refused");
+        Ok(used)
+    }
+
+    fn mic(&self) -> anyhow::Result<(Duration, Vec<MicToken>)> {
+        let contexts = self.contexts.iter().cycle();
+        let mut all: Vec<_> = self
+            .tokens
+            .iter()
+            .zip(contexts)
+            .zip(0..)
+            .map(|((data, (keys, _)), sequence)| MicMessage { keys, sequence, data, token: MicToken::EMPTY })
+            .collect();
+        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
+        all.chunks_mut(self.row.count).for_each(|batch| krb5::get_mic_with(&mut run, batch));
+        let used = processor_time()?.saturating_sub(start);
+        Ok((used, all.iter().map(|message| message.token).collect()))
+    }
+
+    fn verify(&self) -> anyhow::Result<Duration> {
+        let contexts = self.contexts.iter().cycle();
+        let mut all: Vec<_> = self
+            .tokens
+            .iter()
+            .zip(contexts)
+            .zip(&self.signatures)
+            .map(|((data, (_, keys)), token)| VerifyMessage {
+                keys,
+                data,
+                token,
+                result: Err(TokenError::Malformed),
+            })
+            .collect();
+        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
+        all.chunks_mut(self.row.count).for_each(|batch| krb5::verify_mic_with(&mut run, batch));
+        let used = processor_time()?.saturating_sub(start);
+        ensure!(all.iter().all(|message| message.result.is_ok()), "a signature was refused");
+        Ok(used)
+    }
+}
+
+/// Opens a wrap token and checks a MIC token that MIT's library made with a key of sevens: both columns do the same.
+pub fn check_tokens_of_mit(enctype: Enctype, wrap: &mut [u8], mic: &[u8]) -> anyhow::Result<()> {
+    let (_, acceptor) = sides(enctype, 7)?;
+    let mut batch =
+        [UnwrapMessage { keys: &acceptor, token: Segments::from(wrap), result: Err(TokenError::Malformed) }];
+    krb5::unwrap(&mut batch);
+    let [UnwrapMessage { result, .. }] = batch;
+    let opened = result?;
+    ensure!(opened.plain.len() == 100, "the token has {} bytes of plaintext", opened.plain.len());
+    // The message is followed by the header, which is covered but not sent again, and the checksum.
+    let (message, header) = mic.split_at(100);
+    acceptor.verify(message, header)?;
+    Ok(())
+}

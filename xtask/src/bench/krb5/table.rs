@@ -1,0 +1,159 @@
+//! The table: a line for each row, and the same as JSON.
+
+use super::limit::Calibration;
+use super::row::Row;
+use crate::bench::output::{Floor, Output};
+use bench::Spread;
+use krb5::Cpu;
+use serde_json::{Value, json};
+
+/// The rates of a row in GB/s, one a round; none in a column that is missing or does not do the row.
+#[derive(Default)]
+pub struct Measured {
+    pub ours: Vec<f64>,
+    pub mit: Vec<f64>,
+    pub two_passes: Vec<f64>,
+    pub stitched: Vec<f64>,
+    pub ipsec_mb: Vec<f64>,
+}
+
+impl Measured {
+    /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods cancel.
+    fn ratio_to_mit(&self) -> Option<Spread> {
+        Spread::of(self.ours.iter().zip(&self.mit).map(|(ours, mit)| ours / mit))
+    }
+
+    /// Returns the better of two passes and one, and whether it is the latter.
+    fn one_at_a_time(&self) -> Option<(f64, bool)> {
+        let two_passes = median(&self.two_passes)?;
+        let stitched = median(&self.stitched).filter(|stitched| *stitched > two_passes);
+        Some(stitched.map_or((two_passes, false), |stitched| (stitched, true)))
+    }
+}
+
+fn median(rates: &[f64]) -> Option<f64> {
+    Some(Spread::of(rates.iter().copied())?.median)
+}
+
+/// The rows of one path.
+pub struct Table {
+    cpu: Cpu,
+    rows: Vec<(Row, Measured)>,
+}
+
+impl Table {
+    /// Begins the table of a path.
+    pub fn new(cpu: Cpu) -> Self {
+        Self { cpu, rows: Vec::new() }
+    }
+
+    /// Takes a row that was measured.
+    pub fn take(&mut self, row: Row, measured: Measured) {
+        self.rows.push((row, measured));
+    }
+
+    /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one under its name.
+    pub fn print(&self, output: &mut Output, calibration: &Calibration) {
+        println!(
+            "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",
+            format!("{}: GB/s of plaintext", self.cpu),
+            "ours",
+            "",
+            "MIT",
+            "x MIT",
+            "one each",
+            "many",
+            "limit",
+            "of it",
+        );
+        let mut slower = Vec::new();
+        let mut rows = Vec::new();
+        for (row, measured) in &self.rows {
+            let Some(line) = Line::new(self.cpu, row, measured, calibration) else { continue };
+            println!("{}", line.text());
+            rows.push(line.json());
+            if row.count == 1 && line.one_at_a_time.is_some_and(|(rate, _)| line.ours.median < rate) {
+                slower.push(line.name);
+            }
+        }
+        let verdict = if slower.is_empty() { "none".to_owned() } else { slower.join(", ") };
+        output.note(&format!(
+            "{}: single messages slower than the best way one at a time: {verdict}",
+            self.cpu
+        ));
+        output.table(self.cpu.name(), rows);
+    }
+}
+
+struct Line {
+    name: String,
+    ours: Spread,
+    mit: Option<f64>,
+    ratio: Option<Spread>,
+    one_at_a_time: Option<(f64, bool)>,
+    many: Option<f64>,
+    limit: Option<f64>,
+    floor: Option<Floor>,
+}
+
+impl Line {
+    fn new(cpu: Cpu, row: &Row, measured: &Measured, calibration: &Calibration) -> Option<Self> {
+        Some(Self {
+            name: row.name(),
+            ours: Spread::of(measured.ours.iter().copied())?,
+            mit: median(&measured.mit),
+            ratio: measured.ratio_to_mit(),
+            one_at_a_time: measured.one_at_a_time(),
+            many: median(&measured.ipsec_mb),
+            limit: calibration.rates(cpu, row.enctype).map(|rates| rates.limit(row)),
+            floor: row.floor(cpu).map(Floor::AtLeast),
+        })
+    }
+
+    fn of_limit(&self) -> Option<f64> {
+        self.limit.map(|limit| self.ours.median / limit)
+    }
+
+    fn text(&self) -> String {
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+        let one = self.one_at_a_time.map_or("-".to_owned(), |(rate, stitched)| {
+            format!("{rate:.2}{}", if stitched { " (s)" } else { "    " })
+        });
+        let floor = self.floor.zip(self.ratio).map(|(floor, ratio)| floor.verdict(ratio.median));
+        format!(
+            "{:34} {:6.2} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   {}",
+            self.name,
+            self.ours.median,
+            format!("[{:.2} to {:.2}]", self.ours.min, self.ours.max),
+            figure(self.mit),
+            self.ratio.map_or("-".to_owned(), |ratio| format!("{:.1}", ratio.median)),
+            one,
+            figure(self.many),
+            figure(self.limit),
+            self.of_limit().map_or("-".to_owned(), |part| format!("{:.0}%", part * 100.0)),
+            floor.unwrap_or_default(),
+        )
+        .trim_end()
+        .to_owned()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "row": self.name,
+            "gb_per_s": self.ours.median,
+            "gb_per_s_min": self.ours.min,
+            "gb_per_s_max": self.ours.max,
+            "ratio_to_mit": self.ratio.map(|ratio| ratio.median),
+            "ratio_to_mit_min": self.ratio.map(|ratio| ratio.min),
+            "ratio_to_mit_max": self.ratio.map(|ratio| ratio.max),
+            "mit_gb_per_s": self.mit,
+            "one_at_a_time_gb_per_s": self.one_at_a_time.map(|(rate, _)| rate),
+            "one_at_a_time_stitched": self.one_at_a_time.map(|(_, stitched)| stitched),
+            "multi_buffer_gb_per_s": self.many,
+            "limit_gb_per_s": self.limit,
+            "of_limit": self.of_limit(),
+            "floor": self.floor.map(Floor::value),
+            "met": self.floor.zip(self.ratio).map(|(floor, ratio)| floor.met(ratio.median)),
+        })
+    }
+}

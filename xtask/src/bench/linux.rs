@@ -1,0 +1,152 @@
+//! What the Linux kernel's own client costs the server, beside NFS-Ganesha: the lab's job `cost` with each.
+//!
+//! The client is a user-mode kernel on one processor, slow whatever serves, so only the server's processor time is compared.
+
+use super::output::{Floor, Output};
+use super::{End, stopped};
+use anyhow::Context;
+use bench::Spread;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+
+/// Interleaved rounds.
+const ROUNDS: u32 = 3;
+/// The lab's exit status on a machine that cannot run it.
+const CANNOT_RUN: i32 = 77;
+const SERVERS: [&str; 2] = ["orthrus", "ganesha"];
+
+/// What a server's rounds gave, by row.
+type Figures = BTreeMap<String, Vec<f64>>;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When the lab does not start, or the project's own server fails in it.
+pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    output.note(&format!(
+        "Linux client in a user-mode kernel; folder on tmpfs; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
+         where NFS-Ganesha loses calls with more; server's processor time, median [least to most] of {ROUNDS} rounds, the servers in turns"
+    ));
+    let mut figures = [Figures::new(), Figures::new()];
+    for _ in 0..ROUNDS {
+        for (server, figures) in SERVERS.iter().zip(&mut figures) {
+            if stopped(stop) {
+                return Ok(End::Interrupted);
+            }
+            if let Some(reason) = round(server, figures, stop)? {
+                if *server == "orthrus" {
+                    return Ok(End::Skipped(reason));
+                }
+                output.note(&format!("{server}: {reason}"));
+            }
+        }
+    }
+    report(output, &figures);
+    Ok(End::Complete)
+}
+
+/// Runs the job once with a server; returns the reason if this machine cannot.
+fn round(server: &str, figures: &mut Figures, stop: &AtomicBool) -> anyhow::Result<Option<String>> {
+    let mut lab = start(server)?;
+    let mut trouble = None;
+    let lines = BufReader::new(lab.stdout.take().context("the lab has no output")?).lines();
+    for line in lines.map_while(Result::ok) {
+        if stopped(stop) {
+            // Its namespaces end with it.
+            nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(lab.id().cast_signed()),
+                nix::sys::signal::SIGTERM,
+            )?;
+        }
+        if let Some((row, value)) = figure(&line) {
+            figures.entry(row).or_default().push(value);
+        } else if line.starts_with("FAIL ") || line.starts_with("lab: ") {
+            trouble = Some(line);
+        }
+    }
+    let status = lab.wait()?;
+    match trouble {
+        Some(reason) if status.code() == Some(CANNOT_RUN) => Ok(Some(reason)),
+        Some(reason) if server != "orthrus" => Ok(Some(reason)),
+        _ if status.success() || stopped(stop) => Ok(None),
+        trouble => anyhow::bail!("the lab ended with {status}: {}", trouble.unwrap_or_default()),
+    }
+}
+
+fn start(server: &str) -> anyhow::Result<Child> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // What the lab says of itself comes between the lines of its job.
+    Command::new("sh")
+        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+        .arg(root.join("lab/run.sh"))
+        .args([
+            "--server",
+            server,
+            "--export-on",
+            "tmpfs",
+            "--set",
+            "ROUNDS=1",
+            "--set",
+            "GSS_DEPTH=1",
+            "--orthrus",
+        ])
+        .arg(super::site::program()?)
+        .arg("cost")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("lab/run.sh does not start")
+}
+
+/// Takes `figure ROW VALUE UNIT` apart.
+fn figure(line: &str) -> Option<(String, f64)> {
+    let mut words = line.strip_prefix("figure ")?.split(' ');
+    Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+}
+
+fn report(output: &mut Output, [own, peer]: &[Figures; 2]) {
+    println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", "ganesha");
+    for (row, values) in own {
+        let unit = if row.contains("seq") { "s/GB" } else { "us" };
+        let Some(ours) = Spread::of(values.iter().copied()) else { continue };
+        output.spread(&format!("{row}, orthrus"), unit, ours, None);
+        let theirs = peer.get(row).and_then(|values| Spread::of(values.iter().copied()));
+        let mut line = format!("{row:20} {:>22}", show(&ours, unit));
+        if let Some(theirs) = theirs {
+            output.spread(&format!("{row}, ganesha"), unit, theirs, None);
+            let (ratio, floor) = (ours.median / theirs.median, floor(row));
+            output.figure(&format!("{row}, ratio"), "ratio", ratio, floor);
+            line += &format!(" {:>22}   {ratio:.3}", show(&theirs, unit));
+            line += &floor.map(|floor| format!("  {}", floor.verdict(ratio))).unwrap_or_default();
+        }
+        println!("{line}");
+    }
+}
+
+/// What is asked of a row with the project's own client, held against this one, too.
+fn floor(row: &str) -> Option<Floor> {
+    match row {
+        "sys-randread" => Some(Floor::AtMost(0.25)),
+        "krb5p-seqread" => Some(Floor::AtMost(0.1)),
+        _ => None,
+    }
+}
+
+fn show(spread: &Spread, unit: &str) -> String {
+    format!("{:.2} [{:.2}-{:.2}] {unit}", spread.median, spread.min, spread.max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figure;
+
+    #[test]
+    fn a_line_of_the_job_is_a_row_and_its_value() {
+        assert_eq!(figure("figure krb5p-seqread 1.676 s/GB"), Some(("krb5p-seqread".to_owned(), 1.676)));
+        assert_eq!(figure("ok mount sys"), None);
+        assert_eq!(figure("figure sys-randread"), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Sequential reads with `sys` beside a bare loop that preads the same file and sends the same bytes.
+
+use super::LENGTH;
+use super::rows::{SEQUENTIAL_READ, Store};
+use crate::bench::bed::Bed;
+use crate::bench::output::{Floor, Output};
+use crate::bench::stand::server_cost;
+use crate::bench::{flow, stopped};
+use anyhow::Context;
+use bench::{Endpoint, Flavor, Spread, Unit};
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+
+/// What the program reaches of the loop at least: bytes for each second of processor time.
+const FLOOR: Floor = Floor::AtLeast(0.7);
+
+/// Measures both in turns.
+///
+/// # Errors
+/// When the server does not do what it should.
+pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
+    let stand = bed.stand(stop);
+    let mut mount = stand.mount(Store::Tmpfs.export(), Flavor::Sys, stand.options(Flavor::Sys)?)?;
+    let file = File::open(bed.export().join(mount.file())).context("the mount's file")?;
+    let (mut own, mut bare) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        own.extend(stand.repeat(&mut mount, SEQUENTIAL_READ, round, LENGTH)?);
+        bare.push(flow::stream(bed.cores(), &file, LENGTH)?);
+        if stopped(stop) {
+            return Ok(());
+        }
+    }
+    mount.finish()?;
+
+    println!(
+        "\nseqread sys beside a bare loop: pread of 1 MiB, send, on the server's core; the client's core receives as the client does"
+    );
+    let unit = Unit::MegabytesPerSecond;
+    for (name, measured) in [("orthrus", &own), ("bare", &bare)] {
+        let row = |what: &str| format!("seqread sys beside a bare loop: {name}, {what}");
+        let line = super::flavors::raw(output, &row, unit, measured);
+        println!("  {name:8}{line}");
+    }
+    let pairs = || own.iter().zip(&bare);
+    let per_core = pairs().filter_map(|(a, b)| Some(server_cost(b, unit)? / server_cost(a, unit)?));
+    if let Some(ratio) = Spread::of(per_core) {
+        output.spread("seqread sys against bare loop", "ratio", ratio, Some(FLOOR));
+        println!(
+            "  bytes for each second of the server's core: {:5.3} of the loop's [{:.3} to {:.3}]   {}",
+            ratio.median,
+            ratio.min,
+            ratio.max,
+            FLOOR.verdict(ratio.median)
+        );
+    }
+    if let Some(ratio) = Spread::of(pairs().map(|(a, b)| a.rate(unit) / b.rate(unit))) {
+        output.spread("seqread sys against bare loop, rate", "ratio", ratio, None);
+        println!("  rate: {:5.3} of the loop's [{:.3} to {:.3}]", ratio.median, ratio.min, ratio.max);
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Beside NFS-Ganesha: the server's processor time for the same requests on the same folder.
+
+use super::LENGTH;
+use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
+use crate::bench::bed::Bed;
+use crate::bench::ganesha::Ganesha;
+use crate::bench::output::{Floor, Output};
+use crate::bench::stand::{Load, Stand, server_cost};
+use crate::bench::stopped;
+use bench::workload::Shape;
+use bench::{Endpoint, Flavor, Measurement, Mount, Spread};
+use std::net::TcpListener;
+use std::sync::atomic::AtomicBool;
+
+/// Requests in flight for Kerberos, from the row's own downwards: Ganesha leaves calls unanswered when several are
+/// in flight, and both servers are compared where it does not.
+const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
+
+/// Measures what is compared with Ganesha, if it can run here.
+///
+/// # Errors
+/// When Ganesha does not start, or when the program fails; Ganesha's failures under load become part of the output.
+pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
+    println!();
+    if let Some(reason) = Ganesha::missing() {
+        output.note(&format!("skipped: {reason}"));
+        return Ok(());
+    }
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let start = || Ganesha::start(bed.work(), &bed.export(), bed.site().realm(), address);
+    let ganesha = bed.cores().on_server(start)?;
+    output
+        .note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", Ganesha::version()));
+    let own = bed.stand(stop);
+    let pair = Pair { own: &own, peer: Stand { pid: ganesha.pid(), address, ..bed.stand(stop) }, rounds };
+
+    let (own, peer) = pair.measure(Flavor::Sys, RANDOM_READ)?;
+    match peer {
+        Ok(peer) => {
+            pair.report(output, "cpu/op sys against ganesha", RANDOM_READ, &own, &peer, Floor::AtMost(0.25));
+        }
+        Err(reason) => output.note(&format!("cpu/op sys against ganesha: ganesha failed: {reason}")),
+    }
+    for depth in DEPTHS {
+        if stopped(stop) {
+            return Ok(());
+        }
+        let load = at_depth(SEQUENTIAL_READ, depth);
+        let (own, peer) = pair.measure(Flavor::Krb5p, load)?;
+        match peer {
+            Ok(peer) => {
+                output.note(&format!("krb5p sequential reads: {depth} in flight for both"));
+                let row = "cpu/GB krb5p seqread against ganesha";
+                pair.report(output, row, load, &own, &peer, Floor::AtMost(0.1));
+                break;
+            }
+            Err(reason) => output.note(&format!("krb5p, {depth} in flight: ganesha failed: {reason}")),
+        }
+    }
+    Ok(())
+}
+
+fn at_depth(load: Load, depth: usize) -> Load {
+    match load {
+        Load::Transfer(shape) => Load::Transfer(Shape { depth, ..shape }),
+        Load::Metadata => load,
+    }
+}
+
+/// Both servers.
+struct Pair<'a> {
+    own: &'a Stand<'a>,
+    peer: Stand<'a>,
+    rounds: u32,
+}
+
+/// Ganesha's repetitions, or why there are none.
+type Peer = Result<Vec<Measurement>, String>;
+
+impl Pair<'_> {
+    /// Measures both in turns.
+    fn measure(&self, flavor: Flavor, load: Load) -> anyhow::Result<(Vec<Measurement>, Peer)> {
+        let mut own = self.own.mount(Store::Tmpfs.export(), flavor, self.own.options(flavor)?)?;
+        let mut peer = self.mount_peer(flavor, load).map_err(|error| format!("{error:#}"));
+        let (mut own_measured, mut peer_measured) = (Vec::new(), Vec::new());
+        for round in 0..self.rounds {
+            own_measured.extend(self.own.repeat(&mut own, load, round, LENGTH)?);
+            let Ok(mount) = &mut peer else { break };
+            match self.peer.repeat(mount, load, round, LENGTH) {
+                Ok(one) => peer_measured.extend(one),
+                Err(error) => peer = Err(format!("{error:#}")),
+            }
+        }
+        own.finish()?;
+        let peer = peer.map(|mut mount| {
+            // The folder is temporary; what stays in it does no harm.
+            let _ = mount.finish();
+            peer_measured
+        });
+        Ok((own_measured, peer))
+    }
+
+    /// A session with no more slots than the load needs: already the file is written no deeper.
+    fn mount_peer(&self, flavor: Flavor, load: Load) -> anyhow::Result<Mount> {
+        let mut options = self.peer.options(flavor)?;
+        if let Load::Transfer(shape) = load {
+            options.slots_max = u32::try_from(shape.depth)?;
+        }
+        self.peer.mount(Store::Tmpfs.export(), flavor, options)
+    }
+
+    fn report(
+        &self,
+        output: &mut Output,
+        row: &str,
+        load: Load,
+        own: &[Measurement],
+        peer: &[Measurement],
+        floor: Floor,
+    ) {
+        let unit = load.unit();
+        for (name, measured) in [("orthrus", own), ("ganesha", peer)] {
+            let line = super::flavors::raw(output, &|what| format!("{row}: {name}, {what}"), unit, measured);
+            println!("  {name:8}{line}");
+        }
+        let pairs = own.iter().zip(peer);
+        let ratio =
+            Spread::of(pairs.filter_map(|(a, b)| Some(server_cost(a, unit)? / server_cost(b, unit)?)));
+        let Some(ratio) = ratio else { return };
+        output.spread(row, "ratio", ratio, Some(floor));
+        println!(
+            "  {row}: {:5.3} [{:.3} to {:.3}]   {}",
+            ratio.median,
+            ratio.min,
+            ratio.max,
+            floor.verdict(ratio.median)
+        );
+    }
+}

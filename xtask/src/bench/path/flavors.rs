@@ -1,0 +1,143 @@
+//! The flavors beside `sys`.
+
+use super::LENGTH;
+use super::rows::{Figure, Group, Store};
+use crate::bench::output::Output;
+use crate::bench::stand::{Stand, cost_unit, rate_unit, server_cost};
+use crate::bench::stopped;
+use anyhow::Context;
+use bench::{Endpoint, Flavor, Measurement, Mount, Spread, Unit};
+
+/// Measures groups with the files in `store`.
+///
+/// # Errors
+/// When the server does not do what it should.
+pub fn measure(
+    output: &mut Output,
+    stand: &Stand<'_>,
+    store: Store,
+    groups: &[&Group],
+    rounds: u32,
+) -> anyhow::Result<()> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let mut mounts = Vec::new();
+    for flavor in Flavor::ALL {
+        let mount = stand.mount(store.export(), flavor, stand.options(flavor)?);
+        mounts.push(mount.with_context(|| format!("{} with {}", store.export(), flavor.name()))?);
+    }
+    for group in groups {
+        let measured = all_rounds(stand, &mut mounts, group, rounds)?;
+        if stopped(stand.stop) {
+            return Ok(());
+        }
+        report(output, group, store, &measured);
+    }
+    mounts.iter_mut().try_for_each(Endpoint::finish)
+}
+
+/// Measures one group: each round goes through all flavors.
+fn all_rounds(
+    stand: &Stand<'_>,
+    mounts: &mut [Mount],
+    group: &Group,
+    rounds: u32,
+) -> anyhow::Result<Vec<Vec<Measurement>>> {
+    let mut measured = vec![Vec::new(); mounts.len()];
+    for round in 0..rounds {
+        for ((flavor, mount), measured) in Flavor::ALL.iter().zip(mounts.iter_mut()).zip(&mut measured) {
+            let one = stand.repeat(mount, group.load, round, LENGTH);
+            measured.extend(one.with_context(|| format!("{} with {}", group.name, flavor.name()))?);
+        }
+    }
+    Ok(measured)
+}
+
+fn report(output: &mut Output, group: &Group, store: Store, measured: &[Vec<Measurement>]) {
+    println!("\n{}{}", group.name, store.suffix());
+    let Some(sys) = measured.first() else { return };
+    for (flavor, own) in Flavor::ALL.into_iter().zip(measured) {
+        let row = |what: &str| format!("{} {}{}, {what}", group.name, flavor.name(), store.suffix());
+        let mut line = format!("  {:6}", flavor.name());
+        line += &raw(output, &row, group.load.unit(), own);
+        if group.figure == Figure::Latency {
+            line += &latency(output, &row, own);
+        }
+        if flavor != Flavor::Sys {
+            line += &compare(output, group, store, flavor, own, sys);
+        }
+        println!("{line}");
+    }
+}
+
+/// Rate, processor time and utilisation of one flavor, as text and as rows.
+pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Measurement]) -> String {
+    let each = |value: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(own.iter().filter_map(value));
+    let mut line = String::new();
+    if let Some(rate) = each(&|one| Some(one.rate(unit))) {
+        line += &format!("{:8.0} {:4}", rate.median, rate_unit(unit));
+        output.spread(&row("rate"), rate_unit(unit), rate, None);
+    }
+    let server = |one: &Measurement| one.server_cpu_seconds;
+    let client = |one: &Measurement| Some(one.client_cpu_seconds);
+    let mut busiest = ("neither", ALL_THE_TIME);
+    for (name, seconds) in [("server", &server as &dyn Fn(&Measurement) -> Option<f64>), ("client", &client)]
+    {
+        let cost = each(&|one| Some(one.per_work(unit, seconds(one)?)));
+        let busy = each(&|one| Some(seconds(one)? / one.seconds));
+        let (Some(cost), Some(busy)) = (cost, busy) else { continue };
+        let percent = busy.median * 100.0;
+        line += &format!("   {name} {:7.3} {:5} {percent:3.0} %", cost.median, cost_unit(unit));
+        output.spread(&row(&format!("{name} cpu")), cost_unit(unit), cost, None);
+        output.spread(&row(&format!("{name} busy")), "of a core", busy, None);
+        if busy.median >= busiest.1 {
+            busiest = (name, busy.median);
+        }
+    }
+    line + &format!("   limit: {:7}", busiest.0)
+}
+
+/// A core that is busy for this part of the time, and more than the other, is what limits the rate.
+const ALL_THE_TIME: f64 = 0.9;
+
+fn latency(output: &mut Output, row: &dyn Fn(&str) -> String, own: &[Measurement]) -> String {
+    let Some(p50) = Spread::of(own.iter().map(|one| one.p50_us)) else { return String::new() };
+    output.spread(&row("p50"), "µs", p50, None);
+    format!("   p50 {:6.1} µs", p50.median)
+}
+
+/// The figure of the group, and beside a ratio of rates that of the server's processor time.
+fn compare(
+    output: &mut Output,
+    group: &Group,
+    store: Store,
+    flavor: Flavor,
+    own: &[Measurement],
+    sys: &[Measurement],
+) -> String {
+    let unit = group.load.unit();
+    let pairs = || own.iter().zip(sys);
+    let cpu = Spread::of(pairs().filter_map(|(a, b)| Some(server_cost(a, unit)? / server_cost(b, unit)?)));
+    let figure = match group.figure {
+        Figure::Rate => Spread::of(pairs().map(|(a, b)| a.rate(unit) / b.rate(unit))),
+        Figure::ServerCpu => cpu,
+        Figure::Latency => Spread::of(pairs().map(|(a, b)| a.p50_us - b.p50_us)),
+    };
+    let Some(figure) = figure else { return String::new() };
+    let floor = group.floor(flavor);
+    let row = format!("{}{}", group.row(flavor), store.suffix());
+    output.spread(&row, if group.figure == Figure::Latency { "µs" } else { "ratio" }, figure, floor);
+    let mut line = match group.figure {
+        Figure::Rate => format!("   {:5.3} of sys", figure.median),
+        Figure::ServerCpu => format!("   {:5.3} x sys", figure.median),
+        Figure::Latency => format!("   {:+5.1} µs", figure.median),
+    };
+    line += &format!(" [{:.3} to {:.3}]", figure.min, figure.max);
+    if let Some(cpu) = cpu.filter(|_| group.figure != Figure::ServerCpu) {
+        let row = format!("{} cpu/op {}/sys{}", group.name, flavor.name(), store.suffix());
+        output.spread(&row, "ratio", cpu, None);
+        line += &format!("   server cpu {:5.3} x", cpu.median);
+    }
+    line + &floor.map(|floor| format!("   {}", floor.verdict(figure.median))).unwrap_or_default()
+}

@@ -1,0 +1,69 @@
+//! The data path: each flavor beside `sys`, NFS-Ganesha and a bare loop, as client rates and as the server's processor
+//! time.
+
+mod bare;
+mod beside;
+mod flavors;
+mod rows;
+
+use super::bed::Bed;
+use super::output::Output;
+use super::{End, stopped};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What to measure, and where the figures go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`; `bare` and `ganesha`
+    /// name the comparisons with them.
+    #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
+    only: Vec<String>,
+    /// Interleaved rounds of each row.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
+
+impl Arguments {
+    /// Whether a row, or a group of rows, is asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+}
+
+/// How long each flavor counts in a round: short, so that what disturbs the machine meets all flavors alike.
+pub const LENGTH: Duration = Duration::from_millis(250);
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When realm or server do not work; Ganesha's failures become part of the table.
+pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<End> {
+    let bed = Bed::start()?;
+    introduce(output, &bed, arguments.rounds);
+    for store in [rows::Store::Tmpfs, rows::Store::Memory] {
+        let groups = rows::GROUPS.iter().filter(|group| arguments.wants(&store.name(group)));
+        let groups: Vec<_> = groups.collect();
+        flavors::measure(output, &bed.stand(stop), store, &groups, arguments.rounds)?;
+    }
+    if !stopped(stop) && arguments.wants("bare") {
+        bare::measure(output, &bed, arguments.rounds, stop)?;
+    }
+    if !stopped(stop) && arguments.wants("ganesha") {
+        beside::measure(output, &bed, arguments.rounds, stop)?;
+    }
+    Ok(if stopped(stop) { End::Interrupted } else { End::Complete })
+}
+
+fn introduce(output: &mut Output, bed: &Bed, rounds: u32) {
+    output.note(&format!("{}; one shard, one connection for each flavor", bed.cores().describe()));
+    output.note(&format!(
+        "median [least to most] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures",
+        LENGTH.as_secs_f64()
+    ));
+    output.note(
+        "server and client: processor time for an operation or a GB, and how busy it kept its core. A core that is busy all the time is what limits the rate; with neither, the two take turns",
+    );
+}

@@ -1,0 +1,134 @@
+//! What is measured, and what is asked of it.
+
+use crate::bench::output::Floor;
+use crate::bench::stand::Load;
+use bench::Flavor;
+
+/// Where the server keeps the files.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Store {
+    /// A folder on tmpfs: what the floors are about.
+    Tmpfs,
+    /// The server's own memory: what is left when no file system takes part.
+    Memory,
+}
+
+impl Store {
+    /// The export, as the server names it.
+    pub const fn export(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "/data",
+            Self::Memory => "/memory",
+        }
+    }
+
+    /// What follows the name of a row.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "",
+            Self::Memory => ", memory backend",
+        }
+    }
+
+    /// The name of a group with its files here.
+    pub fn name(self, group: &Group) -> String {
+        format!("{}{}", group.name, self.suffix())
+    }
+}
+
+/// Requests in flight of the sequential rows, and their size.
+pub const SEQUENTIAL_DEPTH: usize = 16;
+const SEQUENTIAL_SIZE: usize = 1 << 20;
+
+/// Sequential reads.
+pub const SEQUENTIAL_READ: Load = Load::sequential(false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+
+/// Random reads.
+pub const RANDOM_READ: Load = Load::random(false, 64);
+
+/// A group of rows: one load with each flavor.
+#[derive(Clone, Copy)]
+pub struct Group {
+    /// Its name in each row.
+    pub name: &'static str,
+    /// What is done.
+    pub load: Load,
+    /// What is compared with `sys`.
+    pub figure: Figure,
+}
+
+/// What of a flavor is compared with `sys`.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Figure {
+    /// The rate, as a part of that of `sys`.
+    Rate,
+    /// The server's processor time, in times that of `sys`.
+    ServerCpu,
+    /// The median latency, beyond that of `sys`, in microseconds.
+    Latency,
+}
+
+/// All groups, in their order.
+pub const GROUPS: [Group; 7] = [
+    Group { name: "randread 4KiB qd64", load: RANDOM_READ, figure: Figure::Rate },
+    Group { name: "randwrite 4KiB qd64", load: Load::random(true, 64), figure: Figure::Rate },
+    Group { name: "seqread", load: SEQUENTIAL_READ, figure: Figure::ServerCpu },
+    Group {
+        name: "seqwrite",
+        load: Load::sequential(true, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE),
+        figure: Figure::ServerCpu,
+    },
+    Group { name: "metadata", load: Load::Metadata, figure: Figure::Rate },
+    Group { name: "latency qd1 4KiB", load: Load::random(false, 1), figure: Figure::Latency },
+    Group { name: "write latency qd1 4KiB", load: Load::random(true, 1), figure: Figure::Latency },
+];
+
+impl Group {
+    /// The name of the row that compares `flavor` with `sys`.
+    pub fn row(&self, flavor: Flavor) -> String {
+        let (name, flavor) = (self.name, flavor.name());
+        match self.figure {
+            Figure::Rate => format!("{name} {flavor}/sys"),
+            Figure::ServerCpu => format!("{name} cpu/GB {flavor}/sys"),
+            Figure::Latency => format!("added {name} {flavor} us"),
+        }
+    }
+
+    /// What is asked of that row.
+    pub fn floor(&self, flavor: Flavor) -> Option<Floor> {
+        let privacy = flavor == Flavor::Krb5p;
+        match (self.figure, self.load) {
+            (Figure::Rate, Load::Metadata) => privacy.then_some(Floor::AtLeast(0.95)),
+            (Figure::Rate, Load::Transfer(_)) => match flavor {
+                Flavor::Sys => None,
+                Flavor::Krb5 => Some(Floor::AtLeast(0.97)),
+                Flavor::Krb5i => Some(Floor::AtLeast(0.93)),
+                Flavor::Krb5p => Some(Floor::AtLeast(0.90)),
+            },
+            (Figure::ServerCpu, _) => privacy.then_some(Floor::AtMost(1.8)),
+            (Figure::Latency, _) => privacy.then_some(Floor::AtMost(15.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_names_that_others_look_for() {
+        let names: Vec<String> = GROUPS.iter().map(|group| group.row(Flavor::Krb5p)).collect();
+        assert_eq!(
+            names,
+            [
+                "randread 4KiB qd64 krb5p/sys",
+                "randwrite 4KiB qd64 krb5p/sys",
+                "seqread cpu/GB krb5p/sys",
+                "seqwrite cpu/GB krb5p/sys",
+                "metadata krb5p/sys",
+                "added latency qd1 4KiB krb5p us",
+                "added write latency qd1 4KiB krb5p us",
+            ]
+        );
+    }
+}

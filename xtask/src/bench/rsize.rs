@@ -1,0 +1,122 @@
+//! Which read size krb5p exports should offer: sequential reads of one and of several clients, with the same number of
+//! bytes in flight.
+
+use super::bed::Bed;
+use super::output::Output;
+use super::stand::{Load, Stand};
+use super::{End, stopped};
+use anyhow::Context;
+use bench::{Endpoint, Flavor, Mount, Spread, cpu};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Sizes of a read.
+const SIZES: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+/// Bytes in flight of all clients together.
+const IN_FLIGHT: usize = 8 << 20;
+
+/// Clients that read at once, each its own file with a session of its own.
+const CLIENTS: [usize; 2] = [1, 8];
+
+/// Interleaved rounds, and how long each size counts in one.
+const ROUNDS: u32 = 5;
+const LENGTH: Duration = Duration::from_millis(400);
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When realm or server do not work.
+pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let bed = Bed::start()?;
+    let stand = bed.stand(stop);
+    output.note(&format!("{}; one shard; the clients share their core", bed.cores().describe()));
+    output.note(&format!(
+        "krb5p and sys, sequential reads from tmpfs, {} MiB in flight in all; median [least to most] of {ROUNDS} interleaved rounds of {:.1} s",
+        IN_FLIGHT >> 20,
+        LENGTH.as_secs_f64()
+    ));
+    for flavor in [Flavor::Sys, Flavor::Krb5p] {
+        for clients in CLIENTS {
+            let Some(figures) = measure(&stand, flavor, clients)? else { return Ok(End::Interrupted) };
+            report(output, flavor, clients, &figures);
+        }
+    }
+    Ok(End::Complete)
+}
+
+/// The rounds of one size.
+#[derive(Default)]
+struct Figures {
+    /// The server's processor time in s/GB.
+    cost: Vec<f64>,
+    /// MB/s.
+    rate: Vec<f64>,
+}
+
+fn measure(
+    stand: &Stand<'_>,
+    flavor: Flavor,
+    clients: usize,
+) -> anyhow::Result<Option<[Figures; SIZES.len()]>> {
+    let mut options = stand.options(flavor)?;
+    options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
+    let mounts = (0..clients).map(|_| stand.mount("/data", flavor, options.clone()));
+    let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut figures = <[Figures; SIZES.len()]>::default();
+    for round in 0..ROUNDS {
+        for (size, figures) in SIZES.into_iter().zip(&mut figures) {
+            let load = Load::sequential(false, IN_FLIGHT / size / clients, size);
+            if round == 0 {
+                together(stand, &mut mounts, load)?;
+            }
+            let (cost, rate) = together(stand, &mut mounts, load)?;
+            if stopped(stand.stop) {
+                return Ok(None);
+            }
+            figures.cost.push(cost);
+            figures.rate.push(rate);
+        }
+    }
+    mounts.iter_mut().try_for_each(Endpoint::finish)?;
+    Ok(Some(figures))
+}
+
+/// Lets all clients read at once; returns the server's processor time in s/GB, and MB/s.
+fn together(stand: &Stand<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Result<(f64, f64)> {
+    let used = || cpu::of_process(stand.pid).context("the server is gone");
+    let (before, start) = (used()?, Instant::now());
+    let bytes = std::thread::scope(|scope| {
+        let readers: Vec<_> =
+            mounts.iter_mut().map(|mount| scope.spawn(|| stand.plain(mount, load, LENGTH))).collect();
+        readers.into_iter().try_fold(0, |bytes, reader| {
+            let one = reader.join().ok().context("a reader panicked")??;
+            anyhow::Ok(bytes + one.map_or(0, |one| one.bytes))
+        })
+    })?;
+    let used = used()?.saturating_sub(before).as_secs_f64();
+    Ok((used / (bytes as f64 / 1e9), bytes as f64 / 1e6 / start.elapsed().as_secs_f64()))
+}
+
+fn report(output: &mut Output, flavor: Flavor, clients: usize, figures: &[Figures]) {
+    let name = flavor.name();
+    let plural = if clients == 1 { "" } else { "s" };
+    println!("\n{name}, {clients} client{plural}");
+    for (size, figures) in SIZES.into_iter().zip(figures) {
+        let row = format!("rsize {} KiB {name}, {clients} client{plural}", size >> 10);
+        let (cost, rate) =
+            (Spread::of(figures.cost.iter().copied()), Spread::of(figures.rate.iter().copied()));
+        let (Some(cost), Some(rate)) = (cost, rate) else { continue };
+        output.spread(&format!("{row}, server cpu"), "s/GB", cost, None);
+        output.spread(&format!("{row}, rate"), "MB/s", rate, None);
+        println!(
+            "  {:5} KiB x {:3}   server {:6.3} s/GB [{:.3} to {:.3}]   {:6.0} MB/s",
+            size >> 10,
+            IN_FLIGHT / size / clients,
+            cost.median,
+            cost.min,
+            cost.max,
+            rate.median
+        );
+    }
+}

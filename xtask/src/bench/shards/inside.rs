@@ -1,0 +1,169 @@
+//! The server without sockets: threads call it as shards do, with a backend in memory.
+
+use super::worker::{DEPTH, Worker};
+use crate::bench::cores;
+use anyhow::{Context, anyhow};
+use identity::{Identity, Mapped, Mapper, PrincipalError, Rules, StaticSource};
+use krb5::{ContextKeys, Enctype, Role};
+use nix::time::{ClockId, clock_gettime};
+use server::dispatch::{Environment, Metrics, Server};
+use server::engine::{Nfs, NfsConfig, NoRecords, Start};
+use server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+use vfs::{
+    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SetAttributes, Timestamp,
+};
+
+/// Whose all calls are.
+pub const UID: u32 = 1000;
+
+/// The key of every context: what is measured comes after contexts are made.
+pub const KEY: [u8; 32] = *b"a key that both the sides know..";
+
+/// How long a context is good for.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
+/// What the calls of a run do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// SEQUENCE alone.
+    Sequence,
+    /// READ of 4 KiB.
+    Read,
+    /// The same with krb5.
+    ReadKrb5,
+    /// OPEN and CLOSE by name.
+    OpenClose,
+    /// LOCK and LOCKU.
+    Lock,
+}
+
+/// A rate, and the processor time of each call.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Calls a second of all threads together, while they are with the server.
+    pub rate: f64,
+    /// Microseconds of processor time for each call.
+    pub cpu_us: f64,
+}
+
+struct Account;
+
+impl Identities for Account {
+    fn resolve(&self, _: &str, _: Duration) -> Result<Mapped, PrincipalError> {
+        let identity = Identity { uid: UID, gid: UID, groups: [].into() };
+        Ok(Mapped { identity: Some(identity), machine: false })
+    }
+}
+
+fn accept(_: &[u8]) -> Result<Accepted, AcceptError> {
+    let refused = |_| AcceptError { major: 9 << 16, minor: 0, message: "no keys".to_owned() };
+    Ok(Accepted {
+        token: b"reply token".to_vec(),
+        principal: "user@EXAMPLE.ORG".to_owned(),
+        keys: ContextKeys::new(Enctype::Aes256CtsHmacSha1_96, &KEY, Role::Acceptor, true).map_err(refused)?,
+        lifetime: LIFETIME,
+        send_sequence: 1,
+    })
+}
+
+/// Starts a server on a backend in memory.
+///
+/// # Errors
+/// When the backend has no root.
+pub fn server() -> anyhow::Result<Server<Nfs>> {
+    let backend = MemoryBackend::new(MemoryLimits::default()).map_err(|error| anyhow!("{error:?}"))?;
+    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    backend.setattr(&Caller::root(), &backend.root(), &set).map_err(|error| anyhow!("{error:?}"))?;
+    let table = ExportTable::new(vec![Export::new("/", Arc::new(backend))?], Timestamp::default())?;
+    let boot = state::Boot { epoch: 1, hash_key: [7; 16], prior_clients: Vec::new() };
+    let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };
+    let next = AtomicU64::new(1);
+    let random = move || next.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
+    let nfs = Nfs::new(
+        NfsConfig::default(),
+        start,
+        Arc::new(Exports::new(table)),
+        Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
+        Box::new(NoRecords),
+        Box::new(random),
+        Duration::ZERO,
+    );
+    let metrics = Arc::new(Metrics::default());
+    let limits = RpcsecLimits::default();
+    let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Account), limits, Arc::clone(&metrics));
+    let (begin, handles) = (Instant::now(), AtomicU64::new(1));
+    let environment = Environment {
+        clock: Box::new(move || begin.elapsed()),
+        // Handles differ, and nothing else of it counts.
+        random: Box::new(move |bytes| {
+            let number = handles.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+            bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
+        }),
+    };
+    Ok(Server::new(nfs, Some(rpcsec), environment, metrics))
+}
+
+/// Lets each worker work on a core of its own for some time.
+///
+/// # Errors
+/// When a call fails or a core cannot be had.
+pub fn measure(
+    server: &Server<Nfs>,
+    workers: &mut [Worker],
+    length: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<Sample> {
+    let barrier = Barrier::new(workers.len());
+    let samples: Vec<anyhow::Result<Sample>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .enumerate()
+            .map(|(core, worker)| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let pinned = cores::pin_to(core);
+                    barrier.wait();
+                    pinned.and_then(|()| work(server, worker, length, stop))
+                })
+            })
+            .collect();
+        let panicked = |_| Err(anyhow!("a thread panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    });
+    let samples = samples.into_iter().collect::<anyhow::Result<Vec<Sample>>>()?;
+    let rate: f64 = samples.iter().map(|sample| sample.rate).sum();
+    let cpu_us = samples.iter().map(|sample| sample.cpu_us * sample.rate).sum::<f64>() / rate;
+    Ok(Sample { rate, cpu_us })
+}
+
+/// Makes calls, and measures how long the server has them.
+fn work(
+    server: &Server<Nfs>,
+    worker: &mut Worker,
+    length: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<Sample> {
+    let (mut wall, mut cpu, mut calls) = (Duration::ZERO, Duration::ZERO, 0);
+    let end = Instant::now() + length;
+    let mut replies = Vec::new();
+    while Instant::now() < end && !stop.load(Relaxed) {
+        let batch = worker.calls()?;
+        let (began, cpu_began) = (Instant::now(), processor_time()?);
+        worker.tick(server, batch, &mut replies);
+        cpu += processor_time()?.saturating_sub(cpu_began);
+        wall += began.elapsed();
+        calls += DEPTH;
+        Worker::check(&mut replies)?;
+    }
+    let calls = f64::from(calls.max(1));
+    Ok(Sample { rate: calls / wall.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / calls })
+}
+
+/// Processor time of this thread.
+fn processor_time() -> anyhow::Result<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("the processor time is not told")?;
+    Ok(Duration::from(time))
+}

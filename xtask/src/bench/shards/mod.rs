@@ -1,0 +1,115 @@
+//! One shard and two: what threads that serve at once cost each other.
+//!
+//! It is measured without sockets, so that client and kernel do not take the cores: threads call the server as shards
+//! do. A server that scales has twice the rate with two threads, and the same processor time for each call.
+
+mod caller;
+mod inside;
+mod worker;
+
+use super::output::Output;
+use super::{End, stopped};
+use bench::Spread;
+use inside::{Sample, Work};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use worker::Worker;
+
+/// Interleaved rounds of each row.
+const ROUNDS: usize = 15;
+
+/// How long each repetition runs.
+const LENGTH: Duration = Duration::from_millis(100);
+
+/// A row: its name, what it does, and whether both threads use one session.
+const ROWS: [(&str, Work, bool); 6] = [
+    ("SEQUENCE sys", Work::Sequence, false),
+    ("read 4 KiB sys", Work::Read, false),
+    ("read 4 KiB sys, one session", Work::Read, true),
+    ("OPEN CLOSE sys", Work::OpenClose, false),
+    ("LOCK LOCKU sys", Work::Lock, false),
+    ("read 4 KiB krb5", Work::ReadKrb5, false),
+];
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// When the server does not answer as it should.
+pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    if std::thread::available_parallelism()?.get() < 2 {
+        return Ok(End::Skipped("two threads need two cores".to_owned()));
+    }
+    output.note(&format!(
+        "in one process, without sockets, memory backend; ticks of {} calls; {ROUNDS} interleaved rounds of {} ms;",
+        worker::DEPTH,
+        LENGTH.as_millis()
+    ));
+    output.note("calls a second, and processor time for each call; median, smallest and largest");
+    println!(
+        "{:28} {:>12} {:>12} {:>22} {:>10} {:>10} {:>18}",
+        "", "1 thread/s", "2 threads/s", "2 to 1, wall", "us cpu, 1", "us cpu, 2", "2 to 1, cpu"
+    );
+    for (name, work, together) in ROWS {
+        let samples = row(work, together, stop)?;
+        if stopped(stop) {
+            return Ok(End::Interrupted);
+        }
+        report(output, name, &samples);
+    }
+    Ok(End::Complete)
+}
+
+/// Measures one thread and two in turn.
+fn row(work: Work, together: bool, stop: &AtomicBool) -> anyhow::Result<Vec<[Sample; 2]>> {
+    let server = inside::server()?;
+    let first = Worker::new(&server, 1)?;
+    let second = if together { first.beside(2) } else { Worker::new(&server, 2)? };
+    let mut workers = [first, second];
+    for worker in &mut workers {
+        worker.choose(&server, work)?;
+    }
+    let mut samples = Vec::new();
+    for round in 0..=ROUNDS {
+        let [first, _] = &mut workers;
+        let alone = inside::measure(&server, std::slice::from_mut(first), LENGTH, stop)?;
+        let both = inside::measure(&server, &mut workers, LENGTH, stop)?;
+        // The first round warms up.
+        if round > 0 && !stopped(stop) {
+            samples.push([alone, both]);
+        }
+    }
+    Ok(samples)
+}
+
+fn report(output: &mut Output, name: &str, samples: &[[Sample; 2]]) {
+    type Column = fn(&[Sample; 2]) -> f64;
+    let columns: [(&str, &str, Column); 6] = [
+        ("1 thread", "calls/s", |[one, _]| one.rate),
+        ("2 threads", "calls/s", |[_, two]| two.rate),
+        ("2 to 1", "ratio", |[one, two]| two.rate / one.rate),
+        ("cpu/call 1 thread", "us", |[one, _]| one.cpu_us),
+        ("cpu/call 2 threads", "us", |[_, two]| two.cpu_us),
+        ("cpu/call 2 to 1", "ratio", |[one, two]| two.cpu_us / one.cpu_us),
+    ];
+    let mut spreads = Vec::new();
+    for (column, unit, value) in columns {
+        let Some(spread) = Spread::of(samples.iter().map(value)) else { return };
+        output.spread(&format!("{name}: {column}"), unit, spread, None);
+        spreads.push(spread);
+    }
+    if let [one, two, wall, cpu_one, cpu_two, cpu] = &spreads[..] {
+        println!(
+            "{name:28} {:12.0} {:12.0} {:8.2} ({:.2} to {:.2}) {:10.3} {:10.3} {:6.2} ({:.2} to {:.2})",
+            one.median,
+            two.median,
+            wall.median,
+            wall.min,
+            wall.max,
+            cpu_one.median,
+            cpu_two.median,
+            cpu.median,
+            cpu.min,
+            cpu.max
+        );
+    }
+}

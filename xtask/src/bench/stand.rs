@@ -1,0 +1,163 @@
+//! A running server with what it takes to put load on it: mounts, and one repetition at a time.
+
+use super::site::Site;
+use anyhow::Context;
+use bench::workload::{self, Conditions, Shape};
+use bench::{Endpoint, Flavor, Measurement, Mount, Pattern, Unit, Workload, cpu};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long each repetition runs before it counts. Without it the first in a round would pay for what the last of
+/// the round before has left behind in caches and allocators at both ends.
+const LEAD_IN: Duration = Duration::from_millis(50);
+
+/// The same before the first round, when caches, slots and the allocators settle.
+const WARM_UP: Duration = Duration::from_millis(250);
+
+/// What a repetition does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Reads or writes of the file.
+    Transfer(Shape),
+    /// The metadata mix, one operation after the other.
+    Metadata,
+}
+
+impl Load {
+    /// Reads or writes of 4 KiB at random places.
+    pub const fn random(write: bool, depth: usize) -> Self {
+        Self::Transfer(Shape { write, random: true, depth, size: 4096 })
+    }
+
+    /// Reads or writes of `size` bytes, one after the other through the file.
+    pub const fn sequential(write: bool, depth: usize, size: usize) -> Self {
+        Self::Transfer(Shape { write, random: false, depth, size })
+    }
+
+    /// What its rate counts.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::Transfer(Shape { random: false, .. }) => Unit::MegabytesPerSecond,
+            _ => Unit::OperationsPerSecond,
+        }
+    }
+}
+
+/// A server, and as whom to load it.
+pub struct Stand<'a> {
+    /// Realm and ticket.
+    pub site: &'a Site,
+    /// The server's process.
+    pub pid: u32,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Bytes of the file of each mount.
+    pub file_size: u64,
+    /// Ends a repetition early.
+    pub stop: &'a AtomicBool,
+}
+
+impl Stand<'_> {
+    /// How to connect with a flavor: one connection, 64 slots.
+    ///
+    /// # Errors
+    /// None that can happen: both names of a flavor are the same.
+    pub fn options(&self, flavor: Flavor) -> anyhow::Result<client::Options> {
+        let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
+        Ok(self.site.options(self.address, flavor))
+    }
+
+    /// Makes a session, a folder in `export`, and a file full of its pattern in it.
+    ///
+    /// # Errors
+    /// When the server does not do all of that.
+    pub fn mount(&self, export: &str, flavor: Flavor, options: client::Options) -> anyhow::Result<Mount> {
+        let folder = format!("bench-{}-{}", flavor.name(), unique());
+        let mut mount = Mount::connect(options, export, &folder)?;
+        mount.prepare()?;
+        let cpu = || None;
+        workload::fill(&mut mount, &self.conditions(WARM_UP, &cpu)).context("preparing the file")?;
+        Ok(mount)
+    }
+
+    /// Runs one repetition, and before it one that does not count. `None` when a signal has come.
+    ///
+    /// # Errors
+    /// The server's, and wrong data.
+    pub fn repeat(
+        &self,
+        mount: &mut dyn Endpoint,
+        load: Load,
+        round: u32,
+        length: Duration,
+    ) -> anyhow::Result<Option<Measurement>> {
+        let cpu = || cpu::of_process(self.pid);
+        let lead_in = if round == 0 { WARM_UP } else { LEAD_IN };
+        self.once(mount, load, round, &self.conditions(lead_in, &cpu))?;
+        self.once(mount, load, round, &self.conditions(length, &cpu))
+    }
+
+    /// Runs one repetition and nothing before it.
+    ///
+    /// # Errors
+    /// As [`Stand::repeat`].
+    pub fn plain(
+        &self,
+        mount: &mut dyn Endpoint,
+        load: Load,
+        length: Duration,
+    ) -> anyhow::Result<Option<Measurement>> {
+        let cpu = || None;
+        self.once(mount, load, 0, &self.conditions(length, &cpu))
+    }
+
+    fn once(
+        &self,
+        mount: &mut dyn Endpoint,
+        load: Load,
+        round: u32,
+        conditions: &Conditions<'_>,
+    ) -> anyhow::Result<Option<Measurement>> {
+        match load {
+            Load::Transfer(shape) => workload::transfer(shape, round, mount, conditions),
+            Load::Metadata => workload::repeat(Workload::Metadata, round, mount, conditions),
+        }
+    }
+
+    fn conditions<'a>(
+        &'a self,
+        length: Duration,
+        server_cpu: &'a dyn Fn() -> Option<Duration>,
+    ) -> Conditions<'a> {
+        let pattern = Pattern(0x7061_7468);
+        Conditions { file_size: self.file_size, pattern, length, stop: self.stop, server_cpu }
+    }
+}
+
+/// Processor time of the server for a GB in seconds, or for an operation in microseconds.
+pub fn server_cost(one: &Measurement, unit: Unit) -> Option<f64> {
+    Some(one.per_work(unit, one.server_cpu_seconds?))
+}
+
+/// The unit of [`server_cost`].
+pub const fn cost_unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::MegabytesPerSecond => "s/GB",
+        Unit::OperationsPerSecond => "µs/op",
+    }
+}
+
+/// The unit of a rate.
+pub const fn rate_unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::MegabytesPerSecond => "MB/s",
+        Unit::OperationsPerSecond => "1/s",
+    }
+}
+
+/// A number for each folder: one that a failure left behind is not used again.
+fn unique() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
