@@ -8,7 +8,8 @@ guest() {
   while read -r file; do
     [ -z "$file" ] || { order=$((order + 1)); cp "$file" "$RUN/share/jobs/$(printf %02d $order)-$(basename "$file")"; }
   done <<<"$JOBS"
-  printf '%s' "$SETTINGS" >"$RUN/share/settings"
+  case $SERVER in orthrus|ganesha) local kind=$SERVER ;; *) local kind=other ;; esac
+  printf 'SERVER_KIND=%s\n%s' "$kind" "$SETTINGS" >"$RUN/share/settings"
   . "$LAB/repository.sh"
   repository "$RUN/share/repository.git"
 

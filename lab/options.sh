@@ -79,6 +79,7 @@ requirements() {
   need krb5kdc krb5-kdc
   need kadmin.local krb5-admin-server
   need git git
+  case $JOBS in *nconnect.sh*|*cost.sh*) need fio fio ;; esac
   need setpriv util-linux
   need insmod kmod
   [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"

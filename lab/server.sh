@@ -38,13 +38,29 @@ server_start() {
   return 1
 }
 
-# Does what the guest asks for in the shared folder: `kill` ends the server as a crash would, `start` starts it again.
+# Has the server log its counters, for the guest to read.
+counters() {
+  kill -USR1 "$(cat "$RUN/server.pid")" && sleep 0.5
+  grep -a "calls: " "$RUN/server.log" | tail -n 1 >"$RUN/share/server.counters" && echo done || echo "it says nothing"
+}
+
+# Tells the processor time that the server has used, in milliseconds.
+spent() {
+  local stat; stat=$(cat "/proc/$(cat "$RUN/server.pid")/stat") || return
+  set -- ${stat##*) }                    # utime and stime, in ticks of 1/100 s
+  echo $(((${12} + ${13}) * 10)) >"$RUN/share/server.cpu"
+}
+
+# Does what the guest asks for in the shared folder: `kill` ends the server as a crash would, `start` starts it again,
+# `counters` has it tell what it counted, `cpu` tells what it has cost.
 server_control() {
   while sleep 0.02; do
     [ -f "$RUN/share/server.ask" ] || continue
     local ask; ask=$(cat "$RUN/share/server.ask"); rm -f "$RUN/share/server.ask"
     case $ask in
       kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
+      counters) counters ;;
+      cpu) spent && echo done || echo "it is not there" ;;
       start) if server_start; then echo done; else echo "it does not start"; fi ;;
       *) echo "unknown: $ask" ;;
     esac >"$RUN/share/server.answer.new"

@@ -1,11 +1,15 @@
 # lib.sh: what jobs are written with. Sourced by each job.
 #
 # Variables, from `run.sh --set`: FLAVORS, CONNECTIONS (values of nconnect), VERSION, FILES, OPTIONS (more mount options).
+# SERVER_KIND says what serves: orthrus, ganesha or another.
 set -u
 FLAVORS="sys krb5 krb5i krb5p" CONNECTIONS="1 8" VERSION=4.2 FILES=10000 OPTIONS=
 . /lab/settings
 SERVER=server.orthrus.test
 failures=0
+
+# default NAME VALUE: what a job has where `run.sh --set` says nothing.
+default() { grep -q "^$1=" /lab/settings || printf -v "$1" %s "$2"; }
 
 ok() { echo "ok $*"; }
 fail() { failures=$((failures + 1)); echo "FAIL $*"; }
@@ -35,7 +39,7 @@ mounted() {
 }
 unmounted() { umount /n || { umount -f /n; umount -l /n; }; }
 
-# server kill | server start: asks the host, and waits for its answer.
+# server kill | server start | server counters | server cpu: asks the host, and waits for its answer.
 server() {
   rm -f /lab/server.answer
   echo "$1" >/lab/server.ask.new && mv /lab/server.ask.new /lab/server.ask
@@ -46,6 +50,9 @@ server() {
   done
   return 1
 }
+
+# server_cpu: milliseconds of processor time that the server has used.
+server_cpu() { server cpu && cat /lab/server.cpu; }
 
 sums() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum); }
 seconds() { cut -d' ' -f1 /proc/uptime; }

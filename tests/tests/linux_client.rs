@@ -37,6 +37,12 @@ fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
     run("crash", 4 * 4);
 }
 
+#[test]
+fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
+    // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
+    run("nconnect", 2 * 5 * 4 + 1);
+}
+
 /// Runs a job of the lab and prints its lines; at least so many must say `ok`, and none `FAIL`.
 fn run(job: &str, ok_min: usize) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! RPCSEC_GSS as no client should use it, with real contexts, against the real program.
 
 use client::{
-    CallOptions, Damage, Error, Flavor, GssCall, GssContext, Head, Protection, RawConnection, RpcError,
-    Security, read_result,
+    CallOptions, Damage, Error, Flavor, GssCall, GssContext, Head, IdentityId, Protection, RawConnection,
+    RpcError, Security, read_result,
 };
 use e2e::{Proxy, Server, World, in_world, pattern};
 use nfs4::NFSPROC4_NULL;
@@ -241,5 +241,78 @@ fn a_client_with_eight_uneven_connections_repeats_nothing() {
         assert_eq!(repaired, (0, 0, 0));
         assert_eq!(server.counter("window_drops"), 0);
         assert_eq!(server.complaints(), [""; 0]);
+    });
+}
+
+/// Reads through `connections` connections, held back at random until up to 4,096 later calls have gone over others.
+/// Returns the context that all of them were made in.
+fn read_reordered(
+    world: &World,
+    server: &Server,
+    flavor: Flavor,
+    connections: usize,
+    data: &[u8],
+) -> Arc<GssContext> {
+    let mut options = world.options(server, "alice", flavor).connections(connections);
+    options.lag_max = Some(4096);
+    let mut files = client::Filesystem::mount(options, "/export").expect("it is exported");
+    let file = files.open("file", &client::OpenHow::read()).expect("it is there");
+    let client = files.client();
+    let (total, mut submitted, mut completed, mut done) = (12_000u64, 0u64, 0u64, Vec::new());
+    while completed < total {
+        while submitted < total && client.outstanding() < 64 {
+            let options = CallOptions { tag: submitted * 7919 % 4095 * 256, ..CallOptions::default() };
+            client.submit_read(&file.handle, file.stateid, options.tag, 256, options).expect("there is room");
+            submitted += 1;
+        }
+        client.poll(Duration::from_millis(100), &mut done).expect("it goes on");
+        for completion in done.drain(..) {
+            let reply = completion.result.expect("every call has a reply");
+            let at = completion.tag as usize;
+            assert!(read_result(&reply).expect("a read").data[..] == data[at..at + 256]);
+            client.recycle(reply);
+            completed += 1;
+        }
+    }
+    let statistics = client.statistics();
+    let repaired = (statistics.calls_repeated, statistics.reconnects, statistics.replies_dropped);
+    assert_eq!(repaired, (0, 0, 0), "{flavor} over {connections}");
+    client.context(IdentityId::USER).expect("it was used")
+}
+
+#[test]
+fn one_context_over_1_to_16_connections_loses_nothing_when_thousands_of_calls_overtake() {
+    // RFC 2203 section 5.3.3.1 with RFC 8881 section 2.10.3: nconnect and krb5, krb5i, krb5p
+    in_world(|world| {
+        let server = world.server().start();
+        let data = pattern(3, 1 << 20);
+        std::fs::write(world.export().join("file"), &data).expect("it is ours");
+        let mut contexts = Vec::new();
+        for flavor in [Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p] {
+            for connections in [1, 2, 4, 8, 16] {
+                let accepted = server.counter("accepted");
+                contexts.push(read_reordered(world, &server, flavor, connections, &data));
+                let made = server.counter("accepted") - accepted;
+                assert_eq!(made, connections as u64, "each connection is made once");
+                assert_eq!(server.counter("window_drops"), 0, "{flavor} over {connections}");
+            }
+            // It was reordered, and by thousands.
+            assert!(server.counter("lag_2048") > 0, "{flavor}: {}", server.log());
+        }
+        assert_eq!(server.complaints(), [""; 0]);
+
+        // A window that has taken all of that still refuses what it has seen, and what is too old to know.
+        for context in &contexts {
+            let mut connection = connect(server.address());
+            let last = record(GssCall::new(context.clone(), rpc_gss_svc_privacy));
+            connection.exchange(&last, TIME).expect("it is new");
+            is_dropped(&server, &last);
+            let next = context.next_sequence();
+            context.set_next_sequence(1);
+            is_dropped(&server, &record(GssCall::new(context.clone(), rpc_gss_svc_none)));
+            context.set_next_sequence(next);
+            null(&mut connection, GssCall::new(context.clone(), rpc_gss_svc_integrity)).expect("it goes on");
+        }
+        assert_eq!(server.counter("window_drops"), 2 * contexts.len() as u64);
     });
 }
