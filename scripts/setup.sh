@@ -19,9 +19,11 @@ want git
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)   # crates come by HTTPS
 if [ "$purpose" = test ]; then
   want g++ build-essential
+  want valgrind                              # a memory checker for the hand-made kernels
   want linux.uml user-mode-linux             # the Linux kernel client
   want mount.nfs4 nfs-common
   want ip iproute2
+  want fio                                   # many requests in flight, from the Linux client
   want modprobe kmod
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)

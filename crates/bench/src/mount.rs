@@ -1,5 +1,6 @@
 //! An export of a real server as [`Endpoint`], over the project's own client.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -80,6 +81,21 @@ impl Mount {
             Enctype::Aes128CtsHmacSha256_128 => "aes128-cts-hmac-sha256-128",
             Enctype::Aes256CtsHmacSha384_192 => "aes256-cts-hmac-sha384-192",
         })
+    }
+
+    /// What the session has done and what has happened to it; nothing after its end.
+    pub fn statistics(&self) -> client::Statistics {
+        self.client.as_ref().map(Client::statistics).unwrap_or_default()
+    }
+
+    /// Where in the export the file is that reads and writes go to.
+    pub fn file(&self) -> PathBuf {
+        Path::new(&self.folder).join(FILE)
+    }
+
+    /// The name of the folder in the export.
+    pub fn folder(&self) -> &str {
+        &self.folder
     }
 
     fn client(&mut self) -> Result<&mut Client> {

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -30,12 +31,28 @@ impl ServerProcess {
         arguments: Vec<OsString>,
         environment: &[(&str, OsString)],
     ) -> anyhow::Result<Self> {
+        Self::start_with_log(program, arguments, environment, None)
+    }
+
+    /// As [`ServerProcess::start`]; with a `log` it says there, instead of on standard error, what goes on.
+    ///
+    /// # Errors
+    /// When it ends instead.
+    pub fn start_with_log(
+        program: &Path,
+        arguments: Vec<OsString>,
+        environment: &[(&str, OsString)],
+        log: Option<File>,
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
         command.arg("serve").arg("--end-with-input").args(arguments).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.env("ORTHRUS_LOG", std::env::var_os("ORTHRUS_LOG").unwrap_or_else(|| "warn".into()));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
+        if let Some(log) = log {
+            command.env("ORTHRUS_LOG", "info").stderr(log);
+        }
         let mut child =
             command.spawn().with_context(|| format!("the server did not start: {}", program.display()))?;
         let output = child.stdout.take().context("the server has no output")?;

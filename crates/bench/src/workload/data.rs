@@ -7,30 +7,46 @@ use anyhow::{Result, bail, ensure};
 use super::{Conditions, RANDOM_DEPTH, RANDOM_SIZE, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE, Tally};
 use crate::{Endpoint, Finished, Workload};
 
-/// How a workload goes through the file.
-#[derive(Clone, Copy)]
-struct Shape {
-    write: bool,
-    random: bool,
-    depth: usize,
-    size: usize,
+/// How reads or writes go through the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Whether it writes.
+    pub write: bool,
+    /// Whether places are drawn at random, or follow each other.
+    pub random: bool,
+    /// Requests in flight.
+    pub depth: usize,
+    /// Bytes of a request.
+    pub size: usize,
 }
 
 impl Shape {
-    fn of(workload: Workload, endpoint: &dyn Endpoint) -> Self {
+    /// Returns how a workload goes through the file; `None` for [`Workload::Metadata`], which does not.
+    pub const fn of(workload: Workload) -> Option<Self> {
         let (write, random, depth) = match workload {
             Workload::SequentialRead => (false, false, SEQUENTIAL_DEPTH),
             Workload::SequentialWrite => (true, false, SEQUENTIAL_DEPTH),
             Workload::RandomReadDepth1 => (false, true, 1),
             Workload::RandomWriteDepth1 => (true, true, 1),
-            Workload::RandomReadDepth64 | Workload::Metadata => (false, true, RANDOM_DEPTH),
+            Workload::RandomReadDepth64 => (false, true, RANDOM_DEPTH),
             Workload::RandomWriteDepth64 => (true, true, RANDOM_DEPTH),
+            Workload::Metadata => return None,
         };
         let size = if random { RANDOM_SIZE } else { SEQUENTIAL_SIZE };
+        Some(Self { write, random, depth, size })
+    }
+
+    /// Cuts it down to what the session allows.
+    fn fitted(self, endpoint: &dyn Endpoint) -> Self {
         let (depth_max, size_max) = (endpoint.depth_max().max(1), endpoint.io_size_max().max(RANDOM_SIZE));
         // A power of two, so that a file of whole MiB is a whole number of requests.
-        let size = 1 << size.min(size_max).ilog2();
-        Self { write, random, depth: depth.min(depth_max), size }
+        let size = 1 << self.size.min(size_max).ilog2();
+        Self { depth: self.depth.min(depth_max), size, ..self }
+    }
+
+    /// The same places for every repetition and every flavor, others for another kind of load.
+    fn seed(self) -> u64 {
+        u64::from(self.write) << 32 | self.depth as u64
     }
 }
 
@@ -95,13 +111,15 @@ impl<'a, 'b> InFlight<'a, 'b> {
 
     /// Starts as many requests as may be in flight.
     fn start(&mut self, endpoint: &mut dyn Endpoint) -> Result<()> {
+        // They all leave with the next wait: one look at the clock does for them.
+        let now = Instant::now();
         while let Some(tag) = self.idle.pop() {
             let offset = self.places.next();
             if self.shape.write {
                 self.conditions.pattern.fill(offset, &mut self.buffer);
             }
             if let Some(request) = self.requests.get_mut(tag) {
-                *request = (offset, Instant::now());
+                *request = (offset, now);
             }
             if self.shape.write {
                 endpoint.start_write(tag, offset, &self.buffer)?;
@@ -114,12 +132,15 @@ impl<'a, 'b> InFlight<'a, 'b> {
 
     fn wait(&mut self, endpoint: &mut dyn Endpoint, tally: &mut Tally) -> Result<()> {
         let Self { conditions, shape, requests, idle, .. } = self;
+        // What one wait hands over had arrived when it did.
+        let mut arrived = None;
         endpoint.wait(&mut |tag, finished| {
             let Some((offset, started)) = requests.get(tag).copied() else {
                 bail!("an answer to a request that was never made");
             };
+            let arrived = *arrived.get_or_insert_with(Instant::now);
             check(finished, offset, *shape, conditions)?;
-            tally.count(shape.size, started.elapsed());
+            tally.count(shape.size, arrived.saturating_duration_since(started));
             idle.push(tag);
             Ok(())
         })
@@ -140,14 +161,14 @@ fn check(finished: Finished<'_>, offset: u64, shape: Shape, conditions: &Conditi
 }
 
 pub fn run(
-    workload: Workload,
+    shape: Shape,
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
     tally: &mut Tally,
     start: Instant,
 ) -> Result<()> {
-    let shape = Shape::of(workload, endpoint);
-    let mut in_flight = InFlight::new(shape, conditions, workload as u64);
+    let shape = shape.fitted(endpoint);
+    let mut in_flight = InFlight::new(shape, conditions, shape.seed());
     while start.elapsed() < conditions.length && !conditions.stopped() {
         in_flight.start(endpoint)?;
         in_flight.wait(endpoint, tally)?;
@@ -164,7 +185,8 @@ fn drain(in_flight: &mut InFlight<'_, '_>, endpoint: &mut dyn Endpoint, tally: &
 }
 
 pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
-    let shape = Shape::of(Workload::SequentialWrite, endpoint);
+    let (random, depth, size) = (false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+    let shape = Shape { write: true, random, depth, size }.fitted(endpoint);
     // A file that is no multiple of the request's size would keep a tail without pattern.
     ensure!(
         conditions.file_size >= shape.size as u64 && conditions.file_size.is_multiple_of(shape.size as u64),

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
+pub use data::Shape;
+
 use crate::pattern::Pattern;
 use crate::{Endpoint, Measurement, Workload, cpu};
 
@@ -87,12 +89,33 @@ pub fn repeat(
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
 ) -> Result<Option<Measurement>> {
+    match Shape::of(workload) {
+        Some(shape) => transfer(shape, round, endpoint, conditions),
+        None => measure(round, conditions, |tally, start| metadata::run(endpoint, conditions, tally, start)),
+    }
+}
+
+/// Runs one repetition of reads or writes, as deep and as large as the session allows; see [`repeat`].
+///
+/// # Errors
+/// As [`repeat`].
+pub fn transfer(
+    shape: Shape,
+    round: u32,
+    endpoint: &mut dyn Endpoint,
+    conditions: &Conditions<'_>,
+) -> Result<Option<Measurement>> {
+    measure(round, conditions, |tally, start| data::run(shape, endpoint, conditions, tally, start))
+}
+
+fn measure(
+    round: u32,
+    conditions: &Conditions<'_>,
+    run: impl FnOnce(&mut Tally, Instant) -> Result<()>,
+) -> Result<Option<Measurement>> {
     let mut tally = Tally::new()?;
     let (server, client, start) = ((conditions.server_cpu)(), cpu::of_this_process(), Instant::now());
-    match workload {
-        Workload::Metadata => metadata::run(endpoint, conditions, &mut tally, start)?,
-        _ => data::run(workload, endpoint, conditions, &mut tally, start)?,
-    }
+    run(&mut tally, start)?;
     let seconds = start.elapsed().as_secs_f64();
     let client = cpu::of_this_process().saturating_sub(client);
     let server = server.zip((conditions.server_cpu)()).map(|(from, to)| to.saturating_sub(from));

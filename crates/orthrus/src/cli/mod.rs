@@ -8,6 +8,7 @@ mod realm;
 mod serve;
 mod try_it;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// NFSv4.1/4.2 with Kerberos at the speed of plain NFS: a server, and a bench that shows what security costs.
@@ -39,6 +40,7 @@ impl Arguments {
     /// A message that names the cause and the cure.
     pub fn run(self) -> anyhow::Result<()> {
         crate::logging::start(&self.log)?;
+        krb5::cpu_from_environment().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),

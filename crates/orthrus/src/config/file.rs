@@ -10,6 +10,7 @@ use std::collections::HashMap;
 pub(super) struct File {
     pub listen: Option<Spanned<String>>,
     pub shards: Option<Spanned<u32>>,
+    pub io: Option<Spanned<String>>,
     pub domain: Option<Spanned<String>>,
     pub keytab: Option<Spanned<String>>,
     pub realms: Option<Vec<String>>,

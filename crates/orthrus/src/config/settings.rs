@@ -16,6 +16,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Threads that serve; 0: one a core.
     pub shards: usize,
+    /// The kernel's interface to sockets.
+    pub io: net::Io,
     /// The domain of named owners (`alice@domain`).
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
@@ -41,6 +43,7 @@ impl Default for Settings {
         Self {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
             shards: 0,
+            io: net::Io::Auto,
             domain: String::new(),
             keytab: None,
             realms: Vec::new(),

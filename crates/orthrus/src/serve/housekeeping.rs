@@ -37,7 +37,7 @@ pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result
 }
 
 fn once(service: &NfsService, exports: &Exports, trims: bool) {
-    service.0.housekeeping();
+    service.server().housekeeping();
     if trims {
         exports.snapshot().iter().for_each(|export| export.backend.trim());
     }
@@ -46,9 +46,11 @@ fn once(service: &NfsService, exports: &Exports, trims: bool) {
 /// Logs every counter, as SIGUSR1 asks for: one line for each layer.
 pub fn report(service: &NfsService, running: &Running) {
     tracing::info!("network: {}", line(&running.stats().snapshot()));
-    tracing::info!("calls: {}", line(&service.0.metrics().snapshot()));
-    let contexts = service.0.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
-    let counts = service.0.engine().counts();
+    tracing::info!("calls: {}", line(&service.server().metrics().snapshot()));
+    tracing::info!("behind: {}", service.server().metrics().lags);
+    tracing::info!("waiting: {}", line(&service.snapshot()));
+    let contexts = service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+    let counts = service.server().engine().counts();
     let held = [
         ("contexts", contexts),
         ("clients", counts.clients),

@@ -151,13 +151,14 @@ fn start(
         clock: Box::new(move || began.elapsed()),
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
-    let service = Arc::new(NfsService(Server::new(engine, Some(rpcsec), environment, metrics)));
+    let service = Arc::new(NfsService::new(Server::new(engine, Some(rpcsec), environment, metrics)));
     let shards = match settings.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,
     };
-    let running =
-        listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
+    let running = listener
+        .start(service.clone(), shards, net_limits(settings), settings.io)
+        .context("threads cannot be started")?;
     housekeeping::start(service.clone(), exports)?;
     Ok((service, running))
 }

@@ -8,6 +8,10 @@ use std::sync::Arc;
 pub struct Records(pub Arc<Store>);
 
 impl ClientRecords for Records {
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn record(&self, owner: &[u8]) {
         // The thread may still have the identity of the last caller, who must not write the store.
         vfs_local::become_server();

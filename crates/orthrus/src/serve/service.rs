@@ -1,33 +1,149 @@
 //! Between the network layer and the server.
 
-use net::{Action, Reply, Request, Service};
+use net::{Action, Late, LateSink, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
-use server::dispatch::Server;
-use server::dispatch::{self, Scratch};
+use server::dispatch::{self, Away, Back, Engine, Outlet, Scratch, Server};
 use server::engine::Nfs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or a directory of
+/// users that hangs, must not hold up what waits for a disk.
+const CONTEXT_THREADS_MAX: usize = 4;
+/// Contexts to be created that wait for a thread; beyond it their connections close.
+const CONTEXTS_WAITING_MAX: usize = 4096;
+
+/// A COMPOUND of the server's that waits.
+type Suspended = <Nfs as Engine>::Suspended;
+
+/// A call that waits, and how its result comes back to its shard.
+struct Task {
+    away: Away<Suspended>,
+    sink: LateSink<Back>,
+}
 
 /// The server as the network layer sees it.
-pub struct NfsService(pub Server<Nfs>);
+pub struct NfsService {
+    server: Arc<Server<Nfs>>,
+    /// Carries out what waits for a disk.
+    disk: Pool<Task>,
+    /// Creates contexts: Kerberos, and the directory of users.
+    contexts: Pool<Task>,
+}
 
-impl Service for NfsService {
-    type Shard = Scratch;
-
-    fn shard(&self) -> Scratch {
-        Scratch::new()
+impl NfsService {
+    /// Makes the service, with threads for what waits.
+    pub fn new(server: Server<Nfs>) -> Self {
+        let server = Arc::new(server);
+        let pool = |name, limits| {
+            let server = server.clone();
+            Pool::new(name, limits, move |task: Task| carry_out(&server, task))
+        };
+        let disk = pool("disk", PoolLimits::default());
+        let limits = PoolLimits {
+            threads_max: CONTEXT_THREADS_MAX,
+            tasks_max: CONTEXTS_WAITING_MAX,
+            ..PoolLimits::default()
+        };
+        let contexts = pool("contexts", limits);
+        Self { server, disk, contexts }
     }
 
-    fn tick(&self, scratch: &mut Scratch, requests: &mut Vec<Request>, replies: &mut Vec<Reply>) {
+    /// The server.
+    pub fn server(&self) -> &Server<Nfs> {
+        &self.server
+    }
+
+    /// Threads of the pools and the calls that wait for one, by name.
+    pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+        let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
+        let counts = [
+            ("disk_threads", disk_threads),
+            ("disk_waiting", disk_tasks),
+            ("context_threads", threads),
+            ("contexts_waiting", tasks),
+        ];
+        counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX))).collect()
+    }
+}
+
+/// Runs on a thread of a pool. A defect closes the connection of its call, as on a shard.
+fn carry_out(server: &Server<Nfs>, task: Task) {
+    let Task { away, sink } = task;
+    let (connection, held) = (away.connection(), away.held());
+    let outcome = catch_unwind(AssertUnwindSafe(|| server.carry_out(away)));
+    let item = outcome.unwrap_or_else(|_| {
+        tracing::error!("a defect of the server closes a connection");
+        Back::defect(connection)
+    });
+    sink.send(Late { connection, held, item });
+}
+
+/// What one shard keeps from tick to tick.
+pub struct ShardMemory {
+    scratch: Scratch,
+    sink: LateSink<Back>,
+}
+
+impl Service for NfsService {
+    type Shard = ShardMemory;
+    type Late = Back;
+
+    fn shard(&self, sink: &LateSink<Back>) -> ShardMemory {
+        ShardMemory { scratch: Scratch::new(), sink: sink.clone() }
+    }
+
+    fn tick(
+        &self,
+        shard: &mut ShardMemory,
+        requests: &mut Vec<Request>,
+        late: &mut Vec<Late<Back>>,
+        replies: &mut Vec<Reply>,
+        pause: &mut dyn FnMut(&mut Vec<Reply>),
+    ) {
+        let ShardMemory { scratch, sink } = shard;
+        // Overload is answered by fewer slots, not by refusals.
+        self.server.engine().set_overloaded(self.disk.is_crowded());
+        late.drain(..).for_each(|late| self.server.take_back(scratch, late.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
-        self.0.tick(scratch, arrived, |connection, action| {
-            let action = match action {
-                dispatch::Action::Send(record) => Action::Send(record),
-                dispatch::Action::Close => Action::Close,
-            };
-            replies.push(Reply { connection, action });
-        });
+        self.server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, replies, pause });
     }
 
     fn closed(&self, connection: ConnectionId) {
-        self.0.closed(connection);
+        self.server.closed(connection);
+    }
+}
+
+/// The shard, while it has a tick's work done.
+struct TickOutlet<'t> {
+    service: &'t NfsService,
+    sink: &'t LateSink<Back>,
+    replies: &'t mut Vec<Reply>,
+    pause: &'t mut dyn FnMut(&mut Vec<Reply>),
+}
+
+impl Outlet<Suspended> for TickOutlet<'_> {
+    fn reply(&mut self, connection: ConnectionId, action: dispatch::Action) {
+        let action = match action {
+            dispatch::Action::Send(record) => Action::Send(record),
+            dispatch::Action::Close => Action::Close,
+        };
+        self.replies.push(Reply { connection, action });
+    }
+
+    fn pause(&mut self) {
+        (self.pause)(self.replies);
+    }
+
+    fn has_elsewhere(&self) -> bool {
+        true
+    }
+
+    fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
+        let pool = if away.is_init() { &self.service.contexts } else { &self.service.disk };
+        let (connection, held) = (away.connection(), away.held());
+        pool.submit(Task { away, sink: self.sink.clone() }, held).map_err(|task| task.away)?;
+        self.replies.push(Reply { connection, action: Action::Away(held) });
+        Ok(())
     }
 }
