@@ -1,8 +1,10 @@
 //! The KDC's process: started on a port of its own, ended by a descriptor that cannot mean another process.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -18,6 +20,8 @@ pub const PID_FILE: &str = "kdc.pid";
 const TRIES_MAX: u32 = 16;
 /// How long a KDC has to end after SIGTERM, before SIGKILL.
 const END_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+/// How long a KDC that listens has to write its pid file.
+const PID_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts the KDC of the realm in `dir` and returns where it listens.
 ///
@@ -30,7 +34,7 @@ pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmErro
         configuration::write(dir, options, address)?;
         // It daemonises, and its first process ends only when the sockets listen.
         let started = KDC.run(dir, ["-r", &options.realm, "-P", &dir.join(PID_FILE).display().to_string()]);
-        match started {
+        match started.and_then(|output| wait_for_pid_file(dir).map(|()| output)) {
             Ok(_) if listeners(address) <= 1 => return Ok(address),
             Ok(_) => {
                 stop(dir)?;
@@ -51,6 +55,21 @@ pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmErro
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         why: "no free port".to_owned(),
     }))
+}
+
+/// Waits until the KDC can be found by its pid file: its daemon writes that after the first process has ended,
+/// and until then nobody could stop it.
+fn wait_for_pid_file(dir: &Path) -> Result<(), RealmError> {
+    let begin = Instant::now();
+    while running(dir)?.is_none() {
+        if begin.elapsed() > PID_WAIT {
+            let file = dir.join(PID_FILE);
+            let why = format!("krb5kdc listens, but wrote no pid file in {} s", PID_WAIT.as_secs());
+            return Err(RealmError::io(&file)(std::io::Error::new(ErrorKind::TimedOut, why)));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn free_address(asked: Option<SocketAddr>) -> Result<SocketAddr, RealmError> {
@@ -107,7 +126,7 @@ pub fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
     let file = dir.join(PID_FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(RealmError::io(&file)(error)),
     };
     let number = text.trim().parse().ok().filter(|number: &i32| *number > 0);
@@ -125,7 +144,7 @@ pub fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
 }
 
 fn absent_is_well(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
 
@@ -26,12 +25,8 @@ fn klist(realm: &Realm, arguments: &[&str], file: &Path) -> String {
 }
 
 #[test]
-fn a_realm_is_made_in_under_a_second_and_gives_tickets() {
-    let start = Instant::now();
+fn a_realm_gives_tickets() {
     let Some(realm) = made(&RealmOptions::default()) else { return };
-    let took = start.elapsed();
-    eprintln!("realm made in {} ms", took.as_millis());
-    assert!(took.as_secs_f64() < 1.0, "{took:?}");
     assert!(realm.is_running());
     let ccache = realm.dir().join("ccache");
     for user in ["alice", "bob"] {
