@@ -4,6 +4,7 @@ mod bench;
 mod chart;
 mod ci;
 mod fuzz;
+mod interop;
 mod licences;
 mod limits;
 mod memcheck;
@@ -28,6 +29,9 @@ enum Command {
     /// Measure the server beside its peers and its floors.
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Run test suites by others against the server; each result is compared with specs/interop.
+    #[command(subcommand)]
+    Interop(interop::Command),
     /// Generate the wire types from specs/; with --check only say whether they are current.
     Codegen {
         /// Fail when the checked-in files are not what the grammars give.
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Bench(command) => bench::run(&command),
+        Command::Interop(command) => interop::run(&command),
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Memcheck => memcheck::run().map(|_| ()),

@@ -155,7 +155,7 @@ fn again_as_release() -> anyhow::Error {
 }
 
 /// Becomes true when the command is to end. All waits are bounded, so it ends soon and cleans up.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("signals cannot be caught")?;

@@ -1,0 +1,53 @@
+//! `cargo xtask interop`: test suites by others, one command each.
+//!
+//! The suites are no part of the repository. What a suite is expected to find stands in `specs/interop`, a reason beside
+//! each test that is not passed.
+
+mod pynfs;
+
+use anyhow::bail;
+
+/// Which suite to run.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Run pynfs, all four flavors at once (about 2 minutes).
+    ///
+    /// Each result is compared with specs/interop/pynfs41.txt, which gives a reason for each test that is not expected
+    /// to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.
+    ///
+    /// pynfs is no part of this repository: clone git://git.linux-nfs.org/projects/cdmackay/pynfs.git and name the
+    /// folder with --suite. It is built there. Without --suite the run says which commit it expects, and is skipped.
+    /// A realm and a server for each flavor are made for the run and are gone after it.
+    ///
+    /// Exit status: 0 when every result is as expected or the run was skipped; 1 when one is not, when something is
+    /// missing (it is named with its package) or when the run was interrupted; 2 for a wrong command line.
+    Pynfs(pynfs::Arguments),
+}
+
+/// What came of a suite.
+enum End {
+    /// Each test did what is expected of it.
+    AsExpected,
+    /// So many did not.
+    Unexpected(usize),
+    /// It cannot be run here, and why.
+    Skipped(String),
+}
+
+/// Runs a suite.
+///
+/// # Errors
+/// When a test passed or failed against expectation, when a run was interrupted, and when what is there does not work.
+pub fn run(command: &Command) -> anyhow::Result<()> {
+    let end = match command {
+        Command::Pynfs(arguments) => pynfs::run(arguments)?,
+    };
+    match end {
+        End::AsExpected => Ok(()),
+        End::Unexpected(count) => bail!("{count} results are not as specs/interop says"),
+        End::Skipped(reason) => {
+            println!("skipped: {reason}");
+            Ok(())
+        }
+    }
+}

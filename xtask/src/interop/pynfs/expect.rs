@@ -1,0 +1,117 @@
+//! Which tests are not expected to pass, and why.
+//!
+//! A line a test: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and those that begin with `#` say nothing.
+
+use super::Flavor;
+use super::outcome::Outcome;
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+
+/// One line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// The test.
+    pub code: String,
+    /// What it is expected to do.
+    pub outcome: Outcome,
+    /// In which flavors.
+    flavors: Vec<Flavor>,
+    /// Why, with the section that says so.
+    pub reason: String,
+}
+
+/// A file of them.
+#[derive(Debug)]
+pub struct Expectations(Vec<Expectation>);
+
+impl Expectations {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When a line is not as the module says, with its number; when two lines are about the same test in the same flavor.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut all: Vec<Expectation> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let one = expectation(line).with_context(|| format!("line {}", index + 1))?;
+            let same = |other: &Expectation| {
+                other.code == one.code && other.flavors.iter().any(|flavor| one.flavors.contains(flavor))
+            };
+            if all.iter().any(same) {
+                bail!("line {}: {} stands there twice", index + 1, one.code);
+            }
+            all.push(one);
+        }
+        Ok(Self(all))
+    }
+
+    /// What is expected of a test; `None`: that it passes.
+    pub fn of(&self, code: &str, flavor: Flavor) -> Option<&Expectation> {
+        self.0.iter().find(|one| one.code == code && one.flavors.contains(&flavor))
+    }
+
+    /// All codes that are named for a flavor.
+    pub fn codes(&self, flavor: Flavor) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |one| one.flavors.contains(&flavor)).map(|one| one.code.as_str())
+    }
+}
+
+fn expectation(line: &str) -> anyhow::Result<Expectation> {
+    let (code, rest) = line.split_once(char::is_whitespace).context("a code alone says nothing")?;
+    let (what, reason) = rest.trim_start().split_once(char::is_whitespace).context("there is no reason")?;
+    let (name, flavors) = match what.split_once('/') {
+        None => (what, Flavor::value_variants().to_vec()),
+        Some((name, flavors)) => {
+            let read =
+                |word| Flavor::from_str(word, false).ok().with_context(|| format!("no flavor {word:?}"));
+            (name, flavors.split(',').map(read).collect::<anyhow::Result<_>>()?)
+        }
+    };
+    let outcome = Outcome::from_name(name).with_context(|| format!("no outcome {name:?}"))?;
+    ensure!(outcome != Outcome::Passed, "a test that passes needs no line");
+    Ok(Expectation { code: code.to_owned(), outcome, flavors, reason: reason.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_code_an_outcome_flavors_and_a_reason() {
+        let text =
+            "# says nothing\n\nEID4 failed RFC 8881 section 18.35: so it is\nX1 skipped/krb5i,krb5p  why\n";
+        let expectations = Expectations::parse(text).unwrap();
+        let eid4 = expectations.of("EID4", Flavor::Krb5).unwrap();
+        assert_eq!(
+            (eid4.outcome, eid4.reason.as_str()),
+            (Outcome::Failed, "RFC 8881 section 18.35: so it is")
+        );
+        assert!(expectations.of("X1", Flavor::Sys).is_none());
+        assert_eq!(expectations.of("X1", Flavor::Krb5p).unwrap().outcome, Outcome::Skipped);
+        assert_eq!(expectations.codes(Flavor::Sys).collect::<Vec<_>>(), ["EID4"]);
+    }
+
+    #[test]
+    fn what_is_no_expectation_is_an_error_with_its_line() {
+        for (text, says) in [
+            ("A1", "a code alone"),
+            ("A1 failed", "no reason"),
+            ("A1 broken why", "no outcome"),
+            ("A1 failed/krb6 why", "no flavor"),
+            ("A1 passed why", "needs no line"),
+            ("\nA1 failed why\nA1 skipped/sys why", "line 3: A1 stands there twice"),
+        ] {
+            let error = format!("{:#}", Expectations::parse(text).unwrap_err());
+            assert!(error.starts_with("line ") && error.contains(says), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_file_in_the_repository_can_be_read() {
+        let path = crate::steps::root().join(super::super::EXPECTATIONS);
+        Expectations::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    }
+}
