@@ -1,12 +1,12 @@
 //! SETATTR (RFC 8881 section 18.30).
 
-use crate::attr;
+use crate::attr::{self, Settable};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Failure, Object, OpResult, regular_file, vfs_status};
-use nfs4::{Bitmap4, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
+use nfs4::{Bitmap4, FATTR4_MODE, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
-use vfs::{OpenFile, SetAttributes};
+use vfs::{OpenFile, SetAttributes, VfsError, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Sets attributes; a size through the open of the stateid when there is one.
@@ -28,15 +28,27 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         settable.set.size = None;
         done = Bitmap4::of(&[FATTR4_SIZE]);
     }
-    if settable.set != SetAttributes::default() {
-        let set = object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set);
-        if let Err(error) = set {
-            reply.value(&done);
-            return Err(Failure::with_body(vfs_status(error)));
-        }
+    if let Err(error) = set(c, object, &mut settable) {
+        reply.value(&done);
+        return Err(Failure::with_body(vfs_status(error)));
     }
     reply.value(&settable.mask);
     Ok(())
+}
+
+/// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is; attrsset tells (RFC 8881
+/// section 18.30.3), and who sets modes of a whole tree goes on.
+fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<()> {
+    if settable.set == SetAttributes::default() {
+        return Ok(());
+    }
+    match object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set) {
+        Err(VfsError::Notsupp) if settable.set.mode.take().is_some() => {
+            settable.mask.clear(FATTR4_MODE);
+            set(c, object, settable)
+        }
+        done => done.map(drop),
+    }
 }
 
 /// Returns the open file through which the size may be changed; `None` when the caller's own rights decide.

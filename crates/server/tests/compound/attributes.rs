@@ -142,6 +142,25 @@ fn only_the_owner_changes_the_mode_and_only_writers_the_size() // RFC 8881 secti
 }
 
 #[test]
+fn the_mode_of_a_symbolic_link_stays_and_attrsset_says_so() // RFC 8881 section 18.30.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let link = Createtype4::NF4LNK(bytes(b"to"));
+    client.at("export", vec![create(link, "l", mode(0o777))]).ok();
+    let time = Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds: 5, nseconds: 0 });
+    let values = |time| AttributeValues { mode: Some(0o755), time_modify_set: time, ..Default::default() };
+    for (time, told) in [(None, vec![]), (Some(time), vec![FATTR4_TIME_MODIFY_SET])] {
+        let reply = client.at("export/l", vec![setattr(Stateid4::ANONYMOUS, fattr(values(time)))]).ok();
+        let NfsResop4::OP_SETATTR(result) = reply.last() else { panic!("{:?}", reply.results) };
+        assert_eq!(result.attrsset, Bitmap4::of(&told));
+    }
+    let reply = client.at("export/l", vec![getattr(&[FATTR4_MODE, FATTR4_TIME_MODIFY])]).ok();
+    let got = reply.attributes();
+    assert_eq!((got.mode, got.time_modify.map(|time| time.seconds)), (Some(0o777), Some(5)));
+}
+
+#[test]
 fn a_size_is_set_through_an_open_whatever_the_mode() // RFC 8881 section 18.30.4
 {
     let server = Setup::default().start();
