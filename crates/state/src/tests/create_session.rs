@@ -49,12 +49,43 @@ fn a_failure_is_cached_too_and_does_not_confirm() {
     let client = exchanged(&mut world, "a");
     let small = ChannelAttrs { response_size: 20, ..CHANNEL };
     let args = CreateSession { fore: small, ..client.create_args() };
-    assert_eq!(create(&mut world, &client, &args), Err(Nfsstat4::NFS4ERR_TOOSMALL));
-    assert_eq!(create(&mut world, &client, &client.create_args()), Err(Nfsstat4::NFS4ERR_TOOSMALL));
+    for _ in 0..2 {
+        assert_eq!(create(&mut world, &client, &args), Err(Nfsstat4::NFS4ERR_TOOSMALL));
+    }
     let next = CreateSession { sequence: client.sequenceid.wrapping_add(1), ..client.create_args() };
     let mut again = TestClient::new("a");
     assert_eq!(world.exchange_id(&mut again, 0x4000_0000), Err(Nfsstat4::NFS4ERR_NOENT));
     create(&mut world, &client, &next).unwrap();
+}
+
+#[test]
+fn arguments_may_be_corrected_with_the_same_sequence_id() {
+    // RFC 8881 section 18.36.4: a retry fails again; one that differs is no retry
+    let mut world = World::new();
+    let client = exchanged(&mut world, "a");
+    let wrong = CreateSession { flags: 1 << 9, ..client.create_args() };
+    assert_eq!(create(&mut world, &client, &wrong), Err(Nfsstat4::NFS4ERR_INVAL));
+    let first = create(&mut world, &client, &client.create_args()).unwrap();
+    assert_eq!(create(&mut world, &client, &wrong), Ok(first));
+    assert_eq!(world.state.counts().sessions, 1);
+}
+
+#[test]
+fn a_backchannel_that_carries_no_callback_is_too_small_whether_it_is_wanted_now_or_not() {
+    // RFC 8881 section 18.36.3
+    let mut world = World::new();
+    let client = exchanged(&mut world, "a");
+    for small in [
+        ChannelAttrs { request_size: 10, ..CHANNEL },
+        ChannelAttrs { response_size: 10, ..CHANNEL },
+        ChannelAttrs { operations: 1, ..CHANNEL },
+    ] {
+        for flags in [0, 2] {
+            let args = CreateSession { flags, back: small, ..client.create_args() };
+            assert_eq!(create(&mut world, &client, &args), Err(Nfsstat4::NFS4ERR_TOOSMALL));
+        }
+    }
+    create(&mut world, &client, &client.create_args()).unwrap();
 }
 
 #[test]
