@@ -77,7 +77,8 @@ pub struct ExchangeIdOk {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles EXCHANGE_ID: all nine cases of RFC 8881 section 18.35.4. `random` sets where the sequence of
-    /// CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it.
+    /// CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it: below 2^31, for clients that
+    /// keep it in a signed number.
     ///
     /// # Errors
     /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM, NFS4ERR_DELAY (too many clients).
@@ -110,7 +111,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
         }
         self.make_room_for_client(&mut registry, now, effects)?;
-        Ok(self.new_client(&mut registry, now, caller, args, random as u32)) // cases 1, 3, 4, 5
+        Ok(self.new_client(&mut registry, now, caller, args, random as u32 >> 1)) // cases 1, 3, 4, 5
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {

@@ -30,6 +30,8 @@ pub struct Sequence {
     pub request_size: u32,
     /// Operations of the COMPOUND, SEQUENCE included.
     pub operations: u32,
+    /// Bytes of the shortest reply, the one that ends with SEQUENCE's result; RPC header included.
+    pub reply_min: u32,
 }
 
 /// The results of SEQUENCE.
@@ -82,7 +84,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_SEQ_MISORDERED,
     /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy of the request still runs),
-    /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG. None of them moves the slot or renews the lease.
+    /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG, NFS4ERR_REP_TOO_BIG_TO_CACHE. None of them moves the slot or renews the lease.
     pub fn sequence(
         &self,
         now: Duration,
@@ -215,6 +217,12 @@ fn check_size(fore: &ChannelAttrs, args: &Sequence) -> Result<()> {
     }
     if args.request_size > fore.request_size {
         return Err(Nfsstat4::NFS4ERR_REQ_TOO_BIG);
+    }
+    if args.reply_min > fore.response_size {
+        return Err(Nfsstat4::NFS4ERR_REP_TOO_BIG);
+    }
+    if args.cache_this && args.reply_min > fore.response_cached {
+        return Err(Nfsstat4::NFS4ERR_REP_TOO_BIG_TO_CACHE);
     }
     Ok(())
 }

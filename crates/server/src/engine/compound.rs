@@ -68,6 +68,8 @@ pub struct Compound<'c> {
     pub session: Option<InSession>,
     /// A reply out of the reply cache that stands for the whole COMPOUND.
     pub replay: Option<Arc<[u8]>>,
+    /// Where in the reply buffer COMPOUND4res begins.
+    pub reply_start: usize,
     /// Length that the reply buffer may not exceed.
     pub reply_end: usize,
     /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
@@ -90,6 +92,7 @@ impl<'c> Compound<'c> {
             saved_stateid: None,
             session: None,
             replay: None,
+            reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
             patience: Patience::Waits,
         }

@@ -75,6 +75,7 @@ impl<'c> Compound<'c> {
             saved_stateid: suspended.saved_stateid,
             session: suspended.session,
             replay: None,
+            reply_start: suspended.start,
             reply_end: suspended.reply_end,
             patience: Patience::Waits,
         }

@@ -1,7 +1,9 @@
 //! EXCHANGE_ID: a client owner gets a client id (RFC 8881 section 18.35).
 
 use crate::engine::{Compound, OpResult};
-use nfs4::{Bitmap4, ExchangeId4Args, Nfsstat4, StateProtect4A, StateProtectHow4};
+use nfs4::{
+    Bitmap4, EXCHGID4_FLAG_SUPP_FENCE_OPS, ExchangeId4Args, Nfsstat4, StateProtect4A, StateProtectHow4,
+};
 use state::{ExchangeId, OpSet, StateProtect};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
@@ -12,9 +14,12 @@ const IMPLEMENTATION_NAME: &[u8] = concat!("Orthrus ", env!("CARGO_PKG_VERSION")
 /// Registers the client owner.
 ///
 /// # Errors
-/// NFS4ERR_ENCR_ALG_UNSUPP for SP4_SSV, and those of [`state::State::exchange_id`].
+/// NFS4ERR_INVAL for a flag of 4.2 in 4.1 (RFC 7862 section 14.1), NFS4ERR_ENCR_ALG_UNSUPP for SP4_SSV, and those of [`state::State::exchange_id`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ExchangeId4Args::decode(args)?;
+    if c.minor < 2 && args.eia_flags & EXCHGID4_FLAG_SUPP_FENCE_OPS != 0 {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
     let protect = match &args.eia_state_protect {
         StateProtect4A::SP4_NONE => StateProtect::None,
         StateProtect4A::SP4_MACH_CRED(ops) => StateProtect::MachCred {

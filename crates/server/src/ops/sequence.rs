@@ -5,6 +5,9 @@ use nfs4::Sequence4Args;
 use state::{Sequence, Sequenced};
 use xdr::{Decode, Decoder, Encoder};
 
+/// Bytes of SEQUENCE4resok.
+const RESULT: usize = 36;
+
 /// Begins the slot's use, or finds the reply of the request that this one repeats.
 ///
 /// # Errors
@@ -12,6 +15,7 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Sequence4Args::decode(args)?;
     let sender = c.sender();
+    let reply_min = c.call.reply_overhead + (reply.len() - c.reply_start) + RESULT;
     let request = Sequence {
         sessionid: args.sa_sessionid,
         sequenceid: args.sa_sequenceid,
@@ -21,6 +25,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         fingerprint: c.nfs.fingerprint(c.call.args, sender.principal),
         request_size: u32::try_from(c.call.request_size).unwrap_or(u32::MAX),
         operations: c.position.count,
+        reply_min: u32::try_from(reply_min).unwrap_or(u32::MAX),
     };
     let begun = match c.with_effects(|state, effects| state.sequence(c.now(), &sender, &request, effects))? {
         Sequenced::Execute(begun) => begun,

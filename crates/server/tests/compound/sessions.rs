@@ -201,6 +201,30 @@ fn a_request_larger_than_agreed_is_refused() // RFC 8881 section 18.46.3
 }
 
 #[test]
+fn a_sequence_whose_own_result_may_not_be_cached_is_refused_without_using_the_slot()
+// RFC 8881 section 2.10.6.4
+{
+    let server = Setup::default().start();
+    let fore = ChannelAttrs4 { ca_maxresponsesize_cached: 10, ..FORE };
+    let mut client = Client::with(&server, b"client", sys(ALICE), fore);
+    client.cache_this = true;
+    client.run(vec![]).expect(NFS4ERR_REP_TOO_BIG_TO_CACHE);
+    client.sequence -= 1;
+    client.cache_this = false;
+    client.run(vec![put_root()]).ok();
+}
+
+#[test]
+fn a_flag_of_4_2_in_exchange_id_is_unknown_to_4_1() // RFC 8881 section 18.35.3, RFC 7862 section 14.1
+{
+    let server = Setup::default().start();
+    let NfsArgop4::OP_EXCHANGE_ID(args) = exchange_id(b"c", StateProtect4A::SP4_NONE) else { panic!() };
+    let op = NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args { eia_flags: EXCHGID4_FLAG_SUPP_FENCE_OPS, ..args });
+    server.call(&sys(ALICE), 1, NOW, 1, std::slice::from_ref(&op)).expect(NFS4ERR_INVAL);
+    server.call(&sys(ALICE), 1, NOW, 2, &[op]).ok();
+}
+
+#[test]
 fn a_replayed_request_gets_the_cached_reply_and_is_not_run_again() // RFC 8881 section 2.10.6.1.3
 {
     let server = Setup::default().start();

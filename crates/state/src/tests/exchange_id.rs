@@ -110,6 +110,16 @@ fn an_update_needs_a_confirmed_record_its_verifier_and_its_principal() {
 }
 
 #[test]
+fn the_sequence_of_sessions_begins_where_a_signed_number_can_follow() {
+    // RFC 8881 section 18.35.4: any number will do
+    let mut world = World::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let ok = world.exchange_id(&mut TestClient::new(name), 0).unwrap();
+        assert!(ok.sequenceid <= 1 << 31, "{}", ok.sequenceid);
+    }
+}
+
+#[test]
 fn unknown_flags_and_an_owner_that_is_too_long_are_refused() {
     // RFC 8881 section 18.35.3
     let mut world = World::new();

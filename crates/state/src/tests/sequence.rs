@@ -130,11 +130,17 @@ fn slots_beyond_the_table_or_above_the_highest_in_use_are_refused() {
 fn a_request_beyond_the_channel_is_refused_without_using_the_slot() {
     // RFC 8881 section 2.10.6.4
     let mut world = World::new();
-    let mut client = world.ready("a");
+    let client = world.ready("a");
     let many = Sequence { operations: 17, ..client.args() };
     assert_eq!(world.sequence(&client, many).unwrap_err(), Nfsstat4::NFS4ERR_TOO_MANY_OPS);
     let big = Sequence { request_size: (1 << 20) + 1, ..client.args() };
     assert_eq!(world.sequence(&client, big).unwrap_err(), Nfsstat4::NFS4ERR_REQ_TOO_BIG);
+    let long = Sequence { reply_min: CHANNEL.response_size + 1, ..client.args() };
+    assert_eq!(world.sequence(&client, long).unwrap_err(), Nfsstat4::NFS4ERR_REP_TOO_BIG);
+    let uncached = Sequence { reply_min: CHANNEL.response_cached + 1, ..client.args() };
+    assert_eq!(world.sequence(&client, uncached).unwrap_err(), Nfsstat4::NFS4ERR_REP_TOO_BIG_TO_CACHE);
+    world.sequence(&client, Sequence { cache_this: false, ..uncached }).unwrap();
+    let mut client = world.ready("b");
     world.renew(&mut client);
 }
 

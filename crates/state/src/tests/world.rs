@@ -229,6 +229,7 @@ impl TestClient {
             fingerprint: u64::from(self.slot),
             request_size: 200,
             operations: 3,
+            reply_min: 100,
         }
     }
 }
