@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
         tests: &arguments.tests,
         time_max,
     };
-    println!("pynfs 4.1 in {} flavors; about 2 minutes", flavors.len());
+    println!("pynfs 4.1 in {} flavors; 2 to 3 minutes", flavors.len());
     let runs = at_once(&flavors, |flavor| session.run(flavor, arguments.keep.as_deref(), &stop))?;
     println!("{NO_40}");
     let whole = arguments.tests == ["all"];
