@@ -173,6 +173,11 @@ impl<D: Driver> Connection<D> {
         }
     }
 
+    /// Appends a record that answers no request.
+    pub(crate) fn post(&mut self, record: Vec<u8>, stats: &Stats) {
+        self.output.push(record, stats);
+    }
+
     /// Closes once what is queued has been sent; nothing more is read.
     pub(crate) fn close_when_sent(&mut self) {
         self.closing = true;

@@ -19,6 +19,7 @@ mod late;
 mod limits;
 mod listener;
 mod mailbox;
+mod outgoing;
 mod output;
 mod pool;
 mod service;
@@ -31,10 +32,13 @@ pub use io::Io;
 pub use late::{Late, LateSink};
 pub use limits::Limits;
 pub use listener::{ListenError, Listener, Running};
+pub use outgoing::Outgoing;
 pub use pool::{Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::Stats;
 
+#[cfg(test)]
+mod outgoing_tests;
 #[cfg(test)]
 mod pool_tests;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Accepts connections and deals them out to the shards.
 
 use crate::driver::{Epoll, Uring};
+use crate::outgoing::connection_id;
 use crate::shard::{Shard, ShardHandle};
-use crate::{Io, Limits, Service, Stats};
-use rpc::ConnectionId;
+use crate::{Io, Limits, Outgoing, Service, Stats};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -80,12 +80,13 @@ impl Listener {
         let limits = Arc::new(limits);
         let handles = spawn(&service, shards, &limits, &stats, io)?;
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
+        let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
         let acceptor = Acceptor { socket: self.socket, shards: handles, limits, stats: stats.clone() };
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
         };
-        Ok(Running { stop, thread: Some(thread), stats, address: self.address })
+        Ok(Running { stop, thread: Some(thread), stats, outgoing, address: self.address })
     }
 }
 
@@ -139,6 +140,7 @@ pub struct Running {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
     stats: Arc<Stats>,
+    outgoing: Outgoing,
     address: SocketAddr,
 }
 
@@ -146,6 +148,11 @@ impl Running {
     /// Returns the counters.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
+    }
+
+    /// Returns what sends records besides replies.
+    pub fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
     }
 
     /// Returns the address that is served.
@@ -182,24 +189,24 @@ struct Acceptor {
 
 impl Acceptor {
     fn run(self, stop: &Stop) {
-        let mut id = 0u64;
+        let mut count = 0u64;
         while !stop.flag.load(Ordering::Acquire) {
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&stop.wake, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => tracing::error!("waiting for connections failed: {error}"),
             }
-            self.accept_all(&mut id);
+            self.accept_all(&mut count);
         }
         self.shards.into_iter().for_each(ShardHandle::stop);
     }
 
-    fn accept_all(&self, id: &mut u64) {
+    fn accept_all(&self, count: &mut u64) {
         loop {
             match self.socket.accept() {
                 Ok((stream, peer)) => {
-                    *id += 1;
-                    self.deal_out(ConnectionId(*id), stream, peer);
+                    *count += 1;
+                    self.deal_out(*count, stream, peer);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -213,7 +220,7 @@ impl Acceptor {
         }
     }
 
-    fn deal_out(&self, id: ConnectionId, stream: TcpStream, peer: SocketAddr) {
+    fn deal_out(&self, count: u64, stream: TcpStream, peer: SocketAddr) {
         if self.stats.connections.load(Ordering::Relaxed) >= self.limits.connections_max {
             Stats::add(&self.stats.refused, 1);
             return;
@@ -225,10 +232,11 @@ impl Acceptor {
         Stats::add(&self.stats.accepted, 1);
         self.stats.connections.fetch_add(1, Ordering::Relaxed);
         // In turn, so that the connections of one client spread; but no shard gets more while others have fewer.
-        let turn = usize::try_from(id.0).unwrap_or(0) % self.shards.len();
+        let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
         let (before, from) = self.shards.split_at(turn);
-        if let Some(shard) = from.iter().chain(before).min_by_key(|shard| shard.connections()) {
-            shard.add(id, stream, peer);
+        let numbered = (turn..).zip(from).chain((0..).zip(before));
+        if let Some((index, shard)) = numbered.min_by_key(|(_, shard)| shard.connections()) {
+            shard.add(connection_id(index, count), stream, peer);
         }
     }
 }

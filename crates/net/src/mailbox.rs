@@ -8,12 +8,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Records of the server's own that may wait for one shard; it takes them as soon as it wakes.
+const OUTGOING_MAX: usize = 1024;
+
 /// A connection for a shard.
 pub(crate) type Arrival = (ConnectionId, TcpStream, SocketAddr);
 
 /// What the acceptor and the shard share.
 pub(crate) struct Mailbox {
     arrived: Mutex<Vec<Arrival>>,
+    outgoing: Mutex<Vec<(ConnectionId, Vec<u8>)>>,
     /// Connections that the shard has, those that were left for it included.
     connections: AtomicUsize,
     stop: AtomicBool,
@@ -25,6 +29,7 @@ impl Mailbox {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             arrived: Mutex::new(Vec::new()),
+            outgoing: Mutex::new(Vec::new()),
             connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             bell,
@@ -41,6 +46,24 @@ impl Mailbox {
     /// Takes the connections that were left.
     pub(crate) fn take(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves a record to be sent; false when too many wait.
+    pub(crate) fn post(&self, connection: ConnectionId, record: Vec<u8>) -> bool {
+        {
+            let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+            if outgoing.len() >= OUTGOING_MAX {
+                return false;
+            }
+            outgoing.push((connection, record));
+        }
+        self.ring();
+        true
+    }
+
+    /// Takes the records that are to be sent.
+    pub(crate) fn take_outgoing(&self) -> Vec<(ConnectionId, Vec<u8>)> {
+        std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that the shard has one connection less.

@@ -26,6 +26,11 @@ pub(crate) struct ShardHandle {
 }
 
 impl ShardHandle {
+    /// What other threads leave for the shard.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        self.mailbox.clone()
+    }
+
     /// Hands over a connection.
     pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, peer: SocketAddr) {
         self.mailbox.add((id, stream, peer));
@@ -132,6 +137,7 @@ impl<S: Service, D: Driver> Shard<S, D> {
             Ready::Mail => {
                 self.sockets.take_arrived();
                 self.take_late();
+                self.send_outgoing();
             }
             Ready::Input(id) => self.read(id),
             Ready::Output(id) => self.write(id),
@@ -169,6 +175,16 @@ impl<S: Service, D: Driver> Shard<S, D> {
         self.sink.take(&mut self.late);
         let sockets = &mut self.sockets;
         self.late.retain(|late| sockets.came_back(late.connection, late.held));
+    }
+
+    /// Sends what the service has left for connections besides their replies.
+    fn send_outgoing(&mut self) {
+        for (connection, record) in self.mailbox.take_outgoing() {
+            match self.sockets.post(connection, record) {
+                true => self.write(connection.0),
+                false => self.service.closed(connection),
+            }
+        }
     }
 
     /// Serves what has arrived, a batch at a time, then lets go of the connections that are over.

@@ -226,6 +226,14 @@ impl<D: Driver> Sockets<D> {
         }
     }
 
+    /// Appends a record that is no reply; false when the connection is gone, or about to be.
+    pub(crate) fn post(&mut self, connection: ConnectionId, record: Vec<u8>) -> bool {
+        let connection = self.connections.get_mut(&connection.0);
+        let Some(connection) = connection.filter(|connection| !connection.is_closing()) else { return false };
+        connection.post(record, &self.stats);
+        true
+    }
+
     /// Takes note that a call is back that was away, and says whether its connection is still there.
     pub(crate) fn came_back(&mut self, connection: ConnectionId, held: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&connection.0) else { return false };

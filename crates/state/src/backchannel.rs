@@ -1,9 +1,17 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
-use crate::sessions::Callback;
-use crate::{ChannelAttrs, ClientKey, Limits, Nfsstat4, Result, Sessionid4, State};
+use crate::sessions::{Callback, Session};
+use crate::{Limits, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
+
+/// Operations of a callback: CB_SEQUENCE and one more.
+const OPERATIONS: u32 = 2;
+/// Bytes of the longest callback: an AUTH_SYS credential with the longest machine name, CB_SEQUENCE with a referring
+/// call, and CB_RECALL with the longest filehandle.
+const REQUEST_SIZE_MIN: u32 = 768;
+/// Bytes of the longest reply that is of interest, that to CB_GETATTR.
+const RESPONSE_SIZE_MIN: u32 = 256;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +39,11 @@ pub enum CallbackSecurity {
 }
 
 impl CallbackSecurity {
+    /// Whether callbacks can be sent with it.
+    fn is_supported(&self) -> bool {
+        !matches!(self, Self::Gss { .. })
+    }
+
     /// Bytes of the longest string in it.
     fn longest(&self) -> usize {
         match self {
@@ -54,12 +67,47 @@ impl CallbackSecurity {
 pub struct BackChannel {
     /// csa_cb_program or bca_cb_program.
     pub program: u32,
-    /// The ways to authenticate, in the client's order of preference.
-    pub security: Vec<CallbackSecurity>,
-    /// The negotiated limits.
-    pub attrs: ChannelAttrs,
+    /// How to authenticate: the first of the client's ways that is supported.
+    pub security: CallbackSecurity,
+    /// The minor version that the session was made with.
+    pub minor_version: u32,
     /// A connection that carries callbacks.
     pub connection: u64,
+}
+
+/// Whether a session's backchannel can carry callbacks, given a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ability {
+    /// It can.
+    Able,
+    /// None of the client's ways to authenticate is supported, or its limits are below what a callback takes.
+    Unable,
+}
+
+impl Session {
+    fn callback(&self) -> MutexGuard<'_, Callback> {
+        self.callback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ability(&self) -> Ability {
+        let supported = self.callback().security.iter().any(CallbackSecurity::is_supported);
+        let fits = self.back.operations >= OPERATIONS
+            && self.back.requests > 0
+            && self.back.request_size >= REQUEST_SIZE_MIN
+            && self.back.response_size >= RESPONSE_SIZE_MIN;
+        if supported && fits { Ability::Able } else { Ability::Unable }
+    }
+
+    /// Returns the backchannel if it works, by another connection than `besides`.
+    pub(crate) fn back_channel(&self, besides: Option<u64>) -> Option<BackChannel> {
+        if self.ability() == Ability::Unable {
+            return None;
+        }
+        let connection = self.back_connection(besides)?;
+        let Callback { program, security } = self.callback().clone();
+        let security = security.into_iter().find(CallbackSecurity::is_supported)?;
+        Some(BackChannel { program, security, minor_version: self.minor_version, connection })
+    }
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -75,18 +123,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<()> {
         let session = self.session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
         let security = CallbackSecurity::kept(security, &self.limits);
-        *session.callback.lock().unwrap_or_else(PoisonError::into_inner) = Callback { program, security };
+        let connections = session.connections_mut();
+        *session.callback() = Callback { program, security };
+        session.update_path(&connections);
         Ok(())
-    }
-
-    /// Returns the first session of the client that has a backchannel with a bound connection.
-    pub fn back_channel(&self, client: ClientKey) -> Option<(Sessionid4, BackChannel)> {
-        let sessions = self.sessions_of(self.registry().client(client).ok()?);
-        sessions.into_iter().find_map(|session| {
-            let connection = session.back_connection()?;
-            let Callback { program, security } =
-                session.callback.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            Some((session.id, BackChannel { program, security, attrs: session.back, connection }))
-        })
     }
 }

@@ -4,6 +4,7 @@ use crate::slab::Key;
 use crate::{Caller, Clientid4, Nfsstat4, Principal, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names a client record; the operations of a COMPOUND get it from SEQUENCE.
@@ -18,6 +19,10 @@ pub(crate) struct Client {
     pub(crate) verifier: [u8; 8],
     pub(crate) principal: Principal,
     pub(crate) protect: StateProtect,
+    /// Its sessions whose backchannel works; whoever changes it holds the connections of the session.
+    pub(crate) paths: AtomicUsize,
+    /// What SEQUENCE says of the client's state (sr_status_flags).
+    pub(crate) status: AtomicU32,
     books: Mutex<Books>,
 }
 
@@ -55,7 +60,8 @@ impl Client {
     ) -> Self {
         // Clients begin at different stripes: most have few opens.
         let books = Books { turn: id as u32, ..Books::default() };
-        Self { id, owner: owner.into(), verifier, principal, protect, books: Mutex::new(books) }
+        let (paths, status, books) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(books));
+        Self { id, owner: owner.into(), verifier, principal, protect, paths, status, books }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.

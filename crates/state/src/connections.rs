@@ -67,13 +67,15 @@ impl Session {
         self.connections.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connections_mut(&self) -> RwLockWriteGuard<'_, Vec<Connection>> {
+    pub(crate) fn connections_mut(&self) -> RwLockWriteGuard<'_, Vec<Connection>> {
         self.connections.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection that carries callbacks.
-    pub(crate) fn back_connection(&self) -> Option<u64> {
-        self.connections().iter().find(|connection| connection.back).map(|connection| connection.id)
+    /// Returns a connection that carries callbacks, another than `besides`.
+    pub(crate) fn back_connection(&self, besides: Option<u64>) -> Option<u64> {
+        let connections = self.connections();
+        let carries = |c: &&Connection| c.back && !c.silent && Some(c.id) != besides;
+        connections.iter().find(carries).map(|connection| connection.id)
     }
 
     /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has BIND_CONN_TO_SESSION binds them itself.
@@ -164,7 +166,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 self.associate(&session, caller.connection, wanted != Bound::Back, wanted != Bound::Fore);
                 Ok(wanted)
             }
-            Some(bound) if direction.accepts(bound) => Ok(bound),
+            Some(bound) if direction.accepts(bound) => {
+                // The client may say it again because callbacks did not get through.
+                self.associate(&session, caller.connection, bound != Bound::Back, bound != Bound::Fore);
+                Ok(bound)
+            }
             Some(_) => Err(Nfsstat4::NFS4ERR_INVAL),
         }
     }
@@ -173,7 +179,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn connection_closed(&self, connection: u64) {
         for key in self.connections.take(connection) {
             if let Some(session) = self.sessions.get(key) {
-                session.connections_mut().retain(|other| other.id != connection);
+                let mut connections = session.connections_mut();
+                connections.retain(|other| other.id != connection);
+                session.update_path(&connections);
             }
         }
     }
@@ -186,19 +194,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let mut connections = session.connections_mut();
         if !known(&connections) {
-            let bound = Connection { id: connection, fore: true, back: false, explicit: false };
+            let bound =
+                Connection { id: connection, fore: true, back: false, explicit: false, silent: false };
             self.add_connection(session, &mut connections, bound);
         }
     }
 
     /// Associates a connection because the client asked for it.
     pub(crate) fn associate(&self, session: &Session, connection: u64, fore: bool, back: bool) {
-        let bound = Connection { id: connection, fore, back, explicit: true };
+        let bound = Connection { id: connection, fore, back, explicit: true, silent: false };
         let mut connections = session.connections_mut();
         match connections.iter_mut().find(|other| other.id == connection) {
             Some(existing) => *existing = bound,
             None => self.add_connection(session, &mut connections, bound),
         }
+        session.update_path(&connections);
     }
 
     fn add_connection(&self, session: &Session, connections: &mut Vec<Connection>, connection: Connection) {
@@ -211,12 +221,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if connections.len() > self.limits.connections_per_session_max.max(1) {
             let oldest = connections.remove(0);
             self.connections.forget(oldest.id, session.key);
+            session.update_path(connections);
         }
     }
 
     /// Dissolves all associations of a session that is closed for good.
     pub(crate) fn forget_connections(&self, session: &Session) {
-        for connection in std::mem::take(&mut *session.connections_mut()) {
+        let mut connections = session.connections_mut();
+        let forgotten = std::mem::take(&mut *connections);
+        session.update_path(&[]);
+        drop(connections);
+        for connection in forgotten {
             self.connections.forget(connection.id, session.key);
         }
     }

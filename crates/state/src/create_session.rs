@@ -1,5 +1,6 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
+use crate::callbacks::{BackSlots, PathStatus};
 use crate::clients::Client;
 use crate::registry::{Enrolled, Registry};
 use crate::sessions::{Callback, Pulse, Session, sessionid};
@@ -55,6 +56,8 @@ pub struct CreateSession {
     pub fore: ChannelAttrs,
     /// csa_back_chan_attrs.
     pub back: ChannelAttrs,
+    /// The minor version of the COMPOUND: that of the callbacks, too.
+    pub minor_version: u32,
     /// csa_cb_program.
     pub callback_program: u32,
     /// csa_sec_parms.
@@ -173,6 +176,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 pulse: Pulse::default(),
                 connections: RwLock::default(),
                 callback: Mutex::new(callback),
+                minor_version: args.minor_version,
+                back_slots: BackSlots::default(),
+                path: PathStatus::default(),
                 reserved,
             })
         })

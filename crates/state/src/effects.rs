@@ -1,5 +1,7 @@
 //! What the server has to do because state changed.
 
+use crate::Sessionid4;
+
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -18,6 +20,16 @@ pub enum Effect {
     GraceEnded,
 }
 
+/// A callback that the server is to send (RFC 8881 section 20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallbackTask {
+    /// CB_SEQUENCE alone, to see whether the backchannel of a session works.
+    Probe {
+        /// The session; the client knows it, since it has sent a SEQUENCE.
+        sessionid: Sessionid4,
+    },
+}
+
 /// What one call leaves for the server to do before it sends the reply.
 #[derive(Debug)]
 #[must_use = "files are to be closed, and records to be kept"]
@@ -27,10 +39,12 @@ pub struct Effects<O> {
     pub closed: Vec<O>,
     /// Whether the call has queued any [`Effect`]: those in the queue are to be handled, in order, by one thread at a time.
     pub queued: bool,
+    /// Callbacks to send.
+    pub callbacks: Vec<CallbackTask>,
 }
 
 impl<O> Default for Effects<O> {
     fn default() -> Self {
-        Self { closed: Vec::new(), queued: false }
+        Self { closed: Vec::new(), queued: false, callbacks: Vec::new() }
     }
 }

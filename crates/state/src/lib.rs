@@ -17,7 +17,8 @@
 //!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
 //! 2. the books of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids and owners; slots; connections.
+//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids and owners; slots; connections, and under
+//!    those of a session how to call it back.
 //!
 //! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's own (see `sessions`)
 //! and lock their slot; READ and WRITE look up a stripe of opens. So requests of different sessions share nothing that
@@ -27,6 +28,7 @@
 //! access, the open changes before the file's shares do, so that nobody gets what another can still use.
 
 mod backchannel;
+mod callbacks;
 mod caller;
 mod clients;
 mod closes;
@@ -57,11 +59,12 @@ mod table;
 mod tests;
 
 pub use backchannel::{BackChannel, CallbackSecurity};
+pub use callbacks::{BackCall, CallbackEnd, NoBackChannel};
 pub use caller::{Caller, OpSet, Principal, Protection};
 pub use clients::ClientKey;
 pub use connections::{Bound, ChannelDirection};
 pub use create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
-pub use effects::{Effect, Effects};
+pub use effects::{CallbackTask, Effect, Effects};
 pub use exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use limits::Limits;
 pub use lock_ranges::{LockRange, RangeError};

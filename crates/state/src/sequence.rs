@@ -3,8 +3,8 @@
 use crate::sessions::Session;
 use crate::slots::{SlotCheck, SlotState};
 use crate::{
-    Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4, SlotToken,
-    State,
+    CallbackTask, Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4,
+    SlotToken, State,
 };
 use std::hash::Hash;
 use std::sync::Arc;
@@ -105,7 +105,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         self.enter(&session)?;
         match self.use_slot(now, caller, args, &session) {
-            Ok(SlotCheck::New) => Ok(Sequenced::Execute(self.begun(session, caller, args))),
+            Ok(SlotCheck::New) => {
+                if session.path.take_untried() {
+                    effects.callbacks.push(CallbackTask::Probe { sessionid: session.id });
+                }
+                Ok(Sequenced::Execute(self.begun(session, caller, args)))
+            }
             Ok(SlotCheck::Replay(reply)) => {
                 session.pulse.leave();
                 Ok(Sequenced::Replay(reply))
@@ -163,9 +168,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             slotid: args.slotid,
             highest_slotid: highest,
             target_highest_slotid: self.target(highest),
-            // Nothing is revoked but with the whole client, and nothing is called back: no flag is ever due. A client
-            // that has to reclaim knows it already, since its client id of before the restart was stale.
-            status_flags: 0,
+            // A client that has to reclaim knows it already, since its client id of before the restart was stale.
+            status_flags: session.status_flags(),
         };
         Begun {
             client: session.client,

@@ -1,5 +1,6 @@
 //! Sessions (RFC 8881 section 2.10): their ids, limits and end.
 
+use crate::callbacks::{BackSlots, PathStatus};
 use crate::clients::Client;
 use crate::registry::Registry;
 use crate::slab::Key;
@@ -26,6 +27,9 @@ pub(crate) struct Session {
     pub(crate) pulse: Pulse,
     pub(crate) connections: RwLock<Vec<Connection>>,
     pub(crate) callback: Mutex<Callback>,
+    pub(crate) minor_version: u32,
+    pub(crate) back_slots: BackSlots,
+    pub(crate) path: PathStatus,
     /// Bytes of reply cache set aside for it.
     pub(crate) reserved: usize,
 }
@@ -45,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) back: bool,
     /// By CREATE_SESSION or BIND_CONN_TO_SESSION, not merely by a SEQUENCE that came over it.
     pub(crate) explicit: bool,
+    /// A callback over it was not answered.
+    pub(crate) silent: bool,
 }
 
 /// The bit of [`Pulse::gate`] that lets nobody in.

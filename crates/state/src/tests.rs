@@ -1,5 +1,6 @@
 //! Tests without a socket: time is moved by hand, and a test reads as what a client does.
 
+mod callbacks;
 mod checks;
 mod connections;
 mod create_session;

@@ -159,6 +159,7 @@ fn start(
     let running = listener
         .start(service.clone(), shards, net_limits(settings), settings.io)
         .context("threads cannot be started")?;
+    service.server().engine().connect_callbacks(Box::new(service::Callbacks(running.outgoing().clone())));
     housekeeping::start(service.clone(), exports)?;
     Ok((service, running))
 }

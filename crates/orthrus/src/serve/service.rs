@@ -1,7 +1,8 @@
 //! Between the network layer and the server.
 
-use net::{Action, Late, LateSink, Pool, PoolLimits, Reply, Request, Service};
+use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
+use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Engine, Outlet, Scratch, Server};
 use server::engine::Nfs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,6 +78,15 @@ fn carry_out(server: &Server<Nfs>, task: Task) {
         Back::defect(connection)
     });
     sink.send(Late { connection, held, item });
+}
+
+/// Sends callbacks over the connections of the network layer.
+pub struct Callbacks(pub Outgoing);
+
+impl CallbackTransport for Callbacks {
+    fn send(&self, connection: ConnectionId, record: Vec<u8>) -> bool {
+        self.0.send(connection, record)
+    }
 }
 
 /// What one shard keeps from tick to tick.

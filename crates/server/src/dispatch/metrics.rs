@@ -32,6 +32,8 @@ metrics! {
     compounds,
     /// Records that are no RPC message; each closed its connection.
     malformed_records,
+    /// Replies to callbacks.
+    callback_replies,
     /// Replies on connections where the server had asked nothing.
     unexpected_replies,
     /// Calls denied with AUTH_ERROR.

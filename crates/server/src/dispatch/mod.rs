@@ -44,6 +44,11 @@ pub trait Engine: Send + Sync {
     /// Ends the same call with NFS4ERR_DELAY for the operation that would wait.
     fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
+    /// Takes a reply that arrived on a connection; false if it answers no callback.
+    fn callback_reply(&self, _connection: ConnectionId, _record: &[u8], _now: Duration) -> bool {
+        false
+    }
+
     /// Forgets what was bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
 
@@ -64,6 +69,10 @@ impl Engine for Nfs {
 
     fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
         Nfs::give_up(self, call, reply, suspended)
+    }
+
+    fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
+        Nfs::callback_reply(self, connection, record, now)
     }
 
     fn connection_closed(&self, connection: ConnectionId) {

@@ -29,7 +29,10 @@ impl<E: Engine> Server<E> {
                 Err(status) => (header.xid, Verdict::Deny(Denied::Auth(status))),
             },
             Ok(Message::Reply { xid }) => {
-                Metrics::add(&self.metrics.unexpected_replies, 1);
+                match self.engine.callback_reply(connection, &record, now) {
+                    true => Metrics::add(&self.metrics.callback_replies, 1),
+                    false => Metrics::add(&self.metrics.unexpected_replies, 1),
+                }
                 (xid, Verdict::Ignore)
             }
             Err(error) => self.stop(error, peer, now),

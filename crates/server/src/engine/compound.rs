@@ -115,7 +115,7 @@ impl<'c> Compound<'c> {
 
     /// Runs what leaves something to do; that is done when it returns.
     pub fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
-        self.nfs.with_effects(run)
+        self.nfs.with_effects(self.now(), run)
     }
 
     /// The sender as state sees it.

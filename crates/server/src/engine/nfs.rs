@@ -1,6 +1,7 @@
 //! The server: everything that outlives one call.
 
 use super::{ClientRecords, FileKey, NfsConfig, Start};
+use crate::callback::Callbacks;
 use identity::Mapper;
 use nfs4::Verifier4;
 use rpc::ConnectionId;
@@ -63,6 +64,7 @@ pub struct Nfs {
     recording: Mutex<()>,
     /// How often data could not be put on stable storage: it goes into the write verifier.
     sync_failures: AtomicU64,
+    pub(crate) callbacks: Callbacks,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -90,6 +92,7 @@ impl Nfs {
             state,
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
+            callbacks: Callbacks::default(),
             records,
             random,
         }
@@ -98,14 +101,16 @@ impl Nfs {
     /// Forgets what was bound to a connection (RFC 8881 section 2.10.3.1).
     pub fn connection_closed(&self, connection: ConnectionId) {
         self.state.connection_closed(connection.0);
+        self.callback_connection_closed(connection);
     }
 
     /// Expires leases and ends the grace period; to be called about once a second.
     pub fn housekeeping(&self, now: Duration) {
-        let expired = self.with_effects(|state, effects| state.expire(now, effects));
+        let expired = self.with_effects(now, |state, effects| state.expire(now, effects));
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
+        self.callback_housekeeping(now);
     }
 
     /// Says whether more waits than is good: clients are then asked to send less at once.
@@ -119,13 +124,18 @@ impl Nfs {
     }
 
     /// Runs what leaves something to do, and does it: what is closed is closed without any lock of the state, and
-    /// client records are on stable storage before it returns.
-    pub(crate) fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
+    /// client records are on stable storage before it returns. Callbacks are on their way.
+    pub(crate) fn with_effects<R>(
+        &self,
+        now: Duration,
+        run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R,
+    ) -> R {
         let mut effects = Effects::default();
         let result = run(&self.state, &mut effects);
         if effects.queued {
             self.handle_queue();
         }
+        self.start_callbacks(std::mem::take(&mut effects.callbacks), now);
         result
     }
 

@@ -1,6 +1,7 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
 mod attributes;
+mod callbacks;
 mod grace;
 mod helper;
 mod io;

@@ -42,18 +42,23 @@ fn the_backchannel_is_gone_with_its_connection_and_comes_back_with_another() {
     let mut world = World::new();
     let mut client = world.ready("a");
     let key = world.key(&client);
-    let (sessionid, back) = world.state.back_channel(key).unwrap();
-    assert_eq!((sessionid, back.connection, back.program), (client.sessionid, 1, 0x4000_0000));
+    let call = world.state.begin_callback(key).unwrap();
+    assert_eq!(call.sessionid(), client.sessionid);
+    assert_eq!((call.channel.connection, call.channel.program), (1, 0x4000_0000));
+    world.state.end_callback(call, CallbackEnd::Answered);
     world.state.connection_closed(1);
-    assert_eq!(world.state.back_channel(key), None);
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down);
     client.connection = 5;
     world
         .state
         .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth)
         .unwrap();
     world.state.backchannel_ctl(&client.sessionid, 9, &vec![CallbackSecurity::None; 100]).unwrap();
-    let (_, back) = world.state.back_channel(key).unwrap();
-    assert_eq!((back.connection, back.program, back.security.len()), (5, 9, 8));
+    let call = world.state.begin_callback(key).unwrap();
+    assert_eq!((call.channel.connection, call.channel.program), (5, 9));
+    world.state.end_callback(call, CallbackEnd::Answered);
+    let session = world.state.session(&client.sessionid).unwrap();
+    assert_eq!(session.callback.lock().unwrap().security.len(), 8);
 }
 
 #[test]

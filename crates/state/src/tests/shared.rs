@@ -44,6 +44,11 @@ impl Shared {
         queued
     }
 
+    /// The callbacks that were asked for since the last call.
+    pub(super) fn take_callbacks(&self) -> Vec<CallbackTask> {
+        std::mem::take(&mut self.effects.borrow_mut().callbacks)
+    }
+
     pub(super) fn exchange_id(
         &self,
         now: Duration,

@@ -213,6 +213,7 @@ impl TestClient {
             flags: 2,
             fore: CHANNEL,
             back: CHANNEL,
+            minor_version: 1,
             callback_program: 0x4000_0000,
             callback_security: vec![CallbackSecurity::None],
         }

@@ -1,8 +1,10 @@
 //! A server on the memory backend, a client with a session, and whole COMPOUNDs in and out.
 
+mod back;
 mod ops;
 mod slow;
 
+pub use back::*;
 pub use ops::*;
 pub use slow::Slow;
 
@@ -242,7 +244,15 @@ pub fn exchange_id(owner: &[u8], protect: StateProtect4A<'static>) -> Op {
 }
 
 pub fn create_session(clientid: Clientid4, sequence: u32, fore: ChannelAttrs4) -> Op {
-    NfsArgop4::OP_CREATE_SESSION(CreateSession4Args {
+    NfsArgop4::OP_CREATE_SESSION(create_session_args(clientid, sequence, fore))
+}
+
+fn create_session_args(
+    clientid: Clientid4,
+    sequence: u32,
+    fore: ChannelAttrs4,
+) -> CreateSession4Args<'static> {
+    CreateSession4Args {
         csa_clientid: clientid,
         csa_sequence: sequence,
         csa_flags: 0,
@@ -250,7 +260,7 @@ pub fn create_session(clientid: Clientid4, sequence: u32, fore: ChannelAttrs4) -
         csa_back_chan_attrs: FORE,
         csa_cb_program: 0x4000_0000,
         csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
-    })
+    }
 }
 
 impl<'s> Client<'s> {
@@ -271,15 +281,25 @@ impl<'s> Client<'s> {
         security: Security,
         fore: ChannelAttrs4,
     ) -> Self {
-        let (connection, now) = (1, Duration::from_secs(100));
+        Self::create(server, owner, security, 1, |id, sequence| create_session(id, sequence, fore))
+    }
+
+    /// EXCHANGE_ID, and the CREATE_SESSION that `create` makes.
+    fn create(
+        server: &'s Server,
+        owner: &[u8],
+        security: Security,
+        connection: u64,
+        create: impl FnOnce(Clientid4, u32) -> Op,
+    ) -> Self {
+        let now = Duration::from_secs(100);
         let reply =
             server.call(&security, connection, now, 1, &[exchange_id(owner, StateProtect4A::SP4_NONE)]).ok();
         let NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(id)) = reply.last() else {
             panic!("{:?}", reply.results)
         };
         let (clientid, sequence) = (id.eir_clientid, id.eir_sequenceid);
-        let create = create_session(clientid, sequence, fore);
-        let reply = server.call(&security, connection, now, 1, &[create]).ok();
+        let reply = server.call(&security, connection, now, 1, &[create(clientid, sequence)]).ok();
         let NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok)) = reply.last() else {
             panic!("{:?}", reply.results)
         };

@@ -1,0 +1,109 @@
+//! Callbacks that wait for their answers, or for a slot.
+
+use super::CallbackTransport;
+use rpc::ConnectionId;
+use state::{BackCall, CallbackTask, ClientKey};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a client may take to answer a callback, before the connection counts as one that carries none.
+pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often a callback is repeated at once, before it is left to the next round of housekeeping.
+pub(super) const TRIES_MAX: u8 = 4;
+/// Callbacks of one client that wait for a slot; further ones are left to the next round of housekeeping.
+const WAITING_MAX: usize = 256;
+
+/// A callback that was sent.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) task: CallbackTask,
+    pub(super) client: Option<ClientKey>,
+    pub(super) call: BackCall,
+    pub(super) tries: u8,
+    pub(super) since: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    xid: u32,
+    sent: BTreeMap<u32, Sent>,
+    waiting: BTreeMap<ClientKey, VecDeque<CallbackTask>>,
+}
+
+/// What the server has to say to its clients and has not said, or has got no answer to. Its one lock is taken by
+/// callbacks only.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    transport: OnceLock<Box<dyn CallbackTransport>>,
+    table: Mutex<Table>,
+}
+
+impl Callbacks {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what sends records; it is known once the server listens.
+    pub(crate) fn connect(&self, transport: Box<dyn CallbackTransport>) {
+        let _ = self.transport.set(transport);
+    }
+
+    /// Sends a record, if it can be sent.
+    pub(super) fn send(&self, connection: u64, record: Vec<u8>) -> bool {
+        self.transport.get().is_some_and(|transport| transport.send(ConnectionId(connection), record))
+    }
+
+    /// Notes a callback that is about to be sent, and returns its XID and its record.
+    pub(super) fn insert(
+        &self,
+        sent: Sent,
+        encode: impl FnOnce(u32, &BackCall) -> Vec<u8>,
+    ) -> (u32, Vec<u8>) {
+        let mut table = self.table();
+        let Table { xid, sent: all, .. } = &mut *table;
+        loop {
+            *xid = xid.wrapping_add(1);
+            if let Entry::Vacant(place) = all.entry(*xid) {
+                let record = encode(*xid, &sent.call);
+                place.insert(sent);
+                return (*xid, record);
+            }
+        }
+    }
+
+    /// Takes the callback that an answer on a connection belongs to.
+    pub(super) fn take(&self, xid: u32, connection: u64) -> Option<Sent> {
+        let mut table = self.table();
+        table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
+        table.sent.remove(&xid)
+    }
+
+    /// Takes the callbacks that are to be sent again by now, or elsewhere.
+    pub(super) fn take_all(&self, mut which: impl FnMut(&Sent) -> bool) -> Vec<Sent> {
+        let mut table = self.table();
+        let xids: Vec<u32> = table.sent.iter().filter(|(_, sent)| which(sent)).map(|(xid, _)| *xid).collect();
+        xids.into_iter().filter_map(|xid| table.sent.remove(&xid)).collect()
+    }
+
+    /// Keeps a callback until the client has a slot free.
+    pub(super) fn wait(&self, client: ClientKey, task: CallbackTask) {
+        let mut table = self.table();
+        let waiting = table.waiting.entry(client).or_default();
+        if waiting.len() < WAITING_MAX && !waiting.contains(&task) {
+            waiting.push_back(task);
+        }
+    }
+
+    /// Takes the callback that has waited longest for a slot of the client's.
+    pub(super) fn next_waiting(&self, client: ClientKey) -> Option<CallbackTask> {
+        let mut table = self.table();
+        let waiting = table.waiting.get_mut(&client)?;
+        let next = waiting.pop_front();
+        if waiting.is_empty() {
+            table.waiting.remove(&client);
+        }
+        next
+    }
+}

@@ -1,0 +1,100 @@
+//! The bytes of callbacks and of their answers (RFC 8881 section 20, RFC 5531).
+
+use nfs4::{
+    CB_COMPOUND, CbCompound4Args, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4, NfsCbOpnum4,
+    Nfsstat4,
+};
+use rpc::{Accepted, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
+use state::{BackCall, CallbackEnd, CallbackSecurity};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it.
+pub(super) fn encode(xid: u32, call: &BackCall, operation: Option<NfsCbArgop4<'_>>) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.raw(&[0; RECORD_MARK_LEN]);
+    let channel = &call.channel;
+    let credential = credential(&channel.security);
+    let credential = match &credential {
+        Some(body) => OpaqueAuth::sys(body),
+        None => OpaqueAuth::NONE,
+    };
+    CallHeader::encode_signed(&mut encoder, xid, (channel.program, NFS_CB, CB_COMPOUND), &credential);
+    OpaqueAuth::NONE.encode(&mut encoder);
+    let sequence = CbSequence4Args {
+        csa_sessionid: call.sessionid(),
+        csa_sequenceid: call.sequenceid,
+        csa_slotid: call.slotid,
+        csa_highest_slotid: call.highest_slotid,
+        // All callbacks may be done twice.
+        csa_cachethis: false,
+        csa_referring_call_lists: Vec::new(),
+    };
+    let argarray = [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(operation).collect();
+    let minorversion = channel.minor_version;
+    encoder.value(&CbCompound4Args { tag: b"".into(), minorversion, callback_ident: 0, argarray });
+    encoder.into_vec()
+}
+
+/// The body of the AUTH_SYS credential that the client has asked for.
+fn credential(security: &CallbackSecurity) -> Option<Vec<u8>> {
+    let CallbackSecurity::Sys { machine, uid, gid } = security else { return None };
+    let mut encoder = Encoder::new();
+    AuthSys::new(0, machine, *uid, *gid, &[]).encode(&mut encoder);
+    Some(encoder.into_vec())
+}
+
+/// What a client has answered to a callback.
+#[derive(Debug)]
+pub(super) enum Answer<'a> {
+    /// CB_SEQUENCE and whatever followed it were done; behind it are the results of the latter.
+    Done(Decoder<'a>),
+    /// The operation behind CB_SEQUENCE failed.
+    Failed(Nfsstat4),
+    /// Nothing was done, and the slot is now so.
+    Again(CallbackEnd),
+    /// The client cannot be called back like this.
+    Refused,
+}
+
+/// Reads the answer to a callback.
+pub(super) fn answer(record: &[u8]) -> Answer<'_> {
+    let Ok(ReplyHeader::Accepted { status: Accepted::Success, results_at, .. }) = ReplyHeader::parse(record)
+    else {
+        return Answer::Refused;
+    };
+    let mut decoder = Decoder::new(record.get(results_at..).unwrap_or_default());
+    results(&mut decoder).unwrap_or(Answer::Refused)
+}
+
+fn results<'a>(decoder: &mut Decoder<'a>) -> Result<Answer<'a>, xdr::Error> {
+    let status = Nfsstat4::decode(decoder)?;
+    let _tag = decoder.opaque(usize::MAX)?;
+    let count = decoder.u32()?;
+    if count == 0 || NfsCbOpnum4::decode(decoder)? != NfsCbOpnum4::OP_CB_SEQUENCE {
+        return Ok(Answer::Refused);
+    }
+    let sequence = Nfsstat4::decode(decoder)?;
+    if sequence != Nfsstat4::NFS4_OK {
+        return Ok(refused(sequence));
+    }
+    CbSequence4Resok::decode(decoder)?;
+    match (status, count) {
+        (Nfsstat4::NFS4_OK, _) => Ok(Answer::Done(*decoder)),
+        // Said of the operation behind CB_SEQUENCE, too (section 2.10.6.1.3).
+        (Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP, _) => Ok(Answer::Again(CallbackEnd::Answered)),
+        (status, _) => Ok(Answer::Failed(status)),
+    }
+}
+
+/// What it means that CB_SEQUENCE failed (RFC 8881 section 20.9.3).
+fn refused(status: Nfsstat4) -> Answer<'static> {
+    match status {
+        Nfsstat4::NFS4ERR_DELAY => Answer::Again(CallbackEnd::Unknown),
+        // The slot's last callback had arrived, and its answer was lost.
+        Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP | Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => {
+            Answer::Again(CallbackEnd::Answered)
+        }
+        Nfsstat4::NFS4ERR_SEQ_MISORDERED => Answer::Again(CallbackEnd::Misordered),
+        _ => Answer::Refused,
+    }
+}

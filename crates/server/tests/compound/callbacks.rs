@@ -1,0 +1,145 @@
+//! The server calls back: what it sends, and what it makes of answers and of their lack.
+
+use crate::helper::*;
+use nfs4::*;
+use rpc::{AuthFlavor, AuthSys, ConnectionId};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+fn none() -> Vec<CallbackSecParms4<'static>> {
+    vec![CallbackSecParms4::AUTH_NONE]
+}
+
+#[test]
+fn a_backchannel_is_tried_with_a_cb_sequence_as_the_client_asked_for_it()
+// RFC 8881 sections 18.36.3 and 20.9
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let sys = AuthsysParms { stamp: 1, machinename: bytes(b"desk"), uid: 7, gid: 8, gids: vec![] };
+    let mut client = Client::called_back(&server, b"a", 3, vec![CallbackSecParms4::AUTH_SYS(sys)]);
+    assert!(wire.take().is_empty(), "the client may not know its session yet");
+    client.run(vec![reclaim_complete()]).ok();
+    let probe = wire.one();
+    assert_eq!((probe.connection, probe.program, probe.args.minorversion), (3, 0x4000_0000, 1));
+    assert_eq!(probe.credential.0, AuthFlavor::AUTH_SYS as u32);
+    let credential = AuthSys::parse(&probe.credential.1).unwrap();
+    assert_eq!((credential.machine_name, credential.uid, credential.gid), (&b"desk"[..], 7, 8));
+    assert_eq!((probe.place(), probe.sequence().csa_sessionid), ((0, 1), client.session));
+    assert!(probe.operation().is_none());
+    server.answer_ok(client.now, &probe);
+    assert_eq!(client.status_flags(), 0);
+    assert!(wire.take().is_empty(), "once is enough");
+}
+
+#[test]
+fn only_the_connection_that_was_called_can_answer_and_only_once() // RFC 8881 section 2.10.6.3
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.run(vec![reclaim_complete()]).ok();
+    let probe = wire.one();
+    let record = answer(&probe, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
+    assert!(!server.nfs.callback_reply(ConnectionId(4), &record, client.now));
+    assert!(!server.nfs.callback_reply(ConnectionId(3), &record[..3], client.now));
+    assert!(server.nfs.callback_reply(ConnectionId(3), &record, client.now));
+    assert!(!server.nfs.callback_reply(ConnectionId(3), &record, client.now));
+}
+
+#[test]
+fn a_callback_without_an_answer_takes_the_path_down_until_the_connection_is_bound_again()
+// RFC 8881 section 18.46.3
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.run(vec![reclaim_complete()]).ok();
+    wire.one();
+    server.nfs.housekeeping(client.now + Duration::from_secs(9));
+    assert_eq!(client.status_flags(), 0);
+    server.nfs.housekeeping(client.now + Duration::from_secs(10));
+    assert_eq!(client.status_flags(), SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION);
+    client.bind(3);
+    assert_eq!(client.status_flags(), 0);
+    let probe = wire.one();
+    assert_eq!(probe.place(), (0, 1), "nobody knows whether the first was seen");
+    server.answer(client.now, &probe, Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP, Nfsstat4::NFS4_OK);
+    let again = wire.one();
+    assert_eq!(again.place(), (0, 2), "it had been seen");
+    server.answer_ok(client.now, &again);
+    assert_eq!(client.status_flags(), 0);
+}
+
+#[test]
+fn a_callback_whose_connection_is_cut_is_repeated_in_its_slot_on_another() // RFC 8881 section 2.10.6.2
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.bind(5);
+    client.run(vec![reclaim_complete()]).ok();
+    assert_eq!(wire.one().place(), (0, 1));
+    server.nfs.connection_closed(ConnectionId(3));
+    let again = wire.one();
+    assert_eq!((again.connection, again.place()), (5, (0, 1)));
+    server.nfs.connection_closed(ConnectionId(5));
+    assert!(wire.take().is_empty());
+    client.connection = 6;
+    assert_eq!(client.status_flags(), SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION);
+}
+
+#[test]
+fn a_slot_that_the_client_counts_otherwise_is_given_up_for_another() // RFC 8881 section 20.9.3
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.run(vec![reclaim_complete()]).ok();
+    let mut probe = wire.one();
+    for slot in 1..4 {
+        server.answer(client.now, &probe, Nfsstat4::NFS4ERR_SEQ_MISORDERED, Nfsstat4::NFS4_OK);
+        probe = wire.one();
+        assert_eq!(probe.place(), (slot, 1));
+    }
+    server.answer(client.now, &probe, Nfsstat4::NFS4ERR_SEQ_MISORDERED, Nfsstat4::NFS4_OK);
+    assert!(wire.take().is_empty(), "not for ever");
+}
+
+#[test]
+fn a_client_that_refuses_or_cannot_be_reached_has_its_path_down() // RFC 8881 section 18.46.3
+{
+    for status in [Nfsstat4::NFS4ERR_BADSESSION, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION] {
+        let server = Setup::default().start();
+        let wire = Wire::under(&server);
+        let mut client = Client::called_back(&server, b"a", 3, none());
+        client.run(vec![reclaim_complete()]).ok();
+        server.answer(client.now, &wire.one(), status, Nfsstat4::NFS4_OK);
+        assert_ne!(client.status_flags() & SEQ4_STATUS_CB_PATH_DOWN, 0, "{status}");
+    }
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    wire.full.store(true, Ordering::Relaxed);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.run(vec![reclaim_complete()]).ok();
+    assert_eq!(client.status_flags(), 0, "that nothing could be sent says nothing of the client");
+}
+
+#[test]
+fn damaged_answers_are_no_answers_and_no_panic() // RFC 5531 section 9
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut client = Client::called_back(&server, b"a", 3, none());
+    client.run(vec![reclaim_complete()]).ok();
+    let mut probe = wire.one();
+    let whole = answer(&probe, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
+    for cut in 4..whole.len() {
+        let record = [&probe.xid.to_be_bytes(), &whole[4..cut]].concat();
+        assert!(server.nfs.callback_reply(ConnectionId(3), &record, client.now));
+        assert_ne!(client.status_flags() & SEQ4_STATUS_CB_PATH_DOWN, 0, "cut at {cut}");
+        client.bind(3);
+        client.status_flags();
+        probe = wire.one();
+    }
+}

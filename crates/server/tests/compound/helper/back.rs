@@ -1,0 +1,182 @@
+//! Clients that can be called back, and what they are told.
+
+use super::*;
+use rpc::{Accepted, Message, OpaqueAuth, RECORD_MARK_LEN};
+use server::callback::CallbackTransport;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+/// A record, and the connection that it was sent on.
+type Sent = (u64, Vec<u8>);
+
+/// What the server has sent besides replies, until the test looks at it.
+#[derive(Clone, Default)]
+pub struct Wire {
+    records: Arc<Mutex<Vec<Sent>>>,
+    /// Whether nothing can be sent.
+    pub full: Arc<AtomicBool>,
+}
+
+impl CallbackTransport for Wire {
+    fn send(&self, connection: ConnectionId, record: Vec<u8>) -> bool {
+        let sends = !self.full.load(Ordering::Relaxed);
+        if sends {
+            self.records.lock().unwrap().push((connection.0, record.split_at(RECORD_MARK_LEN).1.to_vec()));
+        }
+        sends
+    }
+}
+
+/// One callback as it arrived.
+#[derive(Debug)]
+pub struct Callback {
+    pub connection: u64,
+    pub xid: u32,
+    pub program: u32,
+    /// Flavor and body of the credential.
+    pub credential: (u32, Vec<u8>),
+    pub args: CbCompound4Args<'static>,
+}
+
+impl Callback {
+    pub fn sequence(&self) -> &CbSequence4Args {
+        match self.args.argarray.first() {
+            Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) => sequence,
+            other => panic!("{other:?} is not CB_SEQUENCE"),
+        }
+    }
+
+    /// Slot and sequence id.
+    pub fn place(&self) -> (u32, u32) {
+        (self.sequence().csa_slotid, self.sequence().csa_sequenceid)
+    }
+
+    /// The operation behind CB_SEQUENCE, if there is one.
+    pub fn operation(&self) -> Option<&NfsCbArgop4<'static>> {
+        self.args.argarray.get(1)
+    }
+}
+
+impl Wire {
+    /// Puts a wire under a server.
+    pub fn under(server: &Server) -> Self {
+        let wire = Self::default();
+        server.nfs.connect_callbacks(Box::new(wire.clone()));
+        wire
+    }
+
+    /// The callbacks since the last look.
+    pub fn take(&self) -> Vec<Callback> {
+        let records = std::mem::take(&mut *self.records.lock().unwrap());
+        records.into_iter().map(|(connection, record)| parse(connection, &record)).collect()
+    }
+
+    /// The one callback since the last look.
+    #[track_caller]
+    pub fn one(&self) -> Callback {
+        let mut all = self.take();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+}
+
+fn parse(connection: u64, record: &[u8]) -> Callback {
+    let Ok(Message::Call(header)) = Message::parse(record) else { panic!("no call: {record:02x?}") };
+    assert_eq!((header.version, header.procedure), (NFS_CB, CB_COMPOUND));
+    assert_eq!(header.verifier, OpaqueAuth::NONE);
+    let mut decoder = Decoder::new(&record[header.arguments_at..]);
+    let args = CbCompound4Args::decode(&mut decoder).unwrap().into_owned();
+    decoder.finish().unwrap();
+    let credential = (header.credential.flavor, header.credential.body.to_vec());
+    Callback { connection, xid: header.xid, program: header.program, credential, args }
+}
+
+/// The answer to a callback: the status of CB_SEQUENCE, and of what follows it if that was done.
+pub fn answer(callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) -> Vec<u8> {
+    let args = callback.sequence();
+    let sequence = match sequence {
+        Nfsstat4::NFS4_OK => CbSequence4Res::NFS4_OK(CbSequence4Resok {
+            csr_sessionid: args.csa_sessionid,
+            csr_sequenceid: args.csa_sequenceid,
+            csr_slotid: args.csa_slotid,
+            csr_highest_slotid: args.csa_highest_slotid,
+            csr_target_highest_slotid: args.csa_highest_slotid,
+        }),
+        other => CbSequence4Res::Default(other),
+    };
+    let done = matches!(sequence, CbSequence4Res::NFS4_OK(_));
+    let status = if done { operation } else { sequence.discriminant() };
+    let mut resarray = vec![NfsCbResop4::OP_CB_SEQUENCE(sequence)];
+    resarray.extend(callback.operation().filter(|_| done).map(|asked| result(asked, operation)));
+    reply(callback, &CbCompound4Res { status, tag: b"".into(), resarray })
+}
+
+fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
+    match asked {
+        NfsCbArgop4::OP_CB_RECALL(_) => NfsCbResop4::OP_CB_RECALL(CbRecall4Res { status }),
+        NfsCbArgop4::OP_CB_RECALL_ANY(_) => {
+            NfsCbResop4::OP_CB_RECALL_ANY(CbRecallAny4Res { crar_status: status })
+        }
+        other => panic!("{other:?} has no answer here"),
+    }
+}
+
+/// The record of a reply with these results.
+pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    Accepted::Success.encode(&mut encoder, callback.xid, &OpaqueAuth::NONE);
+    results.encode(&mut encoder);
+    encoder.into_vec()
+}
+
+impl Server {
+    /// Gives the server an answer to a callback, on the connection that it came on.
+    #[track_caller]
+    pub fn answer(&self, now: Duration, callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) {
+        let record = answer(callback, sequence, operation);
+        assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
+    }
+
+    /// Answers a callback as a client does that has nothing against it.
+    #[track_caller]
+    pub fn answer_ok(&self, now: Duration, callback: &Callback) {
+        self.answer(now, callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
+    }
+}
+
+impl<'s> Client<'s> {
+    /// A client whose first connection carries callbacks, authenticated as `security` says; not yet probed.
+    pub fn called_back(
+        server: &'s Server,
+        owner: &[u8],
+        connection: u64,
+        security: Vec<CallbackSecParms4<'static>>,
+    ) -> Self {
+        let mut client = Self::create(server, owner, sys(ALICE), connection, |id, sequence| {
+            let flags = CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+            let args = create_session_args(id, sequence, FORE);
+            let args = CreateSession4Args { csa_flags: flags, csa_sec_parms: security, ..args };
+            NfsArgop4::OP_CREATE_SESSION(args)
+        });
+        client.connection = connection;
+        client
+    }
+
+    /// BIND_CONN_TO_SESSION for both channels, over a connection.
+    pub fn bind(&self, connection: u64) {
+        let bind = NfsArgop4::OP_BIND_CONN_TO_SESSION(BindConnToSession4Args {
+            bctsa_sessid: self.session,
+            bctsa_dir: ChannelDirFromClient4::CDFC4_BACK_OR_BOTH,
+            bctsa_use_conn_in_rdma_mode: false,
+        });
+        self.server.call(&self.security, connection, self.now, self.minor, &[bind]).ok();
+    }
+
+    /// sr_status_flags of a COMPOUND of SEQUENCE alone.
+    pub fn status_flags(&mut self) -> u32 {
+        match self.run(vec![]).ok().last() {
+            NfsResop4::OP_SEQUENCE(Sequence4Res::NFS4_OK(ok)) => ok.sr_status_flags,
+            other => panic!("{other:?}"),
+        }
+    }
+}

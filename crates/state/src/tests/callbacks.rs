@@ -1,0 +1,159 @@
+//! Slots of the backchannel, and what SEQUENCE says of it.
+
+use super::world::*;
+use crate::*;
+use nfs4::{SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION};
+
+/// sr_status_flags of the client's next SEQUENCE.
+fn flags(world: &mut World, client: &mut TestClient) -> u32 {
+    let begun = world.begin(client);
+    let flags = begun.reply.status_flags;
+    world.state.finish(begun.token, None);
+    flags
+}
+
+fn bind(world: &World, client: &TestClient) {
+    let direction = ChannelDirection::BackOrBoth;
+    world.state.bind_conn_to_session(&client.caller(), &client.sessionid, direction).unwrap();
+}
+
+#[test]
+fn callbacks_at_once_have_slots_of_their_own_and_each_slot_counts() {
+    // RFC 8881 section 2.10.6.1
+    let mut world = World::new();
+    let client = world.ready("a");
+    let key = world.key(&client);
+    let calls: Vec<BackCall> = (0..8).map(|_| world.state.begin_callback(key).unwrap()).collect();
+    let places: Vec<(u32, u32)> = calls.iter().map(|call| (call.slotid, call.sequenceid)).collect();
+    assert_eq!(places, (0..8).map(|slot| (slot, 1)).collect::<Vec<_>>());
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Busy, "CHANNEL has 8 slots");
+    for (call, end) in
+        calls.into_iter().zip([CallbackEnd::Answered, CallbackEnd::Unknown].into_iter().cycle())
+    {
+        world.state.end_callback(call, end);
+    }
+    let again = [world.state.begin_callback(key).unwrap(), world.state.begin_callback(key).unwrap()];
+    assert_eq!((again[0].slotid, again[0].sequenceid), (0, 2));
+    assert_eq!((again[1].slotid, again[1].sequenceid), (1, 1), "nobody knows whether the client saw it");
+    assert_eq!(again[1].highest_slotid, 1);
+    again.into_iter().for_each(|call| world.state.end_callback(call, CallbackEnd::Answered));
+}
+
+#[test]
+fn a_callback_goes_on_by_another_connection_of_its_session() {
+    // RFC 8881 section 2.10.6.2
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    client.connection = 2;
+    bind(&world, &client);
+    let mut call = world.state.begin_callback(world.key(&client)).unwrap();
+    assert_eq!(call.channel.connection, 1);
+    world.state.connection_closed(1);
+    assert!(world.state.redirect_callback(&mut call));
+    assert_eq!((call.channel.connection, call.sequenceid), (2, 1));
+    world.state.connection_closed(2);
+    assert!(!world.state.redirect_callback(&mut call));
+    world.state.end_callback(call, CallbackEnd::Unknown);
+}
+
+#[test]
+fn the_client_is_told_that_its_callback_path_is_down_and_when_it_is_up_again() {
+    // RFC 8881 section 18.46.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    assert_eq!(flags(&mut world, &mut client), 0);
+    let mut second = TestClient { connection: 7, ..TestClient::new("a") };
+    (second.clientid, second.sequenceid) = (client.clientid, client.sequenceid);
+    world.create_session(&mut second).unwrap();
+    world.state.connection_closed(1);
+    client.connection = 9;
+    assert_eq!(flags(&mut world, &mut client), SEQ4_STATUS_CB_PATH_DOWN_SESSION);
+    world.state.connection_closed(7);
+    let both = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
+    assert_eq!(flags(&mut world, &mut client), both);
+    bind(&world, &client);
+    assert_eq!(flags(&mut world, &mut client), 0);
+    assert_eq!(flags(&mut world, &mut second), SEQ4_STATUS_CB_PATH_DOWN_SESSION);
+}
+
+#[test]
+fn a_connection_that_does_not_answer_carries_no_callbacks_until_it_is_bound_again() {
+    // RFC 8881 section 18.34.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let key = world.key(&client);
+    let call = world.state.begin_callback(key).unwrap();
+    world.state.callback_unanswered(&call);
+    world.state.end_callback(call, CallbackEnd::Unknown);
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down);
+    assert_ne!(flags(&mut world, &mut client) & SEQ4_STATUS_CB_PATH_DOWN, 0);
+    bind(&world, &client);
+    assert_eq!(flags(&mut world, &mut client), 0);
+    let call = world.state.begin_callback(key).unwrap();
+    assert_eq!(call.sequenceid, 1);
+    world.state.end_callback(call, CallbackEnd::Answered);
+}
+
+#[test]
+fn a_backchannel_is_tried_once_each_time_it_comes_up_and_only_after_a_sequence() {
+    // RFC 8881 section 2.10.6.3: before its first SEQUENCE the client may not know the session.
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    let probe = CallbackTask::Probe { sessionid: client.sessionid };
+    assert_eq!(world.state.take_callbacks(), []);
+    world.renew(&mut client);
+    world.renew(&mut client);
+    assert_eq!(world.state.take_callbacks(), [probe]);
+    world.state.connection_closed(1);
+    bind(&world, &client);
+    world.renew(&mut client);
+    assert_eq!(world.state.take_callbacks(), [probe]);
+}
+
+#[test]
+fn a_session_without_a_backchannel_has_nothing_to_say_of_it() {
+    // RFC 8881 section 18.36.3
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.exchange_id(&mut client, 0).unwrap();
+    let args = CreateSession { flags: 0, ..client.create_args() };
+    let ok = world.state.create_session(world.now, &client.caller(), &args, 1).unwrap();
+    client.sessionid = ok.sessionid;
+    assert_eq!(flags(&mut world, &mut client), 0);
+    assert_eq!(world.state.begin_callback(world.key(&client)).unwrap_err(), NoBackChannel::Down);
+}
+
+#[test]
+fn slots_about_which_client_and_server_disagree_are_used_no_more_and_without_any_there_is_a_fault() {
+    // RFC 8881 section 18.46.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let key = world.key(&client);
+    for slot in 0..8 {
+        assert_eq!(flags(&mut world, &mut client), 0);
+        let call = world.state.begin_callback(key).unwrap();
+        assert_eq!(call.slotid, slot);
+        world.state.end_callback(call, CallbackEnd::Misordered);
+    }
+    assert_eq!(flags(&mut world, &mut client), SEQ4_STATUS_BACKCHANNEL_FAULT);
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Busy);
+}
+
+#[test]
+fn a_backchannel_that_asks_for_what_is_not_supported_carries_nothing() {
+    // RFC 8881 section 18.36.3
+    let mut world = World::new();
+    let mut client = TestClient::new("a");
+    world.exchange_id(&mut client, 0).unwrap();
+    let gss = CallbackSecurity::Gss { service: 1, handle_from_server: vec![1], handle_from_client: vec![2] };
+    let sys = CallbackSecurity::Sys { machine: b"m".to_vec(), uid: 1, gid: 2 };
+    let args = CreateSession { callback_security: vec![gss.clone()], ..client.create_args() };
+    client.sessionid = world.state.create_session(world.now, &client.caller(), &args, 1).unwrap().sessionid;
+    let key = world.key(&client);
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down);
+    world.state.backchannel_ctl(&client.sessionid, 5, &[gss, sys.clone(), CallbackSecurity::None]).unwrap();
+    let call = world.state.begin_callback(key).unwrap();
+    assert_eq!((call.channel.program, &call.channel.security), (5, &sys), "the first that is supported");
+    world.state.end_callback(call, CallbackEnd::Answered);
+}
