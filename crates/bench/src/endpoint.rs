@@ -11,8 +11,8 @@ pub trait Endpoint {
     /// The largest number of requests that can be in flight.
     fn depth_max(&self) -> usize;
 
-    /// The largest read or write, in bytes.
-    fn io_size_max(&self) -> usize;
+    /// The largest read, or write, in bytes.
+    fn io_size_max(&self, write: bool) -> usize;
 
     /// Makes the folder and, in it, an empty file that reads and writes go to.
     ///

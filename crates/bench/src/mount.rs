@@ -30,6 +30,9 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     FATTR4_TIME_MODIFY,
 ]);
 
+/// How large reads and writes the server wishes for.
+const OFFER: Bitmap4 = Bitmap4::of(&[FATTR4_MAXREAD, FATTR4_MAXWRITE]);
+
 /// The wait before a call that the server has put off is made again.
 const DELAY: Duration = Duration::from_millis(50);
 
@@ -45,6 +48,8 @@ pub struct Mount {
     folder_handle: Vec<u8>,
     file_handle: Vec<u8>,
     stateid: Stateid4,
+    /// Bytes of a read and of a write that the server wishes for with this flavor: its maxread and maxwrite.
+    offered: [u64; 2],
     timeout: Duration,
     done: Vec<Completion>,
 }
@@ -65,6 +70,7 @@ impl Mount {
             folder_handle: Vec::new(),
             file_handle: Vec::new(),
             stateid: Stateid4::ANONYMOUS,
+            offered: [u64::MAX; 2],
             timeout,
             done: Vec::new(),
         };
@@ -96,6 +102,11 @@ impl Mount {
     /// The name of the folder in the export.
     pub fn folder(&self) -> &str {
         &self.folder
+    }
+
+    /// Reads and writes as much at once as the session allows, whatever the server wishes for.
+    pub fn exceed_offer(&mut self) {
+        self.offered = [u64::MAX; 2];
     }
 
     fn client(&mut self) -> Result<&mut Client> {
@@ -205,9 +216,12 @@ impl Endpoint for Mount {
         self.client.as_ref().map_or(1, |client| client.slots() as usize)
     }
 
-    fn io_size_max(&self) -> usize {
-        let sizes = |client: &Client| client.read_size_max().min(client.write_size_max());
-        self.client.as_ref().map_or(0, sizes) as usize
+    fn io_size_max(&self, write: bool) -> usize {
+        let Some(client) = &self.client else { return 0 };
+        let [read, written] = self.offered;
+        let (session, offered) =
+            if write { (client.write_size_max(), written) } else { (client.read_size_max(), read) };
+        offered.min(session.into()) as usize
     }
 
     fn prepare(&mut self) -> Result<()> {
@@ -219,12 +233,15 @@ impl Endpoint for Mount {
             last_handle(&made.with_context(|| format!("no folder can be made in {}", self.path))?)?;
         let folder = self.folder_handle.clone();
         let opened = self.call(|compound| {
-            compound.putfh(&folder).open(open_arguments(FILE)).getfh();
+            compound.putfh(&folder).open(open_arguments(FILE)).getfh().getattr(OFFER);
         })?;
         let mut results = opened.results();
         let open: Open4Resok<'_> = results.done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_OPEN)?;
         self.stateid = open.stateid;
         self.file_handle = results.take::<Getfh4Resok<'_>>(NfsOpnum4::OP_GETFH)?.object.into_owned();
+        let offer = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.obj_attributes;
+        let offer = attributes::decode_fattr4(&offer, attributes::Purpose::Learn, &attributes::KNOWN)?;
+        self.offered = [offer.maxread, offer.maxwrite].map(|most| most.unwrap_or(u64::MAX));
         Ok(())
     }
 

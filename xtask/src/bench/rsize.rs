@@ -1,5 +1,5 @@
-//! Which read size krb5p exports should offer: sequential reads of one and of several clients, with the same number of
-//! bytes in flight.
+//! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of several clients, with the
+//! same number of bytes in flight.
 
 use super::bed::Bed;
 use super::output::Output;
@@ -10,13 +10,13 @@ use bench::{Endpoint, Flavor, Mount, Spread, cpu};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Sizes of a read.
+/// Sizes of a read or write.
 const SIZES: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 /// Bytes in flight of all clients together.
 const IN_FLIGHT: usize = 8 << 20;
 
-/// Clients that read at once, each its own file with a session of its own.
+/// Clients that work at once, each its own file with a session of its own.
 const CLIENTS: [usize; 2] = [1, 8];
 
 /// Interleaved rounds, and how long each size counts in one.
@@ -32,14 +32,18 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let stand = bed.stand(stop);
     output.note(&format!("{}; one shard; the clients share their core", bed.cores().describe()));
     output.note(&format!(
-        "krb5p and sys, sequential reads from tmpfs, {} MiB in flight in all; median [least to most] of {ROUNDS} interleaved rounds of {:.1} s",
+        "sys, krb5i and krb5p, sequential reads and writes on tmpfs, {} MiB in flight in all; median [least to most] of {ROUNDS} interleaved rounds of {:.1} s",
         IN_FLIGHT >> 20,
         LENGTH.as_secs_f64()
     ));
-    for flavor in [Flavor::Sys, Flavor::Krb5p] {
-        for clients in CLIENTS {
-            let Some(figures) = measure(&stand, flavor, clients)? else { return Ok(End::Interrupted) };
-            report(output, flavor, clients, &figures);
+    for write in [false, true] {
+        for flavor in [Flavor::Sys, Flavor::Krb5i, Flavor::Krb5p] {
+            for clients in CLIENTS {
+                let Some(figures) = measure(&stand, write, flavor, clients)? else {
+                    return Ok(End::Interrupted);
+                };
+                report(output, write, flavor, clients, &figures);
+            }
         }
     }
     Ok(End::Complete)
@@ -56,6 +60,7 @@ struct Figures {
 
 fn measure(
     stand: &Stand<'_>,
+    write: bool,
     flavor: Flavor,
     clients: usize,
 ) -> anyhow::Result<Option<[Figures; SIZES.len()]>> {
@@ -63,10 +68,12 @@ fn measure(
     options.slots_max = u32::try_from(IN_FLIGHT / SIZES[0] / clients)?;
     let mounts = (0..clients).map(|_| stand.mount("/data", flavor, options.clone()));
     let mut mounts = mounts.collect::<anyhow::Result<Vec<_>>>()?;
+    // Sizes beyond what the server offers are to be tried too.
+    mounts.iter_mut().for_each(Mount::exceed_offer);
     let mut figures = <[Figures; SIZES.len()]>::default();
     for round in 0..ROUNDS {
         for (size, figures) in SIZES.into_iter().zip(&mut figures) {
-            let load = Load::sequential(false, IN_FLIGHT / size / clients, size);
+            let load = Load::sequential(write, IN_FLIGHT / size / clients, size);
             if round == 0 {
                 together(stand, &mut mounts, load)?;
             }
@@ -82,15 +89,15 @@ fn measure(
     Ok(Some(figures))
 }
 
-/// Lets all clients read at once; returns the server's processor time in s/GB, and MB/s.
+/// Lets all clients work at once; returns the server's processor time in s/GB, and MB/s.
 fn together(stand: &Stand<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Result<(f64, f64)> {
     let used = || cpu::of_process(stand.pid).context("the server is gone");
     let (before, start) = (used()?, Instant::now());
     let bytes = std::thread::scope(|scope| {
-        let readers: Vec<_> =
+        let workers: Vec<_> =
             mounts.iter_mut().map(|mount| scope.spawn(|| stand.plain(mount, load, LENGTH))).collect();
-        readers.into_iter().try_fold(0, |bytes, reader| {
-            let one = reader.join().ok().context("a reader panicked")??;
+        workers.into_iter().try_fold(0, |bytes, worker| {
+            let one = worker.join().ok().context("a client panicked")??;
             anyhow::Ok(bytes + one.map_or(0, |one| one.bytes))
         })
     })?;
@@ -98,12 +105,13 @@ fn together(stand: &Stand<'_>, mounts: &mut [Mount], load: Load) -> anyhow::Resu
     Ok((used / (bytes as f64 / 1e9), bytes as f64 / 1e6 / start.elapsed().as_secs_f64()))
 }
 
-fn report(output: &mut Output, flavor: Flavor, clients: usize, figures: &[Figures]) {
+fn report(output: &mut Output, write: bool, flavor: Flavor, clients: usize, figures: &[Figures]) {
     let name = flavor.name();
+    let (what, short) = if write { ("writes", "wsize") } else { ("reads", "rsize") };
     let plural = if clients == 1 { "" } else { "s" };
-    println!("\n{name}, {clients} client{plural}");
+    println!("\n{name} {what}, {clients} client{plural}");
     for (size, figures) in SIZES.into_iter().zip(figures) {
-        let row = format!("rsize {} KiB {name}, {clients} client{plural}", size >> 10);
+        let row = format!("{short} {} KiB {name}, {clients} client{plural}", size >> 10);
         let (cost, rate) =
             (Spread::of(figures.cost.iter().copied()), Spread::of(figures.rate.iter().copied()));
         let (Some(cost), Some(rate)) = (cost, rate) else { continue };

@@ -36,12 +36,15 @@ impl Shape {
         Some(Self { write, random, depth, size })
     }
 
-    /// Cuts it down to what the session allows.
+    /// Cuts it into what server and session take, as a mount does with what an application asks for: a request that is
+    /// too large becomes several, in flight together.
     fn fitted(self, endpoint: &dyn Endpoint) -> Self {
-        let (depth_max, size_max) = (endpoint.depth_max().max(1), endpoint.io_size_max().max(RANDOM_SIZE));
+        let depth_max = endpoint.depth_max().max(1);
+        let size_max = endpoint.io_size_max(self.write).max(RANDOM_SIZE);
         // A power of two, so that a file of whole MiB is a whole number of requests.
         let size = 1 << self.size.min(size_max).ilog2();
-        Self { depth: self.depth.min(depth_max), size, ..self }
+        let depth = self.depth * (self.size / size).max(1);
+        Self { depth: depth.min(depth_max), size, ..self }
     }
 
     /// The same places for every repetition and every flavor, others for another kind of load.

@@ -15,6 +15,7 @@ enum Request {
 pub(crate) struct Fake {
     pub(crate) file: Vec<u8>,
     pub(crate) depth: usize,
+    pub(crate) size: usize,
     pub(crate) deepest: usize,
     pub(crate) commits: u32,
     /// Byte that is wrong in every read that covers it.
@@ -31,6 +32,7 @@ impl Fake {
         Self {
             file: Vec::new(),
             depth: 64,
+            size: 1 << 20,
             deepest: 0,
             commits: 0,
             rotten: None,
@@ -57,8 +59,8 @@ impl Endpoint for Fake {
         self.depth
     }
 
-    fn io_size_max(&self) -> usize {
-        1 << 20
+    fn io_size_max(&self, _write: bool) -> usize {
+        self.size
     }
 
     fn prepare(&mut self) -> Result<()> {

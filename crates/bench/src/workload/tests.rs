@@ -69,6 +69,17 @@ fn a_repetition_that_was_stopped_does_not_count() {
 }
 
 #[test]
+fn a_server_that_offers_less_gets_as_many_bytes_in_more_requests() {
+    let stop = AtomicBool::new(false);
+    let (mut fake, conditions) = (Fake::new(), conditions(&stop));
+    fake.size = 256 << 10;
+    fill(&mut fake, &conditions).unwrap();
+    fake.deepest = 0;
+    let one = repeat(Workload::SequentialRead, 0, &mut fake, &conditions).unwrap().unwrap();
+    assert_eq!((one.bytes, fake.deepest), (one.operations * (256 << 10), 4 * SEQUENTIAL_DEPTH));
+}
+
+#[test]
 fn a_client_with_few_slots_runs_less_deep() {
     let stop = AtomicBool::new(false);
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));

@@ -106,10 +106,13 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_LEASE_TIME => {
                 reply.u32(u32::try_from(config.limits.lease.as_secs()).unwrap_or(u32::MAX))
             }
-            nfs4::FATTR4_MAXREAD if self.c.call.security.flavor == SecFlavor::Krb5p => {
-                reply.u64(config.read_private_max.min(config.read_max).into())
+            nfs4::FATTR4_MAXREAD if self.is_protected() => {
+                reply.u64(config.read_protected_max.min(config.read_max).into())
             }
             nfs4::FATTR4_MAXREAD => reply.u64(config.read_max.into()),
+            nfs4::FATTR4_MAXWRITE if self.is_protected() => {
+                reply.u64(config.write_protected_max.min(config.write_max).into())
+            }
             nfs4::FATTR4_MAXWRITE => reply.u64(config.write_max.into()),
             nfs4::FATTR4_FILES_AVAIL => reply.u64(whole.files_avail),
             nfs4::FATTR4_FILES_FREE => reply.u64(whole.files_free),
@@ -128,6 +131,11 @@ impl Subject<'_, '_> {
     }
 
     /// One fsid for each export, and one for all pseudo directories.
+    /// Whether the data of this caller's requests is signed or encrypted.
+    fn is_protected(&self) -> bool {
+        matches!(self.c.call.security.flavor, SecFlavor::Krb5i | SecFlavor::Krb5p)
+    }
+
     fn fsid(&self) -> (u64, u64) {
         match self.fh {
             Fh::Pseudo(_) => PSEUDO_FSID,

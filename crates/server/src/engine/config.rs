@@ -37,11 +37,13 @@ pub struct NfsConfig {
     pub flavors: Vec<SecFlavor>,
     /// Most bytes of one READ (attribute maxread).
     pub read_max: u32,
-    /// What attribute maxread says to callers with krb5p: shorter replies fill the lanes of the cipher sooner, and cost a third less
+    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes of the cipher sooner, and cost a third less
     /// at the same bytes in flight (`cargo xtask bench rsize`). READs up to `read_max` are served all the same.
-    pub read_private_max: u32,
+    pub read_protected_max: u32,
     /// Most bytes of one WRITE (attribute maxwrite).
     pub write_max: u32,
+    /// What attribute maxwrite says to callers with krb5i and krb5p, for the same reason. WRITEs up to `write_max` are served all the same.
+    pub write_protected_max: u32,
     /// Most bytes of a COMPOUND reply without a session: EXCHANGE_ID and its siblings.
     pub sessionless_reply_max: usize,
     /// Longest tag of a COMPOUND.
@@ -58,8 +60,9 @@ impl Default for NfsConfig {
             server_owner: b"orthrus".to_vec(),
             flavors: SecFlavor::ALL.to_vec(),
             read_max: 1 << 20,
-            read_private_max: 256 << 10,
+            read_protected_max: 128 << 10,
             write_max: 1 << 20,
+            write_protected_max: 128 << 10,
             sessionless_reply_max: 8192,
             tag_max: 1024,
             symlink_max: 4095,

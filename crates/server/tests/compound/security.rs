@@ -55,13 +55,16 @@ fn flavors(reply: &Reply) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_shorter_read_size_is_offered_with_krb5p() {
-    // RFC 8881 section 5.8.2.20: maxread is the server's choice.
+fn shorter_reads_and_writes_are_offered_where_they_are_protected() {
+    // RFC 8881 sections 5.8.2.20 and 5.8.2.21: maxread and maxwrite are the server's choice.
     let server = server();
-    for (flavor, most) in [(SecFlavor::Krb5p, 256 << 10), (SecFlavor::Krb5i, 1 << 20)] {
+    for (flavor, most) in
+        [(SecFlavor::Krb5p, 128 << 10), (SecFlavor::Krb5i, 128 << 10), (SecFlavor::Krb5, 1 << 20)]
+    {
         let mut client = Client::with(&server, flavor.name().as_bytes(), krb5(flavor, "alice", ALICE), FORE);
-        let reply = client.at("private", vec![getattr(&[nfs4::FATTR4_MAXREAD])]).ok();
-        assert_eq!(reply.attributes().maxread, Some(most), "{flavor:?}");
+        let reply = client.at("private", vec![getattr(&[nfs4::FATTR4_MAXREAD, nfs4::FATTR4_MAXWRITE])]).ok();
+        let offer = reply.attributes();
+        assert_eq!((offer.maxread, offer.maxwrite), (Some(most), Some(most)), "{flavor:?}");
     }
 }
 
