@@ -9,14 +9,19 @@ use std::cell::RefCell;
 /// Bytes around the data of a record for which a size has room.
 const AROUND: usize = 2 << 10;
 
-/// What records come in: without data, and with data of 4 KiB to 1 MiB.
-const SIZES: [usize; 7] = [
+/// What records come in: without data, and with as much as clients read and write at once. A size that is missing here
+/// is fresh memory for each such record.
+const SIZES: [usize; 11] = [
     1 << 10,
     AROUND + (1 << 10),
     AROUND + (4 << 10),
+    AROUND + (8 << 10),
     AROUND + (16 << 10),
+    AROUND + (32 << 10),
     AROUND + (64 << 10),
+    AROUND + (128 << 10),
     AROUND + (256 << 10),
+    AROUND + (512 << 10),
     AROUND + (1 << 20),
 ];
 
