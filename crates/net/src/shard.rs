@@ -141,6 +141,7 @@ impl<S: Service, D: Driver> Shard<S, D> {
             }
             Ready::Input(id) => self.read(id),
             Ready::Output(id) => self.write(id),
+            Ready::Over(id) => self.sockets.end(id),
         }
     }
 

@@ -263,6 +263,11 @@ impl<D: Driver> Sockets<D> {
         self.ended.extend(served);
     }
 
+    /// Has a connection closed once what arrived on it has been served.
+    pub(crate) fn end(&mut self, id: u64) {
+        self.ended.push(id);
+    }
+
     /// Closes the connections that are over.
     pub(crate) fn close_ended(&mut self) {
         while let Some(id) = self.ended.pop() {

@@ -333,6 +333,23 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back(io:
     assert_eq!(receive(&mut stream), b"later");
 }
 
+/// By epoll alone: io_uring is not told of a connection that nothing is asked of, and notices when the calls come back.
+#[test]
+fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
+    let (server, echo) = start(Io::Epoll, Limits { away_requests_max: 1, ..Limits::default() });
+    let mut stream = connect(&server);
+    stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
+    echo.wait_for_away(1);
+    stream.peek(&mut [0]).expect("the answer is here");
+    // An end with bytes unread is a reset.
+    drop(stream);
+    while server.stats().connections.load(Ordering::SeqCst) > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+    echo.give_back();
+}
+
 fn a_server_that_stops_does_not_wait_for_what_is_away(io: Io) {
     let (server, echo) = start(io, Limits::default());
     let mut stream = connect(&server);

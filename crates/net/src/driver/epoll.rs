@@ -76,8 +76,11 @@ impl Driver for Epoll {
             if flags.contains(EventFlags::OUT) {
                 ready.push(Ready::Output(id));
             }
-            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP) {
+            if flags.contains(EventFlags::IN) {
                 ready.push(Ready::Input(id));
+            } else if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+                // The kernel reports these unasked, at each wait for as long as the socket is there.
+                ready.push(Ready::Over(id));
             }
         }
         Ok(())

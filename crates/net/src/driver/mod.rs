@@ -68,6 +68,8 @@ pub(crate) enum Ready {
     Input(u64),
     /// There is room for bytes to send.
     Output(u64),
+    /// The connection is over, and nothing of it was watched.
+    Over(u64),
 }
 
 /// What one call has received.
