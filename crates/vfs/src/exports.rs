@@ -177,21 +177,25 @@ impl Export {
     /// With `Squash::Root` user 0 becomes the anonymous user without groups, and group 0 of other users
     /// becomes the anonymous group.
     pub fn squash(&self, caller: Option<&Caller>) -> Caller {
-        match (self.squash, caller) {
-            (_, None) | (Squash::All, _) => self.anonymous(),
-            (Squash::None, Some(caller)) => caller.clone(),
-            (Squash::Root, Some(caller)) if caller.uid == 0 => self.anonymous(),
-            (Squash::Root, Some(caller)) => self.squash_group_zero(caller),
+        match self.unsquashed(caller) {
+            None => self.anonymous(),
+            Some(caller) if self.squash == Squash::Root => self.squash_group_zero(caller),
+            Some(caller) => caller.clone(),
         }
     }
 
     /// Returns the user of [`Export::squash`] alone.
     pub fn squash_uid(&self, caller: Option<&Caller>) -> u32 {
-        match (self.squash, caller) {
-            (_, None) | (Squash::All, _) => self.anon_uid,
-            (Squash::Root, Some(caller)) if caller.uid == 0 => self.anon_uid,
-            (Squash::None | Squash::Root, Some(caller)) => caller.uid,
-        }
+        self.unsquashed(caller).map_or(self.anon_uid, |caller| caller.uid)
+    }
+
+    /// The caller, where that is not the anonymous user here.
+    fn unsquashed<'c>(&self, caller: Option<&'c Caller>) -> Option<&'c Caller> {
+        caller.filter(|caller| match self.squash {
+            Squash::None => true,
+            Squash::Root => caller.uid != 0,
+            Squash::All => false,
+        })
     }
 
     fn squash_group_zero(&self, caller: &Caller) -> Caller {

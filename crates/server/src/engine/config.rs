@@ -37,8 +37,8 @@ pub struct NfsConfig {
     pub flavors: Vec<SecFlavor>,
     /// Most bytes of one READ (attribute maxread).
     pub read_max: u32,
-    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes of the cipher sooner, and cost a third less
-    /// at the same bytes in flight (`cargo xtask bench rsize`). READs up to `read_max` are served all the same.
+    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes of the cipher sooner, and cost
+    /// half as much at the same bytes in flight (`cargo xtask bench rsize`). READs up to `read_max` are served all the same.
     pub read_protected_max: u32,
     /// Most bytes of one WRITE (attribute maxwrite).
     pub write_max: u32,

@@ -62,7 +62,7 @@ fn shorter_reads_and_writes_are_offered_where_they_are_protected() {
         [(SecFlavor::Krb5p, 128 << 10), (SecFlavor::Krb5i, 128 << 10), (SecFlavor::Krb5, 1 << 20)]
     {
         let mut client = Client::with(&server, flavor.name().as_bytes(), krb5(flavor, "alice", ALICE), FORE);
-        let reply = client.at("private", vec![getattr(&[nfs4::FATTR4_MAXREAD, nfs4::FATTR4_MAXWRITE])]).ok();
+        let reply = client.at("open", vec![getattr(&[nfs4::FATTR4_MAXREAD, nfs4::FATTR4_MAXWRITE])]).ok();
         let offer = reply.attributes();
         assert_eq!((offer.maxread, offer.maxwrite), (Some(most), Some(most)), "{flavor:?}");
     }
