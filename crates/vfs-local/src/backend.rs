@@ -5,7 +5,7 @@ use crate::{
     cache::{Object, ObjectCache},
     change::{self, Changes},
     errno::{retry, vfs_error},
-    handle, identity,
+    features, handle, identity,
     name::Name,
     places::Places,
     prepare::ServesAs,
@@ -17,7 +17,7 @@ use rustix::{
     path::DecInt,
 };
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -103,6 +103,7 @@ pub struct LocalBackend {
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
     pub(crate) may_wait: bool,
+    pub(crate) features: vfs::Features,
 }
 
 impl LocalBackend {
@@ -124,11 +125,13 @@ impl LocalBackend {
         let file_system = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = usize::try_from(descriptors.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX);
+        let features = features::of(&fd);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
         Ok(Self {
             root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
             may_wait: !in_memory(file_system),
+            features,
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
@@ -272,6 +275,11 @@ impl LocalBackend {
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         retry(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
+    }
+
+    /// Returns a path to the object itself, for system calls that take no path-only descriptor.
+    pub(crate) fn path_of(&self, object: impl AsFd) -> String {
+        format!("/proc/self/fd/{}", object.as_fd().as_raw_fd())
     }
 
     /// Returns what an error in a directory means; the directory itself may be gone.

@@ -32,6 +32,7 @@ impl LocalBackend {
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         let parent = self.resolve_directory(directory)?;
         let name = Name::new(name)?;
+        let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let mode = Mode::from_raw_mode(set.mode.unwrap_or(FILE_MODE) & 0o7777);
         if is_exclusive(set)
@@ -105,6 +106,7 @@ impl LocalBackend {
     ) -> VfsResult<ObjectHandle> {
         let parent = self.resolve_directory(directory)?;
         let name = Name::new(name)?;
+        let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let is_directory = new == NewObject::Directory;
         make_node(&parent, &name, &new, set.mode).map_err(|errno| self.error_in(&parent, errno))?;
@@ -115,6 +117,19 @@ impl LocalBackend {
             let _ = unlinkat(&parent, name.as_c_str(), flags);
         }
         finished
+    }
+
+    /// Takes the creator's umask from the mode, unless the directory has a default ACL: then that is in its place. The
+    /// process itself has no umask, and the kernel could not be given one for each caller.
+    fn masked(&self, parent: &Object, set: &SetAttributes) -> SetAttributes {
+        let umask = set.umask.filter(|umask| *umask != 0 && !self.has_default_acl(parent)).unwrap_or(0);
+        SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
+    }
+
+    /// Says whether a directory gives new objects their permissions.
+    fn has_default_acl(&self, directory: &Object) -> bool {
+        let path = self.path_of(directory);
+        rustix::fs::getxattr(path, "system.posix_acl_default", &mut [0_u8; 0]).is_ok_and(|length| length > 0)
     }
 
     fn finish_node(

@@ -11,13 +11,14 @@ use rustix::{
     io::{Errno, pwrite},
 };
 use std::{
+    any::Any,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
-use vfs::{Attributes, Caller, OpenFile, VfsError, VfsResult};
+use vfs::{Advice, Attributes, Caller, Extent, OpenFile, VfsError, VfsResult};
 
 /// Largest offset that the kernel knows.
-const OFFSET_MAX: u64 = i64::MAX as u64;
+pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Appends at most so many bytes from an offset of a file.
 type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errno>;
@@ -33,10 +34,12 @@ pub(crate) struct LocalFile {
     pub(crate) changes: Arc<Changes>,
     /// Whether reading can wait for a disk.
     pub(crate) may_wait: bool,
+    /// A second open of the file, where its extents were asked for.
+    pub(crate) seeker: OnceLock<Option<OwnedFd>>,
 }
 
 impl LocalFile {
-    fn act_as_writer(&self) -> VfsResult<()> {
+    pub(crate) fn act_as_writer(&self) -> VfsResult<()> {
         self.writer.as_ref().map_or(Ok(()), identity::become_caller)
     }
 
@@ -120,5 +123,45 @@ impl OpenFile for LocalFile {
         ftruncate(&self.fd, size).map_err(vfs_error)?;
         self.changes.note(self.ino);
         Ok(())
+    }
+
+    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
+        self.find_extent(what, offset)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.fill_range(offset, length)
+    }
+
+    fn deallocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.punch_range(offset, length)
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, length: u64) -> bool {
+        self.take_advice(advice, offset, length)
+    }
+
+    fn copy_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<u64> {
+        self.copy_bytes(source, source_offset, offset, count)
+    }
+
+    fn clone_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<()> {
+        self.share_blocks(source, source_offset, offset, count)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

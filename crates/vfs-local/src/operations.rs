@@ -13,10 +13,10 @@ use rustix::{
 };
 use std::{
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use vfs::{
-    Attributes, Backend, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
     Permissions, SetAttributes, VfsError, VfsResult,
 };
 
@@ -26,6 +26,10 @@ const LINK_MAX: u32 = 65_000;
 impl Backend for LocalBackend {
     fn root(&self) -> ObjectHandle {
         self.root.handle
+    }
+
+    fn features(&self) -> Features {
+        self.features
     }
 
     fn may_wait(&self) -> bool {
@@ -217,7 +221,8 @@ impl LocalBackend {
     /// Makes the open file of a descriptor that the caller has opened.
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());
-        LocalFile { fd, writer, ino, changes: Arc::clone(&self.changes), may_wait: self.may_wait }
+        let changes = Arc::clone(&self.changes);
+        LocalFile { fd, writer, ino, changes, may_wait: self.may_wait, seeker: OnceLock::new() }
     }
 
     /// Opens a regular file's data with the rights of the thread.

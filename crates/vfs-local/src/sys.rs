@@ -114,6 +114,32 @@ pub(crate) fn append_now(
     Ok(length)
 }
 
+/// Which bytes of one file shall be shared with another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CloneRange {
+    pub(crate) source_offset: u64,
+    /// 0: up to the end of the source.
+    pub(crate) count: u64,
+    pub(crate) offset: u64,
+}
+
+/// Makes a range of `target` share the blocks of `source`.
+pub(crate) fn clone_range(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    range: &CloneRange,
+) -> Result<(), Errno> {
+    let raw = libc::file_clone_range {
+        src_fd: i64::from(source.as_raw_fd()),
+        src_offset: range.source_offset,
+        src_length: range.count,
+        dest_offset: range.offset,
+    };
+    // SAFETY: both descriptors are open for the call, and the kernel reads one struct of this type.
+    let result = unsafe { libc::ioctl(target.as_raw_fd(), libc::FICLONERANGE, &raw const raw) };
+    check(result.into()).map(|_| ())
+}
+
 /// Asks whether the thread's file system identity has all the rights (R_OK, W_OK, X_OK) to an object.
 pub(crate) fn access(fd: BorrowedFd<'_>, rights: libc::c_int) -> Result<(), Errno> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;

@@ -49,3 +49,15 @@ mod tmpfs {
 fn the_suite_holds_without_root() {
     common::run_as_nobody("disk::");
 }
+
+/// Files of xfs can share blocks.
+#[test]
+fn the_suite_holds_on_xfs() {
+    common::run_on("xfs", "disk::");
+}
+
+/// Files of btrfs can share blocks too, and are compressed or have no blocks at all.
+#[test]
+fn the_suite_holds_on_btrfs() {
+    common::run_on("btrfs", "disk::");
+}

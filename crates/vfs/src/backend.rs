@@ -1,35 +1,10 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Attributes, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, Permissions, SetAttributes,
-    VfsResult,
+    Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Permissions, SetAttributes, VfsResult,
 };
 use std::sync::Arc;
-
-/// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
-pub trait OpenFile: Send + Sync {
-    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file; says whether the end was
-    /// reached, which a read up to the last byte has done (RFC 8881 section 18.22.4). On failure `into` stays as
-    /// it was.
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool>;
-
-    /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
-        self.read_at(into, count, offset).map(Some)
-    }
-
-    /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
-    fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
-
-    /// Puts the data and the metadata needed to find it on stable storage.
-    fn sync(&self) -> VfsResult<()>;
-
-    /// Returns the attributes as they are now.
-    fn getattr(&self) -> VfsResult<Attributes>;
-
-    /// Changes the size through this open, without a further permission check.
-    fn set_size(&self, size: u64) -> VfsResult<()>;
-}
 
 /// A file system as the server sees it. Names are single components of 1 to 255 bytes, never "." or "..",
 /// without "/" and NUL: the server has checked them. Symbolic links are never followed.
@@ -39,6 +14,11 @@ pub trait OpenFile: Send + Sync {
 pub trait Backend: Send + Sync {
     /// Returns the root of what is exported.
     fn root(&self) -> ObjectHandle;
+
+    /// Says what the file system can do that not every one can; the same for as long as the backend lives.
+    fn features(&self) -> Features {
+        Features::default()
+    }
 
     /// Says whether operations can wait for something slower than memory. Then they are carried out where waiting
     /// holds up nobody else, but for those that the following three can answer at once.
@@ -101,7 +81,8 @@ pub trait Backend: Send + Sync {
     ) -> VfsResult<Arc<dyn OpenFile>>;
 
     /// Creates a regular file that does not exist yet (`Exist` if it does) and opens it, whatever the mode
-    /// that it gets. `set.mode` defaults to 0600.
+    /// that it gets. `set.mode` defaults to 0600; `set.umask` takes bits away unless the directory has a default ACL
+    /// (RFC 8275 section 5).
     fn create_file(
         &self,
         caller: &Caller,

@@ -72,6 +72,9 @@ pub enum VfsError {
     /// NFS4ERR_WRONG_TYPE: the object is of a type that the operation does not take.
     #[error("wrong type")]
     WrongType,
+    /// NFS4ERR_NXIO: the offset is not before the end of the file.
+    #[error("behind the end of the file")]
+    Nxio,
     /// NFS4ERR_DELAY: try again later (descriptors or memory ran out for now).
     #[error("try again later")]
     Delay,

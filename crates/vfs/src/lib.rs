@@ -8,10 +8,11 @@ mod exports;
 mod in_force;
 mod memory;
 mod network;
+mod open_file;
 mod pseudo;
 mod types;
 
-pub use backend::{Backend, OpenFile};
+pub use backend::Backend;
 pub use error::{VfsError, VfsResult};
 pub use exports::{
     ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,
@@ -20,5 +21,6 @@ pub use exports::{
 pub use in_force::Exports;
 pub use memory::{MemoryBackend, MemoryLimits};
 pub use network::{Network, NetworkError};
+pub use open_file::{OpenFile, copy_by_pieces};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;

@@ -150,6 +150,8 @@ pub struct SetAttributes {
     pub size: Option<u64>,
     /// Permission bits, 12 bits.
     pub mode: Option<u32>,
+    /// Bits that the creator takes from `mode`, 9 bits, unless the directory says what new objects get.
+    pub umask: Option<u32>,
     /// New owner.
     pub uid: Option<u32>,
     /// New group.
@@ -175,6 +177,41 @@ pub enum NewObject<'a> {
     Socket,
     /// A named pipe.
     Fifo,
+}
+
+/// What a part of a file is (data_content4 of RFC 7862).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// Bytes that may be anything.
+    Data,
+    /// Nothing was written here; it reads as zeros.
+    Hole,
+}
+
+/// How a range of a file will be used (IO_ADVISE_type4 of RFC 7862).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Advice {
+    /// In no particular way.
+    Normal,
+    /// From start to end.
+    Sequential,
+    /// Here and there.
+    Random,
+    /// Soon.
+    WillNeed,
+    /// Not soon.
+    DontNeed,
+    /// Once.
+    NoReuse,
+}
+
+/// What a file system can do that not every one can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Bytes of a block that files can share, to which CLONE is aligned; 0: they cannot.
+    pub clone_block: u32,
+    /// Whether the change attribute never goes back.
+    pub change_grows: bool,
 }
 
 /// How a file is opened.

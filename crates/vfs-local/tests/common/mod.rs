@@ -84,3 +84,39 @@ pub fn run_as_nobody(filter: &str) {
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(!text.contains("running 0 tests"), "{text}");
 }
+
+/// Says whether a program can be started.
+fn is_there(program: &str) -> bool {
+    std::process::Command::new(program).arg("-V").output().is_ok()
+}
+
+/// Runs the tests of this program whose names contain `filter` once more, on a new file system in a file. It is mounted
+/// where nobody else sees it, and goes with the process that runs them.
+pub fn run_on(file_system: &str, filter: &str) {
+    let mkfs = format!("mkfs.{file_system}");
+    if !rustix::process::geteuid().is_root() || !is_there(&mkfs) {
+        eprintln!("skipped: it takes root and {mkfs}");
+        return;
+    }
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let (image, place) = (directory.path().join("image"), directory.path().join("place"));
+    std::fs::File::create(&image).and_then(|file| file.set_len(1 << 30)).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let made = std::process::Command::new(&mkfs).arg("-q").arg(&image).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let script = "mount -o loop \"$1\" \"$2\" || exit 77; TMPDIR=\"$2\" exec \"$3\" \"$4\" --test-threads=2 --show-output";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).args([&image, &place]);
+    let output = command.arg(std::env::current_exe().unwrap()).arg(filter).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() == Some(77) {
+        eprintln!(
+            "skipped: {file_system} cannot be mounted here: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!text.contains("running 0 tests"), "{text}");
+    assert!(!text.contains("share no blocks"), "{text}");
+}

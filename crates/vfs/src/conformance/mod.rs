@@ -11,6 +11,7 @@ pub mod links;
 pub mod names;
 pub mod permissions;
 pub mod renames;
+pub mod sparse;
 
 use crate::{
     Attributes, Backend, Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
@@ -188,6 +189,13 @@ macro_rules! backend_conformance {
             data::commit_and_sync_succeed,
             data::large_transfers_are_whole,
             data::an_offset_beyond_the_largest_file_is_refused,
+            sparse::data_and_holes_are_found,
+            sparse::deallocated_bytes_are_zeros_and_take_no_space,
+            sparse::allocated_bytes_take_space_and_keep_what_was_written,
+            sparse::advice_changes_nothing_that_is_read,
+            sparse::a_range_is_copied_from_file_to_file,
+            sparse::a_clone_is_equal_until_either_side_is_written,
+            permissions::the_umask_takes_bits_from_the_mode_of_what_is_made,
             permissions::the_owner_class_applies_to_the_owner_alone,
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
             permissions::others_get_the_last_class,

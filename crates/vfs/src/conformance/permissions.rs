@@ -303,3 +303,11 @@ pub fn a_caller_with_many_groups_is_served(t: &Fixture) {
         assert!(t.backend.open(&member(BOB, &groups), &file, READ).is_ok());
     }
 }
+
+/// RFC 8275 section 5: mode_umask of CREATE and OPEN.
+pub fn the_umask_takes_bits_from_the_mode_of_what_is_made(t: &Fixture) {
+    let set = SetAttributes { mode: Some(0o777), umask: Some(0o027), ..SetAttributes::default() };
+    let (file, _) = t.backend.create_file(&t.owner, &t.root(), b"file", super::BOTH, &set).unwrap();
+    let directory = t.backend.create(&t.owner, &t.root(), b"d", NewObject::Directory, &set).unwrap();
+    assert_eq!((t.attributes(&file).mode, t.attributes(&directory).mode), (0o750, 0o750));
+}

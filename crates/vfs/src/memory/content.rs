@@ -5,17 +5,17 @@ use crate::{VfsError, VfsResult};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Length of a chunk in bytes. Large enough that sequential reads are few copies, small enough for holes.
-const CHUNK: usize = 64 * 1024;
+pub(super) const CHUNK: usize = 64 * 1024;
 /// Smallest allocation of a chunk.
 const CHUNK_MIN: usize = 256;
 
 /// A sparse file. Bytes past a chunk's end, and chunks that do not exist, are zeros.
 #[derive(Debug)]
 pub(super) struct Content {
-    size: u64,
-    chunks: BTreeMap<u64, Vec<u8>>,
+    pub(super) size: u64,
+    pub(super) chunks: BTreeMap<u64, Vec<u8>>,
     allocated: u64,
-    budget: Arc<Budget>,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Content {
@@ -76,7 +76,7 @@ impl Content {
     }
 
     /// Returns the chunk with at least `len` bytes, taken from the budget.
-    fn chunk(&mut self, index: u64, len: usize) -> VfsResult<&mut Vec<u8>> {
+    pub(super) fn chunk(&mut self, index: u64, len: usize) -> VfsResult<&mut Vec<u8>> {
         let had = self.chunks.get(&index).map_or(0, Vec::capacity);
         if had < len {
             let wanted = len.next_power_of_two().clamp(CHUNK_MIN, CHUNK);
@@ -114,7 +114,7 @@ impl Content {
         Ok(())
     }
 
-    fn release(&mut self, bytes: usize) {
+    pub(super) fn release(&mut self, bytes: usize) {
         self.allocated -= bytes as u64;
         self.budget.give_bytes(bytes as u64);
     }
@@ -127,7 +127,7 @@ impl Drop for Content {
 }
 
 /// Splits an offset into the chunk's number and the place in it.
-fn split(offset: u64) -> (u64, usize) {
+pub(super) fn split(offset: u64) -> (u64, usize) {
     (offset / CHUNK as u64, (offset % CHUNK as u64) as usize)
 }
 

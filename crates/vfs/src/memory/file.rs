@@ -1,8 +1,8 @@
 //! An open file of the memory backend.
 
-use super::{node::Node, setattr};
-use crate::{Attributes, OpenFile, VfsResult};
-use std::sync::Arc;
+use super::{content::Content, node::Node, setattr};
+use crate::{Attributes, Extent, OpenFile, VfsError, VfsResult};
+use std::{any::Any, sync::Arc};
 
 /// Keeps the object alive, also after its last name is gone.
 #[derive(Debug)]
@@ -13,6 +13,15 @@ pub(super) struct MemoryFile {
 impl MemoryFile {
     pub(super) fn new(node: Arc<Node>) -> Self {
         Self { node }
+    }
+
+    /// Changes the bytes, and what a write changes with them.
+    fn change<T>(&self, run: impl FnOnce(&mut Content) -> VfsResult<T>) -> VfsResult<T> {
+        let mut inner = self.node.write();
+        let done = run(inner.content_mut()?)?;
+        inner.drop_set_id();
+        inner.touch_data();
+        Ok(done)
     }
 }
 
@@ -41,5 +50,41 @@ impl OpenFile for MemoryFile {
 
     fn set_size(&self, size: u64) -> VfsResult<()> {
         setattr::set_size(&mut self.node.write(), size)
+    }
+
+    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
+        self.node.read().content()?.seek(what, offset)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.change(|content| content.allocate(offset, length))
+    }
+
+    fn deallocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.change(|content| content.deallocate(offset, length))
+    }
+
+    fn clone_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<()> {
+        let source = source.as_any().and_then(|file| file.downcast_ref::<Self>()).ok_or(VfsError::Xdev)?;
+        if !Arc::ptr_eq(&source.node.read().content()?.budget, &self.node.read().content()?.budget) {
+            return Err(VfsError::Xdev);
+        }
+        let taken = source.node.read().content()?.to_clone(source_offset, count)?;
+        let overlaps =
+            source_offset < offset.saturating_add(taken.0) && offset < source_offset.saturating_add(taken.0);
+        if Arc::ptr_eq(&source.node, &self.node) && overlaps {
+            return Err(VfsError::Inval);
+        }
+        self.change(|content| content.place_clone(offset, taken))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -7,10 +7,11 @@ mod file;
 mod namespace;
 mod node;
 mod setattr;
+mod sparse;
 mod table;
 
 use crate::{
-    Attributes, Backend, Caller, DirEntry, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
     Permissions, SetAttributes, VfsError, VfsResult,
 };
 use budget::Budget;
@@ -97,6 +98,10 @@ fn searchable(inner: &Inner) -> VfsResult<&Directory> {
 impl Backend for MemoryBackend {
     fn root(&self) -> ObjectHandle {
         self.nodes.handle(self.root.ino)
+    }
+
+    fn features(&self) -> Features {
+        Features { clone_block: sparse::CLONE_BLOCK, change_grows: true }
     }
 
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {

@@ -71,7 +71,8 @@ impl MemoryBackend {
         };
         let gid = if inherits { group } else { caller.gid };
         setattr::check_owner(caller, caller.uid, gid, set)?;
-        let mut mode = setattr::mode_for(caller, set.mode.unwrap_or(default_mode), gid);
+        let mut mode =
+            setattr::mode_for(caller, set.mode.unwrap_or(default_mode) & !set.umask.unwrap_or(0), gid);
         if inherits && matches!(body, Body::Directory(_)) {
             mode |= S_ISGID;
         }

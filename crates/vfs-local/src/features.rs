@@ -1,0 +1,23 @@
+//! What the exported file system can do, found out by trying.
+
+use crate::sys;
+use rustix::fs::{Mode, OFlags, fstatfs, openat};
+use std::os::fd::{AsFd, OwnedFd};
+use vfs::Features;
+
+/// Finds out what the file system of an export's root can do, as the server.
+pub(crate) fn of(root: &OwnedFd) -> Features {
+    Features { clone_block: clone_block(root), change_grows: false }
+}
+
+/// Returns the size of the blocks that files can share, 0 where they cannot: a file without a name or content is
+/// cloned to itself.
+fn clone_block(root: &OwnedFd) -> u32 {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let Ok(file) = openat(root, c".", flags, Mode::RUSR) else { return 0 };
+    let nothing = sys::CloneRange { source_offset: 0, count: 0, offset: 0 };
+    if sys::clone_range(file.as_fd(), file.as_fd(), &nothing).is_err() {
+        return 0;
+    }
+    fstatfs(&file).map_or(0, |stat| u32::try_from(stat.f_bsize).unwrap_or(0))
+}

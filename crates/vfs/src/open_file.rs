@@ -1,0 +1,129 @@
+//! The trait of what is open for reading and writing.
+
+use crate::{Advice, Attributes, Extent, VfsError, VfsResult};
+use std::any::Any;
+
+/// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
+pub trait OpenFile: Send + Sync {
+    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file; says whether the end was
+    /// reached, which a read up to the last byte has done (RFC 8881 section 18.22.4). On failure `into` stays as
+    /// it was.
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool>;
+
+    /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+        self.read_at(into, count, offset).map(Some)
+    }
+
+    /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
+    fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
+
+    /// Puts the data and the metadata needed to find it on stable storage.
+    fn sync(&self) -> VfsResult<()>;
+
+    /// Returns the attributes as they are now.
+    fn getattr(&self) -> VfsResult<Attributes>;
+
+    /// Changes the size through this open, without a further permission check.
+    fn set_size(&self, size: u64) -> VfsResult<()>;
+
+    /// Finds where data or a hole begins at or behind `offset`; the end of the file is a hole (RFC 7862 section
+    /// 15.11.3). `None`: nothing but holes follow. What knows of no holes is all data.
+    ///
+    /// # Errors
+    /// `Nxio` for an offset that is not before the end of the file.
+    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
+        let size = self.getattr()?.size;
+        match what {
+            _ if offset >= size => Err(VfsError::Nxio),
+            Extent::Data => Ok(Some(offset)),
+            Extent::Hole => Ok(Some(size)),
+        }
+    }
+
+    /// Sees to it that writes to a range do not run out of space; the file grows to hold it (RFC 7862 section 15.1).
+    ///
+    /// # Errors
+    /// `Inval` for no bytes, `Fbig`, `Nospc`, `Dquot`, `Notsupp`.
+    fn allocate(&self, _offset: u64, _length: u64) -> VfsResult<()> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Gives the space of a range back: it reads as zeros, and the size stays (RFC 7862 section 15.4).
+    ///
+    /// # Errors
+    /// `Inval` for no bytes, `Fbig`, `Notsupp`.
+    fn deallocate(&self, _offset: u64, _length: u64) -> VfsResult<()> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Takes advice on a range, 0 bytes meaning all behind `offset`; says whether it is followed.
+    fn advise(&self, _advice: Advice, _offset: u64, _length: u64) -> bool {
+        false
+    }
+
+    /// Copies bytes of another file to `offset`; returns how many, fewer at the source's end or when space ran out
+    /// half-way. The ranges of one file do not overlap.
+    fn copy_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<u64> {
+        copy_by_pieces(source, source_offset, count, |data, done| {
+            self.write_at(data, offset.saturating_add(done))
+        })
+    }
+
+    /// Makes a range share another file's bytes until either is written, all of it or nothing; a `count` of 0 is all
+    /// up to the source's end (RFC 7862 section 15.13).
+    ///
+    /// # Errors
+    /// `Inval` for ranges off the block size or beyond the source's end, `Xdev`, `Notsupp`.
+    fn clone_range(
+        &self,
+        _source: &dyn OpenFile,
+        _source_offset: u64,
+        _offset: u64,
+        _count: u64,
+    ) -> VfsResult<()> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Returns the file itself, by which a backend knows its own when it copies from one to another.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+/// Bytes that a copy through memory moves at once.
+const PIECE: u64 = 1 << 20;
+
+/// Reads a source piece by piece and hands each to `write`, with the number of bytes before it.
+pub fn copy_by_pieces(
+    source: &dyn OpenFile,
+    source_offset: u64,
+    count: u64,
+    mut write: impl FnMut(&[u8], u64) -> VfsResult<usize>,
+) -> VfsResult<u64> {
+    let mut data = Vec::new();
+    let mut done = 0;
+    while done < count {
+        data.clear();
+        let piece = usize::try_from(PIECE.min(count - done)).unwrap_or(usize::MAX);
+        let result = source
+            .read_at(&mut data, piece, source_offset.saturating_add(done))
+            .and_then(|end| Ok((end, if data.is_empty() { 0 } else { write(&data, done)? })));
+        let (end, written) = match result {
+            // What was copied is copied; the next call meets the error again.
+            Err(_) if done > 0 => break,
+            result => result?,
+        };
+        done += written as u64;
+        if end || written < data.len() || data.is_empty() {
+            break;
+        }
+    }
+    Ok(done)
+}
