@@ -65,7 +65,7 @@ impl Compound {
 
     /// Adds an operation that changes something: its reply is to be kept for a repetition, and without that
     /// reply it must not be done twice.
-    fn change(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
+    pub fn change(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
         self.cached = true;
         self.repeatable = false;
         self.operation(operation)

@@ -27,7 +27,8 @@ pub use compound::Compound;
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
 pub use filesystem::Filesystem;
 pub use ops::{
-    Attributes, Create, Denial, Entry, Handle, Lock, OpenFile, OpenHow, flavor_of, read_result, write_result,
+    Attributes, Create, Denial, Entry, FilePosition, Handle, Lock, OpenFile, OpenHow, flavor_of, read_result,
+    write_result,
 };
 pub use options::{Flavor, GssCredential, NFS_PORT, Options, Security, StateProtection, SysCredential};
 pub use raw::{RawConnection, resolve};

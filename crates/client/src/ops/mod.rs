@@ -5,6 +5,7 @@ mod data;
 mod directory;
 mod locks;
 mod open;
+mod ranges;
 mod security;
 
 pub use attributes::Attributes;
@@ -12,6 +13,7 @@ pub use data::{read_result, write_result};
 pub use directory::Entry;
 pub use locks::{Denial, Lock};
 pub use open::{Create, OpenFile, OpenHow};
+pub use ranges::FilePosition;
 pub use security::flavor_of;
 
 use std::time::Instant;

@@ -1,13 +1,15 @@
 //! Reads the attributes that a client wants to set (RFC 8881 sections 5.5 and 18.30).
 
-use super::{SETTABLE, supported};
+use super::{SETTABLE, features, supported};
 use crate::engine::{Compound, Failure};
 use identity::OwnerError;
-use nfs4::{Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
+use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
 use vfs::{SetAttributes, SetTime, Timestamp};
 
 /// Permission bits with set-id and sticky.
 const MODE_MAX: u32 = 0o7777;
+/// Permission bits alone.
+const UMASK_MAX: u32 = 0o777;
 /// Nanoseconds are below this.
 const NANOSECONDS_MAX: u32 = 1_000_000_000;
 
@@ -26,25 +28,38 @@ pub struct Settable {
 /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read or has no such value, NFS4ERR_BADOWNER,
 /// NFS4ERR_BADXDR.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure> {
-    let values = decode_fattr4(fattr, Purpose::Set, &supported(c.minor)).map_err(|error| error.status())?;
+    let supported = supported(c.minor, features(c.fh()?));
+    let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
     if !fattr.attrmask.is_subset_of(&SETTABLE) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
-    if values.mode.is_some_and(|mode| mode > MODE_MAX) {
-        return Err(Nfsstat4::NFS4ERR_INVAL.into());
-    }
+    let (mode, umask) = mode(&values)?;
     let identity = &c.nfs.identity;
     let uid = values.owner.as_ref().map(|owner| identity.uid_of_owner(owner, c.now()));
     let gid = values.owner_group.as_ref().map(|owner| identity.gid_of_owner(owner, c.now()));
     let set = SetAttributes {
         size: values.size,
-        mode: values.mode,
+        mode,
+        umask,
         uid: uid.transpose().map_err(owner_status)?,
         gid: gid.transpose().map_err(owner_status)?,
         atime: values.time_access_set.as_ref().map(time).transpose()?,
         mtime: values.time_modify_set.as_ref().map(time).transpose()?,
     };
     Ok(Settable { set, mask: fattr.attrmask })
+}
+
+/// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at once).
+fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Failure> {
+    let (mode, umask) = match (values.mode, &values.mode_umask) {
+        (Some(_), Some(_)) => return Err(Nfsstat4::NFS4ERR_INVAL.into()),
+        (mode, None) => (mode, None),
+        (None, Some(both)) => (Some(both.mu_mode), Some(both.mu_umask)),
+    };
+    if mode.is_some_and(|mode| mode > MODE_MAX) || umask.is_some_and(|umask| umask > UMASK_MAX) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
+    Ok((mode, umask))
 }
 
 fn owner_status(error: OwnerError) -> Nfsstat4 {

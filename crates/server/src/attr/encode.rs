@@ -1,9 +1,9 @@
 //! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
 
-use super::{EXCLUSIVE_CREATE, OF_FILE_SYSTEM, supported};
+use super::{EXCLUSIVE_CREATE, OF_FILE_SYSTEM, features, supported};
 use crate::engine::{Compound, Failure, Fh, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
-use vfs::{Attributes, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp};
+use vfs::{Attributes, Features, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp};
 use xdr::Encoder;
 
 /// FH4_PERSISTENT: filehandles live as long as their objects.
@@ -23,13 +23,15 @@ pub fn encode(
     wanted: &Bitmap4,
     reply: &mut Encoder,
 ) -> Result<(), Failure> {
-    let mut mask = wanted.and(&supported(c.minor));
+    let features = features(fh);
+    let supported = supported(c.minor, features);
+    let mut mask = wanted.and(&supported);
     if attributes.btime.is_none() {
         mask.clear(nfs4::FATTR4_TIME_CREATE);
     }
     mask = mask.and(&nfs4::attributes::GETTABLE);
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = Subject { c, fh, attributes, whole };
+    let subject = Subject { c, fh, attributes, whole, features, supported };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -59,6 +61,8 @@ struct Subject<'s, 'c> {
     fh: &'s Fh,
     attributes: &'s Attributes,
     whole: FsStat,
+    features: Features,
+    supported: Bitmap4,
 }
 
 impl Subject<'_, '_> {
@@ -76,6 +80,7 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_OWNER_GROUP => reply.opaque(self.owner_group(a.gid).as_bytes()),
             nfs4::FATTR4_RAWDEV => reply.u32(a.rdev.0).u32(a.rdev.1),
             nfs4::FATTR4_SPACE_USED => reply.u64(a.space_used),
+            nfs4::FATTR4_SPACE_FREED => reply.u64(space_freed(a)),
             nfs4::FATTR4_TIME_ACCESS => time(a.atime, reply),
             nfs4::FATTR4_TIME_CREATE => time(a.btime.unwrap_or_default(), reply),
             nfs4::FATTR4_TIME_METADATA => time(a.ctime, reply),
@@ -96,8 +101,8 @@ impl Subject<'_, '_> {
         let config = &self.c.nfs.config;
         let whole = &self.whole;
         match attribute {
-            nfs4::FATTR4_SUPPORTED_ATTRS => reply.value(&supported(self.c.minor)),
-            nfs4::FATTR4_SUPPATTR_EXCLCREAT => reply.value(&EXCLUSIVE_CREATE),
+            nfs4::FATTR4_SUPPORTED_ATTRS => reply.value(&self.supported),
+            nfs4::FATTR4_SUPPATTR_EXCLCREAT => reply.value(&EXCLUSIVE_CREATE.and(&self.supported)),
             nfs4::FATTR4_FH_EXPIRE_TYPE => reply.u32(FH_EXPIRE_TYPE),
             nfs4::FATTR4_FSID => {
                 let (major, minor) = self.fsid();
@@ -124,8 +129,8 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_MAXLINK => reply.u32(whole.link_max),
             nfs4::FATTR4_MAXNAME => reply.u32(whole.name_max),
             nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
-            // Backends may take it from ctime, which steps back when somebody sets the clock back.
-            nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(ChangeAttrType4::NFS4_CHANGE_TYPE_IS_UNDEFINED as u32),
+            nfs4::FATTR4_CLONE_BLKSIZE => reply.u32(self.features.clone_block),
+            nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(change_attr_type(self.features) as u32),
             other => reply.boolean(is_true_of_server(other)),
         }
     }
@@ -165,6 +170,20 @@ fn is_true_of_server(attribute: u32) -> bool {
             | nfs4::FATTR4_HOMOGENEOUS
             | nfs4::FATTR4_NO_TRUNC
     )
+}
+
+/// Bytes that come free when the name goes (RFC 7862 section 12.2.2): none while there are others.
+fn space_freed(attributes: &Attributes) -> u64 {
+    let last = attributes.nlink <= 1 || attributes.file_type == FileType::Directory;
+    if last { attributes.space_used } else { 0 }
+}
+
+/// A change attribute that is taken from ctime steps back when somebody sets the clock back: of that nothing is said.
+fn change_attr_type(features: Features) -> ChangeAttrType4 {
+    match features.change_grows {
+        true => ChangeAttrType4::NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR,
+        false => ChangeAttrType4::NFS4_CHANGE_TYPE_IS_UNDEFINED,
+    }
 }
 
 fn time(time: Timestamp, reply: &mut Encoder) -> &mut Encoder {

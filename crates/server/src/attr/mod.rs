@@ -6,18 +6,21 @@ mod encode;
 pub use decode::{Settable, decode};
 pub use encode::encode;
 
+use crate::engine::Fh;
 use nfs4::{
     Bitmap4, FATTR4_CANSETTIME, FATTR4_CASE_INSENSITIVE, FATTR4_CASE_PRESERVING, FATTR4_CHANGE,
-    FATTR4_CHANGE_ATTR_TYPE, FATTR4_CHOWN_RESTRICTED, FATTR4_FH_EXPIRE_TYPE, FATTR4_FILEHANDLE,
-    FATTR4_FILEID, FATTR4_FILES_AVAIL, FATTR4_FILES_FREE, FATTR4_FILES_TOTAL, FATTR4_FS_LAYOUT_TYPES,
-    FATTR4_FSID, FATTR4_HOMOGENEOUS, FATTR4_LEASE_TIME, FATTR4_LINK_SUPPORT, FATTR4_MAXFILESIZE,
-    FATTR4_MAXLINK, FATTR4_MAXNAME, FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_MODE, FATTR4_MOUNTED_ON_FILEID,
-    FATTR4_NAMED_ATTR, FATTR4_NO_TRUNC, FATTR4_NUMLINKS, FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_RAWDEV,
-    FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_SPACE_AVAIL, FATTR4_SPACE_FREE, FATTR4_SPACE_TOTAL,
-    FATTR4_SPACE_USED, FATTR4_SUPPATTR_EXCLCREAT, FATTR4_SUPPORTED_ATTRS, FATTR4_SYMLINK_SUPPORT,
-    FATTR4_TIME_ACCESS, FATTR4_TIME_ACCESS_SET, FATTR4_TIME_CREATE, FATTR4_TIME_DELTA, FATTR4_TIME_METADATA,
-    FATTR4_TIME_MODIFY, FATTR4_TIME_MODIFY_SET, FATTR4_TYPE, FATTR4_UNIQUE_HANDLES, FATTR4_XATTR_SUPPORT,
+    FATTR4_CHANGE_ATTR_TYPE, FATTR4_CHOWN_RESTRICTED, FATTR4_CLONE_BLKSIZE, FATTR4_FH_EXPIRE_TYPE,
+    FATTR4_FILEHANDLE, FATTR4_FILEID, FATTR4_FILES_AVAIL, FATTR4_FILES_FREE, FATTR4_FILES_TOTAL,
+    FATTR4_FS_LAYOUT_TYPES, FATTR4_FSID, FATTR4_HOMOGENEOUS, FATTR4_LEASE_TIME, FATTR4_LINK_SUPPORT,
+    FATTR4_MAXFILESIZE, FATTR4_MAXLINK, FATTR4_MAXNAME, FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_MODE,
+    FATTR4_MODE_UMASK, FATTR4_MOUNTED_ON_FILEID, FATTR4_NAMED_ATTR, FATTR4_NO_TRUNC, FATTR4_NUMLINKS,
+    FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_RAWDEV, FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_SPACE_AVAIL,
+    FATTR4_SPACE_FREE, FATTR4_SPACE_FREED, FATTR4_SPACE_TOTAL, FATTR4_SPACE_USED, FATTR4_SUPPATTR_EXCLCREAT,
+    FATTR4_SUPPORTED_ATTRS, FATTR4_SYMLINK_SUPPORT, FATTR4_TIME_ACCESS, FATTR4_TIME_ACCESS_SET,
+    FATTR4_TIME_CREATE, FATTR4_TIME_DELTA, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY, FATTR4_TIME_MODIFY_SET,
+    FATTR4_TYPE, FATTR4_UNIQUE_HANDLES, FATTR4_XATTR_SUPPORT,
 };
+use vfs::Features;
 
 /// What can be set.
 pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
@@ -27,15 +30,16 @@ pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
     FATTR4_OWNER_GROUP,
     FATTR4_TIME_ACCESS_SET,
     FATTR4_TIME_MODIFY_SET,
+    FATTR4_MODE_UMASK,
 ]);
 
 /// What can be set while a file is created exclusively: not the times, which hold the verifier
 /// (suppattr_exclcreat, RFC 8881 section 5.8.1.14).
 pub const EXCLUSIVE_CREATE: Bitmap4 =
-    Bitmap4::of(&[FATTR4_SIZE, FATTR4_MODE, FATTR4_OWNER, FATTR4_OWNER_GROUP]);
+    Bitmap4::of(&[FATTR4_SIZE, FATTR4_MODE, FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_MODE_UMASK]);
 
 /// What can only be set, not read.
-const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET]);
+const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET, FATTR4_MODE_UMASK]);
 
 /// What the file system as a whole has to be asked for.
 const OF_FILE_SYSTEM: Bitmap4 = Bitmap4::of(&[
@@ -51,7 +55,11 @@ const OF_FILE_SYSTEM: Bitmap4 = Bitmap4::of(&[
 ]);
 
 /// What NFSv4.2 adds.
-const OF_MINOR_2: Bitmap4 = Bitmap4::of(&[FATTR4_CHANGE_ATTR_TYPE, FATTR4_XATTR_SUPPORT]);
+const OF_MINOR_2: Bitmap4 =
+    Bitmap4::of(&[FATTR4_SPACE_FREED, FATTR4_CHANGE_ATTR_TYPE, FATTR4_MODE_UMASK, FATTR4_XATTR_SUPPORT]);
+
+/// What NFSv4.2 adds where files can share blocks.
+const OF_CLONES: Bitmap4 = Bitmap4::of(&[FATTR4_CLONE_BLKSIZE]);
 
 /// What can be read or set in NFSv4.1.
 const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
@@ -96,9 +104,21 @@ const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
 ])
 .or(&OF_FILE_SYSTEM);
 
-/// Returns supported_attrs of a minor version.
-pub const fn supported(minor: u32) -> Bitmap4 {
-    if minor >= 2 { OF_MINOR_1.or(&OF_MINOR_2) } else { OF_MINOR_1 }
+/// Returns supported_attrs of a minor version on a file system.
+pub fn supported(minor: u32, features: Features) -> Bitmap4 {
+    match minor {
+        ..=1 => OF_MINOR_1,
+        _ if features.clone_block > 0 => OF_MINOR_1 | OF_MINOR_2 | OF_CLONES,
+        _ => OF_MINOR_1 | OF_MINOR_2,
+    }
+}
+
+/// Returns what the file system of a filehandle can do; the pseudo file system can nothing.
+pub fn features(fh: &Fh) -> Features {
+    match fh {
+        Fh::Pseudo(_) => Features::default(),
+        Fh::Object(object) => object.export.backend.features(),
+    }
 }
 
 /// Whether the bitmap asks for what can only be set: NFS4ERR_INVAL (RFC 8881 section 5.5).
@@ -113,8 +133,10 @@ mod tests {
     #[test]
     fn every_required_attribute_is_supported() // RFC 8881 section 5.6
     {
-        assert!(nfs4::attributes::REQUIRED.is_subset_of(&supported(1)));
+        let least = supported(1, Features::default());
+        assert!(nfs4::attributes::REQUIRED.is_subset_of(&least));
+        assert!(least.is_subset_of(&supported(2, Features::default())));
         assert!(EXCLUSIVE_CREATE.is_subset_of(&SETTABLE));
-        assert!(SETTABLE.is_subset_of(&supported(1)));
+        assert!(SETTABLE.is_subset_of(&supported(2, Features::default())));
     }
 }

@@ -75,6 +75,7 @@ pub fn vfs_status(error: VfsError) -> Nfsstat4 {
         VfsError::Badname => Nfsstat4::NFS4ERR_BADNAME,
         VfsError::Symlink => Nfsstat4::NFS4ERR_SYMLINK,
         VfsError::WrongType => Nfsstat4::NFS4ERR_WRONG_TYPE,
+        VfsError::Nxio => Nfsstat4::NFS4ERR_NXIO,
         VfsError::Delay => Nfsstat4::NFS4ERR_DELAY,
     }
 }

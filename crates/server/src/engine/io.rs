@@ -18,8 +18,14 @@ impl Compound<'_> {
     /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS, NFS4ERR_LOCKED,
     /// NFS4ERR_GRACE, and the backend's.
     pub fn file_to_read(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
-        let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
-        let stateid = self.resolve(stateid)?;
+        self.file_of_to_read(self.object(Nfsstat4::NFS4ERR_ISDIR)?, self.resolve(stateid)?)
+    }
+
+    /// As [`Compound::file_to_read`], of an object that need not be the current one; the stateid is resolved.
+    ///
+    /// # Errors
+    /// As [`Compound::file_to_read`].
+    pub fn file_of_to_read(&self, object: &Object, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
         match StateidKind::of(&stateid) {
             StateidKind::Ordinary => {
                 let (client, file) = (self.client()?, object.key());
@@ -36,6 +42,22 @@ impl Compound<'_> {
                 self.open_once(object, OpenAccess { read: true, write: false })
             }
         }
+    }
+
+    /// Returns the file of a stateid, whatever it was opened for.
+    ///
+    /// # Errors
+    /// As [`Compound::file_to_read`], but for NFS4ERR_OPENMODE.
+    pub fn file_to_advise(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+        let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
+        let stateid = self.resolve(stateid)?;
+        if StateidKind::of(&stateid) != StateidKind::Ordinary {
+            return self.file_of_to_read(object, stateid);
+        }
+        let take = |payload: &OpenPayload| (payload.user, payload.any().cloned());
+        let (user, file) = self.state().access(self.client()?, &stateid, &object.key(), 0, take)?;
+        self.check_user(object, user, SHARE_READ)?;
+        file.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
 
     /// Returns the file to WRITE with a stateid: the open's, or one opened for this call.

@@ -99,6 +99,7 @@ impl<'c> Compound<'c> {
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
                 Err(Failure::would_wait())
             }
+            (Waits::Long, Some(Fh::Object(_))) => Err(Failure::would_wait()),
             (Waits::Records, _) if self.nfs.records_may_wait() => Err(Failure::would_wait()),
             _ => Ok(()),
         }

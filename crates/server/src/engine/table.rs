@@ -31,6 +31,8 @@ pub enum Waits {
     Object,
     /// For a file system that can make it wait.
     Disk,
+    /// For work that takes long on any file system.
+    Long,
     /// For the client records, and for files that close with the client they belong to.
     Records,
 }
@@ -73,6 +75,8 @@ mod size {
     pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + 1024;
     /// Count, committed, verifier.
     pub const WRITE: usize = STATUS + 4 + 4 + 8;
+    /// write_response4 without a callback id, copy_requirements4.
+    pub const COPY: usize = STATUS + 4 + 8 + 4 + 8 + 8;
     /// The longest results of session operations, our own strings included.
     pub const SESSION: usize = STATUS + 512;
 }
@@ -124,7 +128,7 @@ impl Operation {
 
 use NfsOpnum4::*;
 use Place::{Alone, AloneOrInSession, First};
-use Waits::{Disk, Object, Records};
+use Waits::{Disk, Long, Object, Records};
 
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
 static OPERATIONS: [Operation; 73] = [
@@ -190,19 +194,19 @@ static OPERATIONS: [Operation; 73] = [
         .reserve(size::STATUS)
         .waits(Records),
     row(OP_RECLAIM_COMPLETE, ops::reclaim_complete::run).reserve(size::STATUS).waits(Records),
-    row(OP_ALLOCATE, ops::unsupported::run).v42(),
-    row(OP_COPY, ops::unsupported::run).v42(),
+    row(OP_ALLOCATE, ops::allocate::allocate).fh().modifies().reserve(size::STATUS).waits(Long).v42(),
+    row(OP_COPY, ops::copy::run).fh().modifies().reserve(size::COPY).waits(Long).v42(),
     row(OP_COPY_NOTIFY, ops::unsupported::run).v42(),
-    row(OP_DEALLOCATE, ops::unsupported::run).v42(),
-    row(OP_IO_ADVISE, ops::io_advise::run).fh().v42(),
+    row(OP_DEALLOCATE, ops::allocate::deallocate).fh().modifies().reserve(size::STATUS).waits(Long).v42(),
+    row(OP_IO_ADVISE, ops::io_advise::run).fh().waits(Disk).v42(),
     row(OP_LAYOUTERROR, ops::unsupported::run).v42(),
     row(OP_LAYOUTSTATS, ops::unsupported::run).v42(),
-    row(OP_OFFLOAD_CANCEL, ops::unsupported::run).v42(),
-    row(OP_OFFLOAD_STATUS, ops::unsupported::run).v42(),
-    row(OP_READ_PLUS, ops::unsupported::run).v42(),
-    row(OP_SEEK, ops::unsupported::run).v42(),
+    row(OP_OFFLOAD_CANCEL, ops::offload::cancel).fh().v42(),
+    row(OP_OFFLOAD_STATUS, ops::offload::status).fh().v42(),
+    row(OP_READ_PLUS, ops::read_plus::run).fh().v42(),
+    row(OP_SEEK, ops::seek::run).fh().waits(Disk).v42(),
     row(OP_WRITE_SAME, ops::unsupported::run).v42(),
-    row(OP_CLONE, ops::unsupported::run).v42(),
+    row(OP_CLONE, ops::clone::run).fh().modifies().reserve(size::STATUS).waits(Long).v42(),
     row(OP_GETXATTR, ops::unsupported::run).v42(),
     row(OP_SETXATTR, ops::unsupported::run).v42(),
     row(OP_LISTXATTRS, ops::unsupported::run).v42(),

@@ -6,10 +6,13 @@
 //! filehandle, read-only exports, reply size) is a column of the table and has been checked before.
 
 pub mod access;
+pub mod allocate;
 pub mod backchannel_ctl;
 pub mod bind_conn_to_session;
+pub mod clone;
 pub mod close;
 pub mod commit;
+pub mod copy;
 pub mod create;
 pub mod create_session;
 pub mod delegreturn;
@@ -27,11 +30,13 @@ pub mod lockt;
 pub mod locku;
 pub mod lookup;
 pub mod lookupp;
+pub mod offload;
 pub mod open;
 pub mod open_downgrade;
 pub mod putfh;
 pub mod putrootfh;
 pub mod read;
+pub mod read_plus;
 pub mod readdir;
 pub mod readlink;
 pub mod reclaim_complete;
@@ -41,6 +46,7 @@ pub mod restorefh;
 pub mod savefh;
 pub mod secinfo;
 pub mod secinfo_no_name;
+pub mod seek;
 pub mod sequence;
 pub mod set_ssv;
 pub mod setattr;

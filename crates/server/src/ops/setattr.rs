@@ -17,6 +17,10 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
     let mut settable = attr::decode(c, &args.obj_attributes)?;
+    if settable.set.umask.is_some() {
+        // It means something for what is being created only (RFC 8275 section 4).
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
     let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
     let opened = match settable.set.size {
         Some(_) => resizable(c, object, args.stateid)?,

@@ -24,9 +24,9 @@ pub fn nverify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) ->
 /// Whether the object's attributes, written as fattr4, are what the client sent.
 fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> Result<bool, Failure> {
     let theirs = Fattr4::decode(args)?;
-    let supported = attr::supported(c.minor);
-    decode_fattr4(&theirs, Purpose::Compare, &supported).map_err(|error| error.status())?;
     let fh = c.fh()?;
+    let supported = attr::supported(c.minor, attr::features(fh));
+    decode_fattr4(&theirs, Purpose::Compare, &supported).map_err(|error| error.status())?;
     let mut ours = Encoder::new();
     attr::encode(c, fh, &c.attributes(fh)?, &theirs.attrmask, &mut ours)?;
     let mut sent = Encoder::new();

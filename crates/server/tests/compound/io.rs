@@ -106,19 +106,3 @@ fn a_large_read_and_write_are_cut_to_the_limits() // RFC 8881 section 18.22.3
     let reply = client.run(vec![put(&fh), read(Stateid4::ANONYMOUS, 0, u32::MAX)]).ok();
     assert_eq!(data(reply.last()).0.len(), 4096);
 }
-
-#[test]
-fn advice_is_taken_and_not_followed() // RFC 7862 section 15.5
-{
-    let server = Setup::default().start();
-    let mut client = Client::new(&server);
-    client.minor = 2;
-    client.make_file("export", "f", b"");
-    let advise = NfsArgop4::OP_IO_ADVISE(IoAdvise4Args {
-        iaa_stateid: Stateid4::ANONYMOUS,
-        iaa_offset: 0,
-        iaa_count: 0,
-        iaa_hints: Bitmap4::of(&[1]),
-    });
-    client.at("export/f", vec![advise]).ok();
-}

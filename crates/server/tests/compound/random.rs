@@ -100,6 +100,37 @@ fn of_files() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn extent() -> impl Strategy<Value = DataContent4> {
+    prop_oneof![Just(DataContent4::NFS4_CONTENT_DATA), Just(DataContent4::NFS4_CONTENT_HOLE)]
+}
+
+fn of_minor_2() -> impl Strategy<Value = Op> {
+    let range = || (prop_oneof![0_u64..200, any::<u64>()], prop_oneof![0_u64..200, any::<u64>()]);
+    prop_oneof![
+        (stateid(), range()).prop_map(|(id, (at, count))| allocate(id, at, count)),
+        (stateid(), range()).prop_map(|(id, (at, count))| deallocate(id, at, count)),
+        (stateid(), range(), extent()).prop_map(|(id, (at, _), what)| seek(id, at, what)),
+        (stateid(), range(), any::<u32>()).prop_map(|(id, (at, _), count)| read_plus(id, at, count)),
+        (stateid(), stateid(), range(), any::<u64>()).prop_map(|(from, to, (at, count), target)| copy(
+            (from, to),
+            at,
+            target % 300,
+            count
+        )),
+        (stateid(), stateid(), range(), any::<u64>()).prop_map(|(from, to, (at, count), target)| clone(
+            (from, to),
+            at,
+            target,
+            count
+        )),
+        (stateid(), range(), bitmap()).prop_map(|(iaa_stateid, (iaa_offset, iaa_count), iaa_hints)| {
+            NfsArgop4::OP_IO_ADVISE(IoAdvise4Args { iaa_stateid, iaa_offset, iaa_count, iaa_hints })
+        }),
+        stateid()
+            .prop_map(|osa_stateid| { NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid }) }),
+    ]
+}
+
 fn others() -> impl Strategy<Value = Op> {
     prop_oneof![
         Just(NfsArgop4::OP_LOOKUPP),
@@ -137,7 +168,7 @@ fn others() -> impl Strategy<Value = Op> {
 }
 
 fn compound() -> impl Strategy<Value = Vec<Op>> {
-    proptest::collection::vec(prop_oneof![3 => of_files(), 1 => others()], 0..8)
+    proptest::collection::vec(prop_oneof![6 => of_files(), 2 => others(), 1 => of_minor_2()], 0..8)
 }
 
 proptest! {

@@ -295,3 +295,24 @@ fn what_cannot_succeed_does_not_wait() // RFC 8881 section 15.1.2
     try_on(&client, 1, 1, vec![commit()]).answered(NFS4ERR_NOFILEHANDLE);
     try_on(&client, 1, 2, vec![put(&fh), read(other, 0, 10)]).answered(NFS4ERR_BAD_STATEID);
 }
+
+#[test]
+fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() // RFC 7862 section 15.10
+{
+    let site = Site::new();
+    let (mut client, fh, stateid) = site.client();
+    client.minor = 2;
+    let plus = || vec![put(&fh), read_plus(stateid, 0, 100)];
+    try_on(&client, 1, 1, plus()).answered(NFS4_OK);
+    let at = 1 << 30;
+    let long = [
+        vec![put(&fh), seek(stateid, 0, DataContent4::NFS4_CONTENT_DATA)],
+        vec![put(&fh), allocate(stateid, 0, 100)],
+        vec![put(&fh), write(stateid, at, b"far")],
+        plus(),
+    ];
+    for (sequence, operations) in (2..).zip(long) {
+        let reply = try_on(&client, 1, sequence, operations).waits().resume(&client);
+        assert_eq!(reply.status, NFS4_OK, "{reply:?}");
+    }
+}

@@ -124,3 +124,53 @@ pub fn data(result: &Res) -> (Vec<u8>, bool) {
         other => panic!("{other:?}"),
     }
 }
+
+/// READ_PLUS.
+pub fn read_plus(rpa_stateid: Stateid4, rpa_offset: u64, rpa_count: u32) -> Op {
+    NfsArgop4::OP_READ_PLUS(ReadPlus4Args { rpa_stateid, rpa_offset, rpa_count })
+}
+
+/// The segments and eof of a READ_PLUS.
+#[track_caller]
+pub fn segments(result: &Res) -> (Vec<ReadPlusContent<'static>>, bool) {
+    match result {
+        NfsResop4::OP_READ_PLUS(ReadPlus4Res::NFS4_OK(ok)) => {
+            (ok.clone().into_owned().rpr_contents, ok.rpr_eof)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn allocate(aa_stateid: Stateid4, aa_offset: u64, aa_length: u64) -> Op {
+    NfsArgop4::OP_ALLOCATE(Allocate4Args { aa_stateid, aa_offset, aa_length })
+}
+
+pub fn deallocate(da_stateid: Stateid4, da_offset: u64, da_length: u64) -> Op {
+    NfsArgop4::OP_DEALLOCATE(Deallocate4Args { da_stateid, da_offset, da_length })
+}
+
+pub fn seek(sa_stateid: Stateid4, sa_offset: u64, sa_what: DataContent4) -> Op {
+    NfsArgop4::OP_SEEK(Seek4Args { sa_stateid, sa_offset, sa_what })
+}
+
+pub fn clone(stateids: (Stateid4, Stateid4), cl_src_offset: u64, cl_dst_offset: u64, cl_count: u64) -> Op {
+    let (cl_src_stateid, cl_dst_stateid) = stateids;
+    NfsArgop4::OP_CLONE(Clone4Args { cl_src_stateid, cl_dst_stateid, cl_src_offset, cl_dst_offset, cl_count })
+}
+
+pub fn copy_args(stateids: (Stateid4, Stateid4), from: u64, to: u64, count: u64) -> Copy4Args<'static> {
+    Copy4Args {
+        ca_src_stateid: stateids.0,
+        ca_dst_stateid: stateids.1,
+        ca_src_offset: from,
+        ca_dst_offset: to,
+        ca_count: count,
+        ca_consecutive: true,
+        ca_synchronous: false,
+        ca_source_server: Vec::new(),
+    }
+}
+
+pub fn copy(stateids: (Stateid4, Stateid4), from: u64, to: u64, count: u64) -> Op {
+    NfsArgop4::OP_COPY(copy_args(stateids, from, to, count))
+}

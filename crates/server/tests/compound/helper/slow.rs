@@ -4,8 +4,8 @@ use super::memory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::{
-    Attributes, Backend, Caller, DirEntry, FsStat, MemoryBackend, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, SetAttributes, VfsResult,
+    Attributes, Backend, Caller, DirEntry, Extent, FsStat, MemoryBackend, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, SetAttributes, VfsResult,
 };
 
 /// The memory backend, which now and then would have to wait.
@@ -64,6 +64,14 @@ impl OpenFile for SlowFile {
 
     fn set_size(&self, size: u64) -> VfsResult<()> {
         self.inner.set_size(size)
+    }
+
+    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
+        self.inner.seek(what, offset)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.inner.allocate(offset, length)
     }
 }
 

@@ -1,0 +1,143 @@
+//! READ_PLUS (RFC 7862 section 15.10).
+
+use crate::engine::{Compound, Failure, OpResult};
+use nfs4::{DataContent4, ReadPlus4Args};
+use vfs::{Extent, OpenFile, VfsResult};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Bytes of read_plus_res4 before the segments: eof and their number.
+const HEADER: usize = 8;
+/// Bytes of a data segment before its data: what it is, offset, length.
+const DATA_HEADER: usize = 16;
+/// Bytes of a hole: what it is, offset, length.
+const HOLE: usize = 20;
+/// Bytes of padding behind data, at most.
+const PADDING: usize = 3;
+/// Most segments of one reply: each costs the file system a search.
+const SEGMENTS_MAX: u32 = 256;
+/// Room kept behind the data, as READ keeps it.
+const TAIL: usize = 512;
+/// Offsets from here on lie behind the end of any file.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+/// Reads straight into the reply, as READ does, and tells holes instead of sending their zeros. A file without holes is
+/// one segment, and waits for no more than READ would. What does not fit into the reply is left out.
+///
+/// # Errors
+/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the backend's.
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = ReadPlus4Args::decode(args)?;
+    let file = c.file_to_read(args.rpa_stateid)?;
+    let attributes = file.getattr()?;
+    let wanted = u64::from(args.rpa_count.min(c.nfs.config.read_max));
+    let end = args.rpa_offset.saturating_add(wanted).min(attributes.size).min(OFFSET_MAX);
+    let sparse = attributes.space_used < attributes.size;
+    if sparse && !c.may_wait() && c.object(nfs4::Nfsstat4::NFS4ERR_ISDIR)?.export.backend.may_wait() {
+        return Err(Failure::would_wait());
+    }
+    let room = c.room(reply);
+    if room < HEADER + DATA_HEADER.max(HOLE) + PADDING + 1 {
+        return Err(c.too_big().into());
+    }
+    let mut segments =
+        Segments { file: &*file, reply_end: reply.len() + room, at: args.rpa_offset, end, count: 0 };
+    let expected = usize::try_from(end.saturating_sub(args.rpa_offset)).unwrap_or(usize::MAX).min(room);
+    rpc::memory::reserve(reply.as_mut_vec(), expected.saturating_add(HEADER + DATA_HEADER + TAIL));
+    let start = reply.len();
+    reply.boolean(true).u32(0);
+    let reached = match (sparse, c.may_wait()) {
+        (true, _) => segments.all(reply)?,
+        (false, true) => segments.data(end, reply)?,
+        (false, false) => segments.data_now(reply)?.ok_or(Failure::would_wait())?,
+    };
+    reply.patch_u32(start, (reached || segments.at >= attributes.size).into());
+    reply.patch_u32(start + 4, segments.count);
+    Ok(())
+}
+
+/// Writes the segments of a range one after the other.
+struct Segments<'f> {
+    file: &'f dyn OpenFile,
+    /// Length that the reply may not exceed.
+    reply_end: usize,
+    /// Where the next segment begins.
+    at: u64,
+    /// Where the last one ends at the latest.
+    end: u64,
+    count: u32,
+}
+
+impl Segments<'_> {
+    /// Writes holes and data in turn; says whether the end of the file was met.
+    fn all(&mut self, reply: &mut Encoder) -> VfsResult<bool> {
+        while self.at < self.end && self.count < SEGMENTS_MAX && self.room(reply) > HOLE {
+            match self.file.seek(Extent::Data, self.at) {
+                Ok(Some(data)) if data > self.at => self.hole(data.min(self.end), reply),
+                Ok(None) => self.hole(self.end, reply),
+                Ok(Some(_)) => {
+                    let hole = self.file.seek(Extent::Hole, self.at)?.unwrap_or(self.end);
+                    let before = self.at;
+                    if self.data(hole.min(self.end), reply)? {
+                        return Ok(true);
+                    }
+                    if self.at == before {
+                        break;
+                    }
+                }
+                // Somebody has cut the file.
+                Err(vfs::VfsError::Nxio) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn room(&self, reply: &Encoder) -> usize {
+        self.reply_end.saturating_sub(reply.len())
+    }
+
+    fn hole(&mut self, end: u64, reply: &mut Encoder) {
+        reply.u32(DataContent4::NFS4_CONTENT_HOLE as u32).u64(self.at).u64(end - self.at);
+        self.at = end;
+        self.count += 1;
+    }
+
+    /// Writes the data up to an offset, as far as it fits; says whether the end of the file was met.
+    fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<bool> {
+        let file = self.file;
+        let read = |bytes: &mut Vec<u8>, count, at| file.read_at(bytes, count, at).map(Some);
+        Ok(self.segment(end, reply, read)?.unwrap_or(false))
+    }
+
+    /// As `data`, up to the end; `None` when the data would have to be waited for.
+    fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<bool>> {
+        let file = self.file;
+        self.segment(self.end, reply, |bytes, count, at| file.read_now(bytes, count, at))
+    }
+
+    fn segment(
+        &mut self,
+        end: u64,
+        reply: &mut Encoder,
+        read: impl FnOnce(&mut Vec<u8>, usize, u64) -> VfsResult<Option<bool>>,
+    ) -> VfsResult<Option<bool>> {
+        let fits = self.room(reply).saturating_sub(DATA_HEADER + PADDING);
+        let count = usize::try_from(end.saturating_sub(self.at)).unwrap_or(usize::MAX).min(fits);
+        if count == 0 {
+            return Ok(Some(false));
+        }
+        let start = reply.len();
+        reply.u32(DataContent4::NFS4_CONTENT_DATA as u32).u64(self.at).u32(0);
+        let Some(reached) = read(reply.as_mut_vec(), count, self.at)? else { return Ok(None) };
+        let length = reply.len() - start - DATA_HEADER;
+        if length == 0 {
+            reply.truncate(start);
+            return Ok(Some(reached));
+        }
+        reply.pad(length);
+        reply.patch_u32(start + 12, u32::try_from(length).unwrap_or(u32::MAX));
+        self.at = self.at.saturating_add(length as u64);
+        self.count += 1;
+        Ok(Some(reached))
+    }
+}
