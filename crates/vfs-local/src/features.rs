@@ -1,13 +1,23 @@
 //! What the exported file system can do, found out by trying.
 
 use crate::sys;
-use rustix::fs::{Mode, OFlags, fstatfs, openat};
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::{
+    fs::{Mode, OFlags, fstatfs, getxattr, openat},
+    io::Errno,
+};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use vfs::Features;
 
 /// Finds out what the file system of an export's root can do, as the server.
 pub(crate) fn of(root: &OwnedFd) -> Features {
-    Features { clone_block: clone_block(root), change_grows: false }
+    Features { clone_block: clone_block(root), xattrs: has_xattrs(root), change_grows: false }
+}
+
+/// Says whether the root could have an extended attribute.
+fn has_xattrs(root: &OwnedFd) -> bool {
+    let path = format!("/proc/self/fd/{}", root.as_raw_fd());
+    let held = getxattr(path, "user.orthrus", &mut [0_u8; 0]);
+    !matches!(held, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
 /// Returns the size of the blocks that files can share, 0 where they cannot: a file without a name or content is

@@ -23,6 +23,7 @@ mod ranges;
 mod readdir;
 mod setattr;
 mod sys;
+mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
 pub use identity::become_server;

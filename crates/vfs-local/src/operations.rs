@@ -17,7 +17,7 @@ use std::{
 };
 use vfs::{
     Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsError, VfsResult,
+    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -179,6 +179,29 @@ impl Backend for LocalBackend {
         entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> VfsResult<bool> {
         self.list(caller, directory, cookie, entry)
+    }
+
+    fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {
+        self.read_xattr(caller, object, name)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> VfsResult<()> {
+        self.write_xattr(caller, object, name, value, how)
+    }
+
+    fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
+        self.names_of_xattrs(caller, object)
+    }
+
+    fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        self.drop_xattr(caller, object, name)
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {

@@ -2,7 +2,7 @@
 
 use crate::{
     Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsResult,
+    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use std::sync::Arc;
 
@@ -137,6 +137,45 @@ pub trait Backend: Send + Sync {
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> VfsResult<bool>;
+
+    /// Returns the value of an extended attribute of the user's name space; the name is without its prefix (RFC 8276).
+    ///
+    /// # Errors
+    /// `Noxattr`, `Nametoolong`, `Access`, `Perm` for what is neither file nor directory, `Notsupp`.
+    fn get_xattr(&self, _caller: &Caller, _object: &ObjectHandle, _name: &[u8]) -> VfsResult<Vec<u8>> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// As `get_xattr`; `Exist`, `Xattr2big`, `Nospc`, `Dquot`.
+    fn set_xattr(
+        &self,
+        _caller: &Caller,
+        _object: &ObjectHandle,
+        _name: &[u8],
+        _value: &[u8],
+        _how: XattrHow,
+    ) -> VfsResult<()> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Returns the names of the extended attributes of the user's name space, sorted, without their prefix.
+    ///
+    /// # Errors
+    /// As `get_xattr`.
+    fn list_xattrs(&self, _caller: &Caller, _object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
+        Err(VfsError::Notsupp)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// As `get_xattr`.
+    fn remove_xattr(&self, _caller: &Caller, _object: &ObjectHandle, _name: &[u8]) -> VfsResult<()> {
+        Err(VfsError::Notsupp)
+    }
 
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;

@@ -75,6 +75,12 @@ pub enum VfsError {
     /// NFS4ERR_NXIO: the offset is not before the end of the file.
     #[error("behind the end of the file")]
     Nxio,
+    /// NFS4ERR_NOXATTR: the object has no extended attribute of this name.
+    #[error("no such extended attribute")]
+    Noxattr,
+    /// NFS4ERR_XATTR2BIG: the value of an extended attribute is longer than the file system holds.
+    #[error("extended attribute too big")]
+    Xattr2big,
     /// NFS4ERR_DELAY: try again later (descriptors or memory ran out for now).
     #[error("try again later")]
     Delay,

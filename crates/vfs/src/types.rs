@@ -205,11 +205,29 @@ pub enum Advice {
     NoReuse,
 }
 
+/// Longest name of an extended attribute in bytes: what Linux takes, less the prefix `user.`.
+pub const XATTR_NAME_MAX: usize = 250;
+/// Longest value of an extended attribute in bytes, and most bytes of all names of one object: what Linux takes.
+pub const XATTR_SIZE_MAX: usize = 64 << 10;
+
+/// Whether an extended attribute may be there before it is set (setxattr_option4 of RFC 8276).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum XattrHow {
+    /// Whatever there is.
+    Either,
+    /// It must not be there: `Exist`.
+    Create,
+    /// It must be there: `Noxattr`.
+    Replace,
+}
+
 /// What a file system can do that not every one can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Bytes of a block that files can share, to which CLONE is aligned; 0: they cannot.
     pub clone_block: u32,
+    /// Whether objects have extended attributes.
+    pub xattrs: bool,
     /// Whether the change attribute never goes back.
     pub change_grows: bool,
 }

@@ -7,6 +7,7 @@ mod locks;
 mod open;
 mod ranges;
 mod security;
+mod xattrs;
 
 pub use attributes::Attributes;
 pub use data::{read_result, write_result};

@@ -131,6 +131,7 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
             nfs4::FATTR4_CLONE_BLKSIZE => reply.u32(self.features.clone_block),
             nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(change_attr_type(self.features) as u32),
+            nfs4::FATTR4_XATTR_SUPPORT => reply.boolean(self.features.xattrs),
             other => reply.boolean(is_true_of_server(other)),
         }
     }
@@ -157,7 +158,7 @@ impl Subject<'_, '_> {
     }
 }
 
-/// The yes-or-no attributes. No: named attributes, folding of case, and (of NFSv4.2) extended attributes.
+/// The yes-or-no attributes. No: named attributes and folding of case.
 fn is_true_of_server(attribute: u32) -> bool {
     matches!(
         attribute,

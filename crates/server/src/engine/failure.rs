@@ -76,6 +76,8 @@ pub fn vfs_status(error: VfsError) -> Nfsstat4 {
         VfsError::Symlink => Nfsstat4::NFS4ERR_SYMLINK,
         VfsError::WrongType => Nfsstat4::NFS4ERR_WRONG_TYPE,
         VfsError::Nxio => Nfsstat4::NFS4ERR_NXIO,
+        VfsError::Noxattr => Nfsstat4::NFS4ERR_NOXATTR,
+        VfsError::Xattr2big => Nfsstat4::NFS4ERR_XATTR2BIG,
         VfsError::Delay => Nfsstat4::NFS4ERR_DELAY,
     }
 }

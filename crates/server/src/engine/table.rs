@@ -207,10 +207,10 @@ static OPERATIONS: [Operation; 73] = [
     row(OP_SEEK, ops::seek::run).fh().waits(Disk).v42(),
     row(OP_WRITE_SAME, ops::unsupported::run).v42(),
     row(OP_CLONE, ops::clone::run).fh().modifies().reserve(size::STATUS).waits(Long).v42(),
-    row(OP_GETXATTR, ops::unsupported::run).v42(),
-    row(OP_SETXATTR, ops::unsupported::run).v42(),
-    row(OP_LISTXATTRS, ops::unsupported::run).v42(),
-    row(OP_REMOVEXATTR, ops::unsupported::run).v42(),
+    row(OP_GETXATTR, ops::xattr::get).fh().waits(Disk).v42(),
+    row(OP_SETXATTR, ops::xattr::set).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
+    row(OP_LISTXATTRS, ops::xattr::list).fh().waits(Disk).v42(),
+    row(OP_REMOVEXATTR, ops::xattr::remove).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
 ];
 
 /// Finds an operation's row; `None` is OP_ILLEGAL: no such number, or not in this minor version.

@@ -1,7 +1,11 @@
 //! ACCESS (RFC 8881 section 18.1).
 
+use crate::attr;
 use crate::engine::{Compound, Failure, Fh, OpResult};
-use nfs4::{ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ};
+use nfs4::{
+    ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
+    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE,
+};
 use vfs::{FileType, Permissions};
 use xdr::{Decoder, Encoder};
 
@@ -9,8 +13,10 @@ use xdr::{Decoder, Encoder};
 const OF_DIRECTORY: u32 = ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
 /// Bits that mean something for anything else.
 const OF_FILE: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_EXECUTE;
+/// Bits of NFSv4.2 that mean something where there are extended attributes (RFC 8276 section 8.5).
+const OF_XATTRS: u32 = ACCESS4_XAREAD | ACCESS4_XAWRITE | ACCESS4_XALIST;
 /// Bits that nobody has where nothing may change.
-const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
+const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4_XAWRITE;
 
 /// Says which of the bits asked for the server can judge, and which the caller has.
 ///
@@ -19,7 +25,9 @@ const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let asked = args.u32()?;
     let (directory, permissions) = judge(c)?;
-    let supported = asked & if directory { OF_DIRECTORY } else { OF_FILE };
+    let xattrs = c.minor >= 2 && attr::features(c.fh()?).xattrs;
+    let known = if directory { OF_DIRECTORY } else { OF_FILE } | if xattrs { OF_XATTRS } else { 0 };
+    let supported = asked & known;
     let mut access = supported & bits(directory, permissions);
     if c.fh()?.is_read_only() {
         access &= !CHANGING;
@@ -43,11 +51,16 @@ fn judge(c: &Compound<'_>) -> Result<(bool, Permissions), Failure> {
 fn bits(directory: bool, permissions: Permissions) -> u32 {
     let mut bits = 0;
     if permissions.read {
-        bits |= ACCESS4_READ;
+        bits |= ACCESS4_READ | ACCESS4_XAREAD | ACCESS4_XALIST;
+    }
+    if permissions.write {
+        bits |= ACCESS4_XAWRITE;
     }
     match directory {
         // Entries are changed by those who may write and search.
-        true if permissions.write && permissions.execute => bits |= CHANGING,
+        true if permissions.write && permissions.execute => {
+            bits |= ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
+        }
         false if permissions.write => bits |= ACCESS4_MODIFY | ACCESS4_EXTEND,
         _ => {}
     }

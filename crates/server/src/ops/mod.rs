@@ -54,3 +54,4 @@ pub mod test_stateid;
 pub mod unsupported;
 pub mod verify;
 pub mod write;
+pub mod xattr;

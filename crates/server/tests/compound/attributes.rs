@@ -38,7 +38,7 @@ fn every_supported_attribute_has_a_value() // RFC 8881 section 5.6
     assert_eq!(got.maxread, Some(1 << 20));
     assert_eq!(got.unique_handles, Some(true));
     assert_eq!(got.case_insensitive, Some(false));
-    assert_eq!(got.xattr_support, Some(false));
+    assert_eq!(got.xattr_support, Some(true));
     assert_eq!(got.fs_layout_types, Some(vec![]));
     assert_eq!(got.filehandle.as_deref(), Some(&*client.fh_of("export/f")));
     assert_eq!(got.rdattr_error, Some(NFS4_OK));

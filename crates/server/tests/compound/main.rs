@@ -18,3 +18,4 @@ mod readdir;
 mod security;
 mod sessions;
 mod waiting;
+mod xattrs;

@@ -126,6 +126,12 @@ fn of_minor_2() -> impl Strategy<Value = Op> {
         (stateid(), range(), bitmap()).prop_map(|(iaa_stateid, (iaa_offset, iaa_count), iaa_hints)| {
             NfsArgop4::OP_IO_ADVISE(IoAdvise4Args { iaa_stateid, iaa_offset, iaa_count, iaa_hints })
         }),
+        name().prop_map(|name| get_xattr(name.as_bytes())),
+        (name(), 0_usize..70_000).prop_map(|(name, length)| {
+            set_xattr(SetxattrOption4::SETXATTR4_EITHER, name.as_bytes(), &vec![1; length])
+        }),
+        (any::<u64>(), 0_u32..200).prop_map(|(cookie, most)| list_xattrs(cookie % 4, most)),
+        name().prop_map(|name| remove_xattr(name.as_bytes())),
         stateid()
             .prop_map(|osa_stateid| { NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid }) }),
     ]

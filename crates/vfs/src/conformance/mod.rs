@@ -12,6 +12,7 @@ pub mod names;
 pub mod permissions;
 pub mod renames;
 pub mod sparse;
+pub mod xattrs;
 
 use crate::{
     Attributes, Backend, Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError,
@@ -196,6 +197,11 @@ macro_rules! backend_conformance {
             sparse::a_range_is_copied_from_file_to_file,
             sparse::a_clone_is_equal_until_either_side_is_written,
             permissions::the_umask_takes_bits_from_the_mode_of_what_is_made,
+            xattrs::extended_attributes_are_set_read_listed_and_removed,
+            xattrs::an_extended_attribute_is_created_or_replaced_as_asked,
+            xattrs::extended_attributes_that_are_too_long_are_refused,
+            xattrs::extended_attributes_need_the_rights_to_the_data,
+            xattrs::what_is_neither_file_nor_directory_takes_no_extended_attribute,
             permissions::the_owner_class_applies_to_the_owner_alone,
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
             permissions::others_get_the_last_class,

@@ -9,10 +9,11 @@ mod node;
 mod setattr;
 mod sparse;
 mod table;
+mod xattrs;
 
 use crate::{
     Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsError, VfsResult,
+    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
 use directory::Directory;
@@ -72,7 +73,7 @@ impl MemoryBackend {
     pub fn new(limits: MemoryLimits) -> VfsResult<Self> {
         let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max));
         let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
-        let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0), &budget)?;
+        let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0, &budget), &budget)?;
         let nodes = Table::new(ROOT_INO + 1);
         nodes.insert(&root);
         Ok(Self { nodes, namespace: Mutex::new(()), budget, root })
@@ -101,7 +102,7 @@ impl Backend for MemoryBackend {
     }
 
     fn features(&self) -> Features {
-        Features { clone_block: sparse::CLONE_BLOCK, change_grows: true }
+        Features { clone_block: sparse::CLONE_BLOCK, xattrs: true, change_grows: true }
     }
 
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
@@ -246,6 +247,42 @@ impl Backend for MemoryBackend {
                 return Ok(true);
             }
         }
+    }
+
+    fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {
+        let node = self.node(object)?;
+        let inner = node.read();
+        inner.require_xattrs(caller, node::READ)?;
+        inner.xattrs.get(name).map(<[u8]>::to_vec)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> VfsResult<()> {
+        let node = self.node(object)?;
+        let mut inner = node.write();
+        inner.require_xattrs(caller, node::WRITE)?;
+        inner.xattrs.set(name, value, how)?;
+        inner.touch();
+        Ok(())
+    }
+
+    fn list_xattrs(&self, _caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
+        Ok(self.node(object)?.read().xattrs.names())
+    }
+
+    fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        let node = self.node(object)?;
+        let mut inner = node.write();
+        inner.require_xattrs(caller, node::WRITE)?;
+        inner.xattrs.remove(name)?;
+        inner.touch();
+        Ok(())
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {

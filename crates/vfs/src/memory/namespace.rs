@@ -76,7 +76,8 @@ impl MemoryBackend {
         if inherits && matches!(body, Body::Directory(_)) {
             mode |= S_ISGID;
         }
-        let mut inner = Inner::new(body, mode, set.uid.unwrap_or(caller.uid), set.gid.unwrap_or(gid));
+        let mut inner =
+            Inner::new(body, mode, set.uid.unwrap_or(caller.uid), set.gid.unwrap_or(gid), &self.budget);
         let rest = SetAttributes { size: None, mode: None, uid: None, gid: None, ..set.clone() };
         setattr::apply(&mut inner, &Caller::root(), &rest)?;
         if let (Some(size), Body::Regular(content)) = (set.size, &mut inner.body) {

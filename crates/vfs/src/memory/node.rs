@@ -1,6 +1,6 @@
 //! One object: its attributes, its body and the permission rules of POSIX.
 
-use super::{budget::Budget, content::Content, directory::Directory};
+use super::{budget::Budget, content::Content, directory::Directory, xattrs::Xattrs};
 use crate::{Attributes, Caller, FileType, Permissions, Timestamp, VfsError, VfsResult};
 use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -40,6 +40,7 @@ pub(super) struct Inner {
     pub(super) ctime: Timestamp,
     pub(super) btime: Timestamp,
     pub(super) body: Body,
+    pub(super) xattrs: Xattrs,
 }
 
 /// An object; it lives as long as a name or an open file refers to it.
@@ -88,14 +89,26 @@ impl Drop for Node {
 
 impl Inner {
     /// Makes the attributes of a new object owned by the caller.
-    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32) -> Self {
+    pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, budget: &Arc<Budget>) -> Self {
         let now = now();
         let nlink = if matches!(body, Body::Directory(_)) { 2 } else { 1 };
         // Starts at the time, so that it does not repeat what a former object under this name had.
         let change =
             (now.seconds.unsigned_abs()).wrapping_mul(1_000_000_000).wrapping_add(u64::from(now.nanoseconds));
         let mode = mode & 0o7777;
-        Self { mode, uid, gid, nlink, change, atime: now, mtime: now, ctime: now, btime: now, body }
+        Self {
+            mode,
+            uid,
+            gid,
+            nlink,
+            change,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            body,
+            xattrs: Xattrs::new(budget),
+        }
     }
 
     pub(super) fn file_type(&self) -> FileType {
@@ -209,6 +222,17 @@ impl Inner {
             || (rights & WRITE != 0 && !has.write)
             || (rights & EXECUTE != 0 && !has.execute);
         if denied { Err(VfsError::Access) } else { Ok(()) }
+    }
+
+    /// Refuses the extended attributes of what is neither file nor directory, and those of a shared directory to all but
+    /// its owner where they would change, as Linux does.
+    pub(super) fn require_xattrs(&self, caller: &Caller, rights: u32) -> VfsResult<()> {
+        let shared = self.mode & S_ISVTX != 0 && rights & WRITE != 0 && !self.owned_by(caller);
+        match &self.body {
+            Body::Regular(_) => self.require(caller, rights),
+            Body::Directory(_) if !shared => self.require(caller, rights),
+            _ => Err(VfsError::Perm),
+        }
     }
 
     /// Says whether the caller may do what only an owner may.

@@ -125,6 +125,22 @@ pub fn data(result: &Res) -> (Vec<u8>, bool) {
     }
 }
 
+pub fn get_xattr(name: &[u8]) -> Op {
+    NfsArgop4::OP_GETXATTR(Getxattr4Args { gxa_name: bytes(name) })
+}
+
+pub fn set_xattr(sxa_option: SetxattrOption4, name: &[u8], value: &[u8]) -> Op {
+    NfsArgop4::OP_SETXATTR(Setxattr4Args { sxa_option, sxa_key: bytes(name), sxa_value: bytes(value) })
+}
+
+pub fn list_xattrs(lxa_cookie: u64, lxa_maxcount: u32) -> Op {
+    NfsArgop4::OP_LISTXATTRS(Listxattrs4Args { lxa_cookie, lxa_maxcount })
+}
+
+pub fn remove_xattr(name: &[u8]) -> Op {
+    NfsArgop4::OP_REMOVEXATTR(Removexattr4Args { rxa_name: bytes(name) })
+}
+
 /// READ_PLUS.
 pub fn read_plus(rpa_stateid: Stateid4, rpa_offset: u64, rpa_count: u32) -> Op {
     NfsArgop4::OP_READ_PLUS(ReadPlus4Args { rpa_stateid, rpa_offset, rpa_count })
