@@ -1,6 +1,6 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
-use crate::{fuzz, licences, steps, tests};
+use crate::{fuzz, licences, protocol, steps, tests};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,11 @@ struct Step {
 
 const STEPS: &[Step] = &[
     Step { name: "format", what: "rustfmt finds nothing to change", run: format },
-    Step { name: "codegen", what: "the generated wire types are current", run: codegen },
+    Step {
+        name: "codegen",
+        what: "the generated wire types and the page of what is supported are current",
+        run: codegen,
+    },
     Step { name: "licences", what: "every dependency has an allowed licence", run: licences },
     Step { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
     Step { name: "build", what: "the program builds for release", run: build },
@@ -87,8 +91,8 @@ fn format() -> anyhow::Result<Outcome> {
 }
 
 fn codegen() -> anyhow::Result<Outcome> {
-    steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])
-        .map(|()| Outcome::Passed)
+    steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])?;
+    protocol::run(true).map(|()| Outcome::Passed)
 }
 
 fn licences() -> anyhow::Result<Outcome> {

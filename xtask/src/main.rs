@@ -8,6 +8,7 @@ mod interop;
 mod licences;
 mod limits;
 mod memcheck;
+mod protocol;
 mod steps;
 mod tests;
 
@@ -46,6 +47,12 @@ enum Command {
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
     Limits,
+    /// Write docs/protocol-support.md: each operation and attribute, its state and its tests.
+    Protocol {
+        /// Fail when the checked-in page is not what the sources give.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
     Licences,
 }
@@ -60,6 +67,7 @@ fn main() -> ExitCode {
         Command::Memcheck => memcheck::run().map(|_| ()),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
+        Command::Protocol { check } => protocol::run(check),
         Command::Licences => licences::check(),
     };
     match result {

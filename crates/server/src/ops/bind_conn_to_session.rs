@@ -1,4 +1,5 @@
 //! BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
+//! Lacking: RDMA
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{BindConnToSession4Args, ChannelDirFromClient4, ChannelDirFromServer4};

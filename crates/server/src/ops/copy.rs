@@ -1,4 +1,5 @@
 //! COPY within the server (RFC 7862 section 15.2).
+//! Lacking: copies that go on after the answer, and those from another server
 
 use crate::engine::{Compound, Failure, Fh, Object, OpResult};
 use nfs4::{Copy4Args, Nfsstat4, StableHow4, Stateid4};

@@ -1,4 +1,5 @@
 //! EXCHANGE_ID: a client owner gets a client id (RFC 8881 section 18.35).
+//! Lacking: SP4_SSV
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{

@@ -1,4 +1,5 @@
 //! GET_DIR_DELEGATION (RFC 8881 section 18.39): the server gives none.
+//! Lacking: delegations of directories; the answer is GDD4_UNAVAIL
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Gddrnf4Status, GetDirDelegation4Args};

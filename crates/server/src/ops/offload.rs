@@ -1,4 +1,5 @@
 //! OFFLOAD_STATUS and OFFLOAD_CANCEL (RFC 7862 sections 15.9 and 15.8).
+//! Lacking: copies that go on, so that none is ever known
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, OffloadCancel4Args, OffloadStatus4Args};

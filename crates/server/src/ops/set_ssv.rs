@@ -1,4 +1,5 @@
 //! SET_SSV (RFC 8881 section 18.47): for SP4_SSV, which the server does not offer.
+//! Lacking: SP4_SSV; the answer is NFS4ERR_INVAL
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, SetSsv4Args};

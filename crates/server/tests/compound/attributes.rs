@@ -45,6 +45,97 @@ fn every_supported_attribute_has_a_value() // RFC 8881 section 5.6
 }
 
 #[test]
+fn what_is_the_same_for_all_objects_is_what_the_server_does() // RFC 8881 section 5.8
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.minor = 2;
+    client.make_file("export", "f", b"12345");
+    let same = [
+        FATTR4_FH_EXPIRE_TYPE,
+        FATTR4_LINK_SUPPORT,
+        FATTR4_SYMLINK_SUPPORT,
+        FATTR4_NAMED_ATTR,
+        FATTR4_UNIQUE_HANDLES,
+        FATTR4_LEASE_TIME,
+        FATTR4_CANSETTIME,
+        FATTR4_CASE_INSENSITIVE,
+        FATTR4_CASE_PRESERVING,
+        FATTR4_CHOWN_RESTRICTED,
+        FATTR4_HOMOGENEOUS,
+        FATTR4_MAXFILESIZE,
+        FATTR4_MAXNAME,
+        FATTR4_MAXWRITE,
+        FATTR4_NO_TRUNC,
+        FATTR4_TIME_DELTA,
+        FATTR4_FS_LAYOUT_TYPES,
+        FATTR4_SUPPATTR_EXCLCREAT,
+    ];
+    for path in ["", "export", "export/f"] {
+        let reply = client.at(path, vec![getattr(&same)]).ok();
+        let got = reply.attributes();
+        let expected = AttributeValues {
+            fh_expire_type: Some(FH4_PERSISTENT),
+            link_support: Some(true),
+            symlink_support: Some(true),
+            named_attr: Some(false),
+            unique_handles: Some(true),
+            lease_time: Some(60),
+            cansettime: Some(true),
+            case_insensitive: Some(false),
+            case_preserving: Some(true),
+            chown_restricted: Some(true),
+            homogeneous: Some(true),
+            maxfilesize: Some(i64::MAX.unsigned_abs()),
+            maxname: Some(255),
+            maxwrite: Some(1 << 20),
+            no_trunc: Some(true),
+            time_delta: Some(Nfstime4 { seconds: 0, nseconds: 1 }),
+            fs_layout_types: Some(vec![]),
+            suppattr_exclcreat: got.suppattr_exclcreat,
+            ..Default::default()
+        };
+        assert_eq!(got, expected, "{path:?}");
+        let exclusive = got.suppattr_exclcreat.unwrap();
+        assert!(exclusive.contains(FATTR4_SIZE) && !exclusive.contains(FATTR4_TIME_MODIFY_SET));
+    }
+}
+
+#[test]
+fn space_files_and_times_follow_what_is_written() // RFC 8881 sections 5.8.2.8 to 5.8.2.43
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let counts = [
+        FATTR4_FILES_AVAIL,
+        FATTR4_FILES_FREE,
+        FATTR4_FILES_TOTAL,
+        FATTR4_SPACE_AVAIL,
+        FATTR4_SPACE_FREE,
+        FATTR4_SPACE_TOTAL,
+        FATTR4_MAXLINK,
+    ];
+    let before = client.at("export", vec![getattr(&counts)]).ok();
+    client.make_file("export", "f", &[7; 300_000]);
+    let after = client.at("export", vec![getattr(&counts)]).ok();
+    let (before, after) = (before.attributes(), after.attributes());
+    assert_eq!(after.files_free.unwrap(), before.files_free.unwrap() - 1);
+    assert_eq!(after.files_avail, after.files_free);
+    assert!(after.space_free.unwrap() <= before.space_free.unwrap() - 300_000);
+    assert_eq!(after.space_avail, after.space_free);
+    assert_eq!((after.files_total, after.space_total), (before.files_total, before.space_total));
+    assert!(after.maxlink.unwrap() > 1);
+    let of_file =
+        [FATTR4_NUMLINKS, FATTR4_SPACE_USED, FATTR4_RAWDEV, FATTR4_TIME_ACCESS, FATTR4_TIME_METADATA];
+    client.at("export/f", vec![savefh(), put_root(), lookup("export"), link("g")]).ok();
+    let reply = client.at("export/f", vec![getattr(&of_file)]).ok();
+    let got = reply.attributes();
+    assert_eq!((got.numlinks, got.rawdev), (Some(2), Some(Specdata4 { specdata1: 0, specdata2: 0 })));
+    assert!(got.space_used.unwrap() >= 300_000);
+    assert!(got.time_access.is_some() && got.time_metadata.is_some());
+}
+
+#[test]
 fn attributes_of_4_2_are_not_told_in_4_1() // RFC 7862 section 12.2
 {
     let server = Setup::default().start();

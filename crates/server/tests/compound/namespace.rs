@@ -31,6 +31,23 @@ fn the_pseudo_file_system_leads_to_the_exports() // RFC 8881 section 7.3
 }
 
 #[test]
+fn filehandles_are_put_and_got_and_the_public_one_is_the_roots()
+// RFC 8881 sections 18.8, 18.19, 18.20 and 18.21
+{
+    let server = two_exports();
+    let mut client = Client::new(&server);
+    let one = client.fh_of("data/one");
+    let reply =
+        client.run(vec![put(&one), getfh(), put_root(), getfh(), NfsArgop4::OP_PUTPUBFH, getfh()]).ok();
+    assert_eq!(reply.fh(0), one);
+    assert_ne!(reply.fh(1), one);
+    assert_eq!(reply.fh(1), reply.fh(2));
+    client.run(vec![getfh()]).expect(NFS4ERR_NOFILEHANDLE);
+    client.run(vec![put(&one[1..]), getfh()]).expect(NFS4ERR_BADHANDLE);
+    client.run(vec![put(&[0; NFS4_FHSIZE as usize])]).expect(NFS4ERR_BADHANDLE);
+}
+
+#[test]
 fn lookupp_leads_out_of_an_export_and_ends_at_the_root() // RFC 8881 section 18.14.3
 {
     let server = two_exports();

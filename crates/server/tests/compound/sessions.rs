@@ -217,6 +217,15 @@ fn a_sequence_whose_own_result_may_not_be_cached_is_refused_without_using_the_sl
 }
 
 #[test]
+fn an_ssv_is_set_by_nobody_since_no_client_has_one() // RFC 8881 section 18.47.3
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    let args = SetSsv4Args { ssa_ssv: bytes(&[1; 32]), ssa_digest: bytes(&[2; 32]) };
+    client.run(vec![NfsArgop4::OP_SET_SSV(args)]).expect(NFS4ERR_INVAL);
+}
+
+#[test]
 fn a_flag_of_4_2_in_exchange_id_is_unknown_to_4_1() // RFC 8881 section 18.35.3, RFC 7862 section 14.1
 {
     let server = Setup::default().start();
