@@ -1,13 +1,14 @@
 //! `cargo xtask interop pynfs`: the pynfs suite against this server, in all four flavors at once.
 //!
-//! Each flavor has a server, an export and a state folder of its own, so that they neither wait for nor disturb each
-//! other: most of a run is waiting for leases to run out.
+//! Each flavor has two servers with an export and a state folder of their own, one for most tests and one for those that
+//! restart it. So they neither wait for nor disturb each other: most of a run is waiting for leases to run out.
 
 mod checkout;
 mod expect;
 mod outcome;
 mod report;
 mod session;
+mod site;
 
 use super::End;
 use crate::{bench, steps};
@@ -16,7 +17,7 @@ use checkout::Checkout;
 use expect::Expectations;
 use outcome::TestResult;
 use report::Report;
-use session::Site;
+use site::Site;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -48,8 +49,7 @@ pub struct Arguments {
     /// After this many seconds a flavor's run is ended and has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     timeout: u64,
-    /// Codes or flags of tests, such as EID5, open or nodelegations; others are not run. What none of them names is not compared.
-    #[arg(default_value = "all")]
+    /// Codes or flags of tests, such as EID5, open or nodelegations: only these are run and compared [default: all, reboot]
     tests: Vec<String>,
 }
 
@@ -73,6 +73,21 @@ impl Flavor {
     }
 }
 
+/// Tests that one server is used for.
+struct Group {
+    name: &'static str,
+    /// Codes or flags.
+    tests: Vec<String>,
+}
+
+/// What is run when nothing is asked for: tests that restart the server have one that nobody else uses.
+fn groups(asked: &[String]) -> Vec<Group> {
+    match asked {
+        [] => ["all", "reboot"].map(|name| Group { name, tests: vec![name.to_owned()] }).into(),
+        asked => vec![Group { name: "some", tests: asked.to_vec() }],
+    }
+}
+
 /// What the suite said in one flavor.
 struct Run {
     flavor: Flavor,
@@ -80,6 +95,15 @@ struct Run {
     /// After the tests: the suite removes what it made.
     warning: Option<String>,
     took: Duration,
+}
+
+impl Run {
+    /// Adds the tests of another group.
+    fn add(&mut self, other: Self) {
+        self.results.extend(other.results);
+        self.took = self.took.max(other.took);
+        self.warning = self.warning.take().or(other.warning);
+    }
 }
 
 /// Runs the suite in each flavor, prints the table, writes JSON when asked to.
@@ -102,17 +126,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
     let program = build()?;
     let (site, flavors) = site(&arguments.flavor)?;
     let time_max = Duration::from_secs(arguments.timeout);
-    let session = session::Session {
-        checkout: &checkout,
-        site: &site,
-        program: &program,
-        tests: &arguments.tests,
-        time_max,
-    };
-    println!("pynfs 4.1 in {} flavors; 2 to 3 minutes", flavors.len());
-    let runs = at_once(&flavors, |flavor| session.run(flavor, arguments.keep.as_deref(), &stop))?;
+    let session = session::Session { checkout: &checkout, site: &site, program: &program, time_max };
+    let groups = groups(&arguments.tests);
+    println!("pynfs 4.1 in {} flavors; 2 to 5 minutes", flavors.len());
+    let runs = at_once(&flavors, &groups, |flavor, group| {
+        session.run(flavor, group, arguments.keep.as_deref(), &stop)
+    })?;
     println!("{NO_40}");
-    let whole = arguments.tests == ["all"];
+    let whole = arguments.tests.is_empty();
     let report = Report::new(&expectations, &runs, whole);
     report.print();
     if let Some(path) = &arguments.json {
@@ -125,17 +146,30 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
     }
 }
 
-/// Runs a flavor in each of as many threads; all are waited for, so that all clean up.
+/// Runs each group in each flavor, in a thread each; all are waited for, so that all clean up. A flavor's runs become one.
 fn at_once(
     flavors: &[Flavor],
-    one: impl Fn(Flavor) -> anyhow::Result<Run> + Sync,
+    groups: &[Group],
+    one: impl Fn(Flavor, &Group) -> anyhow::Result<Run> + Sync,
 ) -> anyhow::Result<Vec<Run>> {
-    std::thread::scope(|scope| {
+    let each: Vec<(Flavor, &Group)> =
+        flavors.iter().flat_map(|flavor| groups.iter().map(|group| (*flavor, group))).collect();
+    let ends: Vec<anyhow::Result<Run>> = std::thread::scope(|scope| {
         let one = &one;
-        let threads: Vec<_> = flavors.iter().map(|flavor| scope.spawn(move || one(*flavor))).collect();
-        let ends: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        ends.into_iter().map(|end| end.unwrap_or_else(|_| bail!("a run panicked"))).collect()
-    })
+        let threads: Vec<_> =
+            each.iter().map(|(flavor, group)| scope.spawn(move || one(*flavor, group))).collect();
+        let ends = threads.into_iter().map(|thread| thread.join());
+        ends.map(|end| end.unwrap_or_else(|_| bail!("a run panicked"))).collect()
+    });
+    let mut runs: Vec<Run> = Vec::new();
+    for end in ends {
+        let run = end?;
+        match runs.iter_mut().find(|known| known.flavor == run.flavor) {
+            Some(known) => known.add(run),
+            None => runs.push(run),
+        }
+    }
+    Ok(runs)
 }
 
 /// A realm where one can be had; without MIT's KDC only `sys` is left, and it is said why.

@@ -1,110 +1,58 @@
-//! One flavor's run: a server, an export, and the suite's process, all gone at its end.
+//! One run of the suite: a server of its own, and the suite's process, both gone at its end.
 
 use super::checkout::Checkout;
-use super::{Flavor, Run, outcome, stopped};
+use super::site::{Server, Site};
+use super::{Flavor, Group, Run, outcome, stopped};
 use anyhow::{Context, bail};
-use bench::ServerProcess;
-use nix::unistd::geteuid;
-use realm::{RealmOptions, TemporaryRealm};
-use std::ffi::OsString;
 use std::fs::File;
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Seconds of the lease: many tests wait until one has run out, so a short one; below 10 some of them are too slow themselves.
-const LEASE: &str = "10";
-
 /// How much of the suite's words an error repeats, in lines from the end.
 const WORDS_MAX: usize = 15;
-
-/// What all flavors share.
-pub struct Site {
-    realm: Option<(TemporaryRealm, PathBuf)>,
-}
-
-impl Site {
-    /// For `sys` alone.
-    pub fn without_realm() -> Self {
-        Self { realm: None }
-    }
-
-    /// With a throw-away realm and a ticket.
-    ///
-    /// # Errors
-    /// `Missing` when MIT's programs are not there.
-    pub fn with_realm() -> anyhow::Result<Self> {
-        let realm = TemporaryRealm::create(&RealmOptions::default())?;
-        let ccache = realm.dir().join("ccache");
-        realm.kinit("alice", &ccache)?;
-        Ok(Self { realm: Some((realm, ccache)) })
-    }
-
-    fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let Some((realm, ccache)) = &self.realm else { return Vec::new() };
-        let mut environment: Vec<_> =
-            realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
-        environment.push(("KRB5CCNAME", ccache.into()));
-        environment
-    }
-
-    /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are who runs this.
-    fn serve(&self, program: &Path, work: &Path) -> anyhow::Result<ServerProcess> {
-        let export = work.join("export");
-        std::fs::create_dir(&export)?;
-        let mut arguments: Vec<OsString> = vec![export.into()];
-        arguments.extend(
-            ["--squash", "none", "--listen", "127.0.0.1:0", "--lease-time", LEASE].map(OsString::from),
-        );
-        arguments.extend(["--grace-time", LEASE, "--state-dir"].map(OsString::from));
-        arguments.push(work.join("state").into());
-        if let Some((realm, _)) = &self.realm {
-            arguments.extend(["--keytab".into(), realm.server_keytab().into()]);
-            if geteuid().is_root() {
-                arguments.extend(["--map".into(), format!("alice@{}=root", realm.name()).into()]);
-            }
-        }
-        let log = File::create(work.join("server.log"))?;
-        ServerProcess::start_with_log(program, arguments, &self.environment(), Some(log))
-    }
-}
 
 /// What all runs have in common.
 pub struct Session<'a> {
     pub checkout: &'a Checkout,
     pub site: &'a Site,
     pub program: &'a Path,
-    pub tests: &'a [String],
     pub time_max: Duration,
 }
 
 impl Session<'_> {
-    /// Runs the suite in one flavor; what suite and server said goes to `keep`.
+    /// Runs a group of tests in one flavor; what suite and server said goes to `keep`.
     ///
     /// # Errors
     /// When the server does not start, or the suite comes to no result.
-    pub fn run(&self, flavor: Flavor, keep: Option<&Path>, stop: &AtomicBool) -> anyhow::Result<Run> {
+    pub fn run(
+        &self,
+        flavor: Flavor,
+        group: &Group,
+        keep: Option<&Path>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Run> {
         let work = tempfile::Builder::new().prefix("orthrus-interop-").tempdir()?;
-        let result = self.run_in(flavor, work.path(), stop);
+        let result = self.run_in(flavor, group, work.path(), stop);
         if let Some(keep) = keep {
             std::fs::create_dir_all(keep)?;
             for (from, to) in [("suite.txt", "suite"), ("server.log", "server")] {
-                let to = keep.join(format!("{}-{to}.txt", flavor.name()));
-                std::fs::copy(work.path().join(from), &to).with_context(|| to.display().to_string())?;
+                let to = keep.join(format!("{}-{}-{to}.txt", flavor.name(), group.name));
+                // One that did not get so far has none.
+                let _ = std::fs::copy(work.path().join(from), &to);
             }
         }
-        result.with_context(|| flavor.name())
+        result.with_context(|| format!("{} {}", flavor.name(), group.name))
     }
 
-    fn run_in(&self, flavor: Flavor, work: &Path, stop: &AtomicBool) -> anyhow::Result<Run> {
+    fn run_in(&self, flavor: Flavor, group: &Group, work: &Path, stop: &AtomicBool) -> anyhow::Result<Run> {
         let begin = Instant::now();
-        let server = self.site.serve(self.program, work)?;
+        let mut server = Server::start(self.site, self.program, work)?;
         let path = work.join("suite.txt");
-        let mut suite = Suite::start(self.command(flavor, server.address()), &path)?;
-        let status = suite.wait(begin + self.time_max, stop)?;
+        let mut suite = Suite::start(self.command(flavor, group, &server)?, &path)?;
+        let status = suite.wait(begin + self.time_max, stop, &mut server)?;
         let said = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
         match outcome::parse(&said) {
             Ok(listing) => {
@@ -118,17 +66,12 @@ impl Session<'_> {
         }
     }
 
-    fn command(&self, flavor: Flavor, address: SocketAddr) -> Command {
+    fn command(&self, flavor: Flavor, group: &Group, server: &Server<'_>) -> anyhow::Result<Command> {
         let mut command = self.checkout.testserver();
-        command.arg(format!("{address}/export")).args([
-            "--security",
-            flavor.name(),
-            "--maketree",
-            "--showomit",
-            "-v",
-        ]);
-        command.args(self.tests).envs(self.site.environment());
-        command
+        command.arg(format!("{}/export", server.address()));
+        command.args(["--security", flavor.name(), "--maketree", "--showomit", "-v", "--serverhelper"]);
+        command.arg(server.helper()?).args(&group.tests).envs(self.site.environment());
+        Ok(command)
     }
 }
 
@@ -144,7 +87,12 @@ impl Suite {
         Ok(Self(child.with_context(|| format!("{command:?} did not start"))?))
     }
 
-    fn wait(&mut self, end: Instant, stop: &AtomicBool) -> anyhow::Result<ExitStatus> {
+    fn wait(
+        &mut self,
+        end: Instant,
+        stop: &AtomicBool,
+        server: &mut Server<'_>,
+    ) -> anyhow::Result<ExitStatus> {
         loop {
             if let Some(status) = self.0.try_wait()? {
                 return Ok(status);
@@ -155,6 +103,7 @@ impl Suite {
             if Instant::now() > end {
                 bail!("the suite did not end in time (--timeout)");
             }
+            server.restart_if_asked()?;
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -162,6 +111,11 @@ impl Suite {
 
 impl Drop for Suite {
     fn drop(&mut self) {
+        // With its group: a helper that waits for the server waits for nothing any more.
+        let _ = nix::sys::signal::killpg(
+            nix::unistd::Pid::from_raw(i32::try_from(self.0.id()).unwrap_or(i32::MAX)),
+            nix::sys::signal::Signal::SIGKILL,
+        );
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

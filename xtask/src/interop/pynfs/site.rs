@@ -1,0 +1,135 @@
+//! A throw-away realm, and a server that can be restarted under the suite.
+
+use anyhow::Context;
+use bench::ServerProcess;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use realm::{RealmOptions, TemporaryRealm};
+use std::ffi::OsString;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Seconds of the lease: many tests wait until one has run out, so a short one; below 10 some of them are too slow themselves.
+const LEASE: &str = "10";
+
+/// What all flavors share.
+pub struct Site {
+    realm: Option<(TemporaryRealm, PathBuf)>,
+}
+
+impl Site {
+    /// For `sys` alone.
+    pub fn without_realm() -> Self {
+        Self { realm: None }
+    }
+
+    /// With a throw-away realm and a ticket.
+    ///
+    /// # Errors
+    /// `Missing` when MIT's programs are not there.
+    pub fn with_realm() -> anyhow::Result<Self> {
+        let realm = TemporaryRealm::create(&RealmOptions::default())?;
+        let ccache = realm.dir().join("ccache");
+        realm.kinit("alice", &ccache)?;
+        Ok(Self { realm: Some((realm, ccache)) })
+    }
+
+    /// What makes a program see the realm and the ticket.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let Some((realm, ccache)) = &self.realm else { return Vec::new() };
+        let mut environment: Vec<_> =
+            realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
+        environment.push(("KRB5CCNAME", ccache.into()));
+        environment
+    }
+
+    /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are who runs this.
+    fn arguments(&self, work: &Path, listen: SocketAddr) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec![work.join("export").into()];
+        arguments
+            .extend(["--squash", "none", "--lease-time", LEASE, "--grace-time", LEASE].map(OsString::from));
+        arguments.extend(["--listen".into(), listen.to_string().into()]);
+        arguments.extend(["--state-dir".into(), work.join("state").into()]);
+        if let Some((realm, _)) = &self.realm {
+            arguments.extend(["--keytab".into(), realm.server_keytab().into()]);
+            if geteuid().is_root() {
+                arguments.extend(["--map".into(), format!("alice@{}=root", realm.name()).into()]);
+            }
+        }
+        arguments
+    }
+}
+
+/// A server with an export, a state folder and a log in a folder of its own.
+pub struct Server<'a> {
+    site: &'a Site,
+    program: &'a Path,
+    work: &'a Path,
+    process: Option<ServerProcess>,
+    address: SocketAddr,
+}
+
+impl<'a> Server<'a> {
+    /// Starts it on a free port of this machine.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn start(site: &'a Site, program: &'a Path, work: &'a Path) -> anyhow::Result<Self> {
+        std::fs::create_dir(work.join("export"))?;
+        let mut server = Self { site, program, work, process: None, address: ([127, 0, 0, 1], 0).into() };
+        server.serve()?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Writes the program that the suite calls to have the server restarted: it asks, and waits until that is done.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn helper(&self) -> anyhow::Result<PathBuf> {
+        let (path, asked) = (self.work.join("restart.sh"), self.asked());
+        let asked = asked.to_str().context("the temporary folder's name is not UTF-8")?;
+        std::fs::write(
+            &path,
+            format!("#!/bin/sh\n: >'{asked}'\nwhile [ -e '{asked}' ]; do sleep 0.1; done\n"),
+        )?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(path)
+    }
+
+    /// Does what the helper has asked for: the server ends as in a crash and starts again on its port.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub fn restart_if_asked(&mut self) -> anyhow::Result<()> {
+        if !self.asked().exists() {
+            return Ok(());
+        }
+        if let Some(process) = self.process.take() {
+            kill(Pid::from_raw(i32::try_from(process.pid())?), Signal::SIGKILL)?;
+        }
+        self.serve()?;
+        std::fs::remove_file(self.asked())?;
+        Ok(())
+    }
+
+    fn asked(&self) -> PathBuf {
+        self.work.join("restart")
+    }
+
+    fn serve(&mut self) -> anyhow::Result<()> {
+        let log = File::options().create(true).append(true).open(self.work.join("server.log"))?;
+        let arguments = self.site.arguments(self.work, self.address);
+        let process =
+            ServerProcess::start_with_log(self.program, arguments, &self.site.environment(), Some(log))?;
+        self.address = process.address();
+        self.process = Some(process);
+        Ok(())
+    }
+}
