@@ -14,18 +14,22 @@ use crate::sessions::nanoseconds;
 use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, Result, State};
 use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
+
+/// The longest pause between two reclaims for which the grace period goes on beyond its time, up to twice its length.
+const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The owners that may reclaim.
 pub(crate) fn waiting(prior_clients: Vec<Vec<u8>>) -> BTreeSet<Box<[u8]>> {
     prior_clients.into_iter().map(Vec::into_boxed_slice).collect()
 }
 
-/// When a grace period that begins now ends, in nanoseconds.
-pub(crate) fn deadline(now: Duration, limits: &Limits) -> u64 {
+/// When a grace period that begins now ends, and when at the latest, in nanoseconds.
+pub(crate) fn deadlines(now: Duration, limits: &Limits) -> (u64, u64) {
+    let after = |grace| nanoseconds(now.saturating_add(grace));
     // Zero means that there is none.
-    nanoseconds(now.saturating_add(limits.grace)).max(1)
+    (after(limits.grace).max(1), after(limits.grace.saturating_mul(2)))
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -83,8 +87,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             None if self.in_grace(now) || !books.reclaim_complete => Err(Nfsstat4::NFS4ERR_GRACE),
             None => Ok(()),
             Some(_) if books.reclaim_complete || !self.in_grace(now) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
-            Some(registry) if registry.waiting.contains(&*client.owner) => Ok(()),
+            Some(registry) if registry.waiting.contains(&*client.owner) => {
+                self.extend_grace(now);
+                Ok(())
+            }
             Some(_) => Err(Nfsstat4::NFS4ERR_RECLAIM_BAD),
+        }
+    }
+
+    /// Who is in the middle of reclaiming gets to its end: clients come late to a server that many have to come back to.
+    /// (The registry is held.)
+    fn extend_grace(&self, now: Duration) {
+        let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.grace_latest);
+        if until > self.grace_until.load(Acquire) {
+            self.grace_until.store(until, Release);
         }
     }
 

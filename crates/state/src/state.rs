@@ -61,6 +61,8 @@ pub struct State<F, O> {
     pub(crate) clientid_mask: u32,
     /// When the grace period ends, in nanoseconds; zero when there is none. Changes under the registry only.
     pub(crate) grace_until: AtomicU64,
+    /// Beyond which reclaims do not extend it, in nanoseconds.
+    pub(crate) grace_latest: u64,
     pub(crate) reply_cache_reserved: AtomicUsize,
     /// Whether more waits to be carried out than is good: then clients are asked to use fewer slots.
     pub(crate) overloaded: AtomicBool,
@@ -86,12 +88,16 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn new(limits: Limits, boot: Boot, now: Duration) -> Self {
         let [a, b, c, d, ..] = boot.hash_key;
         let waiting = grace::waiting(boot.prior_clients);
-        let grace_until = if waiting.is_empty() { 0 } else { grace::deadline(now, &limits) };
+        let (grace_until, grace_latest) = match waiting.is_empty() {
+            true => (0, 0),
+            false => grace::deadlines(now, &limits),
+        };
         Self {
             limits,
             epoch: boot.epoch,
             clientid_mask: u32::from_be_bytes([a, b, c, d]),
             grace_until: AtomicU64::new(grace_until),
+            grace_latest,
             reply_cache_reserved: AtomicUsize::new(0),
             overloaded: AtomicBool::new(false),
             registry: Mutex::new(Registry::new(waiting)),

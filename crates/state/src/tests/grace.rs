@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::*;
 use nfs4::{Nfsstat4, Stateid4};
+use std::time::Duration;
 
 fn record(owner: &str) -> Effect {
     Effect::RecordClient { owner: owner.into() }
@@ -56,6 +57,36 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
     assert!(!world.state.in_grace(world.now));
     assert!(world.open(&client, "o", 2, 3, 0).is_ok());
     assert!(world.state.access(key, &reclaimed, &1, 2).is_ok());
+}
+
+#[test]
+fn who_is_in_the_middle_of_reclaiming_gets_to_its_end_within_twice_the_time() {
+    // RFC 8881 section 8.4.2.1
+    let mut world = restarted(&[b"a", b"b"]);
+    let grace = Limits::default().grace;
+    let mut client = TestClient::new("a");
+    world.mount(&mut client);
+    let begin = world.now;
+    world.now = begin + grace - Duration::from_secs(1);
+    for (file, seconds) in [4, 3, 4].into_iter().enumerate() {
+        reclaim(&mut world, &client, file as u32).unwrap();
+        world.now += Duration::from_secs(seconds);
+    }
+    assert!(world.state.in_grace(world.now));
+    world.now += Duration::from_secs(2);
+    assert_eq!(reclaim(&mut world, &client, 9), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+
+    let mut world = restarted(&[b"a", b"b"]);
+    world.mount(&mut client);
+    let begin = world.now;
+    let mut file = 0;
+    while world.state.in_grace(world.now) {
+        world.renew(&mut client);
+        reclaim(&mut world, &client, file).unwrap();
+        file += 1;
+        world.now += Duration::from_secs(4);
+    }
+    assert!(world.now - begin >= 2 * grace && world.now - begin < 2 * grace + Duration::from_secs(4));
 }
 
 #[test]
