@@ -76,6 +76,21 @@ mod tests {
     }
 
     #[test]
+    fn the_later_rows_have_every_pair_of_their_rfcs_and_what_is_marked_as_beyond() {
+        // RFC 7862 sections 11.2 and 11.3, RFC 8276 section 8.4.5
+        let (_, later) = TABLE.split_once("# RFC 7862").unwrap();
+        let beyond = later.split("# Beyond the table: ").skip(1);
+        let words = |text: &str| text.split_whitespace().filter(|word| word.starts_with("NFS4ERR_")).count();
+        // What is beyond ends where the next row or remark begins.
+        let beyond: usize = beyond
+            .flat_map(|text| text.lines().skip(1).take_while(|line| line.starts_with(' ')))
+            .map(words)
+            .sum();
+        assert_eq!(words(later), 377 + 94 + beyond);
+        assert_eq!(beyond, 33);
+    }
+
+    #[test]
     fn every_name_in_the_table_is_an_operation_or_an_error() {
         let names: Vec<_> = operations().map(|operation| operation.name()).collect();
         let callbacks: Vec<_> =
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn every_operation_and_every_callback_has_a_row() {
-        // RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC 8276 section 8.5
+        // RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC 8276 section 8.4.5
         for operation in operations() {
             assert!(!valid_errors(operation).is_empty(), "{operation}");
         }
