@@ -232,6 +232,11 @@ pub struct Features {
     pub change_grows: bool,
 }
 
+impl Features {
+    /// A file system that can do all of it.
+    pub const EVERY: Self = Self { clone_block: 4096, change_grows: true, xattrs: true };
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenAccess {

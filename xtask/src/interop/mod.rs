@@ -10,7 +10,7 @@ use anyhow::bail;
 /// Which suite to run.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Run pynfs, all four flavors at once (2 to 3 minutes).
+    /// Run pynfs, all four flavors at once (about 3 minutes).
     ///
     /// Each result is compared with specs/interop/pynfs41.txt, which gives a reason for each test that is not expected
     /// to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.

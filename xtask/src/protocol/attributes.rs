@@ -9,9 +9,6 @@ use vfs::Features;
 
 const GRAMMARS: [&str; 3] = ["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"];
 
-/// A file system that can do all that some can.
-const EVERY: Features = Features { clone_block: 4096, change_grows: true };
-
 /// An attribute that a grammar has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Attribute {
@@ -36,7 +33,7 @@ impl Attribute {
     /// What the server does with it, in the newest minor version and on a file system that has it.
     pub fn state(&self) -> String {
         let has = |set: Bitmap4| set.iter().any(|number| number == self.number);
-        if !has(attr::supported(2, EVERY)) {
+        if !has(attr::supported(2, Features::EVERY)) {
             return "not".to_owned();
         }
         let (read, set) = (has(nfs4::attributes::GETTABLE), has(attr::SETTABLE));
@@ -88,7 +85,7 @@ mod tests {
         let mut unique = numbers.clone();
         unique.dedup();
         assert_eq!(numbers, unique);
-        assert!(attr::supported(2, EVERY).iter().all(|number| numbers.contains(&number)));
+        assert!(attr::supported(2, Features::EVERY).iter().all(|number| numbers.contains(&number)));
     }
 
     #[test]
