@@ -40,7 +40,7 @@ use zeroize::Zeroize;
 
 use crate::Cpu;
 pub(crate) use columns::{Columns, StateColumns};
-pub(crate) use units::Units;
+pub(crate) use units::{Maker, Units};
 
 /// The longest block of a hash that is used, in bytes.
 pub(crate) const BLOCK_MAX: usize = 128;
