@@ -40,7 +40,9 @@ use zeroize::Zeroize;
 
 use crate::Cpu;
 pub(crate) use columns::{Columns, StateColumns};
-pub(crate) use units::{Maker, Units};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use units::Maker;
+pub(crate) use units::Units;
 
 /// The longest block of a hash that is used, in bytes.
 pub(crate) const BLOCK_MAX: usize = 128;

@@ -27,6 +27,7 @@ pub(crate) struct Units {
 /// of Intel's (Sapphire Rapids) are used up by two; and only the latter have more ports for narrow rows than for wide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Maker {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody looks"))]
     Amd,
     /// Intel, and others.
     #[default]

@@ -145,13 +145,9 @@ fn some<W: Copy + Default, const N: usize, const WORDS: usize, const LANES: usiz
 /// # Panics
 /// If a lane has fewer than `bytes`, or there are none or too many.
 fn pointers<const N: usize>(lanes: &[&[u8]], bytes: usize) -> [*const u8; N] {
-    assert!(lanes.len() <= N, "there are {N} lanes");
-    let mut pointers = [lanes[0].as_ptr(); N];
-    for (pointer, lane) in pointers.iter_mut().zip(lanes) {
-        assert!(lane.len() >= bytes, "a lane is shorter than the blocks to take in");
-        *pointer = lane.as_ptr();
-    }
-    pointers
+    assert!((1..=N).contains(&lanes.len()), "there are {N} lanes");
+    assert!(lanes.iter().all(|lane| lane.len() >= bytes), "a lane is shorter than the blocks to take in");
+    std::array::from_fn(|n| lanes[if n < lanes.len() { n } else { 0 }].as_ptr())
 }
 
 macro_rules! rows {
