@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Names a client record; the operations of a COMPOUND get it from SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +39,12 @@ pub(crate) struct Books {
     pub(crate) lock_states: BTreeMap<(Key, Key), Key>,
     /// Lock stateids and locked ranges together.
     pub(crate) locks: usize,
+    /// Revoked ones included.
+    pub(crate) delegations: BTreeSet<Key>,
+    /// Delegations that were revoked and not freed yet.
+    pub(crate) revoked: usize,
+    /// When the client was last asked to give delegations of its choice back.
+    pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,
     /// Spreads what the client makes over the stripes of the tables.
     turn: u32,
@@ -90,7 +97,8 @@ impl Client {
 
     /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case 3).
     pub(crate) fn holds_state(&self) -> bool {
-        !self.all_books().opens.is_empty()
+        let books = self.all_books();
+        !books.opens.is_empty() || books.delegations.len() > books.revoked
     }
 }
 

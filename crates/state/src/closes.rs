@@ -84,7 +84,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
             file.opens.remove(&open.owner);
             file.shares.remove(open.share);
-            if file.opens.is_empty() {
+            if file.is_idle() {
                 files.remove(&file_name);
             }
         }

@@ -1,6 +1,6 @@
 //! What the server has to do because state changed.
 
-use crate::Sessionid4;
+use crate::{ClientKey, DelegationKey, Sessionid4};
 
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,26 @@ pub enum Effect {
 }
 
 /// A callback that the server is to send (RFC 8881 section 20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallbackTask {
     /// CB_SEQUENCE alone, to see whether the backchannel of a session works.
     Probe {
         /// The session; the client knows it, since it has sent a SEQUENCE.
         sessionid: Sessionid4,
+    },
+    /// CB_RECALL: a conflict waits for a delegation (see [`crate::State::recall`]).
+    Recall {
+        /// Who has it.
+        client: ClientKey,
+        /// Which it is.
+        delegation: DelegationKey,
+    },
+    /// CB_RECALL_ANY: the client has many delegations, and is to keep those that it needs most.
+    RecallAny {
+        /// Who has them.
+        client: ClientKey,
+        /// craa_objects_to_keep.
+        keep: u32,
     },
 }
 

@@ -1,17 +1,18 @@
 //! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section 9.1).
 
+use crate::delegations::HeldDelegation;
 use crate::hash::Keyed;
 use crate::lock_ranges::RangeTable;
 use crate::shares::ShareCounts;
 use crate::slab::Key;
 use crate::table::STRIPES;
-use crate::{Nfsstat4, Result, State};
+use crate::{ClientKey, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// A file with at least one open.
+/// A file with at least one open or delegation, or one that is being changed.
 #[derive(Debug, Default)]
 pub(crate) struct FileState {
     /// By open owner: each has at most one.
@@ -19,6 +20,17 @@ pub(crate) struct FileState {
     pub(crate) shares: ShareCounts,
     /// Held by lock owners.
     pub(crate) ranges: RangeTable<Key>,
+    /// By client: each has at most one.
+    pub(crate) delegations: BTreeMap<ClientKey, HeldDelegation>,
+    /// Changes under way that no open tells of.
+    pub(crate) changing: u32,
+}
+
+impl FileState {
+    /// Whether nothing is left to be known of it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.opens.is_empty() && self.delegations.is_empty() && self.changing == 0
+    }
 }
 
 /// The files of one stripe.
@@ -39,9 +51,14 @@ impl<F: Clone + Eq + Hash> Files<F> {
         Self { stripes: stripes.collect(), hasher }
     }
 
+    /// A number that scatters files.
+    pub(crate) fn hash(&self, name: &F) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
     fn stripe(&self, name: &F) -> &RwLock<FilesOfStripe<F>> {
         // The remainder is below the number of stripes. Its bits are not those by which the map chooses a place.
-        &self.stripes[(self.hasher.hash_one(name) >> 32) as usize % STRIPES]
+        &self.stripes[(self.hash(name) >> 32) as usize % STRIPES]
     }
 
     /// Locks the stripe of a file for a change.
@@ -69,6 +86,7 @@ impl<F: Clone + Eq + Hash> Files<F> {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`State::access`].
+    /// What delegations have against it is for [`State::begin_change`] and [`State::check_look`].
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
@@ -84,6 +102,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
     pub fn is_open(&self, file: &F) -> bool {
-        self.files.read(file).contains_key(file)
+        self.files.read(file).get(file).is_some_and(|file| !file.opens.is_empty())
     }
 }

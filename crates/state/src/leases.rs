@@ -6,11 +6,15 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Removes every client whose lease has run out and ends a grace period that is over. Returns how many clients went.
+    /// Removes every client whose lease has run out, ends a grace period that is over, and revokes delegations that were not
+    /// given back in time. Returns how many clients went.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
         let mut registry = self.registry();
         let expired = self.expire_clients(&mut registry, now, effects);
         self.end_grace_if_over(Some(&mut registry), now, effects);
+        drop(registry);
+        self.revoke_overdue(now, effects);
+        self.shed_delegations(now, effects);
         expired
     }
 
@@ -37,6 +41,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             .values()
             .filter(|client| self.sessions_of(client).iter().all(|session| session.pulse.running() == 0));
         let leases = idle.map(|client| self.renewed(client).saturating_add(self.limits.lease));
-        leases.chain(self.grace_deadline()).min()
+        let recalls = self.recalls().first().map(|(until, _)| *until);
+        leases.chain(self.grace_deadline()).chain(recalls).min()
     }
 }

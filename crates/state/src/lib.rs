@@ -17,7 +17,7 @@
 //!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
 //! 2. the books of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids and owners; slots; connections, and under
+//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations and owners; recalls; slots; connections, and under
 //!    those of a session how to call it back.
 //!
 //! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's own (see `sessions`)
@@ -34,6 +34,7 @@ mod clients;
 mod closes;
 mod connections;
 mod create_session;
+mod delegations;
 mod destroy;
 mod effects;
 mod exchange_id;
@@ -47,6 +48,7 @@ mod lock_requests;
 mod locks;
 mod mach_cred;
 mod opens;
+mod recalls;
 mod registry;
 mod sequence;
 mod sessions;
@@ -64,12 +66,14 @@ pub use caller::{Caller, OpSet, Principal, Protection};
 pub use clients::ClientKey;
 pub use connections::{Bound, ChannelDirection};
 pub use create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
+pub use delegations::{Delegated, DelegationKey, Referring, Wish};
 pub use effects::{CallbackTask, Effect, Effects};
 pub use exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use limits::Limits;
 pub use lock_ranges::{LockRange, RangeError};
 pub use lock_requests::{Lock, LockDenied, LockError, Locker};
 pub use opens::{OpenClaim, OpenOutcome, OpenRequest};
+pub use recalls::Recall;
 pub use sequence::{Begun, Sequence, SequenceOk, Sequenced};
 pub use slots::SlotToken;
 pub use state::{Boot, Counts, State};

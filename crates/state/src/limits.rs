@@ -38,6 +38,14 @@ pub struct Limits {
     pub locks_per_client_max: usize,
     /// Locked ranges and lock stateids of all clients. LOCK beyond it: NFS4ERR_DELAY.
     pub locks_max: usize,
+    /// How long a client may take to give back a delegation that is recalled; then it is revoked (RFC 8881 section
+    /// 10.4.6). Default: the lease.
+    pub recall_time: Duration,
+    /// Delegations of one client, revoked ones included. OPEN beyond it grants none; from seven eighths on the client
+    /// is asked for some back.
+    pub delegations_per_client_max: usize,
+    /// Delegations of all clients, with the same consequences.
+    pub delegations_max: usize,
     /// Bytes of a client owner, an open owner or a lock owner (NFS4_OPAQUE_LIMIT).
     pub owner_size_max: usize,
     /// Entries of one callback security list that are kept.
@@ -65,6 +73,9 @@ impl Default for Limits {
             opens_max: 1 << 20,
             locks_per_client_max: 65_536,
             locks_max: 1 << 20,
+            recall_time: Duration::from_secs(60),
+            delegations_per_client_max: 8192,
+            delegations_max: 65_536,
             owner_size_max: 1024,
             callback_security_max: 8,
             callback_name_max: 255,

@@ -3,7 +3,7 @@
 use crate::clients::{Books, Client};
 use crate::files::{FileState, FilesOfStripe};
 use crate::registry::Registry;
-use crate::shares::{Seen, Share, share};
+use crate::shares::{READ, Seen, Share, WRITE, share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
@@ -19,6 +19,8 @@ pub enum OpenClaim {
     New,
     /// CLAIM_PREVIOUS: reclaimed after a restart of the server.
     Previous,
+    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: what the client has opened by itself under this delegation.
+    Delegated(Stateid4),
 }
 
 /// What OPEN asks of state.
@@ -34,11 +36,19 @@ pub struct OpenRequest<'a, F> {
     pub deny: u32,
     /// New or reclaimed.
     pub claim: OpenClaim,
+    /// Whether the file is cut to nothing; the caller has begun that as a change ([`State::begin_change`]).
+    pub truncates: bool,
 }
 
 impl<F> OpenRequest<'_, F> {
     fn share(&self) -> Result<Share> {
         share(self.access, self.deny)
+    }
+
+    /// Whether it is at odds with delegations of others for reading: those let their holders rely on the data, and open
+    /// the file for reading without asking (RFC 8881 section 10.4.1).
+    fn changes(&self) -> bool {
+        self.truncates || self.access & WRITE != 0 || self.deny & READ != 0
     }
 }
 
@@ -117,7 +127,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let registry = (claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
         let books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), owner)
+        self.check_allowed(now, &record, &books, registry.as_deref(), owner, claim)
     }
 
     fn check_allowed(
@@ -127,8 +137,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         books: &Books,
         reclaim: Option<&Registry>,
         owner: &[u8],
+        claim: OpenClaim,
     ) -> Result<()> {
-        self.check_grace(now, record, books, reclaim)?;
+        // What a client has opened under a delegation is covered by that, in the grace period as well.
+        if !matches!(claim, OpenClaim::Delegated(_)) {
+            self.check_grace(now, record, books, reclaim)?;
+        }
         if owner.len() > self.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
@@ -145,20 +159,22 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// owner's open, so that an OPEN for more can keep using it.
     ///
     /// # Errors
-    /// Those of [`State::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT.
+    /// Those of [`State::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (delegations of others
+    /// are recalled), and with a delegation NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
     pub fn open_check<R>(
         &self,
         now: Duration,
         client: ClientKey,
         request: &OpenRequest<'_, F>,
         take: impl FnOnce(&O) -> R,
+        effects: &mut Effects<O>,
     ) -> Result<(u32, Option<R>)> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
         let books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner)?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner, request.claim)?;
         let files = self.files.read(request.file);
-        let granted = self.grant(&books, files.get(request.file), request)?;
+        let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
         let payload = granted.own.and_then(|own| self.opens.read(own.key, |open| take(&open.payload)));
         Ok((granted.needed, payload))
     }
@@ -166,11 +182,22 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Holds a request against what others have and deny.
     fn grant(
         &self,
+        now: Duration,
+        client: ClientKey,
         books: &Books,
         file: Option<&FileState>,
         request: &OpenRequest<'_, F>,
+        effects: &mut Effects<O>,
     ) -> Result<Granted> {
         let share = request.share()?;
+        if let OpenClaim::Delegated(stateid) = request.claim {
+            // A delegation for reading is none for writing; OPEN has no NFS4ERR_OPENMODE.
+            let found = self.find_delegation(client, &stateid, request.file, share.access);
+            found.map_err(|status| match status {
+                Nfsstat4::NFS4ERR_OPENMODE => Nfsstat4::NFS4ERR_BAD_STATEID,
+                status => status,
+            })?;
+        }
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
         let owner = books.open_owners.get(request.owner);
         let own = owner.and_then(|owner| file.opens.get(owner)).and_then(|key| {
@@ -181,13 +208,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let own_share = own.map(|own| own.share).unwrap_or_default();
         let mut others = file.shares;
         others.remove(own_share);
-        match request.claim {
-            _ if !share.conflicts(others.union()) => {
-                Ok(Granted { share, needed: share.access | own_share.access, own })
-            }
-            OpenClaim::New => Err(Nfsstat4::NFS4ERR_SHARE_DENIED),
-            OpenClaim::Previous => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT),
+        let reclaims = request.claim == OpenClaim::Previous;
+        if share.conflicts(others.union()) {
+            let status =
+                if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { Nfsstat4::NFS4ERR_SHARE_DENIED };
+            return Err(status);
         }
+        let delegations = self.check_delegations(now, client, request.file, file, request.changes(), effects);
+        delegations.map_err(|status| if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { status })?;
+        Ok(Granted { share, needed: share.access | own_share.access, own })
     }
 
     /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get, opened with
@@ -205,7 +234,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
         let mut payload = Some(payload);
-        let outcome = self.open_with(now, client, request, &mut payload, payload_access);
+        let outcome = self.open_with(now, client, request, &mut payload, payload_access, effects);
         effects.closed.extend(payload);
         outcome
     }
@@ -218,13 +247,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         request: &OpenRequest<'_, F>,
         payload: &mut Option<O>,
         payload_access: u32,
+        effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
         let mut books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner)?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner, request.claim)?;
         let mut files = self.files.lock(request.file);
-        let granted = self.grant(&books, files.get(request.file), request)?;
+        let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
         let had = granted.own.map_or(0, |own| own.payload_access);
         if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
             return Ok(OpenOutcome::Reopen(granted.needed));
@@ -328,6 +358,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> Result<R> {
         let (open, seqid) = match self.state_ref(stateid)? {
+            StateRef::Delegation(key) => {
+                return self.delegated_access(client, key, stateid.seqid, file, access, take);
+            }
             StateRef::Open(key) => (key, stateid.seqid),
             // Zero: whatever the open's sequence number is.
             StateRef::Lock(key) => (self.read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0),

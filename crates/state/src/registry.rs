@@ -152,6 +152,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.clients.remove(key.0);
         let mut books = record.all_books();
         self.remove_opens(&mut books, effects);
+        self.remove_delegations(record, &mut books, effects);
         books.closed = true;
         drop(books);
         registry.by_id.remove(&record.id);

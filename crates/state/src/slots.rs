@@ -1,7 +1,7 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
 use crate::sessions::Session;
-use crate::{Caller, Nfsstat4, Principal, Result, Sequence};
+use crate::{Caller, Nfsstat4, Principal, Referring, Result, Sequence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
@@ -10,6 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub struct SlotToken {
     pub(crate) session: Arc<Session>,
     pub(crate) slot: u32,
+}
+
+impl SlotToken {
+    /// Returns how a callback refers to the request.
+    pub(crate) fn referring(&self) -> Option<Referring> {
+        let sequenceid = self.session.slots.lock(self.slot)?.sequence;
+        Some(Referring { sessionid: self.session.id, sequenceid, slotid: self.slot })
+    }
 }
 
 /// What a slot remembers.

@@ -3,13 +3,17 @@
 use crate::Limits;
 use crate::clients::Client;
 use crate::connections::ConnectionTable;
+use crate::delegations::Delegation;
 use crate::files::Files;
 use crate::grace;
 use crate::locks::LockState;
 use crate::opens::{Open, Owner};
+use crate::recalls::Contention;
 use crate::registry::Registry;
 use crate::sessions::Session;
+use crate::slab::Key;
 use crate::table::Table;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -41,6 +45,8 @@ pub struct Counts {
     pub lock_stateids: usize,
     /// Locked ranges.
     pub ranges: usize,
+    /// Delegations, revoked ones included.
+    pub delegations: usize,
     /// Files with state.
     pub files: usize,
     /// Bytes of cached replies.
@@ -77,6 +83,13 @@ pub struct State<F, O> {
     pub(crate) owners: Table<Owner>,
     pub(crate) opens: Table<Open<F, O>>,
     pub(crate) locks: Table<LockState>,
+    pub(crate) delegations: Table<Delegation<F, O>>,
+    /// Delegations that are recalled, by the time when they are revoked.
+    pub(crate) recalls: Mutex<BTreeSet<(Duration, Key)>>,
+    pub(crate) contention: Contention,
+    /// Delegations, for the limit, and those for writing that are not revoked, for whoever looks at attributes.
+    pub(crate) delegations_count: AtomicUsize,
+    pub(crate) write_delegations: AtomicUsize,
     /// Opens, for the limit.
     pub(crate) opens_count: AtomicUsize,
     /// Lock stateids and locked ranges together, for the limit.
@@ -108,6 +121,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             owners: Table::new(),
             opens: Table::new(),
             locks: Table::new(),
+            delegations: Table::new(),
+            recalls: Mutex::default(),
+            contention: Contention::new(),
+            delegations_count: AtomicUsize::new(0),
+            write_delegations: AtomicUsize::new(0),
             opens_count: AtomicUsize::new(0),
             locks_count: AtomicUsize::new(0),
         }
@@ -129,6 +147,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             opens: self.opens.len(),
             lock_stateids,
             ranges: self.locks_count.load(Relaxed).saturating_sub(lock_stateids),
+            delegations: self.delegations.len(),
             files: self.files.len(),
             reply_cache,
             reply_cache_reserved: self.reply_cache_reserved.load(Relaxed),

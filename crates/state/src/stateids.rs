@@ -3,7 +3,7 @@
 use crate::locks::LockState;
 use crate::opens::Open;
 use crate::slab::Key;
-use crate::{ClientKey, Nfsstat4, Result, State, Stateid4};
+use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 
 /// Sorts stateids as RFC 8881 section 8.2.3 does.
@@ -39,20 +39,24 @@ impl StateidKind {
 pub(crate) enum StateRef {
     Open(Key),
     Lock(Key),
+    Delegation(Key),
 }
 
 /// The bit that makes a generation that of a lock stateid; generations have 31 bits.
 const LOCK_BIT: u32 = 1 << 31;
+/// The bit that makes an index that of a delegation; tables are far smaller.
+const DELEGATION_BIT: u32 = 1 << 31;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Makes the stateid of an open or a lock: epoch, index, and kind with generation.
     pub(crate) fn stateid(&self, state: StateRef, seqid: u32) -> Stateid4 {
-        let (key, kind) = match state {
-            StateRef::Open(key) => (key, 0),
-            StateRef::Lock(key) => (key, LOCK_BIT),
+        let (key, table, kind) = match state {
+            StateRef::Open(key) => (key, 0, 0),
+            StateRef::Lock(key) => (key, 0, LOCK_BIT),
+            StateRef::Delegation(key) => (key, DELEGATION_BIT, 0),
         };
         let [a, b, c, d] = self.epoch.to_be_bytes();
-        let [e, f, g, h] = key.index.to_be_bytes();
+        let [e, f, g, h] = (key.index | table).to_be_bytes();
         let [i, j, k, l] = (key.generation | kind).to_be_bytes();
         Stateid4 { seqid, other: [a, b, c, d, e, f, g, h, i, j, k, l] }
     }
@@ -65,8 +69,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         }
         let (index, generation) = (u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]));
-        let key = Key { index, generation: generation & !LOCK_BIT };
-        Ok(if generation & LOCK_BIT == 0 { StateRef::Open(key) } else { StateRef::Lock(key) })
+        let key = Key { index: index & !DELEGATION_BIT, generation: generation & !LOCK_BIT };
+        match (index & DELEGATION_BIT, generation & LOCK_BIT) {
+            (0, 0) => Ok(StateRef::Open(key)),
+            (0, _) => Ok(StateRef::Lock(key)),
+            (_, 0) => Ok(StateRef::Delegation(key)),
+            _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        }
     }
 
     /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
@@ -105,11 +114,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         match found {
             StateRef::Open(key) => self.read_open(client, key, stateid.seqid, |_| Ok(()))?,
             StateRef::Lock(key) => self.read_lock(client, key, stateid.seqid, |_| ())?,
+            StateRef::Delegation(key) => self.read_delegation(client, key, stateid.seqid, |_| Ok(()))?,
         }
         Ok(found)
     }
 
-    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID or NFS4ERR_OLD_STATEID.
+    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID or NFS4ERR_DELEG_REVOKED.
     pub fn test_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Nfsstat4 {
         self.find_stateid(client, stateid).err().unwrap_or(Nfsstat4::NFS4_OK)
     }
@@ -117,12 +127,25 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles FREE_STATEID.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, or a lock stateid with ranges).
-    pub fn free_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<()> {
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, a lock stateid with ranges, a delegation that
+    /// is not revoked).
+    pub fn free_stateid(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let mut books = record.all_books();
-        let StateRef::Lock(key) = self.find_stateid(client, stateid)? else {
-            return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
+        let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
+            (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
+                self.remove_delegation(&record, &mut books, key, effects);
+                return Ok(());
+            }
+            (found, _) => match found? {
+                StateRef::Lock(key) => key,
+                StateRef::Open(_) | StateRef::Delegation(_) => return Err(Nfsstat4::NFS4ERR_LOCKS_HELD),
+            },
         };
         let lock = self.lock_of(key)?;
         let mut files = self.files.lock(&lock.file);
@@ -136,7 +159,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 }
 
 /// Compares sequence numbers that may have wrapped (RFC 8881 section 8.2.2).
-fn check_seqid(given: u32, current: u32) -> Result<()> {
+pub(crate) fn check_seqid(given: u32, current: u32) -> Result<()> {
     if given == 0 || given == current {
         return Ok(());
     }

@@ -4,6 +4,7 @@ mod callbacks;
 mod checks;
 mod connections;
 mod create_session;
+mod delegations;
 mod exchange_id;
 mod grace;
 mod leases;

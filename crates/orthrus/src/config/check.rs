@@ -58,6 +58,7 @@ impl<'a> Checker<'a> {
             state_dir: raw.state_dir.map(|value| self.relative(value.get_ref())),
             lease_time: seconds(raw.lease_time, LEASE_TIME, default.lease_time)?,
             grace_time: seconds(raw.grace_time, GRACE_TIME, default.grace_time)?,
+            delegations: raw.delegations.map_or(Ok(default.delegations), |value| self.parsed(&value))?,
             limits: self.limits(raw.limits)?,
             exports,
         })

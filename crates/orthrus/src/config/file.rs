@@ -17,6 +17,7 @@ pub(super) struct File {
     pub state_dir: Option<Spanned<String>>,
     pub lease_time: Option<Spanned<u32>>,
     pub grace_time: Option<Spanned<u32>>,
+    pub delegations: Option<Spanned<String>>,
     #[serde(default)]
     pub principals: HashMap<String, String>,
     #[serde(default)]

@@ -1,5 +1,6 @@
 //! The settings of `orthrus serve`, checked and complete.
 
+use server::engine::Delegations;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub lease_time: Duration,
     /// How long after a restart clients may reclaim their state.
     pub grace_time: Duration,
+    /// Which delegations clients get.
+    pub delegations: Delegations,
     /// Bounds.
     pub limits: Limits,
     /// What is exported; at least one.
@@ -51,6 +54,7 @@ impl Default for Settings {
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
+            delegations: Delegations::default(),
             limits: Limits::default(),
             exports: Vec::new(),
         }

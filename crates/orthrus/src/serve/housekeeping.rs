@@ -58,6 +58,7 @@ pub fn report(service: &NfsService, running: &Running) {
         ("opens", counts.opens),
         ("lock_stateids", counts.lock_stateids),
         ("ranges", counts.ranges),
+        ("delegations", counts.delegations),
         ("files", counts.files),
         ("reply_cache", counts.reply_cache),
         ("reply_cache_reserved", counts.reply_cache_reserved),

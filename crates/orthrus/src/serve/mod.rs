@@ -33,6 +33,8 @@ use vfs::{Exports, SecFlavor};
 const DESCRIPTORS_PART: usize = 4;
 /// The part that opens may take in number; an open holds one descriptor, seldom two.
 const DESCRIPTORS_OPENS_PART: usize = 4;
+/// The part that delegations may take in number.
+const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
 /// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew, SIGUSR1 logs all counters.
 ///
@@ -214,17 +216,22 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
     });
     let usual = state::Limits::default();
     let opens_max = usual.opens_max.min(descriptors / DESCRIPTORS_OPENS_PART);
+    // A delegation can hold a descriptor long after the file was closed.
+    let delegations_max = usual.delegations_max.min(descriptors / DESCRIPTORS_DELEGATIONS_PART);
     let limits = state::Limits {
         opens_max,
         // No client takes all of them.
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
         grace: settings.grace_time,
+        recall_time: settings.lease_time,
+        delegations_max,
+        delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
         clients_max: settings.limits.clients_max,
         slots_max: settings.limits.slots_max,
         ..usual
     };
-    NfsConfig { server_owner, flavors, limits, ..NfsConfig::default() }
+    NfsConfig { server_owner, flavors, limits, delegations: settings.delegations, ..NfsConfig::default() }
 }
 
 fn nfs_start(boot: Boot) -> anyhow::Result<Start> {

@@ -3,8 +3,8 @@
 use super::CallbackTransport;
 use rpc::ConnectionId;
 use state::{BackCall, CallbackTask, ClientKey};
-use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) task: CallbackTask,
-    pub(super) client: Option<ClientKey>,
     pub(super) call: BackCall,
     pub(super) tries: u8,
     pub(super) since: Duration,
@@ -105,5 +104,12 @@ impl Callbacks {
             table.waiting.remove(&client);
         }
         next
+    }
+
+    /// The callbacks that are on their way or wait for a slot.
+    pub(super) fn under_way(&self) -> BTreeSet<CallbackTask> {
+        let table = self.table();
+        let sent = table.sent.values().map(|sent| sent.task);
+        sent.chain(table.waiting.values().flatten().copied()).collect()
     }
 }

@@ -2,14 +2,22 @@
 
 use nfs4::{
     CB_COMPOUND, CbCompound4Args, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4, NfsCbOpnum4,
-    Nfsstat4,
+    Nfsstat4, ReferringCall4, ReferringCallList4,
 };
 use rpc::{Accepted, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
-use state::{BackCall, CallbackEnd, CallbackSecurity};
+use state::{BackCall, CallbackEnd, CallbackSecurity, Referring};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
+/// What a callback says behind its CB_SEQUENCE, if anything.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) operation: Option<NfsCbArgop4<'static>>,
+    /// The request that it is a consequence of.
+    pub(super) referring: Option<Referring>,
+}
+
 /// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it.
-pub(super) fn encode(xid: u32, call: &BackCall, operation: Option<NfsCbArgop4<'_>>) -> Vec<u8> {
+pub(super) fn encode(xid: u32, call: &BackCall, said: &Said) -> Vec<u8> {
     let mut encoder = Encoder::new();
     encoder.raw(&[0; RECORD_MARK_LEN]);
     let channel = &call.channel;
@@ -27,12 +35,20 @@ pub(super) fn encode(xid: u32, call: &BackCall, operation: Option<NfsCbArgop4<'_
         csa_highest_slotid: call.highest_slotid,
         // All callbacks may be done twice.
         csa_cachethis: false,
-        csa_referring_call_lists: Vec::new(),
+        csa_referring_call_lists: said.referring.map(referring).into_iter().collect(),
     };
-    let argarray = [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(operation).collect();
+    let argarray =
+        [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(said.operation.clone()).collect();
     let minorversion = channel.minor_version;
     encoder.value(&CbCompound4Args { tag: b"".into(), minorversion, callback_ident: 0, argarray });
     encoder.into_vec()
+}
+
+/// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881 section 2.10.6.3).
+fn referring(call: Referring) -> ReferringCallList4 {
+    let Referring { sessionid, sequenceid, slotid } = call;
+    let calls = vec![ReferringCall4 { rc_sequenceid: sequenceid, rc_slotid: slotid }];
+    ReferringCallList4 { rcl_sessionid: sessionid, rcl_referring_calls: calls }
 }
 
 /// The body of the AUTH_SYS credential that the client has asked for.

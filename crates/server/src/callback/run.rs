@@ -2,19 +2,23 @@
 
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
-use super::message::{self, Answer};
-use crate::engine::Nfs;
-use nfs4::{NfsCbArgop4, Nfsstat4};
+use super::message::{self, Answer, Said};
+use crate::engine::{FileKey, Nfs};
+use nfs4::{
+    Bitmap4, CbRecall4Args, CbRecallAny4Args, Filehandle, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG,
+    RCA4_TYPE_MASK_WDATA_DLG,
+};
 use rpc::ConnectionId;
 use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel};
 use std::time::Duration;
 use xdr::Decoder;
 
-/// What is behind CB_SEQUENCE.
-struct Content {
-    /// Whose callback it is; a probe is of one session.
-    client: Option<ClientKey>,
-    operation: Option<NfsCbArgop4<'static>>,
+/// Whose callback it is; a probe is of one session.
+fn client_of(task: &CallbackTask) -> Option<ClientKey> {
+    match task {
+        CallbackTask::Probe { .. } => None,
+        CallbackTask::Recall { client, .. } | CallbackTask::RecallAny { client, .. } => Some(*client),
+    }
 }
 
 impl Nfs {
@@ -31,33 +35,54 @@ impl Nfs {
     }
 
     fn start_callback(&self, task: CallbackTask, tries: u8, now: Duration) {
-        // None: there is nothing to say any more.
-        let Some(Content { client, operation }) = self.content(&task) else { return };
-        let CallbackTask::Probe { sessionid } = task;
-        let begun = self.state.begin_probe(&sessionid);
-        match (begun, client) {
-            (Ok(call), _) => {
-                self.send_callback(Sent { task, client, call, tries, since: now }, operation, now)
-            }
+        let Some(said) = self.said(&task) else { return };
+        let begun = match (task, client_of(&task)) {
+            (CallbackTask::Probe { sessionid }, _) => self.state.begin_probe(&sessionid),
+            (_, Some(client)) => self.state.begin_callback(client),
+            (_, None) => return,
+        };
+        match (begun, client_of(&task)) {
+            (Ok(call), _) => self.send_callback(Sent { task, call, tries, since: now }, &said, now),
             (Err(NoBackChannel::Busy), Some(client)) => self.callbacks.wait(client, task),
             (Err(_), _) => {}
         }
     }
 
     /// Returns what a callback says; `None` when it needs not be said any more.
-    fn content(&self, task: &CallbackTask) -> Option<Content> {
+    fn said(&self, task: &CallbackTask) -> Option<Said> {
         match task {
-            CallbackTask::Probe { .. } => Some(Content { client: None, operation: None }),
+            CallbackTask::Probe { .. } => Some(Said::default()),
+            CallbackTask::Recall { delegation, .. } => {
+                let recall = self.state.recall(*delegation)?;
+                let fh = self.filehandle(&recall.file).into();
+                let args = CbRecall4Args { stateid: recall.stateid, truncate: false, fh };
+                let operation = Some(NfsCbArgop4::OP_CB_RECALL(args));
+                Some(Said { operation, referring: recall.granted })
+            }
+            CallbackTask::RecallAny { keep, .. } => {
+                let craa_type_mask = Bitmap4::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG]);
+                let args = CbRecallAny4Args { craa_objects_to_keep: *keep, craa_type_mask };
+                Some(Said { operation: Some(NfsCbArgop4::OP_CB_RECALL_ANY(args)), referring: None })
+            }
         }
     }
 
+    /// The filehandle of a file.
+    fn filehandle(&self, file: &FileKey) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let filehandle = Filehandle { export: file.export, object: file.handle.as_bytes() };
+        // Cannot fail: clients were given it before.
+        let _ = filehandle.append_to(&self.filehandle_key, &mut bytes);
+        bytes
+    }
+
     /// Sends a callback that has its slot.
-    fn send_callback(&self, mut sent: Sent, operation: Option<NfsCbArgop4<'static>>, now: Duration) {
+    fn send_callback(&self, mut sent: Sent, said: &Said, now: Duration) {
         sent.since = now;
         sent.tries += 1;
         let connection = sent.call.channel.connection;
         // Its answer may come before this thread goes on, so it is noted first.
-        let (xid, record) = self.callbacks.insert(sent, |xid, call| message::encode(xid, call, operation));
+        let (xid, record) = self.callbacks.insert(sent, |xid, call| message::encode(xid, call, said));
         if !self.callbacks.send(connection, record)
             && let Some(sent) = self.callbacks.take(xid, connection)
         {
@@ -69,15 +94,15 @@ impl Nfs {
     pub fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
         let Some(xid) = record.first_chunk().map(|xid| u32::from_be_bytes(*xid)) else { return false };
         let Some(sent) = self.callbacks.take(xid, connection.0) else { return false };
-        let Sent { task, client, tries, .. } = sent;
+        let (task, tries) = (sent.task, sent.tries);
         match message::answer(record) {
             Answer::Done(results) => {
                 self.state.end_callback(sent.call, CallbackEnd::Answered);
-                self.answered(&task, Ok(results), now);
+                self.answered(&task, Ok(results));
             }
             Answer::Failed(status) => {
                 self.state.end_callback(sent.call, CallbackEnd::Answered);
-                self.answered(&task, Err(status), now);
+                self.answered(&task, Err(status));
             }
             Answer::Again(end) => {
                 self.state.end_callback(sent.call, end);
@@ -88,16 +113,21 @@ impl Nfs {
             }
             Answer::Refused => self.lose(sent, now, true),
         }
-        if let Some(next) = client.and_then(|client| self.callbacks.next_waiting(client)) {
+        if let Some(next) = client_of(&task).and_then(|client| self.callbacks.next_waiting(client)) {
             self.start_callback(next, 0, now);
         }
         true
     }
 
-    /// Does what follows from an answer.
-    fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>, _now: Duration) {
+    /// Does what follows from an answer. A recall that the client refuses is said again by the next housekeeping: the reply
+    /// that granted the delegation may yet reach it.
+    fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>) {
         match (task, results) {
-            (CallbackTask::Probe { .. }, _) => {}
+            (CallbackTask::Recall { delegation, .. }, Ok(_)) => self.state.recall_answered(*delegation),
+            (CallbackTask::Recall { .. }, Err(status)) => {
+                tracing::debug!(status = status.name(), "a client refuses a recall");
+            }
+            (CallbackTask::Probe { .. } | CallbackTask::RecallAny { .. }, _) => {}
         }
     }
 
@@ -107,17 +137,15 @@ impl Nfs {
         if silent {
             self.state.callback_unanswered(&sent.call);
         }
-        let content = self.content(&sent.task);
-        match content {
-            Some(content) if sent.tries < TRIES_MAX && self.state.redirect_callback(&mut sent.call) => {
-                self.send_callback(sent, content.operation, now);
+        match self.said(&sent.task) {
+            Some(said) if sent.tries < TRIES_MAX && self.state.redirect_callback(&mut sent.call) => {
+                self.send_callback(sent, &said, now);
             }
-            content => {
+            said => {
                 let Sent { task, tries, call, .. } = sent;
                 self.state.end_callback(call, CallbackEnd::Unknown);
                 // A probe is of its session; others may go to another one.
-                let elsewhere = content.is_some_and(|content| content.client.is_some());
-                if elsewhere && tries < TRIES_MAX {
+                if said.is_some() && client_of(&task).is_some() && tries < TRIES_MAX {
                     self.start_callback(task, tries, now);
                 }
             }
@@ -132,11 +160,17 @@ impl Nfs {
         }
     }
 
-    /// Sends callbacks elsewhere that were not answered in time.
+    /// Sends callbacks elsewhere that were not answered in time, and recalls again that no client has taken.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             tracing::info!(connection = sent.call.channel.connection, "a client does not answer callbacks");
             self.lose(sent, now, true);
+        }
+        let mut due = self.state.unanswered_recalls();
+        if !due.is_empty() {
+            let under_way = self.callbacks.under_way();
+            due.retain(|task| !under_way.contains(task));
+            self.start_callbacks(due, now);
         }
     }
 }

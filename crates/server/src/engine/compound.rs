@@ -3,7 +3,7 @@
 use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, OpenPayload, Patience};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{cell::RefCell, net::IpAddr, sync::Arc, time::Duration};
 use vfs::{Caller, Export, ExportTable};
 use xdr::{Decoder, Encoder};
 
@@ -72,6 +72,8 @@ pub struct Compound<'c> {
     pub reply_start: usize,
     /// Length that the reply buffer may not exceed.
     pub reply_end: usize,
+    /// Files that the operation changes, from which others' delegations are kept off until its end.
+    pub changing: RefCell<Vec<FileKey>>,
     /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
     pub patience: Patience,
 }
@@ -94,6 +96,7 @@ impl<'c> Compound<'c> {
             replay: None,
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
+            changing: RefCell::default(),
             patience: Patience::Waits,
         }
     }
@@ -225,9 +228,10 @@ impl<'c> Compound<'c> {
     }
 }
 
-/// A slot is freed even when an operation panics.
+/// A slot is freed, and changes end, even when an operation panics.
 impl Drop for Compound<'_> {
     fn drop(&mut self) {
+        self.end_changes();
         self.finish(None);
     }
 }

@@ -1,5 +1,6 @@
 //! What a server is started with.
 
+use super::Delegations;
 use nfs4::Verifier4;
 use state::{Boot, Limits};
 use vfs::SecFlavor;
@@ -52,6 +53,8 @@ pub struct NfsConfig {
     pub tag_max: usize,
     /// Longest target of a symbolic link.
     pub symlink_max: usize,
+    /// Which delegations are granted.
+    pub delegations: Delegations,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
 }
@@ -69,6 +72,7 @@ impl Default for NfsConfig {
             sessionless_reply_max: 8192,
             tag_max: 1024,
             symlink_max: 4095,
+            delegations: Delegations::default(),
             limits: Limits::default(),
         }
     }

@@ -39,6 +39,7 @@ impl Compound<'_> {
                 if kind != StateidKind::Bypass {
                     self.check_anonymous(object, SHARE_READ)?;
                 }
+                self.check_look(object)?;
                 self.open_once(object, OpenAccess { read: true, write: false })
             }
         }
@@ -71,6 +72,7 @@ impl Compound<'_> {
             StateidKind::Ordinary => self.opened_for_write(object, &stateid),
             _ => {
                 self.check_anonymous(object, SHARE_WRITE)?;
+                self.begin_change(object)?;
                 self.open_once(object, OpenAccess { read: false, write: true })
             }
         }

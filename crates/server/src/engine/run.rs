@@ -206,7 +206,9 @@ impl Compound<'_> {
     ) -> OpResult {
         self.check(operation, reply)?;
         self.check_wait(operation)?;
-        (operation.run)(self, args, reply)?;
+        let result = (operation.run)(self, args, reply);
+        self.end_changes();
+        result?;
         // What has a reserve has fitted; what changed nothing may be taken back.
         let fits = operation.result_max > 0 || self.session.is_none() || self.fits(reply);
         if fits { Ok(()) } else { Err(self.too_big().into()) }

@@ -4,6 +4,7 @@ use super::table::{Operation, Waits};
 use super::{Compound, Failure, Fh, InSession, Nfs, Object, OpResult, Position};
 use crate::engine::Call;
 use nfs4::Stateid4;
+use std::cell::RefCell;
 use std::sync::Arc;
 use vfs::ExportTable;
 
@@ -77,6 +78,7 @@ impl<'c> Compound<'c> {
             replay: None,
             reply_start: suspended.start,
             reply_end: suspended.reply_end,
+            changing: RefCell::default(),
             patience: Patience::Waits,
         }
     }

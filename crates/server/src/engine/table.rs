@@ -69,8 +69,8 @@ mod size {
     pub const CHANGE: usize = STATUS + 20;
     /// A bitmap of three words.
     pub const BITMAP: usize = STATUS + 16;
-    /// Stateid, change_info4, flags, attributes set, no delegation with a reason.
-    pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 12;
+    /// Stateid, change_info4, flags, attributes set, a delegation for writing.
+    pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 4 + 16 + 4 + 12 + 12 + 16;
     /// A denied lock with the longest owner, or a stateid.
     pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + 1024;
     /// Count, committed, verifier.
@@ -137,7 +137,7 @@ static OPERATIONS: [Operation; 73] = [
     row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
     row(OP_CREATE, ops::create::run).fh().modifies().reserve(size::CHANGE + size::BITMAP).waits(Disk),
     row(OP_DELEGPURGE, ops::unsupported::run),
-    row(OP_DELEGRETURN, ops::delegreturn::run).fh(),
+    row(OP_DELEGRETURN, ops::delegreturn::run).fh().reserve(size::STATUS).waits(Disk),
     row(OP_GETATTR, ops::getattr::run).fh().waits(Object),
     row(OP_GETFH, ops::getfh::run).fh(),
     row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Disk),

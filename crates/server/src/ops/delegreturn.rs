@@ -1,14 +1,17 @@
-//! DELEGRETURN (RFC 8881 section 18.6): the server gives no delegations.
+//! DELEGRETURN (RFC 8881 section 18.6).
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{Delegreturn4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Refuses: no stateid stands for a delegation.
+/// Gives a delegation on the current file back. I/O under way keeps the backend's file until it is done.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID always.
-pub fn run(_: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
-    Delegreturn4Args::decode(args)?;
-    Err(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+/// Those of [`state::State::delegreturn`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    let args = Delegreturn4Args::decode(args)?;
+    let stateid = c.resolve(args.deleg_stateid)?;
+    let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
+    c.with_effects(|state, effects| state.delegreturn(client, &stateid, &file, effects))?;
+    Ok(())
 }

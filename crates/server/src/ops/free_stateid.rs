@@ -12,6 +12,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let args = FreeStateid4Args::decode(args)?;
     let stateid = c.resolve(args.fsa_stateid)?;
     let client = c.client()?;
-    c.state().free_stateid(client, &stateid)?;
+    c.with_effects(|state, effects| state.free_stateid(client, &stateid, effects))?;
     Ok(())
 }

@@ -7,13 +7,14 @@ use xdr::{Decoder, Encoder};
 /// Removes a name from the current directory. Whoever has the file open keeps it.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_ROFS, NFS4ERR_ACCESS for a name that an export lies on, and the backend's.
+/// Those of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS for a name that an export lies on, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;
     if c.lookup_pseudo(c.fh()?, name).is_some() {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
+    c.begin_change_of_name(&directory, name)?;
     let change = Change::before(&directory)?;
     directory.export.backend.remove(&c.caller(&directory.export), &directory.handle, name)?;
     change.after(&directory, reply);

@@ -7,7 +7,7 @@ use xdr::{Decoder, Encoder};
 /// Moves a name from the saved directory to the current one.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_XDEV between exports and for names that an export lies on, and
+/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on what moves or is replaced, NFS4ERR_XDEV between exports and for names that an export lies on, and
 /// the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let from_name = names::component(args.opaque(usize::MAX)?)?;
@@ -21,6 +21,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if covered(c.saved.as_ref(), from_name) || covered(c.current.as_ref(), to_name) {
         return Err(Nfsstat4::NFS4ERR_XDEV.into());
     }
+    c.begin_change_of_name(&from, from_name)?;
+    c.begin_change_of_name(&to, to_name)?;
     let (from_change, to_change) = (Change::before(&from)?, Change::before(&to)?);
     let caller = c.caller(&to.export);
     to.export.backend.rename(&caller, &from.handle, from_name, &to.handle, to_name)?;

@@ -12,7 +12,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Sets attributes; a size through the open of the stateid when there is one.
 ///
 /// # Errors
-/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_ISDIR, and the backend's. attrsset then has the size
+/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have delegations, NFS4ERR_ISDIR, and the backend's. attrsset then has the size
 /// if that had been set by itself, else nothing.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
@@ -22,6 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
+    c.begin_change(object)?;
     let opened = match settable.set.size {
         Some(_) => resizable(c, object, args.stateid)?,
         None => None,

@@ -39,6 +39,7 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if args.sxa_value.len() > XATTR_SIZE_MAX {
         return Err(Nfsstat4::NFS4ERR_XATTR2BIG.into());
     }
+    c.begin_change(&object)?;
     let change = Change::before(&object)?;
     object.export.backend.set_xattr(&caller, &object.handle, name, &args.sxa_value, how)?;
     change.after(&object, reply);
@@ -85,6 +86,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     let args = Removexattr4Args::decode(args)?;
     let (object, caller) = subject(c)?;
     let name = checked(&args.rxa_name)?;
+    c.begin_change(&object)?;
     let change = Change::before(&object)?;
     object.export.backend.remove_xattr(&caller, &object.handle, name)?;
     change.after(&object, reply);

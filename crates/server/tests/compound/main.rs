@@ -2,6 +2,7 @@
 
 mod attributes;
 mod callbacks;
+mod delegations;
 mod grace;
 mod helper;
 mod io;

@@ -172,7 +172,8 @@ fn wants_are_answered_with_a_reason() // RFC 8881 section 18.16.3
         }
     };
     assert_eq!(why(&mut client, 0), None);
-    let refused = Some(WhyNoDelegation4::WND4_NOT_SUPP_FTYPE);
+    // A client without a backchannel could not be told when to give it back.
+    let refused = Some(WhyNoDelegation4::WND4_RESOURCE);
     assert_eq!(why(&mut client, OPEN4_SHARE_ACCESS_WANT_READ_DELEG), refused);
     assert_eq!(why(&mut client, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG), refused);
     let unwanted = Some(WhyNoDelegation4::WND4_NOT_WANTED);

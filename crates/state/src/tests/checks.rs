@@ -2,7 +2,9 @@
 
 use super::shared::TestState;
 use crate::LockRange;
+use crate::delegations::Standing;
 use crate::slots::SlotState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// No two owners have what one of them denies.
@@ -44,13 +46,14 @@ pub(super) fn check_counts(state: &TestState) {
     state.files.each(|_, file| {
         ranges += file.ranges.len();
         file_opens += file.opens.len();
-        assert!(!file.opens.is_empty());
+        assert!(!file.is_idle());
     });
     state.owners.each(|_, owner| uses += owner.uses);
     let (opens, locks) = (state.opens.len(), state.locks.len());
     assert_eq!(ranges, state.counts().ranges);
     assert_eq!((opens, opens), (file_opens, state.opens_count.load(Relaxed)));
     assert_eq!(uses, opens + locks);
+    check_delegations(state);
     let (mut of_clients, mut records) = ([0; 4], 0);
     state.clients.each(|_, client| {
         let books = client.all_books();
@@ -65,6 +68,59 @@ pub(super) fn check_counts(state: &TestState) {
     let sessions = registry.clients.values().map(|client| client.sessions.len()).sum();
     drop(registry);
     check_sessions(state, sessions);
+}
+
+/// Nobody has a delegation while others may do what it says that they do not; files, clients and numbers agree.
+pub(super) fn check_delegations(state: &TestState) {
+    let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
+    state.files.each(|name, file| {
+        for (client, held) in &file.delegations {
+            of_files.insert(held.key, (*client, *name, held.write));
+            assert!(!held.write || file.delegations.len() == 1, "one for writing is alone");
+        }
+    });
+    let mut waiting = BTreeSet::new();
+    state.delegations.each(|key, delegation| match delegation.standing {
+        Standing::Revoked => {
+            revoked += 1;
+            assert_eq!((of_files.get(&key), delegation.payload), (None, None));
+        }
+        standing => {
+            let (client, file, write) = of_files[&key];
+            assert_eq!((client, file, write), (delegation.client, delegation.file, delegation.write));
+            writes += usize::from(write);
+            if let Standing::Recalled { until, .. } = standing {
+                waiting.insert((until, key));
+            }
+        }
+    });
+    assert_eq!(*state.recalls(), waiting);
+    assert_eq!(
+        (of_files.len() + revoked, writes),
+        (state.delegations.len(), count(&state.write_delegations))
+    );
+    assert_eq!(state.delegations.len(), count(&state.delegations_count));
+    state.opens.each(|_, open| {
+        let others =
+            of_files.values().filter(|(client, file, _)| *client != open.client && *file == open.file);
+        for (_, _, write) in others {
+            let conflicts = *write || open.share.access & 2 != 0 || open.share.deny & 1 != 0;
+            assert!(!conflicts, "an open against a delegation");
+        }
+    });
+    let (mut of_clients, mut revoked_of_clients) = (0, 0);
+    state.clients.each(|_, client| {
+        let books = client.all_books();
+        of_clients += books.delegations.len();
+        revoked_of_clients += books.revoked;
+        let flag = client.status.load(Relaxed) & nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
+        assert_eq!(flag != 0, books.revoked > 0);
+    });
+    assert_eq!((of_clients, revoked_of_clients), (state.delegations.len(), revoked));
+}
+
+fn count(number: &std::sync::atomic::AtomicUsize) -> usize {
+    number.load(Relaxed)
 }
 
 fn check_sessions(state: &TestState, of_clients: usize) {

@@ -72,7 +72,8 @@ fn a_request_that_outlives_its_client_ends_quietly() {
     let begun = world.begin(&mut client);
     let mut restarted = TestClient { verifier: [2; 8], ..TestClient::new("a") };
     world.mount(&mut restarted);
-    let request = OpenRequest { owner: b"o", file: &1, access: 3, deny: 0, claim: OpenClaim::New };
+    let request =
+        OpenRequest { owner: b"o", file: &1, access: 3, deny: 0, claim: OpenClaim::New, truncates: false };
     let opened = world.state.open(world.now, begun.client, &request, 5, 3);
     assert_eq!(opened, Err(Nfsstat4::NFS4ERR_DEADSESSION));
     assert_eq!(world.closed(), 1);

@@ -68,14 +68,17 @@ fn a_payload_that_is_too_narrow_by_the_time_it_arrives_is_asked_for_again() {
     let mut world = World::new();
     let client = world.ready("a");
     let key = world.key(&client);
-    let request = OpenRequest { owner: b"o", file: &1, access: READ, deny: 0, claim: OpenClaim::New };
+    let request =
+        OpenRequest { owner: b"o", file: &1, access: READ, deny: 0, claim: OpenClaim::New, truncates: false };
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(READ));
     world.open(&client, "o", 1, WRITE, 0).unwrap();
     assert_eq!(world.state.open(world.now, key, &request, 7, READ), Ok(OpenOutcome::Reopen(BOTH)));
     assert_eq!(world.state.take_closed().last(), Some(&7));
     let opened = world.state.open(world.now, key, &request, 8, BOTH).unwrap();
     assert!(matches!(opened, OpenOutcome::Opened(Stateid4 { seqid: 2, .. })));
-    assert_eq!(world.state.deref().open_check(world.now, key, &request, u64::clone), Ok((BOTH, Some(8))));
+    let mut effects = Effects::default();
+    let checked = world.state.deref().open_check(world.now, key, &request, u64::clone, &mut effects);
+    assert_eq!(checked, Ok((BOTH, Some(8))));
 }
 
 #[test]
@@ -83,7 +86,14 @@ fn a_refused_open_returns_its_payload() {
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     let key = world.key(&b);
-    let request = OpenRequest { owner: b"o", file: &1, access: WRITE, deny: 0, claim: OpenClaim::New };
+    let request = OpenRequest {
+        owner: b"o",
+        file: &1,
+        access: WRITE,
+        deny: 0,
+        claim: OpenClaim::New,
+        truncates: false,
+    };
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(WRITE));
     world.open(&a, "o", 1, READ, WRITE).unwrap();
     world.state.take_closed();

@@ -2,10 +2,12 @@
 
 use super::checks::{check_counts, check_ranges, check_shares};
 use super::world::*;
+use crate::delegations::Standing;
+use crate::stateids::StateRef;
 use crate::*;
 use nfs4::Stateid4;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -23,6 +25,15 @@ enum Step {
     DestroySession { client: usize },
     DestroyClientid { client: usize },
     ConnectionClosed(u64),
+    Delegate { client: usize, file: u32, write: bool, reclaim: bool },
+    Delegreturn { stateid: usize },
+    OpenUnder { stateid: usize, owner: u8, access: u32, deny: u32 },
+    Use { stateid: usize, access: u32 },
+    BeginChange { client: usize, file: u32 },
+    EndChange,
+    Look { client: usize, file: u32 },
+    Bind { client: usize, connection: u64 },
+    Callback { answered: bool },
     Pass(u64),
 }
 
@@ -82,6 +93,25 @@ fn state_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn delegation_step() -> impl Strategy<Value = Step> {
+    let (client, file, stateid) = (0..3usize, 0..4u32, 0..6usize);
+    prop_oneof![
+        8 => (client.clone(), file.clone(), any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(client, file, write, reclaim)| Step::Delegate { client, file, write, reclaim }),
+        3 => stateid.clone().prop_map(|stateid| Step::Delegreturn { stateid }),
+        2 => (stateid.clone(), 0..3u8, 0..4u32, 0..4u32)
+            .prop_map(|(stateid, owner, access, deny)| Step::OpenUnder { stateid, owner, access, deny }),
+        4 => (stateid.clone(), 0..4u32).prop_map(|(stateid, access)| Step::Use { stateid, access }),
+        2 => stateid.prop_map(|stateid| Step::FreeStateid { stateid }),
+        2 => (client.clone(), file.clone()).prop_map(|(client, file)| Step::BeginChange { client, file }),
+        3 => Just(Step::EndChange),
+        2 => (client.clone(), file).prop_map(|(client, file)| Step::Look { client, file }),
+        2 => (client, 0..4u64).prop_map(|(client, connection)| Step::Bind { client, connection }),
+        2 => any::<bool>().prop_map(|answered| Step::Callback { answered }),
+        1 => (20..70u64).prop_map(Step::Pass),
+    ]
+}
+
 /// A world with three clients that may be at any point of their lives.
 struct Run {
     world: World,
@@ -92,12 +122,23 @@ struct Run {
     stateids: Vec<(usize, u32, Stateid4)>,
     opened: usize,
     closed: usize,
+    /// Changes under way.
+    changing: Vec<u32>,
+    /// Stateids of delegations that were revoked or given back.
+    ended: BTreeSet<[u8; 12]>,
 }
 
 impl Run {
     fn new() -> Self {
-        let limits =
-            Limits { opens_per_client_max: 8, locks_per_client_max: 20, slots_max: 6, ..Limits::default() };
+        let limits = Limits {
+            opens_per_client_max: 8,
+            locks_per_client_max: 20,
+            slots_max: 6,
+            delegations_per_client_max: 3,
+            delegations_max: 7,
+            recall_time: std::time::Duration::from_secs(30),
+            ..Limits::default()
+        };
         let mut world = World::with(limits, boot(1, &[b"client 0"]));
         let mut clients: Vec<TestClient> = (0..2).map(|i| TestClient::new(&format!("client {i}"))).collect();
         clients.push(TestClient::machine("client 2"));
@@ -110,6 +151,8 @@ impl Run {
             stateids: vec![],
             opened: 0,
             closed: 0,
+            changing: vec![],
+            ended: BTreeSet::new(),
         }
     }
 
@@ -199,7 +242,8 @@ impl Run {
             }
             Step::Open { client, owner, file, access, deny, reclaim } => {
                 let claim = if reclaim { OpenClaim::Previous } else { OpenClaim::New };
-                let request = OpenRequest { owner: &[owner], file: &file, access, deny, claim };
+                let request =
+                    OpenRequest { owner: &[owner], file: &file, access, deny, claim, truncates: false };
                 // The payload is opened with what was asked for, not what open_check said: Reopen happens, too.
                 self.opened += 1;
                 let opened = self.world.state.open(
@@ -244,15 +288,109 @@ impl Run {
                 let (key, _, given) = self.stateid(stateid)?;
                 let _ = self.world.state.free_stateid(key, &given);
             }
+            _ => return self.delegation_step(step),
+        }
+        Some(())
+    }
+
+    fn delegation_step(&mut self, step: &Step) -> Option<()> {
+        let now = self.world.now;
+        match *step {
+            Step::Delegate { client, file, write, reclaim } => {
+                let key = self.key(client)?;
+                self.opened += 1;
+                let wish = Wish { file: &file, write, reclaim };
+                let delegated = self.world.state.delegate(now, key, &wish, 2).ok()?;
+                assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
+                self.stateids.push((client, file, delegated.stateid));
+            }
+            Step::Delegreturn { stateid } => {
+                let (key, file, given) = self.stateid(stateid)?;
+                self.world.state.delegreturn(key, &given, &file).ok()?;
+                self.ended.insert(given.other);
+            }
+            Step::OpenUnder { stateid, owner, access, deny } => {
+                let (key, file, given) = self.stateid(stateid)?;
+                let (client, ..) = *self.stateids.iter().rev().nth(stateid)?;
+                let claim = OpenClaim::Delegated(given);
+                let request =
+                    OpenRequest { owner: &[owner], file: &file, access, deny, claim, truncates: false };
+                self.opened += 1;
+                let opened = self.world.state.open(now, key, &request, 1, 3).ok()?;
+                assert!(!self.ended.contains(&given.other), "what is revoked opens nothing");
+                if let OpenOutcome::Opened(stateid) = opened {
+                    self.stateids.push((client, file, stateid));
+                }
+            }
+            Step::Use { stateid, access } => {
+                let (key, file, given) = self.stateid(stateid)?;
+                self.world.state.access(key, &given, &file, access).ok()?;
+                assert!(!self.ended.contains(&given.other), "what is revoked cannot be used");
+            }
+            Step::BeginChange { client, file } => {
+                let key = self.key(client)?;
+                self.world.state.begin_change(now, key, &file).ok()?;
+                self.changing.push(file);
+                let mut others = 0;
+                self.world.state.delegations.each(|_, held| {
+                    let stands = held.file == file && held.client != key;
+                    others += usize::from(stands && held.standing != Standing::Revoked);
+                });
+                assert_eq!(others, 0, "a change waits for all delegations of others");
+            }
+            Step::EndChange => self.world.state.end_change(&self.changing.pop()?),
+            Step::Look { client, file } => {
+                let _ = self.world.state.check_look(now, self.key(client)?, &file);
+            }
+            Step::Bind { client, connection } => {
+                let client = &self.clients[client];
+                let caller = Caller { connection, ..client.caller() };
+                let direction = ChannelDirection::BackOrBoth;
+                let _ = self.world.state.bind_conn_to_session(&caller, &client.sessionid, direction);
+            }
+            Step::Callback { answered } => {
+                let Some(CallbackTask::Recall { client, delegation }) =
+                    self.world.state.unanswered_recalls().pop()
+                else {
+                    return None;
+                };
+                assert!(self.world.state.recall(delegation).is_some());
+                let call = self.world.state.begin_callback(client).ok()?;
+                if answered {
+                    self.world.state.recall_answered(delegation);
+                    assert_eq!(self.world.state.recall(delegation), None);
+                }
+                self.world.state.end_callback(call, CallbackEnd::Answered);
+            }
             _ => self.session_step(step),
         }
         Some(())
     }
 
+    /// Remembers what was revoked by now.
+    fn note_revoked(&mut self) {
+        let mut revoked = Vec::new();
+        self.world.state.delegations.each(|key, delegation| {
+            if delegation.standing == Standing::Revoked {
+                revoked.push(key);
+            }
+        });
+        let state = &self.world.state;
+        self.ended.extend(revoked.iter().map(|key| state.stateid(StateRef::Delegation(*key), 1).other));
+    }
+
+    fn revoked(&self) -> usize {
+        let mut revoked = 0;
+        self.world.state.clients.each(|_, client| revoked += client.all_books().revoked);
+        revoked
+    }
+
     fn check(&mut self) {
         self.closed += self.world.closed();
+        self.note_revoked();
         let state = self.world.shared();
-        assert_eq!(state.opens.len(), self.opened - self.closed, "every payload is held or was given back");
+        let held = state.opens.len() + state.delegations.len() - self.revoked();
+        assert_eq!(held, self.opened - self.closed, "every payload is held or was given back");
         check_shares(state);
         check_ranges(state);
         check_counts(state);
@@ -264,9 +402,12 @@ proptest! {
 
     #[test]
     fn no_sequence_of_operations_breaks_the_tables(
-        steps in prop::collection::vec(prop_oneof![1 => session_step(), 3 => state_step()], 1..200),
+        steps in prop::collection::vec(
+            prop_oneof![1 => session_step(), 3 => state_step(), 3 => delegation_step()],
+            1..200
+        ),
         ready in any::<bool>(),
-    ) { // RFC 8881 sections 8 and 9
+    ) { // RFC 8881 sections 8, 9 and 10.4
         let mut run = Run::new();
         if ready {
             for client in 0..3 {
@@ -278,6 +419,7 @@ proptest! {
             run.check();
         }
         run.running.clear();
+        run.changing.drain(..).for_each(|file| run.world.state.end_change(&file));
         let mut sessions = Vec::new();
         run.world.state.sessions.each(|key, _| sessions.push(key));
         let state = &run.world.state;

@@ -1,7 +1,7 @@
 //! The state as one thread sees it: what calls leave behind is gathered, so that a test can ask for it later.
 
 use crate::*;
-use nfs4::{Clientid4, Stateid4};
+use nfs4::{Clientid4, Stateid4, WhyNoDelegation4};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::time::Duration;
@@ -91,7 +91,8 @@ impl Shared {
         client: ClientKey,
         request: &OpenRequest<'_, u32>,
     ) -> Result<u32> {
-        self.state.open_check(now, client, request, |_| ()).map(|(needed, _)| needed)
+        self.with(|state, effects| state.open_check(now, client, request, |_| (), effects))
+            .map(|(needed, _)| needed)
     }
 
     pub(super) fn open(
@@ -107,6 +108,32 @@ impl Shared {
 
     pub(super) fn close(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<Stateid4> {
         self.with(|state, effects| state.close(client, stateid, file, effects))
+    }
+
+    pub(super) fn free_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<()> {
+        self.with(|state, effects| state.free_stateid(client, stateid, effects))
+    }
+
+    pub(super) fn delegate(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        wish: &Wish<'_, u32>,
+        payload: u64,
+    ) -> core::result::Result<Delegated, WhyNoDelegation4> {
+        self.with(|state, effects| state.delegate(now, client, wish, None, payload, effects))
+    }
+
+    pub(super) fn delegreturn(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<()> {
+        self.with(|state, effects| state.delegreturn(client, stateid, file, effects))
+    }
+
+    pub(super) fn begin_change(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
+        self.with(|state, effects| state.begin_change(now, client, file, effects))
+    }
+
+    pub(super) fn check_look(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
+        self.with(|state, effects| state.check_look(now, client, file, effects))
     }
 
     pub(super) fn access(

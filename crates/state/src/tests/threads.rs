@@ -27,7 +27,14 @@ fn sequence(state: &TestState, now: Duration, client: &TestClient, args: &Sequen
 }
 
 fn open(state: &TestState, client: ClientKey, owner: &[u8], share: (u32, u32)) -> Result<Stateid4> {
-    let request = OpenRequest { owner, file: &1, access: share.0, deny: share.1, claim: OpenClaim::New };
+    let request = OpenRequest {
+        owner,
+        file: &1,
+        access: share.0,
+        deny: share.1,
+        claim: OpenClaim::New,
+        truncates: false,
+    };
     match state.open(Duration::from_secs(1000), client, &request, 7, 3, &mut Effects::default())? {
         OpenOutcome::Opened(stateid) => Ok(stateid),
         OpenOutcome::Reopen(_) => panic!("the payload has all access"),
@@ -204,7 +211,7 @@ fn two_owners_never_hold_a_write_lock_on_one_byte() {
                     holders[byte].fetch_sub(1, SeqCst);
                     if round % 2 == 0 {
                         let unlocked = state.locku(client, &stateid, &1, range.0, range.1).unwrap();
-                        state.free_stateid(client, &unlocked).unwrap();
+                        state.free_stateid(client, &unlocked, &mut Effects::default()).unwrap();
                     }
                 }
                 Err(LockError::Denied(denied)) => assert_ne!(denied.owner, name),

@@ -140,7 +140,8 @@ impl World {
         claim: OpenClaim,
     ) -> Result<Stateid4> {
         let key = self.key(client);
-        let request = OpenRequest { owner: owner.as_bytes(), file: &file, access, deny, claim };
+        let request =
+            OpenRequest { owner: owner.as_bytes(), file: &file, access, deny, claim, truncates: false };
         let needed = self.state.open_check(self.now, key, &request)?;
         let payload = self.random();
         match self.state.open(self.now, key, &request, payload, needed)? {

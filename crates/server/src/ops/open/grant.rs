@@ -3,7 +3,7 @@
 use super::Share;
 use super::target::Target;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
-use crate::engine::{Compound, Failure, Fh, NfsState, Object, OpenPayload};
+use crate::engine::{Compound, Failure, NfsState, Object, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::{OpenClaim, OpenOutcome, OpenRequest};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use vfs::{OpenAccess, OpenFile, SetAttributes};
 /// How often the owner's other OPENs and CLOSEs of the file may come in between.
 const RACES_MAX: usize = 8;
 
-/// Opens the target and returns its filehandle and stateid.
+/// Opens the target and returns its stateid, and what READ and WRITE will get.
 ///
 /// # Errors
 /// NFS4ERR_SHARE_DENIED, those of grace and reclaim, NFS4ERR_DELAY when others come in between too often, and the
@@ -23,22 +23,35 @@ pub fn open(
     owner: &[u8],
     share: Share,
     claim: OpenClaim,
-) -> Result<(Fh, Stateid4), Failure> {
+) -> Result<(Stateid4, OpenPayload), Failure> {
     let (client, file) = (c.client()?, target.object.key());
-    let request = OpenRequest { owner, file: &file, access: share.access, deny: share.deny, claim };
+    let request = OpenRequest {
+        owner,
+        file: &file,
+        access: share.access,
+        deny: share.deny,
+        claim,
+        truncates: target.truncate,
+    };
     let mut truncate = target.truncate;
+    if truncate {
+        c.begin_change(&target.object)?;
+    }
     for _ in 0..RACES_MAX {
-        let (needed, held) = c.state().open_check(c.now(), client, &request, OpenPayload::clone)?;
+        let check = |state: &NfsState, effects: &mut _| {
+            state.open_check(c.now(), client, &request, OpenPayload::clone, effects)
+        };
+        let (needed, held) = c.with_effects(check)?;
         let opening = Opening { c, target: &target, share, claim, held };
         let payload = opening.payload(needed)?;
         if std::mem::take(&mut truncate) {
             cut(c, &target.object, &payload)?;
         }
-        let open = |state: &NfsState, effects: &mut _| {
-            state.open(c.now(), client, &request, payload, needed, effects)
-        };
+        let given = payload.clone();
+        let open =
+            |state: &NfsState, effects: &mut _| state.open(c.now(), client, &request, given, needed, effects);
         match c.with_effects(open)? {
-            OpenOutcome::Opened(stateid) => return Ok((Fh::Object(target.object), stateid)),
+            OpenOutcome::Opened(stateid) => return Ok((stateid, payload)),
             OpenOutcome::Reopen(_) => {}
         }
     }
@@ -97,7 +110,8 @@ impl Opening<'_, '_> {
 
     /// Whether the owner had this access before: a reclaim, or the retry of an exclusive create.
     fn is_granted(&self) -> bool {
-        self.claim == OpenClaim::Previous || self.target.repeated
+        // Or decided by itself, under its delegation.
+        self.claim != OpenClaim::New || self.target.repeated
     }
 
     fn open(&self, bits: u32, granted: bool) -> Result<Arc<dyn OpenFile>, Failure> {

@@ -1,17 +1,18 @@
 //! OPEN (RFC 8881 section 18.16).
 //!
 //! Names are resolved and files created in `target`, then `grant` holds the open against others' share
-//! reservations, opens the backend's file and makes the stateid.
+//! reservations, opens the backend's file and makes the stateid, and `delegate` says which delegation it comes with.
 
 mod create;
+mod delegate;
 mod exclusive;
 mod grant;
 mod target;
 
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, Failure, Fh, OpResult};
 use nfs4::{
     Bitmap4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, Open4Args, OpenClaim4, OpenDelegationType4, WhyNoDelegation4,
+    Open4Args, OpenClaim4,
 };
 use state::OpenClaim;
 use xdr::{Decode, Decoder, Encoder};
@@ -29,7 +30,7 @@ struct Share {
 
 /// READ and WRITE.
 const SHARE_BOTH: u32 = 3;
-/// Bits of share_access that ask for signals or speak of delegations: there are none, so they change nothing.
+/// Bits of share_access that ask for signals or for kinds of delegations that there are not: they change nothing.
 const SHARE_HINTS: u32 = 0x0033_0000;
 
 impl Share {
@@ -65,35 +66,26 @@ struct DirectoryChange {
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Open4Args::decode(args)?;
     let share = Share::check(&args)?;
-    let claim = match args.claim {
+    let claim = match &args.claim {
         OpenClaim4::CLAIM_PREVIOUS(_) => OpenClaim::Previous,
+        OpenClaim4::CLAIM_DELEGATE_CUR(claim) => OpenClaim::Delegated(c.resolve(claim.delegate_stateid)?),
+        OpenClaim4::CLAIM_DELEG_CUR_FH(stateid) => OpenClaim::Delegated(c.resolve(*stateid)?),
         _ => OpenClaim::New,
     };
     let (client, owner) = (c.client()?, &args.owner.owner);
     c.state().open_allowed(c.now(), client, owner, claim)?;
     let target = target::find(c, &args, share)?;
     let (change, attrset) = (target.change, target.attrset);
-    let (fh, stateid) = grant::open(c, target, owner, share, claim)?;
-    c.set_current(fh);
+    let object = target.object.clone();
+    let (stateid, payload) = grant::open(c, target, owner, share, claim)?;
+    // From here on the open itself keeps others' delegations off.
+    c.end_changes();
+    let delegation = delegate::grant(c, &object, share, &args.claim, payload);
+    c.set_current(Fh::Object(object));
     c.stateid = Some(stateid);
     reply.value(&stateid).boolean(false).u64(change.before).u64(change.after);
-    reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX).value(&attrset);
-    encode_no_delegation(share.want, reply);
+    reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX).value(&attrset).value(&delegation);
     Ok(())
-}
-
-/// Says that there is no delegation, and why when the client has said what it wants.
-fn encode_no_delegation(want: u32, reply: &mut Encoder) {
-    let why = match want {
-        0 => {
-            reply.u32(OpenDelegationType4::OPEN_DELEGATE_NONE as u32);
-            return;
-        }
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => WhyNoDelegation4::WND4_NOT_WANTED,
-        OPEN4_SHARE_ACCESS_WANT_CANCEL => WhyNoDelegation4::WND4_CANCELLED,
-        _ => WhyNoDelegation4::WND4_NOT_SUPP_FTYPE,
-    };
-    reply.u32(OpenDelegationType4::OPEN_DELEGATE_NONE_EXT as u32).u32(why as u32);
 }
 
 /// The attributes that hold the verifier of an exclusive create.

@@ -38,16 +38,14 @@ impl Target {
 pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
     let target = match &args.claim {
         OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
-        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) => {
+        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
             c.check_flavor(c.fh()?)?;
             by_filehandle(c, args)?
         }
-        // The server gives no delegations, and remembers none.
+        OpenClaim4::CLAIM_DELEGATE_CUR(claim) => by_name(c, names::component(&claim.file)?, args, share)?,
+        // No delegation is kept for a client that has restarted.
         OpenClaim4::CLAIM_DELEGATE_PREV(_) | OpenClaim4::CLAIM_DELEG_PREV_FH => {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());
-        }
-        OpenClaim4::CLAIM_DELEGATE_CUR(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
-            return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
         }
     };
     if share.access & SHARE_WRITE != 0 && target.object.export.read_only {

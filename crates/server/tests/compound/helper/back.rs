@@ -162,6 +162,14 @@ impl<'s> Client<'s> {
         client
     }
 
+    /// A client that can be called back by AUTH_NONE, ready to work; its probe is answered.
+    pub fn delegated(server: &'s Server, wire: &Wire, owner: &[u8], connection: u64) -> Self {
+        let mut client = Self::called_back(server, owner, connection, vec![CallbackSecParms4::AUTH_NONE]);
+        client.run(vec![reclaim_complete()]).ok();
+        server.answer_ok(client.now, &wire.one());
+        client
+    }
+
     /// BIND_CONN_TO_SESSION for both channels, over a connection.
     pub fn bind(&self, connection: u64) {
         let bind = NfsArgop4::OP_BIND_CONN_TO_SESSION(BindConnToSession4Args {

@@ -1,0 +1,126 @@
+//! What delegation an OPEN comes with (RFC 8881 sections 10.4 and 18.16.3).
+
+use super::Share;
+use crate::engine::io::{SHARE_READ, SHARE_WRITE};
+use crate::engine::{Compound, Delegations, Object, OpenPayload};
+use nfs4::{
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, NfsSpaceLimit4, Nfsace4, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpenClaim4, OpenDelegation4, OpenDelegationType4,
+    OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4, WhyNoDelegation4,
+};
+use state::{Delegated, Wish};
+use vfs::OpenAccess;
+
+/// Grants a delegation for what was just opened, or says why not if the client has said what it wants.
+pub fn grant(
+    c: &Compound<'_>,
+    object: &Object,
+    share: Share,
+    claim: &OpenClaim4<'_>,
+    payload: OpenPayload,
+) -> OpenDelegation4<'static> {
+    let (write, reclaim) = match claim {
+        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_READ) => (false, true),
+        OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_WRITE) => (true, true),
+        OpenClaim4::CLAIM_NULL(_) | OpenClaim4::CLAIM_FH => match wanted(share) {
+            Ok(write) => (write, false),
+            Err(why) => return none(share, why),
+        },
+        // What is opened under a delegation, or was not delegated before the restart, comes with none.
+        _ => return OpenDelegation4::OPEN_DELEGATE_NONE,
+    };
+    match delegate(c, object, share, (write, reclaim), payload) {
+        Ok(delegated) => describe(delegated),
+        Err(why) => none(share, why),
+    }
+}
+
+/// Whether the client wants a delegation for writing.
+fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
+    match share.want {
+        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Err(WhyNoDelegation4::WND4_NOT_WANTED),
+        OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
+        OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(false),
+        OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(true),
+        // No preference, or any.
+        _ => Ok(share.access & SHARE_WRITE != 0),
+    }
+}
+
+fn delegate(
+    c: &Compound<'_>,
+    object: &Object,
+    share: Share,
+    (mut write, reclaim): (bool, bool),
+    mut payload: OpenPayload,
+) -> Result<Delegated, WhyNoDelegation4> {
+    if !reclaim {
+        match c.nfs.config.delegations {
+            Delegations::None => return Err(WhyNoDelegation4::WND4_RESOURCE),
+            Delegations::Read if write && share.want == OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => write = false,
+            Delegations::Read if write => return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE),
+            Delegations::Read | Delegations::All => {}
+        }
+    }
+    if write && object.export.read_only {
+        return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
+    }
+    // With its stateid the client may read, and with one for writing write, whatever it has opened the file for.
+    complete(c, object, &mut payload, SHARE_READ)?;
+    match write {
+        true => complete(c, object, &mut payload, SHARE_WRITE)?,
+        false => payload.write = None,
+    }
+    let session = c.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
+    let (file, token) = (object.key(), session.token.as_ref());
+    let wish = Wish { file: &file, write, reclaim };
+    c.with_effects(|state, effects| state.delegate(c.now(), session.client, &wish, token, payload, effects))
+}
+
+/// Opens the file for what the payload lacks, as far as its mode lets the caller.
+fn complete(
+    c: &Compound<'_>,
+    object: &Object,
+    payload: &mut OpenPayload,
+    access: u32,
+) -> Result<(), WhyNoDelegation4> {
+    let (read, write) = (access & SHARE_READ != 0, access & SHARE_WRITE != 0);
+    let place = if write { &mut payload.write } else { &mut payload.read };
+    if place.is_none() {
+        let opened =
+            object.export.backend.open(&c.caller(&object.export), &object.handle, OpenAccess { read, write });
+        *place = Some(opened.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?);
+    }
+    Ok(())
+}
+
+/// No delegation; the reason is for clients that have said what they want.
+fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
+    if share.want == 0 {
+        return OpenDelegation4::OPEN_DELEGATE_NONE;
+    }
+    // Nothing is pushed or signalled later.
+    OpenDelegation4::OPEN_DELEGATE_NONE_EXT(match why {
+        WhyNoDelegation4::WND4_CONTENTION => OpenNoneDelegation4::WND4_CONTENTION(false),
+        WhyNoDelegation4::WND4_RESOURCE => OpenNoneDelegation4::WND4_RESOURCE(false),
+        other => OpenNoneDelegation4::Default(other),
+    })
+}
+
+fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
+    let Delegated { stateid, recall, .. } = delegated;
+    // It lets nobody open without ACCESS: permissions are for the file system to decide.
+    let permissions = Nfsace4 {
+        r#type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
+        flag: 0,
+        access_mask: 0,
+        who: b"EVERYONE@".as_slice().into(),
+    };
+    if !delegated.write {
+        return OpenDelegation4::OPEN_DELEGATE_READ(OpenReadDelegation4 { stateid, recall, permissions });
+    }
+    // No space is promised, so the client writes back what it has before it closes the file.
+    let space_limit = NfsSpaceLimit4::NFS_LIMIT_SIZE(0);
+    OpenDelegation4::OPEN_DELEGATE_WRITE(OpenWriteDelegation4 { stateid, recall, space_limit, permissions })
+}

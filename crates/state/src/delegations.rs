@@ -1,0 +1,362 @@
+//! Delegations of files: granted with an OPEN, used for I/O, and given back (RFC 8881 section 10.4).
+//!
+//! A file's stripe says who holds which delegation; whoever takes a delegation from a client or gives it one holds that
+//! stripe and the client's books. So a conflict found under the stripe stays one until its lock is released. Recalls and
+//! revocation are in `recalls`.
+
+use crate::clients::{Books, Client};
+use crate::files::FileState;
+use crate::shares::{READ, WRITE};
+use crate::slab::Key;
+use crate::stateids::{StateRef, check_seqid};
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, Sessionid4, SlotToken, State, Stateid4};
+use nfs4::WhyNoDelegation4;
+use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Opens of a file that are looked at to see whether they are all the client's own; with more it gets no delegation.
+const OPENS_LOOKED_AT_MAX: usize = 16;
+/// How often a client is asked to give delegations back of its own choice.
+const RECALL_ANY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Names a delegation; the server gives it back to say which one it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DelegationKey(pub(crate) Key);
+
+/// What delegation an OPEN is to come with.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a, F> {
+    /// The file that the client has just opened.
+    pub file: &'a F,
+    /// Whether it is one for writing.
+    pub write: bool,
+    /// Whether the client held it before the restart (CLAIM_PREVIOUS): then it gets it back if nobody stands against it.
+    pub reclaim: bool,
+}
+
+/// A delegation as OPEN tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// Its stateid.
+    pub stateid: Stateid4,
+    /// Whether it is one for writing.
+    pub write: bool,
+    /// Whether the client is to give it back at once: it was reclaimed, and there is no way to recall it.
+    pub recall: bool,
+}
+
+/// The request that a delegation was granted to, so that a recall cannot overtake its reply (RFC 8881 section 2.10.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referring {
+    /// rcl_sessionid.
+    pub sessionid: Sessionid4,
+    /// rc_sequenceid.
+    pub sequenceid: u32,
+    /// rc_slotid.
+    pub slotid: u32,
+}
+
+/// How a delegation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The client has it.
+    Held,
+    /// The client has it and is asked to give it back by then.
+    Recalled { until: Duration, answered: bool },
+    /// It was taken from the client, who has yet to free its stateid.
+    Revoked,
+}
+
+/// One delegation. It is what READ and WRITE look at when they come with its stateid.
+#[derive(Debug)]
+pub(crate) struct Delegation<F, O> {
+    pub(crate) client: ClientKey,
+    pub(crate) file: F,
+    pub(crate) write: bool,
+    pub(crate) standing: Standing,
+    /// Nothing once it is revoked.
+    pub(crate) payload: Option<O>,
+    pub(crate) granted: Option<Referring>,
+}
+
+/// The sequence number of a delegation's stateid: it never changes.
+const SEQID: u32 = 1;
+
+/// A client's delegation on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldDelegation {
+    pub(crate) key: Key,
+    pub(crate) write: bool,
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Grants a delegation on a file that the client has just opened, if it pays and nobody stands against it. `payload`
+    /// is what READ (and WRITE) with its stateid will get; where it is not needed it is among the closed ones.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn delegate(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        wish: &Wish<'_, F>,
+        token: Option<&SlotToken>,
+        payload: O,
+        effects: &mut Effects<O>,
+    ) -> core::result::Result<Delegated, WhyNoDelegation4> {
+        let mut payload = Some(payload);
+        let delegated = self.delegate_with(now, client, wish, token, &mut payload, effects);
+        effects.closed.extend(payload);
+        delegated
+    }
+
+    fn delegate_with(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        wish: &Wish<'_, F>,
+        token: Option<&SlotToken>,
+        payload: &mut Option<O>,
+        effects: &mut Effects<O>,
+    ) -> core::result::Result<Delegated, WhyNoDelegation4> {
+        let granted = token.and_then(SlotToken::referring);
+        let resource = |_| WhyNoDelegation4::WND4_RESOURCE;
+        let record = self.client(client).map_err(resource)?;
+        let mut books = record.books().map_err(resource)?;
+        let reachable = record.paths.load(Relaxed) > 0;
+        if !reachable && !wish.reclaim {
+            return Err(WhyNoDelegation4::WND4_RESOURCE);
+        }
+        if !wish.reclaim && self.contention.is_recent(self.files.hash(wish.file), now) {
+            return Err(WhyNoDelegation4::WND4_CONTENTION);
+        }
+        let mut files = self.files.lock(wish.file);
+        if let Some(file) = files.get(wish.file) {
+            self.check_delegable(file, client, wish.write)?;
+        }
+        self.count_delegation(&mut books, client, now, effects)?;
+        let delegation = Delegation {
+            client,
+            file: wish.file.clone(),
+            write: wish.write,
+            standing: Standing::Held,
+            payload: payload.take(),
+            granted,
+        };
+        let key = self.delegations.insert(books.next_turn(), delegation);
+        let held = HeldDelegation { key, write: wish.write };
+        files.entry(wish.file.clone()).or_default().delegations.insert(client, held);
+        if wish.write {
+            self.write_delegations.fetch_add(1, Relaxed);
+        }
+        books.delegations.insert(key);
+        let stateid = self.stateid(StateRef::Delegation(key), SEQID);
+        Ok(Delegated { stateid, write: wish.write, recall: !reachable })
+    }
+
+    /// Holds a delegation against what others have open and are doing (RFC 8881 section 10.4).
+    fn check_delegable(
+        &self,
+        file: &FileState,
+        client: ClientKey,
+        write: bool,
+    ) -> core::result::Result<(), WhyNoDelegation4> {
+        match file.delegations.get(&client) {
+            Some(own) if write && !own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE),
+            Some(own) if !write && own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_DOWNGRADE),
+            Some(_) => return Err(WhyNoDelegation4::WND4_RESOURCE),
+            None => {}
+        }
+        let against = file.changing > 0
+            || file.delegations.values().any(|other| write || other.write)
+            || !self.others_allow(file, client, write);
+        if against { Err(WhyNoDelegation4::WND4_CONTENTION) } else { Ok(()) }
+    }
+
+    /// Whether what others have open lets a client do without asking what a delegation would let it do.
+    fn others_allow(&self, file: &FileState, client: ClientKey, write: bool) -> bool {
+        let all = file.shares.union();
+        if !write && all.access & WRITE == 0 && all.deny & READ == 0 {
+            return true;
+        }
+        if file.opens.len() > OPENS_LOOKED_AT_MAX {
+            return false;
+        }
+        file.opens.values().all(|key| {
+            let allows = self.opens.read(*key, |open| {
+                let harmless = open.share.access & WRITE == 0 && open.share.deny & READ == 0;
+                open.client == client || !write && harmless
+            });
+            allows.unwrap_or(false)
+        })
+    }
+
+    /// Counts a delegation that is about to be granted, and asks the client for some back when it has nearly all that it
+    /// may have.
+    fn count_delegation(
+        &self,
+        books: &mut Books,
+        client: ClientKey,
+        now: Duration,
+        effects: &mut Effects<O>,
+    ) -> core::result::Result<(), WhyNoDelegation4> {
+        let (own, own_max) = (books.delegations.len(), self.limits.delegations_per_client_max);
+        if own >= own_max - own_max / 8 {
+            recall_any(books, client, own_max / 2, now, effects);
+        }
+        // Counted before it is there: of several threads at the limit none gets beyond it.
+        let before = self.delegations_count.fetch_add(1, Relaxed);
+        if own >= own_max || before >= self.limits.delegations_max {
+            self.delegations_count.fetch_sub(1, Relaxed);
+            return Err(WhyNoDelegation4::WND4_RESOURCE);
+        }
+        Ok(())
+    }
+
+    /// Handles DELEGRETURN of a delegation on `file`.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    pub fn delegreturn(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let mut books = record.all_books();
+        let key = self.find_delegation(client, stateid, file, 0)?;
+        self.remove_delegation(&record, &mut books, key, effects);
+        Ok(())
+    }
+
+    /// Finds the delegation on `file` that a stateid names, which has to allow `access`.
+    pub(crate) fn find_delegation(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        access: u32,
+    ) -> Result<Key> {
+        let StateRef::Delegation(key) = self.state_ref(stateid)? else {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+        };
+        self.read_delegation(client, key, stateid.seqid, |delegation| match delegation.file == *file {
+            true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
+            true => Ok(key),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        })
+    }
+
+    /// As [`State::read_open`], for delegations; a revoked one is of no use.
+    pub(crate) fn read_delegation<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&Delegation<F, O>) -> Result<R>,
+    ) -> Result<R> {
+        let found = self.delegations.read(key, |delegation| {
+            if delegation.client != client {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            check_seqid(seqid, SEQID)?;
+            match delegation.standing {
+                Standing::Revoked => Err(Nfsstat4::NFS4ERR_DELEG_REVOKED),
+                Standing::Held | Standing::Recalled { .. } => run(delegation),
+            }
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+    }
+
+    /// As [`State::access`], with the stateid of a delegation: one for writing serves for reading, too.
+    pub(crate) fn delegated_access<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        file: &F,
+        access: u32,
+        take: impl FnOnce(&O) -> R,
+    ) -> Result<R> {
+        self.read_delegation(client, key, seqid, |delegation| {
+            if delegation.file != *file {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            if access & WRITE != 0 && !delegation.write {
+                return Err(Nfsstat4::NFS4ERR_OPENMODE);
+            }
+            delegation.payload.as_ref().map(take).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
+        })
+    }
+
+    /// Removes a delegation, held or revoked, of the client whose books these are.
+    pub(crate) fn remove_delegation(
+        &self,
+        record: &Client,
+        books: &mut Books,
+        key: Key,
+        effects: &mut Effects<O>,
+    ) {
+        let revoked = self.delegations.read(key, |delegation| delegation.standing == Standing::Revoked);
+        self.take_delegation(key);
+        let Some(delegation) = self.delegations.remove(key) else { return };
+        self.delegations_count.fetch_sub(1, Relaxed);
+        books.delegations.remove(&key);
+        if revoked == Some(true) {
+            self.count_revoked(record, books, false);
+        }
+        effects.closed.extend(delegation.payload);
+    }
+
+    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has ended before.
+    pub(crate) fn take_delegation(&self, key: Key) {
+        let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
+        let Some((client, name)) = self.delegations.read(key, look) else { return };
+        let mut files = self.files.lock(&name);
+        let before = self.delegations.write(key, |delegation| {
+            (std::mem::replace(&mut delegation.standing, Standing::Revoked), delegation.write)
+        });
+        let Some((standing, write)) = before.filter(|(standing, _)| *standing != Standing::Revoked) else {
+            // Its standing was that before: nothing was changed.
+            return;
+        };
+        if let Standing::Recalled { until, .. } = standing {
+            self.recalls().remove(&(until, key));
+        }
+        if write {
+            self.write_delegations.fetch_sub(1, Relaxed);
+        }
+        if let Some(file) = files.get_mut(&name) {
+            file.delegations.remove(&client);
+            if file.is_idle() {
+                files.remove(&name);
+            }
+        }
+    }
+
+    /// Removes all delegations of a client.
+    pub(crate) fn remove_delegations(&self, record: &Client, books: &mut Books, effects: &mut Effects<O>) {
+        for key in books.delegations.clone() {
+            self.remove_delegation(record, books, key, effects);
+        }
+    }
+}
+
+/// Asks a client to keep no more than so many delegations, but not too often.
+pub(crate) fn recall_any<O>(
+    books: &mut Books,
+    client: ClientKey,
+    keep: usize,
+    now: Duration,
+    effects: &mut Effects<O>,
+) {
+    let next = books.recall_any_at.map(|at| at.saturating_add(RECALL_ANY_INTERVAL));
+    if next.is_none_or(|next| now >= next) {
+        books.recall_any_at = Some(now);
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX);
+        effects.callbacks.push(CallbackTask::RecallAny { client, keep });
+    }
+}

@@ -1,0 +1,245 @@
+//! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections 10.4.5 and 10.4.6).
+
+use crate::clients::{Books, Client};
+use crate::delegations::{Delegation, DelegationKey, Referring, Standing, recall_any};
+use crate::files::FileState;
+use crate::sessions::nanoseconds;
+use crate::slab::Key;
+use crate::stateids::StateRef;
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
+use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a file counts as contended after a delegation of it had to be recalled: none is granted meanwhile.
+const CONTENTION_TIME: Duration = Duration::from_secs(30);
+/// Places of the table of contended files.
+const CONTENTION_PLACES: usize = 4096;
+
+/// When delegations of files had to be recalled last. Files may share a place: then one of them gets no delegation for a while.
+#[derive(Debug)]
+pub(crate) struct Contention(Box<[AtomicU64]>);
+
+impl Contention {
+    pub(crate) fn new() -> Self {
+        Self((0..CONTENTION_PLACES).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn place(&self, hash: u64) -> Option<&AtomicU64> {
+        self.0.get((hash >> 16) as usize % CONTENTION_PLACES)
+    }
+
+    fn note(&self, hash: u64, now: Duration) {
+        if let Some(place) = self.place(hash) {
+            // Zero means never.
+            place.store(nanoseconds(now).max(1), Relaxed);
+        }
+    }
+
+    pub(crate) fn is_recent(&self, hash: u64, now: Duration) -> bool {
+        let last = self.place(hash).map_or(0, |place| place.load(Relaxed));
+        last != 0 && now < Duration::from_nanos(last).saturating_add(CONTENTION_TIME)
+    }
+}
+
+/// What CB_RECALL says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall<F> {
+    /// The delegation's stateid.
+    pub stateid: Stateid4,
+    /// The file.
+    pub file: F,
+    /// The request that it was granted to.
+    pub granted: Option<Referring>,
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Delegations that are recalled, by the time when they are revoked. A leaf of the lock order.
+    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, Key)>> {
+        self.recalls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether there are any delegations, so that an operation may need to find out which file it is about.
+    pub fn has_delegations(&self) -> bool {
+        self.delegations_count.load(Relaxed) > 0
+    }
+
+    /// Recalls what stands against an operation of a client on a file whose stripe the caller holds: all delegations of
+    /// others for one that changes it, those for writing for one that looks at it.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY until they are back.
+    pub(crate) fn check_delegations(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        name: &F,
+        file: &FileState,
+        changes: bool,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let others = file.delegations.iter().filter(|(holder, _)| **holder != client);
+        let mut against = others.filter(|(_, held)| changes || held.write).peekable();
+        if against.peek().is_none() {
+            return Ok(());
+        }
+        self.contention.note(self.files.hash(name), now);
+        let until = now.saturating_add(self.limits.recall_time);
+        for (holder, held) in against {
+            let recalled = self.delegations.write(held.key, |delegation| {
+                let held = delegation.standing == Standing::Held;
+                if held {
+                    delegation.standing = Standing::Recalled { until, answered: false };
+                }
+                held
+            });
+            if recalled == Some(true) {
+                self.recalls().insert((until, held.key));
+                let delegation = DelegationKey(held.key);
+                effects.callbacks.push(CallbackTask::Recall { client: *holder, delegation });
+            }
+        }
+        Err(Nfsstat4::NFS4ERR_DELAY)
+    }
+
+    /// Begins a change of a file other than by an open for writing: of its attributes, names, or data with a special stateid.
+    /// Until [`State::end_change`] nobody gets a delegation on it.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY while others have delegations: they are recalled.
+    pub fn begin_change(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let mut files = self.files.lock(file);
+        if let Some(state) = files.get(file) {
+            self.check_delegations(now, client, file, state, true, effects)?;
+        }
+        files.entry(file.clone()).or_default().changing += 1;
+        Ok(())
+    }
+
+    /// Ends a change that [`State::begin_change`] has begun.
+    pub fn end_change(&self, file: &F) {
+        let mut files = self.files.lock(file);
+        if let Some(state) = files.get_mut(file) {
+            state.changing = state.changing.saturating_sub(1);
+            if state.is_idle() {
+                files.remove(file);
+            }
+        }
+    }
+
+    /// Checks an operation that looks at a file's data or attributes without an open: a holder of a delegation for writing
+    /// may have changed them. Costs the look at one number while there is none.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY while others have such a delegation: it is recalled.
+    pub fn check_look(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        if self.write_delegations.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        match self.files.read(file).get(file) {
+            Some(state) => self.check_delegations(now, client, file, state, false, effects),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what CB_RECALL is to say; `None` when it needs not be said (any more).
+    pub fn recall(&self, delegation: DelegationKey) -> Option<Recall<F>> {
+        let stateid = self.stateid(StateRef::Delegation(delegation.0), 1);
+        let say = |delegation: &Delegation<F, O>| match delegation.standing {
+            Standing::Recalled { answered: false, .. } => {
+                Some(Recall { stateid, file: delegation.file.clone(), granted: delegation.granted })
+            }
+            _ => None,
+        };
+        self.delegations.read(delegation.0, say).flatten()
+    }
+
+    /// Notes that the client has taken a recall: it is not said again.
+    pub fn recall_answered(&self, delegation: DelegationKey) {
+        self.delegations.write(delegation.0, |delegation| {
+            if let Standing::Recalled { answered, .. } = &mut delegation.standing {
+                *answered = true;
+            }
+        });
+    }
+
+    /// Returns the recalls that no client has taken yet.
+    pub fn unanswered_recalls(&self) -> Vec<CallbackTask> {
+        let keys: Vec<Key> = self.recalls().iter().map(|(_, key)| *key).collect();
+        let task = |key: Key| {
+            self.delegations.read(key, |found| match found.standing {
+                Standing::Recalled { answered: false, .. } => {
+                    Some(CallbackTask::Recall { client: found.client, delegation: DelegationKey(key) })
+                }
+                _ => None,
+            })
+        };
+        keys.into_iter().filter_map(|key| task(key).flatten()).collect()
+    }
+
+    /// Revokes the delegations that were not given back in time, and returns how many.
+    pub(crate) fn revoke_overdue(&self, now: Duration, effects: &mut Effects<O>) -> usize {
+        let overdue: Vec<Key> =
+            self.recalls().iter().take_while(|(until, _)| *until <= now).map(|(_, key)| *key).collect();
+        overdue.into_iter().filter(|key| self.revoke(*key, effects)).count()
+    }
+
+    fn revoke(&self, key: Key, effects: &mut Effects<O>) -> bool {
+        let holder = self.delegations.read(key, |delegation| delegation.client);
+        let Some(record) = holder.and_then(|holder| self.client(holder).ok()) else { return false };
+        let mut books = record.all_books();
+        if !books.delegations.contains(&key) {
+            return false; // It came back at the last moment.
+        }
+        // Before the conflict is over, so that whoever sees its outcome can see why.
+        self.count_revoked(&record, &mut books, true);
+        self.take_delegation(key);
+        let payload = self.delegations.write(key, |delegation| delegation.payload.take());
+        effects.closed.extend(payload.flatten());
+        true
+    }
+
+    /// Counts a client's revoked delegations and says in SEQUENCE whether there are any.
+    pub(crate) fn count_revoked(&self, record: &Client, books: &mut Books, more: bool) {
+        books.revoked = if more { books.revoked + 1 } else { books.revoked.saturating_sub(1) };
+        if books.revoked > 0 {
+            record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
+        } else {
+            record.status.fetch_and(!SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
+        }
+    }
+
+    /// Asks the clients with the most delegations for some back while nearly all are out.
+    pub(crate) fn shed_delegations(&self, now: Duration, effects: &mut Effects<O>) {
+        let max = self.limits.delegations_max;
+        if self.delegations_count.load(Relaxed) < max - max / 8 {
+            return;
+        }
+        let registry = self.registry();
+        let fair = max / registry.clients.len().max(1) / 2;
+        for (key, client) in &registry.clients {
+            let mut books = client.record.all_books();
+            if books.delegations.len() > fair {
+                recall_any(&mut books, *key, fair, now, effects);
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Delegations from grant to return, recall and revocation.
+
+use super::world::*;
+use crate::*;
+use nfs4::{Nfsstat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED, Stateid4, WhyNoDelegation4};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const BOTH: u32 = 3;
+/// The file of most tests.
+const FILE: u32 = 1;
+
+fn ask(world: &World, client: &TestClient, write: bool) -> core::result::Result<Delegated, WhyNoDelegation4> {
+    let wish = Wish { file: &FILE, write, reclaim: false };
+    world.state.delegate(world.now, world.key(client), &wish, 5)
+}
+
+/// Opens the file and gets a delegation.
+fn delegated(world: &mut World, client: &TestClient, write: bool) -> Stateid4 {
+    world.open(client, "o", FILE, if write { BOTH } else { READ }, 0).unwrap();
+    ask(world, client, write).unwrap().stateid
+}
+
+/// The delegations that were recalled since the last call.
+fn recalled(world: &World) -> Vec<(ClientKey, DelegationKey)> {
+    let recall = |task| match task {
+        CallbackTask::Recall { client, delegation } => Some((client, delegation)),
+        _ => None,
+    };
+    world.state.take_callbacks().into_iter().filter_map(recall).collect()
+}
+
+fn flags(world: &mut World, client: &mut TestClient) -> u32 {
+    let begun = world.begin(client);
+    let flags = begun.reply.status_flags;
+    world.state.finish(begun.token, None);
+    flags
+}
+
+#[test]
+fn clients_read_by_their_delegations_until_one_of_them_wants_to_write() {
+    // RFC 8881 section 10.4.1
+    let mut world = World::new();
+    let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
+    let (first, second) = (delegated(&mut world, &a, false), delegated(&mut world, &b, false));
+    let (key_a, key_b) = (world.key(&a), world.key(&b));
+    assert_eq!(world.state.access(key_a, &first, &FILE, READ), Ok(5));
+    assert_eq!(world.state.access(key_a, &first, &FILE, WRITE), Err(Nfsstat4::NFS4ERR_OPENMODE));
+    assert_eq!(world.state.access(key_b, &first, &FILE, READ), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
+    assert_eq!(world.state.access(key_a, &first, &2, READ), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
+    world.open(&c, "o", FILE, READ, 0).unwrap();
+    assert_eq!(recalled(&world), [], "reading is in nobody's way");
+    assert_eq!(world.open(&c, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    let out: BTreeMap<ClientKey, DelegationKey> = recalled(&world).into_iter().collect();
+    assert_eq!(out.len(), 2);
+    let out = [out[&key_a], out[&key_b]];
+    assert_eq!(world.open(&c, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    assert_eq!(recalled(&world), [], "once is enough");
+    let recall = world.state.recall(out[0]).unwrap();
+    assert_eq!((recall.stateid, recall.file), (first, FILE));
+    assert_eq!(world.state.access(key_a, &first, &FILE, READ), Ok(5), "it holds until it is back");
+    world.state.delegreturn(key_a, &first, &FILE).unwrap();
+    assert_eq!(world.state.recall(out[0]), None);
+    assert_eq!(world.open(&c, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    world.state.delegreturn(key_b, &second, &FILE).unwrap();
+    world.open(&c, "o", FILE, WRITE, 0).unwrap();
+    assert_eq!(world.state.access(key_a, &first, &FILE, READ), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
+}
+
+#[test]
+fn a_delegation_for_writing_is_recalled_when_another_opens_or_looks() {
+    // RFC 8881 section 10.4
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, true);
+    let key = world.key(&a);
+    assert_eq!(world.state.access(key, &stateid, &FILE, BOTH), Ok(5));
+    assert_eq!(world.state.check_look(world.now, key, &FILE), Ok(()), "its holder may");
+    assert_eq!(world.state.check_look(world.now, world.key(&b), &2), Ok(()));
+    assert_eq!(recalled(&world), []);
+    assert_eq!(world.state.check_look(world.now, world.key(&b), &FILE), Err(Nfsstat4::NFS4ERR_DELAY));
+    assert_eq!(recalled(&world).len(), 1);
+    assert_eq!(world.open(&b, "o", FILE, READ, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    world.state.delegreturn(key, &stateid, &FILE).unwrap();
+    world.open(&b, "o", FILE, READ, 0).unwrap();
+}
+
+#[test]
+fn what_a_client_does_itself_is_no_conflict_with_its_delegation() {
+    // RFC 8881 section 10.4.1
+    let mut world = World::new();
+    let a = world.ready("a");
+    delegated(&mut world, &a, false);
+    world.open(&a, "another owner", FILE, BOTH, WRITE).unwrap();
+    let key = world.key(&a);
+    world.state.begin_change(world.now, key, &FILE).unwrap();
+    world.state.end_change(&FILE);
+    assert_eq!(recalled(&world), []);
+}
+
+#[test]
+fn a_change_recalls_what_others_have_and_until_its_end_nobody_gets_more() {
+    // RFC 8881 section 10.4: SETATTR, REMOVE, RENAME, LINK, WRITE with a special stateid
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, false);
+    let (key_a, key_b) = (world.key(&a), world.key(&b));
+    assert_eq!(world.state.begin_change(world.now, key_b, &FILE), Err(Nfsstat4::NFS4ERR_DELAY));
+    assert_eq!(recalled(&world).len(), 1);
+    world.state.delegreturn(key_a, &stateid, &FILE).unwrap();
+    world.pass(60);
+    world.state.begin_change(world.now, key_b, &FILE).unwrap();
+    world.open(&a, "o", FILE, READ, 0).unwrap();
+    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_CONTENTION));
+    world.state.end_change(&FILE);
+    ask(&world, &a, false).unwrap();
+}
+
+#[test]
+fn a_delegation_is_for_who_has_nobody_against_it() {
+    // RFC 8881 section 10.4
+    let contention = Err(WhyNoDelegation4::WND4_CONTENTION);
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let open = world.open(&b, "o", FILE, WRITE, 0).unwrap();
+    world.open(&a, "o", FILE, READ, 0).unwrap();
+    assert_eq!((ask(&world, &a, false), ask(&world, &a, true)), (contention, contention));
+    let key = world.key(&b);
+    world.state.close(key, &open, &FILE).unwrap();
+    world.open(&b, "o", FILE, READ, 0).unwrap();
+    assert_eq!(ask(&world, &a, true), contention, "somebody reads");
+    ask(&world, &a, false).unwrap();
+    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_RESOURCE), "it has it");
+    assert_eq!(ask(&world, &a, true), Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE));
+    assert_eq!(ask(&world, &b, true), contention);
+    ask(&world, &b, false).unwrap();
+}
+
+#[test]
+fn a_file_that_had_to_be_recalled_is_not_delegated_again_at_once() {
+    // RFC 8881 section 10.4
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, false);
+    assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    let key = world.key(&a);
+    world.state.delegreturn(key, &stateid, &FILE).unwrap();
+    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_CONTENTION));
+    world.pass(30);
+    ask(&world, &a, false).unwrap();
+}
+
+#[test]
+fn without_a_way_to_call_back_there_is_none() {
+    // RFC 8881 section 10.2
+    let mut world = World::new();
+    let a = world.ready("a");
+    world.open(&a, "o", FILE, READ, 0).unwrap();
+    world.state.connection_closed(1);
+    assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_RESOURCE));
+    assert_eq!(world.closed(), 1, "what it would have been used with is given back");
+}
+
+#[test]
+fn what_is_not_given_back_in_time_is_revoked_and_of_no_use_and_the_client_is_told() {
+    // RFC 8881 sections 10.4.6, 18.38.3 and 18.48.3
+    let mut world =
+        World::with(Limits { recall_time: Duration::from_secs(20), ..Limits::default() }, boot(1, &[]));
+    let (mut a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, false);
+    let key = world.key(&a);
+    assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    world.pass(19);
+    world.state.expire(world.now);
+    assert_eq!(world.state.test_stateid(key, &stateid), Nfsstat4::NFS4_OK);
+    assert_eq!(world.state.free_stateid(key, &stateid), Err(Nfsstat4::NFS4ERR_LOCKS_HELD));
+    world.pass(1);
+    assert_eq!(world.state.next_deadline(), Some(world.now));
+    world.state.expire(world.now);
+    let revoked = Nfsstat4::NFS4ERR_DELEG_REVOKED;
+    assert_eq!(world.state.access(key, &stateid, &FILE, READ), Err(revoked));
+    assert_eq!(world.state.delegreturn(key, &stateid, &FILE), Err(revoked));
+    let under = world.open_as(&a, "p", FILE, READ, 0, OpenClaim::Delegated(stateid));
+    assert_eq!(under, Err(revoked));
+    assert_eq!(world.state.test_stateid(key, &stateid), revoked);
+    assert_eq!(flags(&mut world, &mut a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    world.open(&b, "o", FILE, WRITE, 0).unwrap();
+    world.state.free_stateid(key, &stateid).unwrap();
+    assert_eq!(flags(&mut world, &mut a), 0);
+    assert_eq!(world.state.test_stateid(key, &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
+    assert_eq!(world.state.counts().delegations, 0);
+}
+
+#[test]
+fn a_recall_is_due_until_the_client_has_taken_it() {
+    // RFC 8881 section 20.2
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    delegated(&mut world, &a, false);
+    assert_eq!(world.state.unanswered_recalls(), []);
+    let _ = world.open(&b, "o", FILE, WRITE, 0);
+    let due = world.state.unanswered_recalls();
+    let [CallbackTask::Recall { client, delegation }] = due[..] else { panic!("{due:?}") };
+    assert_eq!(client, world.key(&a));
+    world.state.recall_answered(delegation);
+    assert_eq!(world.state.unanswered_recalls(), []);
+}
+
+#[test]
+fn what_was_opened_under_a_delegation_is_told_before_it_is_given_back() {
+    // RFC 8881 section 10.4.1: CLAIM_DELEGATE_CUR
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let key = world.key(&a);
+    let first = world.open(&a, "o", FILE, BOTH, 0).unwrap();
+    let stateid = ask(&world, &a, true).unwrap().stateid;
+    world.state.close(key, &first, &FILE).unwrap();
+    let _ = world.open(&b, "o", FILE, READ, 0);
+    let claim = OpenClaim::Delegated(stateid);
+    let open = world.open_as(&a, "local", FILE, BOTH, WRITE, claim).unwrap();
+    world.state.delegreturn(key, &stateid, &FILE).unwrap();
+    assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
+    world.state.close(key, &open, &FILE).unwrap();
+    let bad = Nfsstat4::NFS4ERR_BAD_STATEID;
+    assert_eq!(world.open_as(&a, "local", FILE, READ, 0, claim), Err(bad));
+    assert_eq!(world.open_as(&b, "local", FILE, READ, 0, claim), Err(bad));
+}
+
+#[test]
+fn a_delegation_for_reading_opens_nothing_for_writing() {
+    // RFC 8881 section 10.4.1
+    let mut world = World::new();
+    let a = world.ready("a");
+    let claim = OpenClaim::Delegated(delegated(&mut world, &a, false));
+    world.open_as(&a, "local", FILE, READ, 0, claim).unwrap();
+    let write = world.open_as(&a, "local", FILE, WRITE, 0, claim);
+    assert_eq!(write, Err(Nfsstat4::NFS4ERR_BAD_STATEID));
+}
+
+#[test]
+fn delegations_are_reclaimed_in_the_grace_period() {
+    // RFC 8881 section 10.2.1
+    let mut world = World::with(Limits::default(), boot(2, &[b"a"]));
+    let mut a = TestClient::new("a");
+    world.mount(&mut a);
+    world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
+    let wish = Wish { file: &FILE, write: false, reclaim: true };
+    let key = world.key(&a);
+    world.state.connection_closed(1);
+    let delegated = world.state.delegate(world.now, key, &wish, 5).unwrap();
+    assert!(delegated.recall, "there is no way to recall it later");
+    assert_eq!(world.state.access(key, &delegated.stateid, &FILE, READ), Ok(5));
+}
+
+#[test]
+fn delegations_end_with_the_lease_and_a_client_that_has_one_is_busy() {
+    // RFC 8881 sections 8.3 and 18.50.3
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, true);
+    let key = world.key(&a);
+    let open = Stateid4 { seqid: 0, ..world.open(&a, "o", FILE, READ, 0).unwrap() };
+    world.state.close(key, &open, &FILE).unwrap();
+    assert_eq!(world.state.access(key, &stateid, &FILE, READ), Ok(5), "it outlives the open");
+    world.state.destroy_session(&a.caller(), &a.sessionid, None).unwrap();
+    let destroyed = world.state.destroy_clientid(&a.caller(), a.clientid);
+    assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY));
+    world.pass(59);
+    let mut b = b;
+    world.renew(&mut b);
+    world.pass(1);
+    world.state.expire(world.now);
+    assert_eq!((world.state.counts().delegations, world.state.counts().files), (0, 0));
+    world.open(&b, "o", FILE, WRITE, 0).unwrap();
+}
+
+#[test]
+fn a_client_near_its_limit_is_asked_for_some_back_and_beyond_it_gets_no_more() {
+    // RFC 8881 section 20.6
+    let limits = Limits { delegations_per_client_max: 8, delegations_max: 12, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let grant = |world: &mut World, client: &TestClient, file: u32| {
+        world.open(client, "o", file, READ, 0).unwrap();
+        let wish = Wish { file: &file, write: false, reclaim: false };
+        world.state.delegate(world.now, world.key(client), &wish, 5).map(|_| ())
+    };
+    for file in 10..17 {
+        grant(&mut world, &a, file).unwrap();
+    }
+    assert_eq!(world.state.take_callbacks(), []);
+    grant(&mut world, &a, 17).unwrap();
+    let any = CallbackTask::RecallAny { client: world.key(&a), keep: 4 };
+    assert_eq!(world.state.take_callbacks(), [any]);
+    assert_eq!(grant(&mut world, &a, 18), Err(WhyNoDelegation4::WND4_RESOURCE));
+    assert_eq!(world.state.take_callbacks(), [], "not more often than that");
+    for file in 10..14 {
+        grant(&mut world, &b, file).unwrap();
+    }
+    assert_eq!(grant(&mut world, &b, 14), Err(WhyNoDelegation4::WND4_RESOURCE));
+    world.pass(10);
+    world.state.expire(world.now);
+    let keep = |client| CallbackTask::RecallAny { client, keep: 3 };
+    let mut asked = world.state.take_callbacks();
+    asked.sort();
+    let mut expected = [keep(world.key(&a)), keep(world.key(&b))];
+    expected.sort();
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn a_stateid_of_two_kinds_is_none() {
+    // RFC 8881 section 8.2.4
+    let mut world = World::new();
+    let a = world.ready("a");
+    let mut stateid = delegated(&mut world, &a, false);
+    stateid.other[8] |= 0x80;
+    assert_eq!(world.state.test_stateid(world.key(&a), &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
+}
