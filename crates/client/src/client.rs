@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nfs4::{NfsOpnum4, Nfsstat4};
+use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use rpc::gss::RpcGssServiceT;
 use rpc::memory;
 
+use crate::callback::BackChannel;
 use crate::compound::Compound;
 use crate::engine::{Calls, Link, LinkState};
 use crate::error::Error;
@@ -106,6 +107,9 @@ pub struct Client {
     pub(crate) identity: IdentityId,
     /// Not before then is the next context tried for.
     pub(crate) context_retry_at: Instant,
+    /// How callbacks are answered, and the recalls among them.
+    pub(crate) back: BackChannel,
+    pub(crate) recalls: Vec<Stateid4>,
 }
 
 /// Bytes that one system call reads beside the record in progress.
@@ -148,6 +152,8 @@ impl Client {
             chance: 0,
             identity: IdentityId::USER,
             context_retry_at: now,
+            back: BackChannel::default(),
+            recalls: Vec::new(),
             options,
             addresses,
             identities,

@@ -309,6 +309,11 @@ impl Compound {
         self.operation(&NfsArgop4::OP_TEST_STATEID(TestStateid4Args { ts_stateids: stateids }))
     }
 
+    /// DELEGRETURN (section 18.6).
+    pub fn delegreturn(&mut self, stateid: Stateid4) -> &mut Self {
+        self.change(&NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid: stateid }))
+    }
+
     /// FREE_STATEID (section 18.38).
     pub fn free_stateid(&mut self, stateid: Stateid4) -> &mut Self {
         self.change(&NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid: stateid }))

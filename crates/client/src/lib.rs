@@ -8,6 +8,7 @@
 //! Nothing here starts a thread. The library blocks while it makes a security context, because Kerberos may
 //! ask the KDC, and while it connects.
 
+mod callback;
 mod client;
 mod compound;
 mod engine;
@@ -22,6 +23,7 @@ mod security;
 mod session;
 mod slots;
 
+pub use callback::CallbackAnswer;
 pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket};
 pub use compound::Compound;
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};

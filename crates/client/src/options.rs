@@ -179,6 +179,8 @@ pub struct Options {
     pub lag_max: Option<u32>,
     /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where that is not required.
     pub bind_always: bool,
+    /// Whether the server may call the client back over each of its connections, so that there can be delegations.
+    pub backchannel: bool,
 }
 
 impl Options {
@@ -205,6 +207,7 @@ impl Options {
             reclaim_complete: true,
             lag_max: None,
             bind_always: false,
+            backchannel: false,
         }
     }
 

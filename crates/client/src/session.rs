@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nfs4::*;
 
+use crate::callback::BACK_SLOTS;
 use crate::compound::Compound;
 use crate::error::Error;
 use crate::options::{Options, StateProtection};
@@ -142,7 +143,7 @@ impl Control<'_> {
         let arguments = CreateSession4Args {
             csa_clientid: client_id,
             csa_sequence: sequence,
-            csa_flags: 0,
+            csa_flags: if options.backchannel { CREATE_SESSION4_FLAG_CONN_BACK_CHAN } else { 0 },
             csa_fore_chan_attrs: fore,
             csa_back_chan_attrs: back,
             csa_cb_program: NFS4_CALLBACK,
@@ -153,14 +154,18 @@ impl Control<'_> {
         })
     }
 
-    /// BIND_CONN_TO_SESSION (section 18.34) for the fore channel.
+    /// BIND_CONN_TO_SESSION (section 18.34) for the fore channel, or for others as well.
     ///
     /// # Errors
     /// Any.
-    pub fn bind(&mut self, session: &[u8; 16]) -> Result<BindConnToSession4Resok, Error> {
+    pub fn bind(
+        &mut self,
+        session: &[u8; 16],
+        direction: ChannelDirFromClient4,
+    ) -> Result<BindConnToSession4Resok, Error> {
         let arguments = BindConnToSession4Args {
             bctsa_sessid: *session,
-            bctsa_dir: ChannelDirFromClient4::CDFC4_FORE,
+            bctsa_dir: direction,
             bctsa_use_conn_in_rdma_mode: false,
         };
         self.one(&NfsArgop4::OP_BIND_CONN_TO_SESSION(arguments), |reply| {
@@ -248,7 +253,7 @@ fn channels(options: &Options) -> (ChannelAttrs4, ChannelAttrs4) {
         ca_maxresponsesize: 4096,
         ca_maxresponsesize_cached: 0,
         ca_maxoperations: 2,
-        ca_maxrequests: 1,
+        ca_maxrequests: BACK_SLOTS,
         ..fore.clone()
     };
     (fore, back)

@@ -3,6 +3,7 @@
 mod access;
 mod bench;
 mod control;
+mod delegations;
 mod flavors;
 mod hostile;
 mod misuse;

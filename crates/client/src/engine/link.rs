@@ -53,6 +53,10 @@ pub struct Connection {
     stream: TcpStream,
     limits: RecordLimits,
     reader: RecordReader,
+    /// Answers to callbacks, with their record marks: they go between calls.
+    answers: VecDeque<Vec<u8>>,
+    /// Bytes of the first of them that have been written.
+    answered: usize,
     /// Calls whose records are to be written, in order.
     outbox: VecDeque<u32>,
     /// Bytes of the first of them that have been written.
@@ -100,12 +104,13 @@ impl Connection {
         let stream = connection.into_stream();
         stream.set_nonblocking(true)?;
         let reader = RecordReader::new(limits);
-        Ok(Self { stream, limits, reader, outbox: VecDeque::new(), written: 0 })
+        let (answers, outbox) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { stream, limits, reader, answers, answered: 0, outbox, written: 0 })
     }
 
     /// Makes a blocking connection of it, if nothing is on its way.
     pub fn into_raw(self) -> Option<RawConnection> {
-        if self.reader.is_mid_record() || !self.outbox.is_empty() {
+        if self.reader.is_mid_record() || self.wants_to_write() {
             return None;
         }
         self.stream.set_nonblocking(false).ok()?;
@@ -119,7 +124,7 @@ impl Connection {
 
     /// Whether something waits to be written.
     pub fn wants_to_write(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.outbox.is_empty() || !self.answers.is_empty()
     }
 
     /// Adds a sealed call to what is to be written.
@@ -127,9 +132,32 @@ impl Connection {
         self.outbox.push_back(place);
     }
 
+    /// Adds an answer to a callback to what is to be written.
+    pub fn answer(&mut self, record: Vec<u8>) {
+        self.answers.push_back(record);
+    }
+
+    /// Writes the answers to callbacks, between two calls; says whether all of them have been.
+    fn write_answers(&mut self) -> Result<bool, TransportError> {
+        while let Some(answer) = self.answers.front().filter(|_| self.written == 0) {
+            let rest = answer.get(self.answered..).unwrap_or_default();
+            match rustix::net::send(&self.stream, rest, SendFlags::NOSIGNAL) {
+                Ok(sent) if sent < rest.len() => self.answered += sent,
+                Ok(_) => {
+                    self.answered = 0;
+                    self.answers.pop_front();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        Ok(true)
+    }
+
     /// Writes as much as the socket takes.
     pub fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
-        while !self.outbox.is_empty() {
+        while self.write_answers()? && !self.outbox.is_empty() {
             let mut slices = Vec::with_capacity(self.outbox.len().min(SLICES_MAX));
             for (at, place) in self.outbox.iter().take(SLICES_MAX).enumerate() {
                 let record = calls.get(*place).map(|call| call.message.record()).unwrap_or_default();

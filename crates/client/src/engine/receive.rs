@@ -109,6 +109,11 @@ impl Client {
 
     /// One round: repair, send, wait, receive.
     fn step(&mut self, wait: Duration) -> Result<(), Error> {
+        self.round(wait, false)
+    }
+
+    /// As [`Client::step`]; `idle` says whether to wait although nothing is in progress.
+    fn round(&mut self, wait: Duration, idle: bool) -> Result<(), Error> {
         let now = Instant::now();
         if now >= self.next_check {
             // The thread may be another one than before.
@@ -117,7 +122,7 @@ impl Client {
             self.check(now)?;
         }
         self.flush()?;
-        if self.calls.len() == 0 {
+        if self.calls.len() == 0 && !idle {
             return Ok(());
         }
         let (mut arrived, mut failed) = (Vec::new(), Vec::new());
@@ -185,14 +190,46 @@ impl Client {
                     places.push(place);
                     replies.push(Incoming::new(record, expected));
                 }
-                // A reply that comes too late, or a call on a backchannel that was never asked for.
-                None => self.statistics.replies_dropped += 1,
+                None => self.process_call(index, &record),
             }
         }
         open(&mut replies);
         for (place, reply) in places.into_iter().zip(replies) {
             let (expected, body) = reply.into_parts();
             self.finish(place, &expected, body);
+        }
+    }
+
+    /// Answers a callback; what is none is a reply that comes too late.
+    fn process_call(&mut self, index: usize, record: &[u8]) {
+        let answer = if self.options.backchannel { self.call_back(record) } else { None };
+        let connection = self.links.get_mut(index).and_then(|link| link.connection());
+        match (answer, connection) {
+            (Some(answer), Some(connection)) => connection.answer(answer),
+            _ => self.statistics.replies_dropped += 1,
+        }
+        if self
+            .links
+            .get_mut(index)
+            .and_then(|link| link.connection())
+            .is_some_and(|c| c.write(&self.calls).is_err())
+        {
+            self.cut(index);
+        }
+    }
+
+    /// Answers callbacks for so long, and sees to connections that are cut and to the lease.
+    ///
+    /// # Errors
+    /// As [`Client::poll`].
+    pub fn serve_callbacks(&mut self, time: Duration) -> Result<(), Error> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            self.round(left, true)?;
+            if left.is_zero() {
+                return Ok(());
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use nfs4::ChannelDirFromClient4;
+
 use super::call::Stage;
 use super::link::{Connection, Link, LinkState};
 use crate::client::{Client, IdentityId, control, raw};
@@ -104,7 +106,7 @@ impl Client {
 
     fn connect_link(&mut self, must_bind: bool) -> Result<Connection, Error> {
         let mut connection = raw(&self.options, &self.addresses)?;
-        if must_bind || self.session.protected || self.options.bind_always {
+        if must_bind || self.session.protected || self.options.bind_always || self.options.backchannel {
             self.bind(&mut connection)?;
         }
         Ok(Connection::new(connection)?)
@@ -113,7 +115,11 @@ impl Client {
     /// Binds a connection to the session. If the session is gone that is for the calls to find out.
     fn bind(&mut self, connection: &mut RawConnection) -> Result<(), Error> {
         let session = self.session.id;
-        match control(&self.options, &mut self.identities, connection).bind(&session) {
+        let direction = match self.options.backchannel {
+            true => ChannelDirFromClient4::CDFC4_FORE_OR_BOTH,
+            false => ChannelDirFromClient4::CDFC4_FORE,
+        };
+        match control(&self.options, &mut self.identities, connection).bind(&session, direction) {
             Err(error) if !error.is_session_lost() => Err(error),
             _ => Ok(()),
         }

@@ -166,7 +166,20 @@ impl Client {
         )
     }
 
-    /// Frees the stateid of locks that are all unlocked.
+    /// Gives a delegation back.
+    ///
+    /// # Errors
+    /// Those of DELEGRETURN.
+    pub fn delegreturn(&mut self, file: &[u8], stateid: Stateid4) -> Result<(), Error> {
+        self.perform(
+            |compound| {
+                compound.putfh(file).delegreturn(stateid);
+            },
+            super::nothing,
+        )
+    }
+
+    /// Frees the stateid of locks that are all unlocked, or of a delegation that was revoked.
     ///
     /// # Errors
     /// Those of FREE_STATEID.

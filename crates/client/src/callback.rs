@@ -1,0 +1,166 @@
+//! The client is called back: CB_COMPOUNDs over the connections of the session (RFC 8881 sections 2.10.3.1 and 20).
+
+use std::fmt;
+
+use nfs4::*;
+use rpc::{Accepted, CallHeader, Message, OpaqueAuth, RECORD_MARK_LEN, record_mark};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+use crate::client::Client;
+
+/// Slots of the backchannel that the client offers.
+pub(crate) const BACK_SLOTS: u32 = 4;
+
+/// What answers the operations behind CB_SEQUENCE: with their status, or with a result of its own.
+type Handler = dyn FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send;
+
+/// What a handler makes of a callback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackAnswer {
+    /// The result is this status.
+    Status(Nfsstat4),
+    /// The result is this.
+    Result(NfsCbResop4<'static>),
+    /// Nothing is answered, as if the client had gone away.
+    Silence,
+}
+
+/// The client's side of a backchannel.
+pub(crate) struct BackChannel {
+    handler: Box<Handler>,
+    /// The sequence id that each slot has seen last.
+    slots: [u32; BACK_SLOTS as usize],
+}
+
+impl Default for BackChannel {
+    /// One that takes recalls, and leaves them to [`Client::take_recalls`].
+    fn default() -> Self {
+        let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
+        Self { handler, slots: [0; BACK_SLOTS as usize] }
+    }
+}
+
+impl fmt::Debug for BackChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackChannel").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Sets what answers callbacks. It is called in the methods of this client that wait for replies, and by
+    /// [`Client::serve_callbacks`].
+    pub fn on_callback(&mut self, handler: impl FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send + 'static) {
+        self.back.handler = Box::new(handler);
+    }
+
+    /// Returns the CB_RECALLs that were answered with NFS4_OK since the last call: stateids, to be given back.
+    pub fn take_recalls(&mut self) -> Vec<Stateid4> {
+        std::mem::take(&mut self.recalls)
+    }
+
+    /// Answers a record that is no reply; none if it is no call either, or one that is met with silence.
+    pub(crate) fn call_back(&mut self, record: &[u8]) -> Option<Vec<u8>> {
+        let Ok(Message::Call(header)) = Message::parse(record) else { return None };
+        let mut encoder = Encoder::new();
+        encoder.raw(&[0; RECORD_MARK_LEN]);
+        match self.results(&header, record) {
+            Ok(results) => {
+                Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
+                results?.encode(&mut encoder);
+            }
+            Err(status) => status.encode(&mut encoder, header.xid, &OpaqueAuth::NONE),
+        }
+        let mut reply = encoder.into_vec();
+        let mark = record_mark(reply.len().saturating_sub(RECORD_MARK_LEN));
+        *reply.first_chunk_mut()? = mark;
+        Some(reply)
+    }
+
+    fn results(
+        &mut self,
+        header: &CallHeader<'_>,
+        record: &[u8],
+    ) -> Result<Option<CbCompound4Res<'static>>, Accepted> {
+        if header.program != NFS4_CALLBACK {
+            return Err(Accepted::ProgUnavail);
+        }
+        if header.version != NFS_CB {
+            return Err(Accepted::ProgMismatch { low: NFS_CB, high: NFS_CB });
+        }
+        if header.procedure != CB_COMPOUND {
+            return Err(Accepted::ProcUnavail);
+        }
+        let mut decoder = Decoder::new(record.get(header.arguments_at..).unwrap_or_default());
+        let args = CbCompound4Args::decode(&mut decoder).map_err(|_| Accepted::GarbageArgs)?;
+        let mut resarray = Vec::with_capacity(args.argarray.len());
+        let mut status = Nfsstat4::NFS4_OK;
+        for (index, operation) in args.argarray.iter().enumerate() {
+            let result = match operation {
+                NfsCbArgop4::OP_CB_SEQUENCE(sequence) if index == 0 => {
+                    NfsCbResop4::OP_CB_SEQUENCE(self.cb_sequence(sequence))
+                }
+                _ if index == 0 => failed(operation, Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION),
+                operation => match (self.back.handler)(operation) {
+                    CallbackAnswer::Silence => return Ok(None),
+                    CallbackAnswer::Status(status) => failed(operation, status),
+                    CallbackAnswer::Result(result) => result,
+                },
+            };
+            status = status_of(&result);
+            resarray.push(result);
+            if status != Nfsstat4::NFS4_OK {
+                break;
+            }
+            if let NfsCbArgop4::OP_CB_RECALL(recall) = operation {
+                self.recalls.push(recall.stateid);
+            }
+        }
+        Ok(Some(CbCompound4Res { status, tag: b"".into(), resarray }))
+    }
+
+    fn cb_sequence(&mut self, args: &CbSequence4Args) -> CbSequence4Res {
+        let (session, slot) = (self.session.id, self.back.slots.get_mut(args.csa_slotid as usize));
+        let status = match slot {
+            _ if args.csa_sessionid != session => Nfsstat4::NFS4ERR_BADSESSION,
+            None => Nfsstat4::NFS4ERR_BADSLOT,
+            // No answer is kept: what is recalled twice is given back once.
+            Some(last) if args.csa_sequenceid == *last => Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP,
+            Some(last) if args.csa_sequenceid != last.wrapping_add(1) => Nfsstat4::NFS4ERR_SEQ_MISORDERED,
+            Some(last) => {
+                *last = args.csa_sequenceid;
+                return CbSequence4Res::NFS4_OK(CbSequence4Resok {
+                    csr_sessionid: session,
+                    csr_sequenceid: args.csa_sequenceid,
+                    csr_slotid: args.csa_slotid,
+                    csr_highest_slotid: BACK_SLOTS - 1,
+                    csr_target_highest_slotid: BACK_SLOTS - 1,
+                });
+            }
+        };
+        CbSequence4Res::Default(status)
+    }
+}
+
+/// The result of an operation that has nothing to say but a status.
+fn failed(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
+    match operation {
+        NfsCbArgop4::OP_CB_RECALL(_) => NfsCbResop4::OP_CB_RECALL(CbRecall4Res { status }),
+        NfsCbArgop4::OP_CB_RECALL_ANY(_) => {
+            NfsCbResop4::OP_CB_RECALL_ANY(CbRecallAny4Res { crar_status: status })
+        }
+        NfsCbArgop4::OP_CB_GETATTR(_) => NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::Default(status)),
+        NfsCbArgop4::OP_CB_NOTIFY_LOCK(_) => {
+            NfsCbResop4::OP_CB_NOTIFY_LOCK(CbNotifyLock4Res { cnlr_status: status })
+        }
+        _ => NfsCbResop4::OP_CB_ILLEGAL(CbIllegal4Res { status: Nfsstat4::NFS4ERR_OP_ILLEGAL }),
+    }
+}
+
+/// The status of a result: it follows the operation's number.
+fn status_of(result: &NfsCbResop4<'_>) -> Nfsstat4 {
+    let mut encoder = Encoder::new();
+    result.encode(&mut encoder);
+    let mut decoder = Decoder::new(encoder.as_slice());
+    let status = decoder.u32().and_then(|_| Nfsstat4::decode(&mut decoder));
+    status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT)
+}

@@ -1,0 +1,157 @@
+//! Delegations between two clients of the program, over real connections.
+
+use client::{CallbackAnswer, Client, OpenHow, Options};
+use client::{Flavor, Security};
+use e2e::{Serve, in_world};
+use e2e::{Server, World, account, empty_folder, is_root};
+use nfs4::{
+    NfsCbArgop4, Nfsstat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, Stateid4,
+};
+use nix::unistd::chown;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The file of most tests.
+const PATH: &str = "/export/file";
+
+/// Opens for reading and returns the delegation's stateid.
+fn delegated(client: &mut Client, path: &str) -> (client::OpenFile, Stateid4) {
+    let how = OpenHow { access: OPEN4_SHARE_ACCESS_READ, ..OpenHow::new(0) };
+    let file = client.open_path(path, &how).expect("it may be read");
+    match &file.delegation {
+        OpenDelegation4::OPEN_DELEGATE_READ(read) => (file.clone(), read.stateid),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Answers callbacks until a recall has come.
+fn recalled(client: &mut Client) -> Stateid4 {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        client.serve_callbacks(Duration::from_millis(20)).expect("the system helps");
+        if let Some(stateid) = client.take_recalls().pop() {
+            return stateid;
+        }
+    }
+    panic!("no recall in {PATIENCE:?}");
+}
+
+/// Opens the file for writing on a thread of its own, and waits there until it may.
+fn writer(options: Options, path: &str) -> thread::JoinHandle<()> {
+    let path = path.to_owned();
+    thread::spawn(move || {
+        let mut client = Client::connect(options).expect("the server is there");
+        let how = OpenHow::new(OPEN4_SHARE_ACCESS_WRITE);
+        let file = client.open_path(&path, &how).expect("it may be written in the end");
+        client.close_file(&file).expect("it is open");
+        client.close().expect("it is there");
+    })
+}
+
+fn begin(options: &Options, path: &str) -> Client {
+    let mut client = Client::connect(Options { backchannel: true, ..options.clone() }).expect("it is there");
+    let file = client.open_path(path, &OpenHow::create(0o644)).expect("it is a new name");
+    client.close_file(&file).expect("it is open");
+    client
+}
+
+#[test]
+fn a_delegation_is_granted_recalled_and_given_back_with_each_flavor() {
+    // RFC 8881 sections 10.4 and 20.2
+    in_world(|world: &World| {
+        for flavor in [Flavor::Sys, Flavor::Krb5, Flavor::Krb5p] {
+            let server = world.server().start();
+            let options = world.options(&server, "alice", flavor);
+            let mut alice = begin(&options, PATH);
+            let (file, stateid) = delegated(&mut alice, PATH);
+            alice.close_file(&file).expect("it is open");
+            alice.read(&file.handle, stateid, 0, 10).expect("the delegation reads");
+            let writer = writer(options, PATH);
+            assert_eq!(recalled(&mut alice), stateid);
+            alice.delegreturn(&file.handle, stateid).expect("it is hers");
+            writer.join().expect("the writer gets its turn");
+            alice.close().expect("it is there");
+        }
+    });
+}
+
+/// A server without Kerberos, and the options of its only user.
+fn plain(folder: &std::path::Path, lease: &str) -> (Server, Options) {
+    let export = folder.join("export");
+    fs::create_dir(&export).expect("the folder is ours");
+    let alice = account("alice");
+    chown(&export, Some(alice.uid), Some(alice.gid)).expect("root may, and others own it already");
+    let server = Serve::new(folder.join("state")).args(["--sec", "sys", "--lease-time", lease]).arg(&export);
+    let server = server.start();
+    server.wait_for_log(if is_root() { "the caller's own identity" } else { "serves as user" });
+    let security = Security::sys_as(alice.uid.as_raw(), alice.gid.as_raw());
+    let options = Options::new("127.0.0.1", security).port(server.port());
+    (server, options)
+}
+
+#[test]
+fn a_recall_reaches_a_client_whose_connection_was_cut_while_it_was_out() {
+    // RFC 8881 sections 2.10.6.2 and 2.10.3.1
+    let folder = empty_folder();
+    let (_server, options) = plain(folder.path(), "60");
+    for connections in [1, 2] {
+        // A file that was contended a moment ago is not delegated.
+        let path = format!("/export/file-{connections}");
+        let mut alice = begin(&Options { connections, ..options.clone() }, &path);
+        let (file, stateid) = delegated(&mut alice, &path);
+        let (heard, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+        let (count, mute) = (heard.clone(), silent.clone());
+        alice.on_callback(move |operation| {
+            let recall = matches!(operation, NfsCbArgop4::OP_CB_RECALL(_));
+            count.fetch_add(usize::from(recall), Ordering::SeqCst);
+            match mute.load(Ordering::SeqCst) && recall {
+                true => CallbackAnswer::Silence,
+                false => CallbackAnswer::Status(Nfsstat4::NFS4_OK),
+            }
+        });
+        let writer = writer(options.clone(), &path);
+        let begin = Instant::now();
+        while heard.load(Ordering::SeqCst) == 0 && begin.elapsed() < PATIENCE {
+            alice.serve_callbacks(Duration::from_millis(20)).expect("the system helps");
+        }
+        assert!(!writer.is_finished(), "the writer waits for the delegation");
+        silent.store(false, Ordering::SeqCst);
+        for index in 0..connections {
+            alice.cut_connection(index);
+        }
+        assert_eq!(recalled(&mut alice), stateid, "{connections} connections");
+        alice.delegreturn(&file.handle, stateid).expect("it is hers");
+        writer.join().expect("the writer gets its turn");
+        alice.close_file(&file).expect("it is open");
+        alice.close().expect("it is there");
+    }
+}
+
+#[test]
+fn a_client_that_keeps_a_delegation_loses_it_and_nobody_waits_for_longer_than_a_lease() {
+    // RFC 8881 section 10.4.6
+    let folder = empty_folder();
+    let (_server, options) = plain(folder.path(), "5");
+    let mut alice = begin(&options, PATH);
+    alice.set_lease(Duration::from_secs(3));
+    let (file, stateid) = delegated(&mut alice, PATH);
+    let writer = writer(options, PATH);
+    assert_eq!(recalled(&mut alice), stateid);
+    let begin = Instant::now();
+    while !writer.is_finished() && begin.elapsed() < PATIENCE {
+        alice.serve_callbacks(Duration::from_millis(100)).expect("the system helps");
+    }
+    writer.join().expect("the writer gets its turn");
+    let read = alice.read(&file.handle, stateid, 0, 10);
+    assert_eq!(e2e::status(read), Nfsstat4::NFS4ERR_DELEG_REVOKED);
+    assert_ne!(alice.status_flags() & nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
+    alice.free_stateid(stateid).expect("it is revoked");
+    alice.close_file(&file).expect("it is open");
+    assert_eq!(alice.status_flags(), 0);
+}
