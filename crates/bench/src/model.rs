@@ -36,6 +36,15 @@ impl Flavor {
     }
 }
 
+impl std::str::FromStr for Flavor {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|flavor| flavor.name() == name);
+        found.ok_or_else(|| "allowed are sys, krb5, krb5i and krb5p".to_owned())
+    }
+}
+
 /// What a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {

@@ -1,7 +1,7 @@
 //! The flavors beside `sys`.
 
-use super::LENGTH;
 use super::rows::{Figure, Group, Store};
+use super::{Arguments, LENGTH};
 use crate::bench::output::Output;
 use crate::bench::stand::{Stand, cost_unit, rate_unit, server_cost};
 use crate::bench::stopped;
@@ -17,36 +17,37 @@ pub fn measure(
     stand: &Stand<'_>,
     store: Store,
     groups: &[&Group],
-    rounds: u32,
+    arguments: &Arguments,
 ) -> anyhow::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
     let mut mounts = Vec::new();
-    for flavor in Flavor::ALL {
+    for flavor in arguments.flavors() {
         let mount = stand.mount(store.export(), flavor, stand.options(flavor)?);
-        mounts.push(mount.with_context(|| format!("{} with {}", store.export(), flavor.name()))?);
+        let mount = mount.with_context(|| format!("{} with {}", store.export(), flavor.name()))?;
+        mounts.push((flavor, mount));
     }
     for group in groups {
-        let measured = all_rounds(stand, &mut mounts, group, rounds)?;
+        let measured = all_rounds(stand, &mut mounts, group, arguments.rounds)?;
         if stopped(stand.stop) {
             return Ok(());
         }
         report(output, group, store, &measured);
     }
-    mounts.iter_mut().try_for_each(Endpoint::finish)
+    mounts.iter_mut().try_for_each(|(_, mount)| mount.finish())
 }
 
 /// Measures one group: each round goes through all flavors.
 fn all_rounds(
     stand: &Stand<'_>,
-    mounts: &mut [Mount],
+    mounts: &mut [(Flavor, Mount)],
     group: &Group,
     rounds: u32,
-) -> anyhow::Result<Vec<Vec<Measurement>>> {
-    let mut measured = vec![Vec::new(); mounts.len()];
+) -> anyhow::Result<Vec<(Flavor, Vec<Measurement>)>> {
+    let mut measured: Vec<_> = mounts.iter().map(|(flavor, _)| (*flavor, Vec::new())).collect();
     for round in 0..rounds {
-        for ((flavor, mount), measured) in Flavor::ALL.iter().zip(mounts.iter_mut()).zip(&mut measured) {
+        for ((flavor, mount), (_, measured)) in mounts.iter_mut().zip(&mut measured) {
             let one = stand.repeat(mount, group.load, round, LENGTH);
             measured.extend(one.with_context(|| format!("{} with {}", group.name, flavor.name()))?);
         }
@@ -54,10 +55,11 @@ fn all_rounds(
     Ok(measured)
 }
 
-fn report(output: &mut Output, group: &Group, store: Store, measured: &[Vec<Measurement>]) {
+fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor, Vec<Measurement>)]) {
     println!("\n{}{}", group.name, store.suffix());
-    let Some(sys) = measured.first() else { return };
-    for (flavor, own) in Flavor::ALL.into_iter().zip(measured) {
+    let Some((_, sys)) = measured.first() else { return };
+    for (flavor, own) in measured {
+        let flavor = *flavor;
         let row = |what: &str| format!("{} {}{}, {what}", group.name, flavor.name(), store.suffix());
         let mut line = format!("  {:6}", flavor.name());
         line += &raw(output, &row, group.load.unit(), own);

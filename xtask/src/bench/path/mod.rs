@@ -9,6 +9,7 @@ mod rows;
 use super::bed::Bed;
 use super::output::Output;
 use super::{End, stopped};
+use bench::Flavor;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ pub struct Arguments {
     /// name the comparisons with them.
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
     only: Vec<String>,
+    /// Only these flavors, beside sys: krb5, krb5i, krb5p.
+    #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…")]
+    flavors: Vec<Flavor>,
     /// Interleaved rounds of each row.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -27,6 +31,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// What is measured in each group; first sys, which the others are compared with.
+    fn flavors(&self) -> Vec<Flavor> {
+        let wanted = |flavor: &Flavor| *flavor == Flavor::Sys || self.flavors.contains(flavor);
+        Flavor::ALL.into_iter().filter(|flavor| self.flavors.is_empty() || wanted(flavor)).collect()
+    }
+
     /// Whether a row, or a group of rows, is asked for.
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
@@ -46,7 +56,7 @@ pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> any
     for store in [rows::Store::Tmpfs, rows::Store::Memory] {
         let groups = rows::GROUPS.iter().filter(|group| arguments.wants(&store.name(group)));
         let groups: Vec<_> = groups.collect();
-        flavors::measure(output, &bed.stand(stop), store, &groups, arguments.rounds)?;
+        flavors::measure(output, &bed.stand(stop), store, &groups, arguments)?;
     }
     if !stopped(stop) && arguments.wants("bare") {
         bare::measure(output, &bed, arguments.rounds, stop)?;
