@@ -10,6 +10,7 @@ guest() {
   done <<<"$JOBS"
   case $SERVER in orthrus|ganesha) local kind=$SERVER ;; *) local kind=other ;; esac
   printf 'SERVER_KIND=%s\n%s' "$kind" "$SETTINGS" >"$RUN/share/settings"
+  eval "$SETTINGS"
   . "$LAB/repository.sh"
   repository "$RUN/share/repository.git"
 

@@ -13,7 +13,8 @@ vanish with it, and runs each JOB (a name in lab/jobs, or a script) in the guest
                      $LAB_EXPORT as /export and $LAB_PRIVATE as /private on 10.77.0.1:2049 with $LAB_KEYTAB
   --orthrus FILE     the program (default: target/release/orthrus, then target/debug/orthrus)
   --enctypes E       sha1 (default; every kernel), sha2 (kernels from 6.3), or 17 to 20
-  --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000
+  --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000,
+                     or FILES_IN_REPOSITORY=600 (default 2400)
   --export-on WHERE  disk (default) or tmpfs: what the exported folders lie on
   --kernel FILE      another user-mode Linux kernel, with --modules FOLDER for its modules
   --memory SIZE      the guest's memory (default 1024M)

@@ -1,9 +1,9 @@
 # repository.sh: a git repository from a seed, the same on every machine. Sourced by client.sh.
 
-FILES_IN_REPOSITORY=2400
+FILES_IN_REPOSITORY=${FILES_IN_REPOSITORY:-2400}
 COMMITS_IN_REPOSITORY=24
 
-# Makes a bare repository in $1: 2,400 files in 120 folders, then commits that change a hundred each. The numbers come
+# Makes a bare repository in $1: 2,400 files (or as many as the settings say) in 120 folders, then commits that change a hundred each. The numbers come
 # from a generator of our own, because awk's rand() differs between awks.
 repository() {
   git init -q --bare "$1"

@@ -17,34 +17,44 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[test]
 fn who_has_no_right_or_no_ticket_is_refused() {
     // RFC 8881 section 2.6: the flavors that an export allows, and what each user may.
-    run("access", 34);
+    run("access", &[], 34);
 }
 
 #[test]
 fn a_repository_is_cloned_copied_and_locked_with_each_flavor_and_nconnect() {
     // RFC 8881 sections 2.10.3 (connections of a session) and 9 (locks); RFC 2203 (flavors).
-    run("mounts", 8 * 20);
+    run("mounts", &["FILES_IN_REPOSITORY=600"], 8 * 20);
+}
+
+#[test]
+fn a_repository_of_2400_files_is_cloned_and_copied_with_privacy_over_eight_connections() {
+    run("mounts", &["FLAVORS=krb5p", "CONNECTIONS=8"], 20);
 }
 
 #[test]
 fn ten_thousand_small_files_come_back_as_they_were_written() {
-    run("small-files", 4 * 6);
+    run("small-files", &["FLAVORS=krb5p"], 6);
+}
+
+#[test]
+fn small_files_come_back_as_they_were_written_with_each_flavor() {
+    run("small-files", &["FLAVORS=sys krb5 krb5i", "FILES=1000"], 3 * 6);
 }
 
 #[test]
 fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
     // RFC 8881 sections 8.4.2 (restart, reclaim) and 18.3 (COMMIT and the write verifier).
-    run("crash", 4 * 4);
+    run("crash", &[], 4 * 4);
 }
 
 #[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
-    run("nconnect", 2 * 5 * 4 + 1);
+    run("nconnect", &[], 2 * 5 * 4 + 1);
 }
 
-/// Runs a job of the lab and prints its lines; at least so many must say `ok`, and none `FAIL`.
-fn run(job: &str, ok_min: usize) {
+/// Runs a job of the lab with settings and prints its lines; at least so many must say `ok`, and none `FAIL`.
+fn run(job: &str, settings: &[&str], ok_min: usize) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let program = match std::env::var_os("ORTHRUS") {
@@ -57,6 +67,7 @@ fn run(job: &str, ok_min: usize) {
         .arg(root.join("lab/run.sh"))
         .args(["--time-limit", "1200", "--orthrus"])
         .arg(program)
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .arg(job)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
