@@ -126,12 +126,6 @@ impl LocalBackend {
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
     }
 
-    /// Says whether a directory gives new objects their permissions.
-    fn has_default_acl(&self, directory: &Object) -> bool {
-        let path = self.path_of(directory);
-        rustix::fs::getxattr(path, "system.posix_acl_default", &mut [0_u8; 0]).is_ok_and(|length| length > 0)
-    }
-
     fn finish_node(
         &self,
         caller: &Caller,
@@ -156,8 +150,13 @@ impl LocalBackend {
         if gives {
             self.set_owner(object, set)?;
         }
+        if let Some(acls) = &set.acls {
+            self.write_acls(object, acls)?;
+        }
         // chown took the set-id bits away.
         let lost = gives && set.mode.is_some_and(|mode| mode & SET_ID != 0);
+        // A mode beside a list changes the list (RFC 8881 section 6.4.1.3).
+        let set_mode = set_mode || set.acls.is_some();
         if let Some(mode) = set.mode.filter(|_| set_mode || lost) {
             let gid = stat_fd(object).map_err(vfs_error)?.stx_gid;
             self.set_mode(caller, object, gid, mode)?;

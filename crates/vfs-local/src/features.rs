@@ -10,13 +10,18 @@ use vfs::Features;
 
 /// Finds out what the file system of an export's root can do, as the server.
 pub(crate) fn of(root: &OwnedFd) -> Features {
-    Features { clone_block: clone_block(root), xattrs: has_xattrs(root), change_grows: false }
+    Features {
+        clone_block: clone_block(root),
+        acls: has(root, "system.posix_acl_access"),
+        xattrs: has(root, "user.orthrus"),
+        change_grows: false,
+    }
 }
 
 /// Says whether the root could have an extended attribute.
-fn has_xattrs(root: &OwnedFd) -> bool {
+fn has(root: &OwnedFd, name: &str) -> bool {
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());
-    let held = getxattr(path, "user.orthrus", &mut [0_u8; 0]);
+    let held = getxattr(path, name, &mut [0_u8; 0]);
     !matches!(held, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 

@@ -4,6 +4,7 @@
 //! [`LocalBackend::open`]. On threads that ran a backend's operations, [`become_server`] comes before the
 //! program opens files of its own.
 
+mod acls;
 mod attributes;
 mod backend;
 mod cache;

@@ -16,8 +16,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -179,6 +179,11 @@ impl Backend for LocalBackend {
         entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> VfsResult<bool> {
         self.list(caller, directory, cookie, entry)
+    }
+
+    fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls> {
+        let object = self.resolve(object)?;
+        self.read_acls(&object)
     }
 
     fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {

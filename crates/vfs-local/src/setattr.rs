@@ -37,6 +37,9 @@ impl LocalBackend {
         if set.uid.is_some() || set.gid.is_some() {
             self.set_owner(&object, set)?;
         }
+        if let Some(acls) = &set.acls {
+            self.write_acls(&object, acls)?;
+        }
         if let Some(mode) = set.mode {
             self.set_mode(caller, &object, set.gid.unwrap_or(before.stx_gid), mode)?;
         }

@@ -1,7 +1,7 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
+    Acls, Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
     Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use std::sync::Arc;
@@ -137,6 +137,14 @@ pub trait Backend: Send + Sync {
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> VfsResult<bool>;
+
+    /// Returns an object's access control lists; who reaches the object may read them.
+    ///
+    /// # Errors
+    /// `Notsupp` where there are none.
+    fn acls(&self, _object: &ObjectHandle) -> VfsResult<Acls> {
+        Err(VfsError::Notsupp)
+    }
 
     /// Returns the value of an extended attribute of the user's name space; the name is without its prefix (RFC 8276).
     ///

@@ -1,5 +1,6 @@
 //! What an NFS server asks of a file system: the [`Backend`] trait, exports, the pseudo file system and a memory backend.
 
+mod acl;
 mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -12,6 +13,7 @@ mod open_file;
 mod pseudo;
 mod types;
 
+pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
 pub use backend::Backend;
 pub use error::{VfsError, VfsResult};
 pub use exports::{

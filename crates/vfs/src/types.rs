@@ -152,6 +152,8 @@ pub struct SetAttributes {
     pub mode: Option<u32>,
     /// Bits that the creator takes from `mode`, 9 bits, unless the directory says what new objects get.
     pub umask: Option<u32>,
+    /// Both lists, those that are `None` to be taken away; before `mode`, which then changes them.
+    pub acls: Option<crate::Acls>,
     /// New owner.
     pub uid: Option<u32>,
     /// New group.
@@ -226,6 +228,8 @@ pub enum XattrHow {
 pub struct Features {
     /// Bytes of a block that files can share, to which CLONE is aligned; 0: they cannot.
     pub clone_block: u32,
+    /// Whether objects have access control lists.
+    pub acls: bool,
     /// Whether objects have extended attributes.
     pub xattrs: bool,
     /// Whether the change attribute never goes back.
@@ -234,7 +238,7 @@ pub struct Features {
 
 impl Features {
     /// A file system that can do all of it.
-    pub const EVERY: Self = Self { clone_block: 4096, change_grows: true, xattrs: true };
+    pub const EVERY: Self = Self { clone_block: 4096, acls: true, xattrs: true, change_grows: true };
 }
 
 /// How a file is opened.

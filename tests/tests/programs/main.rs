@@ -6,6 +6,7 @@ mod control;
 mod delegations;
 mod flavors;
 mod hostile;
+mod minor2;
 mod misuse;
 mod realms;
 mod restart;

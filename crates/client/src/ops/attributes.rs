@@ -165,6 +165,26 @@ impl Client {
         )
     }
 
+    /// Reads the access control list (RFC 8881 section 6).
+    ///
+    /// # Errors
+    /// Those of GETATTR; [`Error::Misuse`] when the server has none of the object.
+    pub fn acl(&mut self, handle: &[u8]) -> Result<Vec<Nfsace4<'static>>, Error> {
+        let attributes = self.getattr(handle, Bitmap4::of(&[FATTR4_ACL]))?;
+        let list =
+            attributes.values()?.acl.ok_or(Error::Misuse("the server tells no access control list"))?;
+        Ok(list.into_iter().map(Nfsace4::into_owned).collect())
+    }
+
+    /// Sets the access control list.
+    ///
+    /// # Errors
+    /// Those of SETATTR; NFS4ERR_ATTRNOTSUPP for what the server's file system cannot say.
+    pub fn set_acl(&mut self, handle: &[u8], acl: Vec<Nfsace4<'_>>) -> Result<(), Error> {
+        let values = AttributeValues { acl: Some(acl), ..AttributeValues::default() };
+        self.setattr(handle, Stateid4::ANONYMOUS, &values).map(drop)
+    }
+
     /// Asks which of the ACCESS4 bits in `wanted` are allowed.
     ///
     /// # Errors

@@ -1,6 +1,10 @@
 //! Reads the attributes that a client wants to set (RFC 8881 sections 5.5 and 18.30).
 
-use super::{SETTABLE, features, supported};
+use super::{
+    SETTABLE,
+    acl::{self, Ace, Unfit},
+    features, supported,
+};
 use crate::engine::{Compound, Failure};
 use identity::OwnerError;
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
@@ -16,10 +20,42 @@ const NANOSECONDS_MAX: u32 = 1_000_000_000;
 /// Attributes to set, and which these are.
 #[derive(Clone, Debug, Default)]
 pub struct Settable {
+    /// The access control list, which [`Settable::fit_acl`] turns into what the backend can keep.
+    pub acl: Option<Vec<Ace>>,
     /// For the backend.
     pub set: SetAttributes,
     /// For attrset.
     pub mask: Bitmap4,
+}
+
+/// The object whose access control list is set.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Its owner and its group, where they are known already.
+    pub owner: Option<u32>,
+    /// The same of the group.
+    pub group: Option<u32>,
+}
+
+impl Settable {
+    /// Turns the access control list, if there is one, into what the backend keeps.
+    ///
+    /// # Errors
+    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL: what `docs/acls.md` says cannot be kept. `subject` fails as it likes.
+    pub fn fit_acl(&mut self, subject: impl FnOnce() -> Result<Subject, Failure>) -> Result<(), Failure> {
+        let Some(aces) = self.acl.take() else { return Ok(()) };
+        let Subject { directory, owner, group } = subject()?;
+        let owner = self.set.uid.or(owner);
+        let group = self.set.gid.or(group);
+        let acls = acl::to_posix(&aces, directory, owner, group).map_err(|unfit| match unfit {
+            Unfit::Unsupported => Nfsstat4::NFS4ERR_ATTRNOTSUPP,
+            Unfit::Invalid => Nfsstat4::NFS4ERR_INVAL,
+        })?;
+        self.set.acls = Some(acls);
+        Ok(())
+    }
 }
 
 /// Reads a fattr4 of SETATTR, CREATE or OPEN.
@@ -43,10 +79,12 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure>
         umask,
         uid: uid.transpose().map_err(owner_status)?,
         gid: gid.transpose().map_err(owner_status)?,
+        acls: None,
         atime: values.time_access_set.as_ref().map(time).transpose()?,
         mtime: values.time_modify_set.as_ref().map(time).transpose()?,
     };
-    Ok(Settable { set, mask: fattr.attrmask })
+    let acl = values.acl.as_ref().map(|list| acl::wire::decode(c, list)).transpose()?;
+    Ok(Settable { acl, set, mask: fattr.attrmask })
 }
 
 /// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at once).
@@ -62,7 +100,7 @@ fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Fail
     Ok((mode, umask))
 }
 
-fn owner_status(error: OwnerError) -> Nfsstat4 {
+pub(super) fn owner_status(error: OwnerError) -> Nfsstat4 {
     match error {
         OwnerError::Source(_) => Nfsstat4::NFS4ERR_DELAY,
         _ => Nfsstat4::NFS4ERR_BADOWNER,

@@ -1,9 +1,13 @@
 //! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
 
-use super::{EXCLUSIVE_CREATE, OF_FILE_SYSTEM, features, supported};
+use super::{
+    EXCLUSIVE_CREATE, OF_FILE_SYSTEM,
+    acl::{self, Ace},
+    features, supported,
+};
 use crate::engine::{Compound, Failure, Fh, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
-use vfs::{Attributes, Features, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp};
+use vfs::{Acls, Attributes, Features, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp, VfsError};
 use xdr::Encoder;
 
 /// FH4_PERSISTENT: filehandles live as long as their objects.
@@ -30,8 +34,9 @@ pub fn encode(
         mask.clear(nfs4::FATTR4_TIME_CREATE);
     }
     mask = mask.and(&nfs4::attributes::GETTABLE);
+    let acl = if mask.contains(nfs4::FATTR4_ACL) { list(c, fh, attributes)? } else { Vec::new() };
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = Subject { c, fh, attributes, whole, features, supported };
+    let subject = Subject { c, fh, attributes, whole, features, supported, acl };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -41,6 +46,22 @@ pub fn encode(
     let length = reply.len() - length_at - 4;
     reply.patch_u32(length_at, u32::try_from(length).unwrap_or(u32::MAX));
     Ok(())
+}
+
+/// Returns an object's access control list; what has none has the one that its mode stands for.
+fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> Result<Vec<Ace>, Failure> {
+    let acls = match fh {
+        Fh::Pseudo(_) => Acls::default(),
+        Fh::Object(object) => {
+            // The kernel may have to read it.
+            c.check_disk(object)?;
+            match object.export.backend.acls(&object.handle) {
+                Err(VfsError::Notsupp) => Acls::default(),
+                acls => acls?,
+            }
+        }
+    };
+    Ok(acl::from_posix(&acls, attributes.mode, attributes.file_type == FileType::Directory))
 }
 
 fn statfs(fh: &Fh) -> Result<FsStat, Failure> {
@@ -63,6 +84,7 @@ struct Subject<'s, 'c> {
     whole: FsStat,
     features: Features,
     supported: Bitmap4,
+    acl: Vec<Ace>,
 }
 
 impl Subject<'_, '_> {
@@ -73,6 +95,10 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_TYPE => reply.u32(file_type(a.file_type) as u32),
             nfs4::FATTR4_CHANGE => reply.u64(a.change),
             nfs4::FATTR4_SIZE => reply.u64(a.size),
+            nfs4::FATTR4_ACL => {
+                acl::wire::encode(self.c, &self.acl, reply);
+                reply
+            }
             nfs4::FATTR4_FILEID => reply.u64(a.fileid),
             nfs4::FATTR4_MODE => reply.u32(a.mode),
             nfs4::FATTR4_NUMLINKS => reply.u32(a.nlink),
@@ -129,6 +155,7 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_MAXLINK => reply.u32(whole.link_max),
             nfs4::FATTR4_MAXNAME => reply.u32(whole.name_max),
             nfs4::FATTR4_FS_LAYOUT_TYPES => reply.array_len(0),
+            nfs4::FATTR4_ACLSUPPORT => reply.u32(nfs4::ACL4_SUPPORT_ALLOW_ACL | nfs4::ACL4_SUPPORT_DENY_ACL),
             nfs4::FATTR4_CLONE_BLKSIZE => reply.u32(self.features.clone_block),
             nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(change_attr_type(self.features) as u32),
             nfs4::FATTR4_XATTR_SUPPORT => reply.boolean(self.features.xattrs),

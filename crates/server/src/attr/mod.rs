@@ -1,24 +1,26 @@
 //! Attributes: what the backend knows as fattr4, and back (RFC 8881 section 5).
 
+pub mod acl;
 mod decode;
 mod encode;
 
-pub use decode::{Settable, decode};
+pub use decode::{Settable, Subject, decode};
 pub use encode::encode;
 
 use crate::engine::Fh;
 use nfs4::{
-    Bitmap4, FATTR4_CANSETTIME, FATTR4_CASE_INSENSITIVE, FATTR4_CASE_PRESERVING, FATTR4_CHANGE,
-    FATTR4_CHANGE_ATTR_TYPE, FATTR4_CHOWN_RESTRICTED, FATTR4_CLONE_BLKSIZE, FATTR4_FH_EXPIRE_TYPE,
-    FATTR4_FILEHANDLE, FATTR4_FILEID, FATTR4_FILES_AVAIL, FATTR4_FILES_FREE, FATTR4_FILES_TOTAL,
-    FATTR4_FS_LAYOUT_TYPES, FATTR4_FSID, FATTR4_HOMOGENEOUS, FATTR4_LEASE_TIME, FATTR4_LINK_SUPPORT,
-    FATTR4_MAXFILESIZE, FATTR4_MAXLINK, FATTR4_MAXNAME, FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_MODE,
-    FATTR4_MODE_UMASK, FATTR4_MOUNTED_ON_FILEID, FATTR4_NAMED_ATTR, FATTR4_NO_TRUNC, FATTR4_NUMLINKS,
-    FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_RAWDEV, FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_SPACE_AVAIL,
-    FATTR4_SPACE_FREE, FATTR4_SPACE_FREED, FATTR4_SPACE_TOTAL, FATTR4_SPACE_USED, FATTR4_SUPPATTR_EXCLCREAT,
-    FATTR4_SUPPORTED_ATTRS, FATTR4_SYMLINK_SUPPORT, FATTR4_TIME_ACCESS, FATTR4_TIME_ACCESS_SET,
-    FATTR4_TIME_CREATE, FATTR4_TIME_DELTA, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY, FATTR4_TIME_MODIFY_SET,
-    FATTR4_TYPE, FATTR4_UNIQUE_HANDLES, FATTR4_XATTR_SUPPORT,
+    Bitmap4, FATTR4_ACL, FATTR4_ACLSUPPORT, FATTR4_CANSETTIME, FATTR4_CASE_INSENSITIVE,
+    FATTR4_CASE_PRESERVING, FATTR4_CHANGE, FATTR4_CHANGE_ATTR_TYPE, FATTR4_CHOWN_RESTRICTED,
+    FATTR4_CLONE_BLKSIZE, FATTR4_FH_EXPIRE_TYPE, FATTR4_FILEHANDLE, FATTR4_FILEID, FATTR4_FILES_AVAIL,
+    FATTR4_FILES_FREE, FATTR4_FILES_TOTAL, FATTR4_FS_LAYOUT_TYPES, FATTR4_FSID, FATTR4_HOMOGENEOUS,
+    FATTR4_LEASE_TIME, FATTR4_LINK_SUPPORT, FATTR4_MAXFILESIZE, FATTR4_MAXLINK, FATTR4_MAXNAME,
+    FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_MODE, FATTR4_MODE_UMASK, FATTR4_MOUNTED_ON_FILEID,
+    FATTR4_NAMED_ATTR, FATTR4_NO_TRUNC, FATTR4_NUMLINKS, FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_RAWDEV,
+    FATTR4_RDATTR_ERROR, FATTR4_SIZE, FATTR4_SPACE_AVAIL, FATTR4_SPACE_FREE, FATTR4_SPACE_FREED,
+    FATTR4_SPACE_TOTAL, FATTR4_SPACE_USED, FATTR4_SUPPATTR_EXCLCREAT, FATTR4_SUPPORTED_ATTRS,
+    FATTR4_SYMLINK_SUPPORT, FATTR4_TIME_ACCESS, FATTR4_TIME_ACCESS_SET, FATTR4_TIME_CREATE,
+    FATTR4_TIME_DELTA, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY, FATTR4_TIME_MODIFY_SET, FATTR4_TYPE,
+    FATTR4_UNIQUE_HANDLES, FATTR4_XATTR_SUPPORT,
 };
 use vfs::Features;
 
@@ -31,6 +33,7 @@ pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
     FATTR4_TIME_ACCESS_SET,
     FATTR4_TIME_MODIFY_SET,
     FATTR4_MODE_UMASK,
+    FATTR4_ACL,
 ]);
 
 /// What can be set while a file is created exclusively: not the times, which hold the verifier
@@ -57,6 +60,10 @@ const OF_FILE_SYSTEM: Bitmap4 = Bitmap4::of(&[
 /// What NFSv4.2 adds.
 const OF_MINOR_2: Bitmap4 =
     Bitmap4::of(&[FATTR4_SPACE_FREED, FATTR4_CHANGE_ATTR_TYPE, FATTR4_MODE_UMASK, FATTR4_XATTR_SUPPORT]);
+
+/// What there is besides where objects have access control lists. dacl and sacl are not: there are no automatic
+/// inheritance and no AUDIT and ALARM entries that would need them.
+const OF_ACLS: Bitmap4 = Bitmap4::of(&[FATTR4_ACL, FATTR4_ACLSUPPORT]);
 
 /// What NFSv4.2 adds where files can share blocks.
 const OF_CLONES: Bitmap4 = Bitmap4::of(&[FATTR4_CLONE_BLKSIZE]);
@@ -106,11 +113,17 @@ const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
 
 /// Returns supported_attrs of a minor version on a file system.
 pub fn supported(minor: u32, features: Features) -> Bitmap4 {
-    match minor {
-        ..=1 => OF_MINOR_1,
-        _ if features.clone_block > 0 => OF_MINOR_1 | OF_MINOR_2 | OF_CLONES,
-        _ => OF_MINOR_1 | OF_MINOR_2,
+    let mut all = OF_MINOR_1;
+    if features.acls {
+        all = all | OF_ACLS;
     }
+    if minor >= 2 {
+        all = all | OF_MINOR_2;
+    }
+    if minor >= 2 && features.clone_block > 0 {
+        all = all | OF_CLONES;
+    }
+    all
 }
 
 /// Returns what the file system of a filehandle can do; the pseudo file system can nothing.
@@ -137,6 +150,7 @@ mod tests {
         assert!(nfs4::attributes::REQUIRED.is_subset_of(&least));
         assert!(least.is_subset_of(&supported(2, Features::default())));
         assert!(EXCLUSIVE_CREATE.is_subset_of(&SETTABLE));
-        assert!(SETTABLE.is_subset_of(&supported(2, Features::default())));
+        let most = Features { acls: true, ..Features::default() };
+        assert!(SETTABLE.is_subset_of(&supported(2, most)));
     }
 }

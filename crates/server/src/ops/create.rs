@@ -1,6 +1,6 @@
 //! CREATE: everything but regular files (RFC 8881 section 18.4).
 
-use crate::attr;
+use crate::attr::{self, Subject};
 use crate::engine::{Change, Compound, Failure, Fh, OpResult, names};
 use nfs4::{Create4Args, Createtype4, Nfsstat4};
 use vfs::NewObject;
@@ -25,6 +25,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let change = Change::before(&directory)?;
     let caller = c.caller(&directory.export);
+    if matches!(object, NewObject::Symlink(_)) && settable.acl.is_some() {
+        return Err(Nfsstat4::NFS4ERR_ATTRNOTSUPP.into());
+    }
+    let directory_made = object == NewObject::Directory;
+    settable.fit_acl(|| Ok(Subject { directory: directory_made, owner: Some(caller.uid), group: None }))?;
     let backend = &directory.export.backend;
     let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;
     c.set_current(Fh::of(&directory.export, handle));

@@ -1,12 +1,12 @@
 //! SETATTR (RFC 8881 section 18.30).
 
-use crate::attr::{self, Settable};
+use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Failure, Object, OpResult, regular_file, vfs_status};
 use nfs4::{Bitmap4, FATTR4_MODE, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
-use vfs::{OpenFile, SetAttributes, VfsError, VfsResult};
+use vfs::{FileType, OpenFile, SetAttributes, VfsError, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Sets attributes; a size through the open of the stateid when there is one.
@@ -22,6 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
+    settable.fit_acl(|| subject(object))?;
     c.begin_change(object)?;
     let opened = match settable.set.size {
         Some(_) => resizable(c, object, args.stateid)?,
@@ -39,6 +40,19 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     reply.value(&settable.mask);
     Ok(())
+}
+
+/// Returns what an access control list has to know of its object.
+///
+/// # Errors
+/// NFS4ERR_ATTRNOTSUPP for a symbolic link, which has none, and the backend's.
+fn subject(object: &Object) -> Result<Subject, Failure> {
+    let attributes = object.export.backend.getattr(&object.handle)?;
+    if attributes.file_type == FileType::Symlink {
+        return Err(Nfsstat4::NFS4ERR_ATTRNOTSUPP.into());
+    }
+    let directory = attributes.file_type == FileType::Directory;
+    Ok(Subject { directory, owner: Some(attributes.uid), group: Some(attributes.gid) })
 }
 
 /// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is; attrsset tells (RFC 8881

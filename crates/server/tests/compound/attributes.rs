@@ -152,7 +152,7 @@ fn unknown_attributes_are_left_out_and_write_only_ones_refused() // RFC 8881 sec
 {
     let server = Setup::default().start();
     let mut client = Client::new(&server);
-    let reply = client.at("export", vec![getattr(&[FATTR4_ACL, 90, 127, FATTR4_TYPE])]).ok();
+    let reply = client.at("export", vec![getattr(&[FATTR4_SACL, 90, 127, FATTR4_TYPE])]).ok();
     assert_eq!(reply.attributes().present(), Bitmap4::of(&[FATTR4_TYPE]));
     client.at("export", vec![getattr(&[FATTR4_TIME_MODIFY_SET])]).expect(NFS4ERR_INVAL);
 }

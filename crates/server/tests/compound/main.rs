@@ -1,5 +1,6 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
+mod acls;
 mod attributes;
 mod callbacks;
 mod delegations;

@@ -36,9 +36,15 @@ fn set() -> impl Strategy<Value = Fattr4<'static>> {
         let owner = owner.map(|owner| bytes(owner.as_bytes()));
         fattr(AttributeValues { size, mode, owner, ..Default::default() })
     });
+    let who = prop_oneof![Just("OWNER@"), Just("GROUP@"), Just("EVERYONE@"), Just("1001"), Just("x")];
+    let ace = (0_u32..3, 0_u32..128, any::<u32>(), who).prop_map(|(number, flag, access_mask, who)| {
+        Nfsace4 { r#type: number, flag, access_mask, who: bytes(who.as_bytes()) }
+    });
+    let acl = proptest::collection::vec(ace, 0..6);
+    let acl = acl.prop_map(|acl| fattr(AttributeValues { acl: Some(acl), ..Default::default() }));
     let bad = (bitmap(), proptest::collection::vec(any::<u8>(), 0..40));
     let bad = bad.prop_map(|(attrmask, values)| Fattr4 { attrmask, attr_vals: bytes(&values) });
-    prop_oneof![3 => good, 1 => bad]
+    prop_oneof![3 => good, 1 => bad, 1 => acl]
 }
 
 fn how() -> impl Strategy<Value = Openflag4<'static>> {

@@ -3,6 +3,7 @@
 //! [`backend_conformance!`](crate::backend_conformance) makes a `#[test]` of each; a backend gives a function
 //! that returns a fresh [`Fixture`], or `None` with a printed reason where it cannot run.
 
+pub mod acls;
 pub mod attributes;
 pub mod data;
 pub mod directories;
@@ -202,6 +203,12 @@ macro_rules! backend_conformance {
             xattrs::extended_attributes_that_are_too_long_are_refused,
             xattrs::extended_attributes_need_the_rights_to_the_data,
             xattrs::what_is_neither_file_nor_directory_takes_no_extended_attribute,
+            acls::a_list_is_kept_and_the_mode_goes_with_it,
+            acls::a_list_says_who_may,
+            acls::only_the_owner_changes_the_list,
+            acls::what_is_made_in_a_directory_gets_its_default_list,
+            acls::a_list_is_set_on_what_is_being_made,
+            acls::a_list_of_three_hundred_entries_is_kept,
             permissions::the_owner_class_applies_to_the_owner_alone,
             permissions::the_group_class_applies_to_members_and_supplementary_groups,
             permissions::others_get_the_last_class,

@@ -1,5 +1,6 @@
 //! A file system in memory, with the whole semantics of POSIX: for tests, and for measuring without a disk.
 
+mod acls;
 mod budget;
 mod content;
 mod directory;
@@ -12,8 +13,8 @@ mod table;
 mod xattrs;
 
 use crate::{
-    Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
 use directory::Directory;
@@ -102,7 +103,7 @@ impl Backend for MemoryBackend {
     }
 
     fn features(&self) -> Features {
-        Features { clone_block: sparse::CLONE_BLOCK, xattrs: true, change_grows: true }
+        Features { clone_block: sparse::CLONE_BLOCK, acls: true, xattrs: true, change_grows: true }
     }
 
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
@@ -247,6 +248,15 @@ impl Backend for MemoryBackend {
                 return Ok(true);
             }
         }
+    }
+
+    fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls> {
+        let node = self.node(object)?;
+        let inner = node.read();
+        if matches!(inner.body, Body::Symlink(_)) {
+            return Err(VfsError::Notsupp);
+        }
+        Ok(inner.acls.get().clone())
     }
 
     fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {

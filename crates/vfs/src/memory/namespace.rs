@@ -65,19 +65,22 @@ impl MemoryBackend {
             return Err(VfsError::Perm);
         }
         let (body, default_mode) = self.body(parent.ino, new)?;
-        let (inherits, group) = {
+        let (inherits, group, default) = {
             let above = parent.read();
-            (above.mode & S_ISGID != 0, above.gid)
+            (above.mode & S_ISGID != 0, above.gid, above.acls.get().default.clone())
         };
+        let umask = set.umask.filter(|_| default.is_none()).unwrap_or(0);
         let gid = if inherits { group } else { caller.gid };
         setattr::check_owner(caller, caller.uid, gid, set)?;
-        let mut mode =
-            setattr::mode_for(caller, set.mode.unwrap_or(default_mode) & !set.umask.unwrap_or(0), gid);
+        let mut mode = setattr::mode_for(caller, set.mode.unwrap_or(default_mode) & !umask, gid);
         if inherits && matches!(body, Body::Directory(_)) {
             mode |= S_ISGID;
         }
         let mut inner =
             Inner::new(body, mode, set.uid.unwrap_or(caller.uid), set.gid.unwrap_or(gid), &self.budget);
+        if let Some(default) = default {
+            inner.inherit(&default)?;
+        }
         let rest = SetAttributes { size: None, mode: None, uid: None, gid: None, ..set.clone() };
         setattr::apply(&mut inner, &Caller::root(), &rest)?;
         if let (Some(size), Body::Regular(content)) = (set.size, &mut inner.body) {

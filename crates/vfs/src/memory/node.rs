@@ -1,6 +1,6 @@
 //! One object: its attributes, its body and the permission rules of POSIX.
 
-use super::{budget::Budget, content::Content, directory::Directory, xattrs::Xattrs};
+use super::{acls::HeldAcls, budget::Budget, content::Content, directory::Directory, xattrs::Xattrs};
 use crate::{Attributes, Caller, FileType, Permissions, Timestamp, VfsError, VfsResult};
 use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -41,6 +41,7 @@ pub(super) struct Inner {
     pub(super) btime: Timestamp,
     pub(super) body: Body,
     pub(super) xattrs: Xattrs,
+    pub(super) acls: HeldAcls,
 }
 
 /// An object; it lives as long as a name or an open file refers to it.
@@ -108,6 +109,7 @@ impl Inner {
             btime: now,
             body,
             xattrs: Xattrs::new(budget),
+            acls: HeldAcls::new(budget),
         }
     }
 
@@ -205,12 +207,8 @@ impl Inner {
             let executable =
                 self.mode & 0o111 != 0 || matches!(self.body, Body::Directory(_) | Body::Symlink(_));
             READ | WRITE | if executable { EXECUTE } else { 0 }
-        } else if caller.uid == self.uid {
-            self.mode >> 6
-        } else if in_group(caller, self.gid) {
-            self.mode >> 3
         } else {
-            self.mode
+            self.rights(caller)
         };
         Permissions { read: bits & READ != 0, write: bits & WRITE != 0, execute: bits & EXECUTE != 0 }
     }

@@ -12,8 +12,11 @@ pub(super) fn apply(inner: &mut Inner, caller: &Caller, set: &SetAttributes) -> 
     if set.uid.is_some() || set.gid.is_some() {
         change_owner(inner, set.uid, set.gid);
     }
+    if let Some(acls) = &set.acls {
+        inner.set_acls(acls.clone())?;
+    }
     if let Some(mode) = set.mode {
-        inner.mode = mode_for(caller, mode, inner.gid);
+        inner.set_mode(mode_for(caller, mode, inner.gid));
         inner.touch();
     }
     set_times(inner, set);
@@ -32,7 +35,7 @@ fn check(inner: &Inner, caller: &Caller, set: &SetAttributes) -> VfsResult<()> {
         inner.require(caller, WRITE)?;
     }
     check_owner(caller, inner.uid, inner.gid, set)?;
-    if set.mode.is_some() {
+    if set.mode.is_some() || set.acls.is_some() {
         if matches!(inner.body, Body::Symlink(_)) {
             return Err(VfsError::Notsupp);
         }

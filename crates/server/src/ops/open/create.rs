@@ -2,7 +2,7 @@
 
 use super::target::Target;
 use super::{DirectoryChange, Share, VERIFIER_ATTRIBUTES, exclusive};
-use crate::attr::{self, Settable};
+use crate::attr::{self, Settable, Subject};
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
 use crate::engine::{Compound, Failure, Object, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
@@ -43,6 +43,11 @@ impl Creation {
             Some(attributes) => attr::decode(c, attributes)?,
             None => Settable::default(),
         };
+        let object = c.object(Nfsstat4::NFS4ERR_ROFS);
+        settable.fit_acl(|| {
+            let owner = object.map(|directory| c.caller(&directory.export).uid).ok();
+            Ok(Subject { directory: false, owner, group: None })
+        })?;
         if let Mode::Exclusive(verifier) = mode {
             if !settable.mask.is_subset_of(&attr::EXCLUSIVE_CREATE) {
                 return Err(Nfsstat4::NFS4ERR_INVAL.into());

@@ -1,0 +1,77 @@
+//! Access control lists as Linux file systems have them (POSIX 1003.1e draft 17, acl(5)).
+
+use std::collections::BTreeMap;
+
+/// Rights as in a permission class of the mode.
+pub const ACL_READ: u8 = 4;
+/// Write, or change the entries of a directory.
+pub const ACL_WRITE: u8 = 2;
+/// Execute, or search a directory.
+pub const ACL_EXECUTE: u8 = 1;
+/// Most named entries of one list: what Linux can keep in an extended attribute.
+pub const ACL_ENTRIES_MAX: usize = 8000;
+
+/// One list. Rights are 3 bits each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PosixAcl {
+    /// The owner's.
+    pub owner: u8,
+    /// Of users by number; of what they have, `mask` counts.
+    pub users: BTreeMap<u32, u8>,
+    /// The owning group's; of it, `mask` counts.
+    pub group: u8,
+    /// Of groups by number; of what they have, `mask` counts.
+    pub groups: BTreeMap<u32, u8>,
+    /// The most that users, groups and the owning group get; there when either has entries.
+    pub mask: Option<u8>,
+    /// Of everybody else.
+    pub other: u8,
+}
+
+impl PosixAcl {
+    /// Returns the list that says what a mode says.
+    pub fn of_mode(mode: u32) -> Self {
+        let class = |shift: u32| ((mode >> shift) & 7) as u8;
+        Self { owner: class(6), group: class(3), other: class(0), ..Self::default() }
+    }
+
+    /// Returns the nine permission bits that go with the list: the mask stands for the group's.
+    pub fn mode(&self) -> u32 {
+        let class = |rights: u8, shift: u32| u32::from(rights & 7) << shift;
+        class(self.owner, 6) | class(self.mask.unwrap_or(self.group), 3) | class(self.other, 0)
+    }
+
+    /// Changes the list as chmod(2) does.
+    pub fn set_mode(&mut self, mode: u32) {
+        let of = Self::of_mode(mode);
+        (self.owner, self.other) = (of.owner, of.other);
+        match &mut self.mask {
+            Some(mask) => *mask = of.group,
+            None => self.group = of.group,
+        }
+    }
+
+    /// Says whether it says no more than a mode could.
+    pub fn is_minimal(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty() && self.mask.is_none()
+    }
+
+    /// Returns how many entries name a user or a group.
+    pub fn named(&self) -> usize {
+        self.users.len() + self.groups.len()
+    }
+
+    /// Returns what the mask leaves of rights.
+    pub fn masked(&self, rights: u8) -> u8 {
+        rights & self.mask.unwrap_or(7)
+    }
+}
+
+/// Both lists of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acls {
+    /// Who may do what; `None`: the mode says it all.
+    pub access: Option<PosixAcl>,
+    /// Of a directory: what new objects in it get.
+    pub default: Option<PosixAcl>,
+}
