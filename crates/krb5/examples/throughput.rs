@@ -34,10 +34,9 @@ fn main() {
 }
 
 fn rows(cpu: Cpu, enctype: Enctype, wanted: &str) {
-    let batches = [(1, 1 << 20), (1, 4 << 10), (2, 64 << 10), (4, 64 << 10), (8, 64 << 10)];
-    for (count, len, users) in
-        batches.map(|(count, len)| (count, len, 1)).into_iter().chain([(16, 64 << 10, 1), (16, 4 << 10, 16)])
-    {
+    let few = [(1, 1 << 20), (1, 4 << 10), (2, 64 << 10), (4, 64 << 10), (6, 64 << 10), (8, 64 << 10)];
+    let many = [(16, 64 << 10, 1), (16, 16 << 10, 1), (16, 4 << 10, 16)];
+    for (count, len, users) in few.map(|(count, len)| (count, len, 1)).into_iter().chain(many) {
         let name = format!("{:<28}{:<14}", enctype.name(), format!("{count} x {} KiB", len >> 10));
         if name.contains(wanted) {
             let (wrap, unwrap) = seal_and_open(cpu, enctype, count, len, users);

@@ -48,7 +48,7 @@ pub(crate) struct CbcLane<'l, L> {
     pub(crate) data: &'l mut [u8],
 }
 
-/// A message that is hashed and encrypted, or decrypted and hashed, unit by unit.
+/// A message that is hashed and encrypted unit by unit.
 pub(crate) struct FusedLane<'l, S: Suite> {
     pub(crate) keys: &'l RoundKeys,
     pub(crate) chain: &'l mut [u8; BLOCK],
@@ -78,8 +78,6 @@ pub(crate) trait Suite: Sized + 'static {
     fn fuses(cpu: Cpu, messages: usize) -> bool;
     /// Hashes the first `units` units of each lane and encrypts them then; only if they go together.
     fn seal<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize);
-    /// Decrypts the first `units` units of each of several lanes and hashes them then; only if they go together.
-    fn open<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize);
 }
 
 macro_rules! suite {
@@ -155,13 +153,6 @@ macro_rules! suite {
             #[cfg(not(target_arch = "x86_64"))]
             let _ = (cpu, lanes, units);
         }
-
-        fn open<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize) {
-            #[cfg(target_arch = "x86_64")]
-            simd::open::<$rounds>(cpu, lanes.map(simd::SealLane::from), units);
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = (cpu, lanes, units);
-        }
     };
     (apart $rounds:literal) => {
         fn fuses(_: Cpu, _: usize) -> bool {
@@ -169,8 +160,6 @@ macro_rules! suite {
         }
 
         fn seal<'l>(_: Cpu, _: impl Iterator<Item = FusedLane<'l, Self>>, _: usize) {}
-
-        fn open<'l>(_: Cpu, _: impl Iterator<Item = FusedLane<'l, Self>>, _: usize) {}
     };
 }
 
@@ -195,7 +184,7 @@ impl RoundKeys {
     pub(crate) const MAX: usize = 15;
 
     /// Expands a key of 16 or 32 bytes, FIPS 197 section 5.2.
-    fn encrypting(key: &[u8]) -> Self {
+    pub(crate) fn encrypting(key: &[u8]) -> Self {
         const WORD: usize = 4;
         let length = key.len() / WORD;
         let mut words = [[0; WORD]; 4 * Self::MAX];

@@ -9,7 +9,7 @@ use crate::{
     Cpu, Run, Segments,
     cipher::{BLOCK, CbcLane, Key, LANES, Suite},
     portable::xor,
-    segments::Cursor,
+    walk::Walk,
 };
 
 /// How many blocks of a lane are worked on before others get their turn: 4 KiB.
@@ -29,62 +29,26 @@ pub(crate) struct Plain<'b, 't, S: Suite> {
 
 /// A message on its way.
 struct Lane<'b, 't, S: Suite> {
-    message: Plain<'b, 't, S>,
-    cursor: Cursor,
-    /// A block that does not lie in one piece, or that is filled up.
-    bounce: [u8; BLOCK],
-    bounced: bool,
+    key: &'b Key<S::Encrypt>,
+    walk: Walk<'b, 't, BLOCK>,
+    range: Range<usize>,
+    chain: [u8; BLOCK],
 }
 
 impl<'b, 't, S: Suite> Lane<'b, 't, S> {
     fn new(message: Plain<'b, 't, S>) -> Self {
-        assert!(message.range.len() >= BLOCK, "a message begins with its confounder");
-        let cursor = message.token.cursor(message.range.start + message.done);
-        Self { message, cursor, bounce: [0; BLOCK], bounced: false }
-    }
-
-    fn is_done(&self) -> bool {
-        self.cursor.at >= self.message.range.end
-    }
-
-    /// Returns how many blocks can be encrypted where they lie, or in the bounce.
-    fn prepare(&mut self) -> usize {
-        if self.bounced {
-            return 1;
-        }
-        let left = self.message.range.end - self.cursor.at;
-        let whole = self.message.token.run(&mut self.cursor).len().min(left) / BLOCK;
-        if whole > 0 {
-            return whole;
-        }
-        self.bounced = true;
-        self.bounce = [0; BLOCK];
-        let mut from = self.cursor;
-        self.message.token.read_on(&mut from, &mut self.bounce[..left.min(BLOCK)]);
-        1
+        let Plain { key, token, range, done, chain } = message;
+        assert!(range.len() >= BLOCK, "a message begins with its confounder");
+        Self { key, walk: Walk::new(token, range.start + done, range.end), range, chain }
     }
 
     fn cbc(&mut self) -> CbcLane<'_, S::Encrypt> {
-        let Plain { key, token, chain, .. } = &mut self.message;
-        let data = if self.bounced { &mut self.bounce } else { token.run_mut(&mut self.cursor) };
-        CbcLane { key, chain, data }
+        CbcLane { key: self.key, chain: &mut self.chain, data: self.walk.data() }
     }
 
-    /// Takes note of encrypted blocks.
-    fn advance(&mut self, blocks: usize) {
-        if !self.bounced {
-            self.cursor.advance(blocks * BLOCK);
-        } else if self.cursor.at + BLOCK <= self.message.range.end {
-            self.message.token.write_on(&mut self.cursor, &self.bounce);
-        } else {
-            // The block that was filled up is the chain now and gets its place in the end.
-            self.cursor.at = self.message.range.end;
-        }
-        self.bounced = false;
-    }
-
+    /// Puts the last block, which is the chain now, in its place.
     fn finish(self) {
-        let Plain { token, range, chain, .. } = self.message;
+        let Self { walk: Walk { token, .. }, range, chain, .. } = self;
         let Some((before, last)) = last_two(&range) else { return };
         let mut stolen = [0; BLOCK];
         token.read(before, &mut stolen);
@@ -108,7 +72,7 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     let mut lanes: [Option<Lane<'b, 't, S>>; LANES] = [const { None }; LANES];
     loop {
         for slot in &mut lanes {
-            while slot.as_ref().is_none_or(Lane::is_done) {
+            while slot.as_ref().is_none_or(|lane| lane.walk.is_done()) {
                 let done = std::mem::replace(slot, waiting.next());
                 if let Some(lane) = done {
                     lane.finish();
@@ -117,12 +81,12 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
                 }
             }
         }
-        let Some(blocks) = lanes.iter_mut().flatten().map(Lane::prepare).min() else { return };
+        let Some(blocks) = lanes.iter_mut().flatten().map(|lane| lane.walk.prepare()).min() else { return };
         let blocks = blocks.min(STEP_BLOCKS);
         S::encrypt(run.cpu, lanes.iter_mut().flatten().map(Lane::cbc), blocks);
         let mut count = 0;
         for lane in lanes.iter_mut().flatten() {
-            lane.advance(blocks);
+            lane.walk.advance(blocks);
             count += 1;
         }
         run.worked(count * blocks * BLOCK);
@@ -146,22 +110,12 @@ pub(crate) fn decrypt<S: Suite>(
         token.write(range.start, &xor(block_of::<S>(cpu, key, block), chain));
         return;
     };
-    let mut cursor = token.cursor(range.start + done);
-    while cursor.at < before {
-        let left = before - cursor.at;
-        let piece = token.run_mut(&mut cursor);
-        let whole = (piece.len().min(left) / BLOCK).min(LANES * STEP_BLOCKS);
-        if whole > 0 {
-            S::decrypt(cpu, key, &mut chain, &mut piece.as_chunks_mut().0[..whole]);
-            cursor.advance(whole * BLOCK);
-        } else {
-            let mut block = [[0; BLOCK]];
-            let mut from = cursor;
-            token.read_on(&mut from, block.as_flattened_mut());
-            S::decrypt(cpu, key, &mut chain, &mut block);
-            token.write_on(&mut cursor, block.as_flattened());
-        }
-        run.worked(whole.max(1) * BLOCK);
+    let mut walk = Walk::<BLOCK>::new(token, range.start + done, before);
+    while !walk.is_done() {
+        let blocks = walk.prepare().min(LANES * STEP_BLOCKS);
+        S::decrypt(cpu, key, &mut chain, &mut walk.data().as_chunks_mut().0[..blocks]);
+        walk.advance(blocks);
+        run.worked(blocks * BLOCK);
     }
 
     // What was filled up, and the front of the block before it.

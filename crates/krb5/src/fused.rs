@@ -7,14 +7,17 @@ use zeroize::Zeroize;
 
 use crate::{
     Run, Segments,
-    cipher::{BLOCK, FusedLane, LANES, RoundKeys, Suite, UNIT},
-    hash::Hash,
-    segments::Cursor,
+    cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite, UNIT},
+    hash::{Hash, LANES_MAX, StateColumns, Units},
+    walk::Walk,
 };
 
 /// How many units of a lane are worked on before others get their turn: 8 KiB. Laying the keys of the lanes out costs
 /// as much as two units.
 const STEP_UNITS: usize = 128;
+
+/// How many units of all lanes are decrypted before they are hashed: 32 KiB stay in the first level of the cache.
+const TILE_UNITS: usize = 512;
 
 /// How far a message has come.
 pub(crate) struct Progress<S: Suite> {
@@ -44,16 +47,9 @@ impl<S: Suite> Drop for Progress<S> {
     }
 }
 
-/// What is done to the units.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Seal,
-    Open,
-}
-
-/// A message to work on.
-pub(crate) struct Message<'b, 't, S: Suite> {
-    pub(crate) keys: &'b RoundKeys,
+/// A message to work on, with the keys for it.
+pub(crate) struct Message<'b, 't, S: Suite, K> {
+    pub(crate) keys: &'b K,
     pub(crate) token: &'b mut Segments<'t>,
     /// Where the units lie in the token.
     pub(crate) start: usize,
@@ -63,84 +59,119 @@ pub(crate) struct Message<'b, 't, S: Suite> {
 }
 
 /// A message on its way.
-struct Lane<'b, 't, S: Suite> {
-    message: Message<'b, 't, S>,
-    cursor: Cursor,
-    /// A unit that does not lie in one piece.
-    bounce: [u8; UNIT],
-    bounced: bool,
+struct Lane<'b, 't, S: Suite, K> {
+    keys: &'b K,
+    walk: Walk<'b, 't, UNIT>,
+    progress: &'b mut Progress<S>,
 }
 
-impl<'b, 't, S: Suite> Lane<'b, 't, S> {
-    fn new(message: Message<'b, 't, S>) -> Self {
-        let cursor = message.token.cursor(message.start);
-        Self { message, cursor, bounce: [0; UNIT], bounced: false }
-    }
-
-    fn units(&self) -> usize {
-        self.message.units - self.message.progress.done / UNIT
-    }
-
-    /// Returns how many units can be worked on where they lie, or in the bounce.
-    fn prepare(&mut self) -> usize {
-        if self.bounced {
-            return 1;
-        }
-        let whole = (self.message.token.run(&mut self.cursor).len() / UNIT).min(self.units());
-        if whole > 0 {
-            return whole;
-        }
-        self.bounced = true;
-        let mut from = self.cursor;
-        self.message.token.read_on(&mut from, &mut self.bounce);
-        1
-    }
-
-    fn fused(&mut self) -> FusedLane<'_, S> {
-        let Message { keys, token, progress, .. } = &mut self.message;
-        let data = if self.bounced { &mut self.bounce } else { token.run_mut(&mut self.cursor) };
-        FusedLane { keys, chain: &mut progress.chain, state: &mut progress.state, data }
+impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
+    fn new(message: Message<'b, 't, S, K>) -> Self {
+        let Message { keys, token, start, units, progress } = message;
+        Self { keys, walk: Walk::new(token, start, start + units * UNIT), progress }
     }
 
     /// Takes note of units that were worked on.
     fn advance(&mut self, units: usize) {
-        if self.bounced {
-            self.message.token.write_on(&mut self.cursor, &self.bounce);
-            self.bounced = false;
-        } else {
-            self.cursor.advance(units * UNIT);
-        }
-        self.message.progress.done += units * UNIT;
+        self.walk.advance(units);
+        self.progress.done += units * UNIT;
     }
 }
 
-/// Works on messages as long as there are as many as the fused code is good for.
-pub(crate) fn work<'b, 't: 'b, S: Suite>(
-    run: &mut Run<'_>,
-    way: Way,
-    messages: impl Iterator<Item = Message<'b, 't, S>>,
-) {
-    let mut waiting = messages.map(Lane::new).fuse();
-    let mut lanes: [Option<Lane<'b, 't, S>>; LANES] = [const { None }; LANES];
-    loop {
+/// The messages that are worked on, and those that wait for a lane.
+struct Lanes<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> {
+    waiting: std::iter::Fuse<M>,
+    lanes: [Option<Lane<'b, 't, S, K>>; LANES],
+}
+
+impl<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> Lanes<'b, 't, S, K, M> {
+    fn new(waiting: M) -> Self {
+        Self { waiting: waiting.fuse(), lanes: [const { None }; LANES] }
+    }
+
+    /// Gives what has ended up, and fills the first `most` lanes; returns how many are in use.
+    fn fill(&mut self, most: usize) -> usize {
         let mut count = 0;
-        for slot in &mut lanes {
-            if slot.as_ref().is_none_or(|lane| lane.units() == 0) {
-                *slot = waiting.find(|lane| lane.units() > 0);
+        for slot in &mut self.lanes[..most] {
+            if slot.as_ref().is_none_or(|lane| lane.walk.is_done()) {
+                *slot = self.waiting.find(|lane| !lane.walk.is_done());
             }
             count += usize::from(slot.is_some());
         }
-        if !S::fuses(run.cpu, count) || (way == Way::Open && count == 1) {
+        count
+    }
+
+    fn active(&mut self) -> impl Iterator<Item = &mut Lane<'b, 't, S, K>> {
+        self.lanes.iter_mut().flatten()
+    }
+
+    /// Returns how many units of each lane can be worked on at once.
+    fn prepare(&mut self) -> usize {
+        let units = self.active().map(|lane| lane.walk.prepare()).min();
+        units.unwrap_or_default().min(STEP_UNITS)
+    }
+}
+
+/// Hashes and encrypts messages as long as there are as many as that is good for.
+pub(crate) fn seal<'b, 't: 'b, S: Suite>(
+    run: &mut Run<'_>,
+    messages: impl Iterator<Item = Message<'b, 't, S, RoundKeys>>,
+) {
+    let mut lanes = Lanes::new(messages.map(Lane::new));
+    loop {
+        let count = lanes.fill(LANES);
+        if !S::fuses(run.cpu, count) {
             // A unit that waits in the bounce lies where it was, too.
             return;
         }
-        let units = lanes.iter_mut().flatten().map(Lane::prepare).min().unwrap_or_default().min(STEP_UNITS);
-        let active = lanes.iter_mut().flatten().map(Lane::fused);
-        match way {
-            Way::Seal => S::seal(run.cpu, active, units),
-            Way::Open => S::open(run.cpu, active, units),
-        }
-        lanes.iter_mut().flatten().for_each(|lane| lane.advance(units));
+        let units = lanes.prepare();
+        let fused = lanes.active().map(|Lane { keys, walk, progress }| FusedLane {
+            keys,
+            chain: &mut progress.chain,
+            state: &mut progress.state,
+            data: walk.data(),
+        });
+        S::seal(run.cpu, fused, units);
+        lanes.active().for_each(|lane| lane.advance(units));
         run.worked(count * units * UNIT);
     }
+}
+
+/// Decrypts and hashes messages. Decryption does not wait for itself, so each message has it alone; the tiles of all
+/// are hashed together while they are in the nearest cache.
+pub(crate) fn open<'b, 't: 'b, S: Suite>(
+    run: &mut Run<'_>,
+    messages: impl Iterator<Item = Message<'b, 't, S, Key<S::Decrypt>>>,
+) {
+    let hashes = Units::of(run.cpu);
+    let mut lanes = Lanes::new(messages.map(Lane::new));
+    let mut columns = <S::Hash as Hash>::Columns::default();
+    loop {
+        let count = lanes.fill(S::Hash::lanes_max(hashes).min(LANES));
+        if count == 0 {
+            break;
+        }
+        let units = lanes.prepare();
+        for (n, lane) in lanes.active().enumerate() {
+            columns.put(n, &lane.progress.state);
+        }
+        let tile = TILE_UNITS / count;
+        for from in (0..units).step_by(tile) {
+            let now = tile.min(units - from);
+            let bytes = from * UNIT..(from + now) * UNIT;
+            let mut plain: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
+            for (plain, Lane { keys, walk, progress }) in plain.iter_mut().zip(lanes.active()) {
+                let data = &mut walk.data()[bytes.clone()];
+                S::decrypt(run.cpu, keys, &mut progress.chain, data.as_chunks_mut().0);
+                *plain = data;
+            }
+            S::Hash::compress_columns(hashes, &mut columns, &plain[..count], now * UNIT / S::Hash::BLOCK);
+        }
+        for (n, lane) in lanes.active().enumerate() {
+            lane.progress.state = columns.get(n);
+            lane.advance(units);
+        }
+        run.worked(count * units * UNIT);
+    }
+    columns.zeroize();
 }

@@ -17,14 +17,15 @@
 //!
 //! | `ORTHRUS_CPU` | encryption | decryption | etypes 17 and 18 |
 //! |---|---|---|---|
-//! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | from 6 messages on AES between the rounds of SHA-1 |
-//! | `avx2` | VAES, two lanes to a register | VAES, 16 blocks at a time | hash and cipher apart |
-//! | `aesni` | eight lanes in turn | 8 blocks at a time | hash and cipher apart |
+//! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | many: AES between the rounds of SHA-1 in lanes |
+//! | `avx2` | VAES, two lanes to a register | VAES, 16 blocks at a time | as with `aesni` |
+//! | `aesni` | eight lanes in turn | 8 blocks at a time | AES between the SHA instructions, up to four messages in turn |
 //! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
 //!
-//! With the first three a message that is alone has its SHA-1, by the SHA instructions, between the rounds of its AES
-//! chain. Other processors than x86-64 go by `portable`. Where the `aes` crate finds no hardware its software is
-//! constant-time, and slow: [`hardware_accelerated`] tells.
+//! A few messages go as with `aesni` on `avx512`, too; how many are few depends on who made the processor (`simd`,
+//! `hash/units.rs`). The last column is how messages are sealed; what is opened is decrypted message by message and
+//! hashed in lanes, tile by tile. Other processors than x86-64 go by `portable`. Where the `aes` crate finds no hardware
+//! its software is constant-time, and slow: [`hardware_accelerated`] tells.
 //!
 //! `cargo run --release -p krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
 //! others' libraries and the limit of the core. Results are in `benches/results`.
@@ -50,6 +51,7 @@ mod token;
 mod unwrap;
 #[cfg(test)]
 mod vectors;
+mod walk;
 mod wrap;
 
 pub use cpu::{CPU_VARIABLE, Cpu, CpuError, cpu, cpu_from_environment, select};

@@ -13,11 +13,9 @@ use crate::{
     token::Header,
 };
 
-/// Room for the blocks of a lane that do not lie in one piece, and for those that end a message.
+/// Room for the blocks of a lane that do not lie in one piece, and for those that end a message. No more: a lane that
+/// is not used costs nothing.
 const BUFFER: usize = 2 * BLOCK_MAX;
-
-/// The buffers of all lanes.
-type Buffers = [[u8; BUFFER]; LANES_MAX];
 
 /// How many bytes the lanes take at most before a pause is thought of.
 const STEP: usize = 64 << 10;
@@ -93,33 +91,31 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     let Some(first) = waiting.next() else { return };
     let units = Units::of(run.cpu);
     let mut columns = H::Columns::default();
-    // Buffers stay where they are when lanes move.
-    let mut buffers = [[0; BUFFER]; LANES_MAX];
     let mut lanes: [Option<Lane<'k, H, S>>; LANES_MAX] = [const { None }; LANES_MAX];
     let mut count = 0;
     for message in std::iter::once(first).chain(waiting.by_ref()).take(H::lanes_max(units)) {
-        lanes[count] = Some(Lane::begin(message, count, &mut buffers, &mut columns, count));
+        Lane::begin(&mut lanes[count], message, &mut columns, count);
         count += 1;
     }
     while count > 0 {
-        let blocks = lock_step(units, &mut columns, &buffers, &lanes[..count]);
+        let blocks = lock_step(units, &mut columns, &lanes[..count]);
         run.worked(count * blocks * H::BLOCK);
         // From the last to the first: the lane that takes the place of one that ended was looked at already.
         for n in (0..count).rev() {
             let Some(lane) = &mut lanes[n] else { continue };
-            if !lane.advance(blocks, &mut buffers, &mut columns, n) {
+            if !lane.advance(blocks, &mut columns, n) {
                 continue;
             }
-            let buffer = lane.buffer;
             let digest = digest_of::<H>(&columns.get(n));
-            let next =
-                waiting.next().map(|message| Lane::begin(message, buffer, &mut buffers, &mut columns, n));
-            let refilled = next.is_some();
-            if let Some(ended) = std::mem::replace(&mut lanes[n], next) {
+            if let Some(ended) = lanes[n].take() {
                 done(ended.source, &digest);
             }
-            if !refilled {
-                count -= 1;
+            if let Some(message) = waiting.next() {
+                Lane::begin(&mut lanes[n], message, &mut columns, n);
+                continue;
+            }
+            count -= 1;
+            if n < count {
                 lanes.swap(n, count);
                 let last = columns.get(count);
                 columns.put(n, &last);
@@ -133,14 +129,13 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
 fn lock_step<H: Hash, S: Source>(
     units: Units,
     columns: &mut H::Columns,
-    buffers: &Buffers,
     lanes: &[Option<Lane<'_, H, S>>],
 ) -> usize {
     let most = STEP / H::BLOCK / lanes.len();
     let blocks = lanes.iter().flatten().map(|lane| lane.blocks).min().unwrap_or(0).min(most);
     let mut data: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
     for (data, lane) in data.iter_mut().zip(lanes.iter().flatten()) {
-        *data = lane.waiting(buffers);
+        *data = lane.waiting();
     }
     H::compress_columns(units, columns, &data[..lanes.len()], blocks);
     blocks
@@ -172,26 +167,27 @@ struct Lane<'k, H: Hash, S> {
     phase: Phase,
     /// How many blocks wait.
     blocks: usize,
-    /// Which buffer is the lane's.
-    buffer: usize,
+    /// Blocks that do not lie in one piece, and those that end the message.
+    buffer: [u8; BUFFER],
     /// How much of the buffer is hashed already.
     hashed: usize,
 }
 
 impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
-    /// Begins a message in a buffer and a column.
+    /// Begins a message in a place and a column.
     #[inline]
     fn begin(
+        place: &mut Option<Self>,
         (message, source): (Message<'k, H>, S),
-        buffer: usize,
-        buffers: &mut Buffers,
         columns: &mut H::Columns,
         column: usize,
-    ) -> Self {
+    ) {
         let Message { key, start, prefix, from, len, suffix } = message;
         let (state, before) = start.unwrap_or((key.inner, H::BLOCK as u64));
+        columns.put(column, &state);
+        assert!(prefix.len() < H::BLOCK, "prefixes are shorter than a block");
         let total = prefix.len() + len + suffix.map_or(0, |suffix| suffix.len());
-        let mut lane = Self {
+        let lane = place.insert(Self {
             key,
             at: source.place(from),
             source,
@@ -200,37 +196,27 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             length: before + total as u64,
             phase: Phase::Direct,
             blocks: 0,
-            buffer,
+            buffer: [0; BUFFER],
             hashed: 0,
-        };
-        assert!(prefix.len() < H::BLOCK, "prefixes are shorter than a block");
-        buffers[buffer][..prefix.len()].copy_from_slice(prefix);
-        lane.gather(&mut buffers[buffer], prefix.len());
-        columns.put(column, &state);
-        lane
+        });
+        lane.buffer[..prefix.len()].copy_from_slice(prefix);
+        lane.gather(prefix.len());
     }
 
     /// Returns the bytes that begin with the blocks that wait.
     #[inline]
-    fn waiting<'s>(&'s self, buffers: &'s Buffers) -> &'s [u8] {
+    fn waiting(&self) -> &[u8] {
         if self.phase == Phase::Direct {
             let mut at = self.at;
             self.source.piece(&mut at)
         } else {
-            &buffers[self.buffer][self.hashed..]
+            &self.buffer[self.hashed..]
         }
     }
 
     /// Takes note that blocks were hashed and finds the next; returns whether the message ended.
     #[inline]
-    fn advance(
-        &mut self,
-        blocks: usize,
-        buffers: &mut Buffers,
-        columns: &mut H::Columns,
-        column: usize,
-    ) -> bool {
-        let buffer = &mut buffers[self.buffer];
+    fn advance(&mut self, blocks: usize, columns: &mut H::Columns, column: usize) -> bool {
         self.blocks -= blocks;
         if self.phase == Phase::Direct {
             self.at.advance(blocks * H::BLOCK);
@@ -242,11 +228,11 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             return false;
         }
         match self.phase {
-            Phase::Direct | Phase::Gathered => self.gather(buffer, 0),
+            Phase::Direct | Phase::Gathered => self.gather(0),
             Phase::Last => {
                 let digest = digest_of::<H>(&columns.get(column));
-                buffer[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
-                self.end(buffer, Phase::Outer, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
+                self.buffer[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
+                self.end(Phase::Outer, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
                 columns.put(column, &self.key.outer);
             }
             Phase::Outer => return true,
@@ -257,7 +243,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
     /// Finds the next blocks, of which `used` bytes are in the buffer: where they lie in one piece they are hashed
     /// there, else they are copied. What is left is copied as a whole as soon as it fits.
     #[inline]
-    fn gather(&mut self, buffer: &mut [u8; BUFFER], mut used: usize) {
+    fn gather(&mut self, mut used: usize) {
         let suffix = self.suffix.map_or(0, |suffix| suffix.len());
         let fits = used + self.left + suffix + 1 + H::LENGTH <= BUFFER;
         if used == 0 && !fits {
@@ -272,7 +258,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             let piece = self.source.piece(&mut self.at);
             let count = piece.len().min(self.left).min(room - used);
             assert!(count > 0, "the source holds the data");
-            buffer[used..used + count].copy_from_slice(&piece[..count]);
+            self.buffer[used..used + count].copy_from_slice(&piece[..count]);
             self.at.advance(count);
             self.left -= count;
             used += count;
@@ -282,17 +268,17 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
             return;
         }
         if let Some(suffix) = self.suffix {
-            buffer[used..used + suffix.len()].copy_from_slice(&suffix);
+            self.buffer[used..used + suffix.len()].copy_from_slice(&suffix);
             used += suffix.len();
         }
-        self.end(buffer, Phase::Last, used, self.length);
+        self.end(Phase::Last, used, self.length);
     }
 
     /// Pads what is in the buffer: one bit, zeros, the length in bits.
     #[inline]
-    fn end(&mut self, buffer: &mut [u8; BUFFER], phase: Phase, used: usize, length: u64) {
+    fn end(&mut self, phase: Phase, used: usize, length: u64) {
         self.phase = phase;
-        self.blocks = pad::<H>(buffer, used, length);
+        self.blocks = pad::<H>(&mut self.buffer, used, length);
         self.hashed = 0;
     }
 }

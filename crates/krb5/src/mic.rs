@@ -105,7 +105,7 @@ fn sign<H: SignKeys>(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     });
     mac_each(run, messages, |signed, digest| {
         let (header, mac_len, token) = signed.with;
-        *token = MicToken::new(&header, &digest[..mac_len]);
+        token.put(&header, digest, mac_len);
     });
 }
 
@@ -136,7 +136,9 @@ impl ContextKeys {
     pub fn mic(&self, sequence: u64, data: &[u8]) -> MicToken {
         let header = mic_header(self.direction, sequence);
         let digest = with_suite!(&self.suite, keys => keys.sign.mac(&[data, &header]));
-        MicToken::new(&header, &digest[..self.enctype().mac_len()])
+        let mut token = MicToken::EMPTY;
+        token.put(&header, &digest, self.enctype().mac_len());
+        token
     }
 
     /// Checks one signature of the peer and returns its sequence number.

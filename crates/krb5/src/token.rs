@@ -6,7 +6,7 @@
 //! Wrap    05 04   flags  ff      EC     RRC    SND_SEQ   then the body
 //! ```
 
-use crate::{Role, TokenError};
+use crate::{Role, TokenError, hmac::Digest};
 
 /// The length of a token's header in bytes.
 pub(crate) const HEADER_LEN: usize = 16;
@@ -128,13 +128,18 @@ impl MicToken {
     /// A token of no bytes: what a [`MicMessage`](crate::MicMessage) holds before [`get_mic`](crate::get_mic).
     pub const EMPTY: Self = Self { bytes: [0; MIC_TOKEN_MAX], len: 0 };
 
-    pub(crate) fn new(header: &Header, mac: &[u8]) -> Self {
-        let mut token = Self::EMPTY;
-        let len = HEADER_LEN + mac.len();
-        token.bytes[..HEADER_LEN].copy_from_slice(header);
-        token.bytes[HEADER_LEN..len].copy_from_slice(mac);
-        token.len = len as u8;
-        token
+    /// Becomes the header and the checksum of [`Enctype::mac_len`](crate::Enctype::mac_len) bytes from the front of a
+    /// digest.
+    #[inline]
+    pub(crate) fn put(&mut self, header: &Header, digest: &Digest, mac_len: usize) {
+        let (front, rest) = self.bytes.split_at_mut(HEADER_LEN);
+        front.copy_from_slice(header);
+        // In words, as digests are written: the processor is slow to read what it has just written in other pieces.
+        let words = digest.as_chunks::<4>().0.iter().enumerate();
+        for (to, (n, word)) in rest.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = if 4 * n < mac_len { *word } else { [0; 4] };
+        }
+        self.len = (HEADER_LEN + mac_len) as u8;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     ContextKeys, Run, Segments, TokenError, WRAP_HEADROOM,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
     cts, fused,
-    fused::{Progress, Way},
+    fused::Progress,
     hash::DIGEST_MAX,
     keys::SuiteKeys,
     mac_each::{Message, With, mac_each},
@@ -144,9 +144,9 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progr
         progress.state = keys.open_mac.inner;
         // The last two blocks are swapped.
         let units = ((end - start).div_ceil(BLOCK) - 2) * BLOCK / UNIT;
-        Some(fused::Message { keys: &keys.open.rounds, token, start, units, progress })
+        Some(fused::Message { keys: &keys.open, token, start, units, progress })
     });
-    fused::work(run, Way::Open, messages);
+    fused::open(run, messages);
 }
 
 /// Decrypts what is left of the sealed tokens that are not refused yet.

@@ -10,7 +10,7 @@ use crate::{
     ContextKeys, Run, Segments,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
     cts, fused,
-    fused::{Progress, Way},
+    fused::Progress,
     keys::SuiteKeys,
     mac_each::{Message, With, mac_each},
     token::{HEADER_LEN, sealed_header},
@@ -125,7 +125,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
         progress.state = keys.seal_mac.inner;
         Some(fused::Message { keys: &keys.seal.rounds, token, start, units: (end - start) / UNIT, progress })
     });
-    fused::work(run, Way::Seal, messages);
+    fused::seal(run, messages);
 }
 
 fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &[Progress<S>]) {

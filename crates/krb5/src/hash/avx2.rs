@@ -35,7 +35,18 @@ macro_rules! row {
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
                 // SAFETY: the caller vouches for the instructions, the pointers and the bytes behind them.
-                unsafe { $read(lanes, at) }.map(Self)
+                let read = unsafe { $read(lanes, at) };
+                let mut rows = [Self(read[0]); 16];
+                for (row, read) in rows.iter_mut().zip(read) {
+                    *row = Self(read);
+                }
+                rows
+            }
+
+            #[inline(always)]
+            fn hold(self) -> Self {
+                // SAFETY: `self` exists, so the processor has the instructions.
+                Self(unsafe { hold(self.0) })
             }
 
             #[inline(always)]
@@ -134,6 +145,20 @@ row!(
     _mm256_sllv_epi64,
     read_4x64
 );
+
+/// Returns the row; sums stay in the order in which they are written.
+///
+/// # Safety
+/// AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn hold(mut row: __m256i) -> __m256i {
+    // SAFETY: nothing is done.
+    unsafe {
+        core::arch::asm!("/* {0} */", inout(ymm_reg) row, options(pure, nomem, nostack, preserves_flags));
+    }
+    row
+}
 
 /// Reads 64 bytes of each of 8 lanes and turns them: row `n` holds word `n` of each lane.
 ///

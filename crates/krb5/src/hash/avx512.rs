@@ -31,7 +31,7 @@ pub(crate) struct Row4x64(__m256i);
 
 macro_rules! row {
     ($row:ident, $word:ty, $signed:ty, $lanes:literal, $load:ident, $store:ident, $fill:ident, $add:ident, $xor:ident,
-     $ror:ident, $shr:ident, $logic:ident, $read:path) => {
+     $ror:ident, $shr:ident, $logic:ident, $read:path, $hold:path) => {
         impl Row for $row {
             type Word = $word;
             const LANES: usize = $lanes;
@@ -51,7 +51,18 @@ macro_rules! row {
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
                 // SAFETY: the caller vouches for the instructions, the pointers and the bytes behind them.
-                unsafe { $read(lanes, at) }.map(Self)
+                let read = unsafe { $read(lanes, at) };
+                let mut rows = [Self(read[0]); 16];
+                for (row, read) in rows.iter_mut().zip(read) {
+                    *row = Self(read);
+                }
+                rows
+            }
+
+            #[inline(always)]
+            fn hold(self) -> Self {
+                // SAFETY: `self` exists, so the processor has the instructions.
+                Self(unsafe { $hold(self.0) })
             }
 
             #[inline(always)]
@@ -119,7 +130,8 @@ row!(
     _mm512_rorv_epi32,
     _mm512_srlv_epi32,
     _mm512_ternarylogic_epi32,
-    read_16x32
+    read_16x32,
+    hold
 );
 row!(
     Row8x64,
@@ -134,7 +146,8 @@ row!(
     _mm512_rorv_epi64,
     _mm512_srlv_epi64,
     _mm512_ternarylogic_epi64,
-    read_8x64
+    read_8x64,
+    hold
 );
 row!(
     Row8x32,
@@ -149,7 +162,8 @@ row!(
     _mm256_rorv_epi32,
     _mm256_srlv_epi32,
     _mm256_ternarylogic_epi32,
-    super::avx2::read_8x32
+    super::avx2::read_8x32,
+    super::avx2::hold
 );
 row!(
     Row4x64,
@@ -164,8 +178,23 @@ row!(
     _mm256_rorv_epi64,
     _mm256_srlv_epi64,
     _mm256_ternarylogic_epi64,
-    super::avx2::read_4x64
+    super::avx2::read_4x64,
+    super::avx2::hold
 );
+
+/// Returns the row; sums stay in the order in which they are written.
+///
+/// # Safety
+/// AVX-512F.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) unsafe fn hold(mut row: __m512i) -> __m512i {
+    // SAFETY: nothing is done.
+    unsafe {
+        core::arch::asm!("/* {0} */", inout(zmm_reg) row, options(pure, nomem, nostack, preserves_flags));
+    }
+    row
+}
 
 /// Reads 64 bytes of each of 16 lanes and turns them: row `n` holds word `n` of each lane.
 ///

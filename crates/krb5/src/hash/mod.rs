@@ -40,6 +40,8 @@ use zeroize::Zeroize;
 
 use crate::Cpu;
 pub(crate) use columns::{Columns, StateColumns};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use units::Maker;
 pub(crate) use units::Units;
 
 /// The longest block of a hash that is used, in bytes.

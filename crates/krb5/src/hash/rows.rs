@@ -34,6 +34,10 @@ pub(crate) trait Row: Copy {
     /// Returns a row with `word` in each lane; the row it is called on proves that there may be one.
     fn fill(self, word: Self::Word) -> Self;
 
+    /// Returns the same row; the compiler does not change the order of a sum across it, so what waits for the round
+    /// before can come last.
+    fn hold(self) -> Self;
+
     /// Adds lane by lane, without carry between them.
     fn add(self, other: Self) -> Self;
     /// Rotates each lane.

@@ -36,6 +36,11 @@ impl Row for Row1x64 {
     }
 
     #[inline(always)]
+    fn hold(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
     fn fill(self, word: u64) -> Self {
         Self(word)
     }

@@ -68,7 +68,7 @@ fn round<R: Row<Word = u32>>(a: R, b: R, c: R, d: R, e: R, word: R, group: Group
         Group::ParityLow | Group::ParityHigh => b.xor3(c, d),
     };
     // What waits for the round before comes last.
-    let early = e.add(word.add(constant)).add(mixed);
+    let early = e.add(word.add(constant)).hold().add(mixed).hold();
     (b.rotate_right(2), early.add(a.rotate_right(27)))
 }
 

@@ -69,7 +69,7 @@ fn sum<R: Row<Word: Sha2Word>, const MORE: bool>(
     at: usize,
     h: R,
 ) -> R {
-    let sum = h.add(words[at].add(h.fill(constants[at])));
+    let sum = h.add(words[at].add(h.fill(constants[at]))).hold();
     if MORE {
         extend(words, at);
     }
@@ -80,9 +80,9 @@ fn sum<R: Row<Word: Sha2Word>, const MORE: bool>(
 /// the round, `differ` is where `b` and `c` differ.
 #[inline(always)]
 fn round<R: Row<Word: Sha2Word>>([a, b, c, d, e, f, g]: [R; 7], differ: R, sum: R) -> (R, R, R) {
-    let t1 = sum.add(e.choose(f, g)).add(big(e, 1));
+    let t1 = sum.add(e.choose(f, g)).hold().add(big(e, 1)).hold();
     let (majority, differ) = a.majority_after(b, c, differ);
-    (d.add(t1), t1.add(majority.add(big(a, 0))), differ)
+    (d.add(t1), t1.add(majority.add(big(a, 0)).hold()), differ)
 }
 
 #[inline(always)]

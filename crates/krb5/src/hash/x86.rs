@@ -70,7 +70,10 @@ macro_rules! hash {
     };
 }
 
-/// Goes by a way that takes a few messages: pairs by the SHA instructions, or one after the other by scalar ones.
+/// The most messages that fill the waits of the SHA instructions: with more, registers run out.
+const SHA_GROUP: usize = 6;
+
+/// Goes by a way that takes a few messages: groups by the SHA instructions, or one after the other by scalar ones.
 macro_rules! few {
     ($way:ident, $columns:ident, $lanes:expr, $blocks:ident, scalar) => {{
         if $way != Way::Scalar {
@@ -90,11 +93,22 @@ macro_rules! few {
         if $way != Way::Sha {
             return false;
         }
-        for (pair, pointers) in $lanes.chunks(2).enumerate() {
+        // Groups as large as each other, as few as there may be.
+        let size = $lanes.len().div_ceil($lanes.len().div_ceil(SHA_GROUP));
+        for (group, lanes) in $lanes.chunks(size).enumerate() {
+            let first = group * size;
             // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
-            match *pointers {
-                [a] => some($columns, 2 * pair, |states| unsafe { $sha(states, [a], $blocks) }),
-                [a, b] => some($columns, 2 * pair, |states| unsafe { $sha(states, [a, b], $blocks) }),
+            match *lanes {
+                [a] => some($columns, first, |states| unsafe { $sha(states, [a], $blocks) }),
+                [a, b] => some($columns, first, |states| unsafe { $sha(states, [a, b], $blocks) }),
+                [a, b, c] => some($columns, first, |states| unsafe { $sha(states, [a, b, c], $blocks) }),
+                [a, b, c, d] => some($columns, first, |states| unsafe { $sha(states, [a, b, c, d], $blocks) }),
+                [a, b, c, d, e] => {
+                    some($columns, first, |states| unsafe { $sha(states, [a, b, c, d, e], $blocks) });
+                }
+                [a, b, c, d, e, f] => {
+                    some($columns, first, |states| unsafe { $sha(states, [a, b, c, d, e, f], $blocks) });
+                }
                 _ => {}
             }
         }
@@ -131,13 +145,9 @@ fn some<W: Copy + Default, const N: usize, const WORDS: usize, const LANES: usiz
 /// # Panics
 /// If a lane has fewer than `bytes`, or there are none or too many.
 fn pointers<const N: usize>(lanes: &[&[u8]], bytes: usize) -> [*const u8; N] {
-    assert!(lanes.len() <= N, "there are {N} lanes");
-    let mut pointers = [lanes[0].as_ptr(); N];
-    for (pointer, lane) in pointers.iter_mut().zip(lanes) {
-        assert!(lane.len() >= bytes, "a lane is shorter than the blocks to take in");
-        *pointer = lane.as_ptr();
-    }
-    pointers
+    assert!((1..=N).contains(&lanes.len()), "there are {N} lanes");
+    assert!(lanes.iter().all(|lane| lane.len() >= bytes), "a lane is shorter than the blocks to take in");
+    std::array::from_fn(|n| lanes[if n < lanes.len() { n } else { 0 }].as_ptr())
 }
 
 macro_rules! rows {

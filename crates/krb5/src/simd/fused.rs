@@ -3,11 +3,16 @@
 //! SHA-1 over sixteen lanes fills the two units for 512-bit integers, AES keeps only one of them busy and waits for
 //! itself most of the time. So a few rounds of AES stand behind every round of SHA-1, and the processor puts them
 //! into the gaps. A block of SHA-1 is four blocks of AES, so both walk through a message in the same steps.
+//!
+//! Opening has no such function: decryption waits for nothing, and does best on a message alone.
 
 use std::{arch::x86_64::*, ops::Range};
 
 use super::lanes::{KeysAbreast, Pointers};
-use crate::cipher::{BLOCK, LANES, RoundKeys, UNIT};
+use crate::{
+    cipher::{BLOCK, LANES, UNIT},
+    hash::avx512::hold,
+};
 
 /// The rounds of SHA-1, FIPS 180-4 section 6.1.
 const ROUNDS: usize = 80;
@@ -16,23 +21,6 @@ const FOUR: usize = 4;
 
 /// A unit of four lanes as four registers: either one lane each, or one block of each lane.
 type Square = [__m512i; FOUR];
-
-/// What is done behind a round of SHA-1.
-///
-/// Not a closure: it must become a part of the function around it, eighty times, or no register is left alone.
-trait Between {
-    /// # Safety
-    /// The caller is a function for AVX-512 and VAES, and the pointers that this was made of are good.
-    unsafe fn round(&mut self, round: usize);
-}
-
-/// Nothing.
-struct Idle;
-
-impl Between for Idle {
-    #[inline(always)]
-    unsafe fn round(&mut self, _: usize) {}
-}
 
 /// Returns which steps of AES are due behind a round of SHA-1: there are four times `rounds` and the whitening.
 #[inline(always)]
@@ -60,6 +48,8 @@ pub(super) unsafe fn seal<const R: usize>(
             encrypt.state[g] = super::avx512::gather(four(g).map(|lane| lanes.chain[lane].cast()));
         }
         for unit in 0..units {
+            // The compiler would load all keys here and run out of registers.
+            std::arch::asm!("/* {0} */", inout(reg) encrypt.keys, options(nostack, preserves_flags));
             for g in 0..FOUR {
                 let [a, b, c, d] = four(g).map(|lane| lanes.at[lane].add(unit * UNIT));
                 encrypt.groups[g] = turn(square(a, b, c, d));
@@ -91,9 +81,15 @@ struct Encrypt<const R: usize> {
     groups: [Square; FOUR],
 }
 
-impl<const R: usize> Between for Encrypt<R> {
+impl<const R: usize> Encrypt<R> {
+    /// Does what is due behind a round of SHA-1, and returns the new word that the round has made.
+    ///
+    /// Not a closure: it must become a part of the function around it, eighty times, or no register is left alone.
+    ///
+    /// # Safety
+    /// The caller is a function for AVX-512 and VAES, and keys lie abreast at `keys`.
     #[inline(always)]
-    unsafe fn round(&mut self, round: usize) {
+    unsafe fn round(&mut self, round: usize, word: __m512i) -> __m512i {
         for step in due(round, R) {
             let (block, round) = (step / (R + 1), step % (R + 1));
             for g in 0..FOUR {
@@ -113,101 +109,29 @@ impl<const R: usize> Between for Encrypt<R> {
                 }
             }
         }
+        // SAFETY: as this function's.
+        unsafe { hold_all(word, &mut self.state) }
     }
 }
 
-/// Decrypts `units` units of each lane and hashes them then: a unit is decrypted while the one before is hashed.
-///
-/// # Safety
-/// The processor has AVX-512 and VAES; every lane has a key, a chain and `units` units.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
-pub(super) unsafe fn open<const R: usize>(
-    lanes: &Pointers,
-    states: &mut [Option<&mut [u32; 5]>],
-    units: usize,
-) {
-    let mut hash = load_states(states);
-    let zero = _mm512_setzero_si512();
-    let mut before = [zero; LANES];
-    for (before, chain) in before.iter_mut().zip(lanes.chain) {
-        // SAFETY: the caller vouches for the chains.
-        *before = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(chain.cast()) });
-    }
-    // A lane that only fills up must not decrypt what another has decrypted: it has a unit of its own.
-    let mut spare = [0u8; UNIT];
-    let (mut at, mut stride) = (lanes.at, [UNIT; LANES]);
-    at[lanes.count..].fill(spare.as_mut_ptr());
-    stride[lanes.count..].fill(0);
-    let mut decrypt = Decrypt::<R> { keys: lanes.keys, at, before, state: [zero; FOUR] };
-    // SAFETY: the caller vouches for the pointers.
+/// Returns the word of SHA-1; AES goes on where it stands in the source, between two rounds of SHA-1, and is not put
+/// at the end of them all by a compiler that knows nothing of waits.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn hold_all(mut word: __m512i, [a, b, c, d]: &mut Square) -> __m512i {
+    // SAFETY: nothing is done.
     unsafe {
-        if units > 0 {
-            for round in 0..ROUNDS {
-                decrypt.round(round);
-            }
-        }
-        for unit in 1..=units {
-            let now = decrypt.at;
-            let mut groups = [[zero; FOUR]; FOUR];
-            for g in 0..FOUR {
-                let [a, b, c, d] = four(g).map(|lane| now[lane]);
-                groups[g] = turn(square(a, b, c, d));
-            }
-            let words = words(&groups);
-            if unit < units {
-                for (at, stride) in decrypt.at.iter_mut().zip(stride) {
-                    *at = at.add(stride);
-                }
-                sha1(&mut hash, words, &mut decrypt);
-            } else {
-                sha1(&mut hash, words, &mut Idle);
-            }
-        }
-        for lane in 0..lanes.count {
-            let chain = _mm512_extracti32x4_epi32::<3>(decrypt.before[lane]);
-            _mm_storeu_si128(lanes.chain[lane].cast(), chain);
-        }
+        std::arch::asm!(
+            "/* {0} {1} {2} {3} {4} */",
+            inout(zmm_reg) word,
+            inout(zmm_reg) *a,
+            inout(zmm_reg) *b,
+            inout(zmm_reg) *c,
+            inout(zmm_reg) *d,
+            options(nostack, nomem, preserves_flags)
+        );
     }
-    store_states(&hash, states);
-}
-
-/// Decrypts a unit of sixteen lanes, four lanes at a time.
-struct Decrypt<const R: usize> {
-    keys: [*const RoundKeys; LANES],
-    at: [*mut u8; LANES],
-    /// The ciphertext before the unit stands at the end of each.
-    before: [__m512i; LANES],
-    state: Square,
-}
-
-impl<const R: usize> Between for Decrypt<R> {
-    #[inline(always)]
-    unsafe fn round(&mut self, round: usize) {
-        for step in due(round, R) {
-            let (group, round) = (step / (R + 1), step % (R + 1));
-            for n in 0..FOUR {
-                let lane = FOUR * group + n;
-                let state = &mut self.state[n];
-                // SAFETY: as this function's; keys are aligned.
-                unsafe {
-                    let key = self.keys[lane].cast::<__m128i>().add(round);
-                    let key = _mm512_broadcast_i32x4(_mm_load_si128(key));
-                    let place: *mut __m512i = self.at[lane].cast();
-                    if round == 0 {
-                        *state = _mm512_xor_si512(_mm512_loadu_si512(place), key);
-                    } else if round < R {
-                        *state = _mm512_aesdec_epi128(*state, key);
-                    } else {
-                        let cipher = _mm512_loadu_si512(place);
-                        let chained = _mm512_alignr_epi64::<6>(cipher, self.before[lane]);
-                        let plain = _mm512_aesdeclast_epi128(*state, key);
-                        _mm512_storeu_si512(place, _mm512_xor_si512(plain, chained));
-                        self.before[lane] = cipher;
-                    }
-                }
-            }
-        }
-    }
+    word
 }
 
 /// Reads a unit of four lanes.
@@ -309,9 +233,9 @@ unsafe fn words(groups: &[Square; FOUR]) -> [__m512i; 16] {
     }
 }
 
-/// Takes a block of each lane in, with something done behind each round.
+/// Takes a block of each lane in, with steps of AES behind each round.
 #[inline(always)]
-fn sha1(hash: &mut [__m512i; 5], mut w: [__m512i; 16], between: &mut impl Between) {
+fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: &mut Encrypt<R>) {
     // SAFETY: only functions of processors with AVX-512 call this one, and it becomes a part of them.
     unsafe {
         let [mut a, mut b, mut c, mut d, mut e] = *hash;
@@ -330,9 +254,10 @@ fn sha1(hash: &mut [__m512i; 5], mut w: [__m512i; 16], between: &mut impl Betwee
                     _ => (_mm512_ternarylogic_epi32::<0x96>(b, c, d), 0xca62_c1d6u32 as i32),
                 };
                 let early = _mm512_add_epi32(_mm512_add_epi32(e, w[T % 16]), _mm512_set1_epi32(k));
-                let sum = _mm512_add_epi32(_mm512_add_epi32(early, f), _mm512_rol_epi32::<5>(a));
-                (e, d, c, b, a) = (d, c, _mm512_rol_epi32::<30>(b), a, sum);
-                between.round(T);
+                // What waits for the round before comes last.
+                let early = hold(_mm512_add_epi32(hold(early), f));
+                let sum = _mm512_add_epi32(early, _mm512_rol_epi32::<5>(a));
+                (e, d, c, b, a) = (d, c, _mm512_rol_epi32::<30>(b), a, encrypt.round(T, sum));
             }};
         }
         macro_rules! ten {

@@ -16,7 +16,7 @@ pub(crate) struct CbcLane<'l> {
     pub(crate) data: &'l mut [u8],
 }
 
-/// A message that is hashed by SHA-1 and encrypted, or decrypted and hashed.
+/// A message that is hashed by SHA-1 and encrypted.
 pub(crate) struct SealLane<'l> {
     pub(crate) cbc: CbcLane<'l>,
     pub(crate) state: &'l mut [u32; 5],

@@ -6,7 +6,7 @@
 //! | `avx2` | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
 //! | `aesni` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
 //!
-//! `fused` hashes and encrypts in one go, `stitched` does so for a message that is alone.
+//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few.
 //!
 //! This folder is where the crate is not safe Rust: the functions behind it take pointers, since a register
 //! gathers blocks of several messages. What they are promised is checked here.
@@ -26,6 +26,7 @@ pub(crate) use lanes::{CbcLane, SealLane};
 use crate::{
     Cpu,
     cipher::{BLOCK, LANES, RoundKeys, UNIT},
+    hash::Maker,
 };
 use lanes::Pointers;
 
@@ -94,18 +95,37 @@ pub(crate) fn decrypt<const R: usize>(
     *chain = last;
 }
 
-/// From how many messages on the fused code of AVX-512 wins over hashing and encrypting one after the other: it
-/// takes the same time for any number of lanes.
-const FUSED_LANES: usize = 6;
+/// A way to hash and encrypt in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// Sixteen messages in rows of 512 bits; it takes the same time for any number of them.
+    Wide,
+    /// The SHA instructions between those of AES, a few messages in turn.
+    Stitched,
+}
+
+impl Kernel {
+    /// Returns the fastest for so many messages, if there is one. From how many on [`Kernel::Wide`] wins was measured on
+    /// a Zen 5 and on a Sapphire Rapids.
+    fn of(cpu: Cpu, messages: usize) -> Option<Self> {
+        let wide_from = if Maker::here() == Maker::Amd { 7 } else { 6 };
+        let kernel =
+            if Kernel::Wide.is_open(cpu) && messages >= wide_from { Kernel::Wide } else { Kernel::Stitched };
+        (messages > 0 && kernel.is_open(cpu)).then_some(kernel)
+    }
+
+    /// Returns whether a processor that works with `cpu` can do it.
+    fn is_open(self, cpu: Cpu) -> bool {
+        match self {
+            Kernel::Wide => cpu == Cpu::Avx512,
+            Kernel::Stitched => cpu != Cpu::Portable && std::arch::is_x86_feature_detected!("sha"),
+        }
+    }
+}
 
 /// Returns whether SHA-1 and AES go together for so many messages.
 pub(crate) fn fuses(cpu: Cpu, messages: usize) -> bool {
-    match messages {
-        0 => false,
-        1 => cpu != Cpu::Portable && std::arch::is_x86_feature_detected!("sha"),
-        2..FUSED_LANES => false,
-        _ => cpu == Cpu::Avx512,
-    }
+    Kernel::of(cpu, messages).is_some()
 }
 
 /// Hashes the first `units` units of each lane and encrypts them then.
@@ -115,24 +135,43 @@ pub(crate) fn fuses(cpu: Cpu, messages: usize) -> bool {
 pub(crate) fn seal<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = SealLane<'l>>, units: usize) {
     let mut states = [const { None }; LANES];
     let lanes = Pointers::and_states(lanes, &mut states, units * UNIT);
-    assert!(cpu.is_available() && fuses(cpu, lanes.count));
-    // SAFETY: the processor has what is needed, as `fuses` found; the pointers are good for `units` units.
-    unsafe {
-        match &mut states[..lanes.count] {
-            [Some(state)] => stitched::seal::<R>(&lanes, state, units),
-            states => fused::seal::<R>(&lanes, states, units),
+    let kernel = Kernel::of(cpu, lanes.count).expect("hash and cipher go together for so many lanes");
+    seal_by::<R>(kernel, cpu, &lanes, &mut states[..lanes.count], units);
+}
+
+/// The same for at least one lane, by a way of choice.
+///
+/// # Panics
+/// If that is not open.
+fn seal_by<const R: usize>(
+    kernel: Kernel,
+    cpu: Cpu,
+    lanes: &Pointers,
+    states: &mut [Option<&mut [u32; 5]>],
+    units: usize,
+) {
+    assert!(cpu.is_available() && kernel.is_open(cpu) && states.len() == lanes.count);
+    if kernel == Kernel::Wide {
+        // SAFETY: the processor has AVX-512 and VAES; the pointers are good for `units` units.
+        unsafe { fused::seal::<R>(lanes, states, units) }
+        return;
+    }
+    // Groups as large as each other, as few as there may be.
+    let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
+    for (group, states) in states.chunks_mut(size).enumerate() {
+        let first = group * size;
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for `units` units, and there
+        // is one for each state.
+        unsafe {
+            match states.len() {
+                1 => stitched::seal::<R, 1>(lanes, first, states, units),
+                2 => stitched::seal::<R, 2>(lanes, first, states, units),
+                3 => stitched::seal::<R, 3>(lanes, first, states, units),
+                _ => stitched::seal::<R, 4>(lanes, first, states, units),
+            }
         }
     }
 }
 
-/// Decrypts the first `units` units of each of several lanes and hashes them then.
-///
-/// # Panics
-/// If a lane is shorter, or there are too few, or the processor has no AVX-512.
-pub(crate) fn open<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = SealLane<'l>>, units: usize) {
-    let mut states = [const { None }; LANES];
-    let lanes = Pointers::and_states(lanes, &mut states, units * UNIT);
-    assert!(cpu.is_available() && lanes.count > 1 && fuses(cpu, lanes.count));
-    // SAFETY: the processor has what is needed, as `fuses` found; the pointers are good for `units` units.
-    unsafe { fused::open::<R>(&lanes, &mut states[..lanes.count], units) }
-}
+#[cfg(test)]
+mod tests;
