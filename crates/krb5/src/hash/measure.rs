@@ -1,6 +1,6 @@
 //! A door for `examples/hashes.rs`, which measures each way to hash; nothing else goes through it.
 
-use super::{Hash, HashLane, LANES_MAX, Sha1, Sha256, Sha384};
+use super::{Hash, Sha1, Sha256, Sha384, Units};
 use crate::Cpu;
 
 /// Hashes the first `blocks` blocks of each lane as `way` says: the name of a choice of instructions, which then
@@ -21,10 +21,7 @@ fn by<H: Hash>(way: &str, lanes: &[&[u8]], blocks: usize) -> bool {
     }
     let done = match way.parse::<Cpu>() {
         Ok(cpu) if cpu.is_available() => {
-            let mut states = [H::INITIAL; LANES_MAX];
-            let lanes = states.iter_mut().zip(lanes).map(|(state, data)| HashLane { state, data });
-            H::compress_lanes(cpu, &mut lanes.collect::<Vec<_>>(), blocks);
-            std::hint::black_box(&states);
+            H::compress_columns(Units::of(cpu), &mut columns, lanes, blocks);
             true
         }
         Ok(_) => false,

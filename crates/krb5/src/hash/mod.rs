@@ -51,12 +51,6 @@ pub(crate) const DIGEST_MAX: usize = 48;
 /// The most messages that any hash takes at once.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// A message on its way: the blocks to take in next, and the state that takes them.
-pub(crate) struct HashLane<'a, S> {
-    pub(crate) state: &'a mut S,
-    pub(crate) data: &'a [u8],
-}
-
 /// A Merkle-Damgard hash with big-endian words and length.
 pub(crate) trait Hash {
     /// The chaining value.
@@ -87,77 +81,67 @@ pub(crate) trait Hash {
     /// The same by a way of this name; returns whether it is open for so many lanes.
     fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool;
 
-    /// Takes in the first `blocks` blocks of each of 1 to [`Hash::lanes_max`] lanes.
-    fn compress_lanes(cpu: Cpu, lanes: &mut [HashLane<'_, Self::State>], blocks: usize) {
-        let mut columns = Self::Columns::default();
-        let mut data: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
-        for (n, lane) in lanes.iter().enumerate() {
-            columns.put(n, lane.state);
-            data[n] = lane.data;
-        }
-        Self::compress_columns(Units::of(cpu), &mut columns, &data[..lanes.len()], blocks);
-        for (n, lane) in lanes.iter_mut().enumerate() {
-            *lane.state = columns.get(n);
-        }
-        columns.zeroize();
-    }
-
     /// Returns how many lanes are worth filling.
-    fn lanes_max(units: Units) -> usize;
+    fn lanes_max(units: Units) -> usize {
+        units.lanes_max(Self::LANES)
+    }
 
     /// Writes the digest to the front of `out`, which holds [`DIGEST_MAX`] bytes.
     fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]);
 }
 
-pub(crate) struct Sha1;
-pub(crate) struct Sha256;
-pub(crate) struct Sha384;
+/// A hash by its words, the library's block function and the ways of its name on x86-64.
+macro_rules! hash {
+    ($name:ident, [$word:ty; $words:literal], $library:path, $ways:ident, lanes $lanes:literal, block $block:literal,
+     digest $digest:literal, length $length:literal, $initial:expr) => {
+        pub(crate) struct $name;
 
-impl Hash for Sha1 {
-    type State = [u32; 5];
-    type Columns = Columns<u32, 5, 16>;
-    const INITIAL: Self::State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    const BLOCK: usize = 64;
-    const DIGEST: usize = 20;
-    const LENGTH: usize = 8;
-    const LANES: usize = 16;
+        impl Hash for $name {
+            type State = [$word; $words];
+            type Columns = Columns<$word, $words, $lanes>;
+            const INITIAL: Self::State = $initial;
+            const BLOCK: usize = $block;
+            const DIGEST: usize = $digest;
+            const LENGTH: usize = $length;
+            const LANES: usize = $lanes;
 
-    #[inline]
-    fn compress(state: &mut Self::State, blocks: &[u8]) {
-        sha1::block_api::compress(state, blocks.as_chunks().0);
-    }
+            #[inline]
+            fn compress(state: &mut Self::State, blocks: &[u8]) {
+                $library(state, blocks.as_chunks().0);
+            }
 
-    fn compress_columns(units: Units, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = units.sha1(lanes.len())
-            && x86::sha1(way, units, &mut columns.0, lanes, blocks)
-        {
-            return;
+            fn compress_columns(units: Units, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(way) = units.$ways(lanes.len())
+                    && x86::$ways(way, units, &mut columns.0, lanes, blocks)
+                {
+                    return;
+                }
+                by_the_library::<Self>(columns, lanes, blocks);
+            }
+
+            fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(way) = x86::Way::named(way) {
+                    return x86::$ways(way, Units::of(Cpu::Avx512), &mut columns.0, lanes, blocks);
+                }
+                false
+            }
+
+            fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]) {
+                write_words(state.iter().map(|word| word.to_be_bytes()), out);
+            }
         }
-        by_the_library::<Self>(columns, lanes, blocks);
-    }
-
-    fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = x86::Way::named(way) {
-            return x86::sha1(way, Units::of(Cpu::Avx512), &mut columns.0, lanes, blocks);
-        }
-        false
-    }
-
-    fn lanes_max(units: Units) -> usize {
-        units.lanes_max::<Self>()
-    }
-
-    fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]) {
-        write_words(state.iter().map(|word| word.to_be_bytes()), out);
-    }
+    };
 }
 
-impl Hash for Sha256 {
-    type State = [u32; 8];
-    type Columns = Columns<u32, 8, 16>;
-    const INITIAL: Self::State = [
+hash!(
+    Sha1, [u32; 5], sha1::block_api::compress, sha1, lanes 16, block 64, digest 20, length 8,
+    [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0]
+);
+hash!(
+    Sha256, [u32; 8], sha2::block_api::compress256, sha256, lanes 16, block 64, digest 32, length 8,
+    [
         0x6a09_e667,
         0xbb67_ae85,
         0x3c6e_f372,
@@ -166,48 +150,11 @@ impl Hash for Sha256 {
         0x9b05_688c,
         0x1f83_d9ab,
         0x5be0_cd19,
-    ];
-    const BLOCK: usize = 64;
-    const DIGEST: usize = 32;
-    const LENGTH: usize = 8;
-    const LANES: usize = 16;
-
-    #[inline]
-    fn compress(state: &mut Self::State, blocks: &[u8]) {
-        sha2::block_api::compress256(state, blocks.as_chunks().0);
-    }
-
-    fn compress_columns(units: Units, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = units.sha256(lanes.len())
-            && x86::sha256(way, units, &mut columns.0, lanes, blocks)
-        {
-            return;
-        }
-        by_the_library::<Self>(columns, lanes, blocks);
-    }
-
-    fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = x86::Way::named(way) {
-            return x86::sha256(way, Units::of(Cpu::Avx512), &mut columns.0, lanes, blocks);
-        }
-        false
-    }
-
-    fn lanes_max(units: Units) -> usize {
-        units.lanes_max::<Self>()
-    }
-
-    fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]) {
-        write_words(state.iter().map(|word| word.to_be_bytes()), out);
-    }
-}
-
-impl Hash for Sha384 {
-    type State = [u64; 8];
-    type Columns = Columns<u64, 8, 8>;
-    const INITIAL: Self::State = [
+    ]
+);
+hash!(
+    Sha384, [u64; 8], sha2::block_api::compress512, sha512, lanes 8, block 128, digest 48, length 16,
+    [
         0xcbbb_9d5d_c105_9ed8,
         0x629a_292a_367c_d507,
         0x9159_015a_3070_dd17,
@@ -216,43 +163,8 @@ impl Hash for Sha384 {
         0x8eb4_4a87_6858_1511,
         0xdb0c_2e0d_64f9_8fa7,
         0x47b5_481d_befa_4fa4,
-    ];
-    const BLOCK: usize = 128;
-    const DIGEST: usize = 48;
-    const LENGTH: usize = 16;
-    const LANES: usize = 8;
-
-    #[inline]
-    fn compress(state: &mut Self::State, blocks: &[u8]) {
-        sha2::block_api::compress512(state, blocks.as_chunks().0);
-    }
-
-    fn compress_columns(units: Units, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = units.sha512(lanes.len())
-            && x86::sha512(way, units, &mut columns.0, lanes, blocks)
-        {
-            return;
-        }
-        by_the_library::<Self>(columns, lanes, blocks);
-    }
-
-    fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(way) = x86::Way::named(way) {
-            return x86::sha512(way, Units::of(Cpu::Avx512), &mut columns.0, lanes, blocks);
-        }
-        false
-    }
-
-    fn lanes_max(units: Units) -> usize {
-        units.lanes_max::<Self>()
-    }
-
-    fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]) {
-        write_words(state.iter().map(|word| word.to_be_bytes()), out);
-    }
-}
+    ]
+);
 
 /// Writes words until one side ends: SHA-384 drops the last two of its eight.
 fn write_words<const N: usize>(words: impl Iterator<Item = [u8; N]>, out: &mut [u8; DIGEST_MAX]) {

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
-use super::Hash;
+use super::LANES_MAX;
 #[cfg(target_arch = "x86_64")]
 use super::x86::Way;
 use crate::Cpu;
@@ -23,8 +23,8 @@ pub(crate) struct Units {
 }
 
 /// Who made the processor. Which way is the fastest for a few messages depends on it, not on what the processor has:
-/// the SHA instructions of AMD's (measured on a Zen 5) take four messages in half as much time again as one needs, those
-/// of Intel's (Sapphire Rapids) are used up by two; and only the latter have more ports for narrow rows than for wide.
+/// the SHA instructions of AMD's (measured on a Zen 5) take four messages in half as much time again as one needs; on
+/// Intel's (Sapphire Rapids) rows win from four messages on, and narrow rows have a port more than wide ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Maker {
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody looks"))]
@@ -124,12 +124,13 @@ impl Units {
         }
     }
 
-    /// Returns how many messages of a hash are worth taking at once.
-    pub(super) fn lanes_max<H: Hash>(self) -> usize {
-        match self.maker {
-            _ if self.avx512 => H::LANES,
-            Maker::Amd if self.sha && H::BLOCK == 64 => FEW,
-            _ if self.avx2 => H::LANES / 2,
+    /// Returns how many messages of a hash are worth taking at once, which takes `most` at the most.
+    pub(super) fn lanes_max(self, most: usize) -> usize {
+        // Not for SHA-384, which has half the lanes and no instructions of its own.
+        let by_instructions = self.sha && self.maker == Maker::Amd && most == LANES_MAX;
+        match self {
+            Self { avx512: true, .. } => most,
+            Self { avx2: true, .. } if !by_instructions => most / 2,
             _ => FEW,
         }
     }
