@@ -18,8 +18,8 @@ const WIDE: Source = source(
     &["-DWIDTH=64", "-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mvaes", "-maes", "-mbmi2"],
 );
 const MIDDLE: Source = source("limit-32", &["-DWIDTH=32", "-mavx2", "-mvaes", "-maes", "-mbmi2"]);
-const NARROW: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-msha"]);
-const NARROW_WITHOUT_SHA: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes"]);
+const NARROW: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2", "-msha"]);
+const NARROW_WITHOUT_SHA: Source = source("limit-16", &["-DWIDTH=16", "-msse4.1", "-maes", "-mbmi2"]);
 
 const fn source(name: &'static str, flags: &'static [&'static str]) -> Source {
     Source { file: "limit.c", name, flags, header: "immintrin.h", package: "build-essential" }
