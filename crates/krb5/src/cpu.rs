@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum Cpu {
     /// AVX-512 with VAES: sixteen messages in four registers.
     Avx512,
-    /// AVX2 with VAES: two messages a register.
+    /// AVX2: hashes of several messages in a register; with VAES, which came years later, AES of two as well.
     Avx2,
     /// AES-NI, and the SHA instructions where the processor has them: one message a register, several in turn.
     AesNi,
@@ -69,9 +69,9 @@ impl Cpu {
             match self {
                 Cpu::Avx512 => {
                     let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
-                    Cpu::Avx2.is_available() && wide
+                    Cpu::Avx2.is_available() && has!("vaes") && wide
                 }
-                Cpu::Avx2 => aes && has!("avx2") && has!("vaes"),
+                Cpu::Avx2 => aes && has!("avx2"),
                 Cpu::AesNi => aes,
                 Cpu::Portable => true,
             }

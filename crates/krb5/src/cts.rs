@@ -118,19 +118,16 @@ pub(crate) fn decrypt<S: Suite>(
         run.worked(blocks * BLOCK);
     }
 
-    // What was filled up, and the front of the block before it.
+    // What was filled up, and the front of the block before it, whose rest was stolen for the filling.
     let (mut stolen, mut front) = ([0; BLOCK], [0; BLOCK]);
-    let front = &mut front[..range.end - last];
+    let len = range.end - last;
     token.read(before, &mut stolen);
-    token.read(last, front);
-    let mut filled = block_of::<S>(cpu, key, stolen);
-    let mut plain = [0; BLOCK];
-    for ((plain, filled), front) in plain.iter_mut().zip(&mut filled).zip(front.iter()) {
-        *plain = *filled ^ front;
-        *filled = *front;
-    }
-    token.write(before, &xor(block_of::<S>(cpu, key, filled), chain));
-    token.write(last, &plain[..front.len()]);
+    token.read(last, &mut front[..len]);
+    let filled = u128::from_le_bytes(block_of::<S>(cpu, key, stolen));
+    let front = u128::from_le_bytes(front);
+    let rest = if len < BLOCK { filled & (!0 << (8 * len)) } else { 0 };
+    token.write(before, &xor(block_of::<S>(cpu, key, (front | rest).to_le_bytes()), chain));
+    token.write(last, &(filled ^ front).to_le_bytes()[..len]);
 }
 
 /// Decrypts one block without a chain.

@@ -31,9 +31,7 @@ pub(crate) struct Progress<S: Suite> {
 
 impl<S: Suite> Progress<S> {
     /// Nothing is done.
-    pub(crate) fn new() -> Self {
-        Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL }
-    }
+    pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL };
 
     /// Returns where the hash goes on, with the number of bytes in it; nowhere if nothing is done.
     pub(crate) fn start(&self) -> Option<(<S::Hash as Hash>::State, u64)> {

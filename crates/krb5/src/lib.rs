@@ -18,7 +18,7 @@
 //! | `ORTHRUS_CPU` | encryption | decryption | etypes 17 and 18 |
 //! |---|---|---|---|
 //! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | many: AES between the rounds of SHA-1 in lanes |
-//! | `avx2` | VAES, two lanes to a register | VAES, 16 blocks at a time | as with `aesni` |
+//! | `avx2` | VAES, two lanes to a register, or as with `aesni` | VAES, 16 blocks at a time, or as with `aesni` | as with `aesni` |
 //! | `aesni` | eight lanes in turn | 8 blocks at a time | AES between the SHA instructions, up to four messages in turn |
 //! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
 //!

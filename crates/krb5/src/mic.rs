@@ -1,14 +1,12 @@
 //! MIC tokens, RFC 4121 section 4.2.6.1: the checksum covers the data, then the header.
 
-use subtle::ConstantTimeEq;
-
 use crate::{
     ContextKeys, MicToken, Run, TokenError,
     hash::{Hash, Sha1, Sha256, Sha384},
     hmac::HmacKey,
     keys::{AnySuite, with_suite},
     mac_each::{Message, With, mac_each},
-    token::{Header, mic_header, parse_mic},
+    token::{Header, mic_header, parse_mic, same},
 };
 
 /// Data to sign.
@@ -125,7 +123,7 @@ fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     });
     mac_each(run, messages, |signed, digest| {
         let (mac, result) = signed.with;
-        if !bool::from(digest[..mac.len()].ct_eq(mac)) {
+        if !same(&digest[..mac.len()], mac) {
             *result = Err(TokenError::BadIntegrity);
         }
     });
@@ -148,7 +146,7 @@ impl ContextKeys {
     pub fn verify(&self, data: &[u8], token: &[u8]) -> Result<u64, TokenError> {
         let (header, mac, sequence) = self.parse(token)?;
         let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
-        if bool::from(digest[..mac.len()].ct_eq(mac)) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
+        if same(&digest[..mac.len()], mac) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
     }
 
     /// Takes a token of the peer apart; its checksum has the right length.

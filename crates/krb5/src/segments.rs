@@ -61,6 +61,7 @@ impl Segments<'_> {
     ///
     /// # Panics
     /// If there are not that many.
+    #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) {
         self.read_on(&mut self.cursor(at), out);
     }
@@ -69,6 +70,7 @@ impl Segments<'_> {
     ///
     /// # Panics
     /// If there are not that many.
+    #[inline]
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         let mut cursor = self.cursor(at);
         self.write_on(&mut cursor, bytes);

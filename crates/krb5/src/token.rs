@@ -6,6 +6,8 @@
 //! Wrap    05 04   flags  ff      EC     RRC    SND_SEQ   then the body
 //! ```
 
+use subtle::ConstantTimeEq;
+
 use crate::{Role, TokenError, hmac::Digest};
 
 /// The length of a token's header in bytes.
@@ -109,6 +111,17 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
         rrc: u16::from_be_bytes([rrc0, rrc1]).into(),
         sequence: sequence_of(header),
     })
+}
+
+/// Compares checksums of the same length in constant time, in words: byte by byte it takes longer than to hash a block.
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    let (words, rest) = a.as_chunks::<4>();
+    let (other_words, other_rest) = b.as_chunks::<4>();
+    let pairs = words.iter().zip(other_words);
+    let equal = pairs.fold(rest.ct_eq(other_rest), |equal, (a, b)| {
+        equal & u32::from_ne_bytes(*a).ct_eq(&u32::from_ne_bytes(*b))
+    });
+    bool::from(equal) && a.len() == b.len()
 }
 
 fn sequence_of(header: &Header) -> u64 {

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use subtle::ConstantTimeEq;
-
 use crate::{
     ContextKeys, Run, Segments, TokenError, WRAP_HEADROOM,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
@@ -12,7 +10,7 @@ use crate::{
     hash::DIGEST_MAX,
     keys::SuiteKeys,
     mac_each::{Message, With, mac_each},
-    token::{HEADER_LEN, Header, parse_wrap},
+    token::{HEADER_LEN, Header, parse_wrap, same},
     wrap::{CIPHER_STATE, WINDOW, window},
 };
 
@@ -114,7 +112,7 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
-    let mut progress: [Progress<S>; WINDOW] = std::array::from_fn(|_| Progress::new());
+    let mut progress = [const { Progress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
         // RFC 8009 section 5: nothing is decrypted before its checksum is found right.
         verify(run, window, &progress, &CIPHER_STATE);
@@ -180,7 +178,7 @@ fn verify<S: Suite>(
         let mut mac = [0; DIGEST_MAX];
         let mac = &mut mac[..S::ENCTYPE.mac_len()];
         token.read(end, mac);
-        if !bool::from(digest[..mac.len()].ct_eq(mac)) {
+        if !same(&digest[..mac.len()], mac) {
             *result = Err(TokenError::BadIntegrity);
         }
     });
@@ -189,10 +187,12 @@ fn verify<S: Suite>(
 /// Compares the encrypted copy of the header, which lies before `end`, with the one in front. RRC is not compared: it
 /// may change on the way, and the copy was made before it was set (RFC 4121 section 4.2.4).
 fn same_header(token: &Segments<'_>, end: usize) -> bool {
-    let front = header_of(token);
+    let mut front = header_of(token);
     let mut copy = [0; HEADER_LEN];
     token.read(end - HEADER_LEN, &mut copy);
-    (copy[..6].ct_eq(&front[..6]) & copy[8..].ct_eq(&front[8..])).into()
+    front[6..8].fill(0);
+    copy[6..8].fill(0);
+    same(&front, &copy)
 }
 
 /// Returns the header as it is covered by a checksum without encryption: EC and RRC are 0, RFC 4121 section 4.2.4.

@@ -107,7 +107,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
     if !window.iter().any(|message| S::of(&message.keys.suite).is_some()) {
         return;
     }
-    let mut progress: [Progress<S>; WINDOW] = std::array::from_fn(|_| Progress::new());
+    let mut progress = [const { Progress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
         encrypt(run, window, &progress);
         sign(run, window, &progress, &CIPHER_STATE);

@@ -6,7 +6,7 @@ use super::lanes::{KeysAbreast, Pointers};
 use crate::cipher::{BLOCK, RoundKeys};
 
 /// How many registers are decrypted at a time.
-const ABREAST: usize = 4;
+const ABREAST: usize = 8;
 
 /// Encrypts `blocks` blocks of `4 * G` lanes.
 ///

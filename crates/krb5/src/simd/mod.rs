@@ -3,8 +3,8 @@
 //! | | encrypts | decrypts |
 //! |---|---|---|
 //! | `avx512` | 4, 8 or 16 chains, four to a register | 16 blocks at a time |
-//! | `avx2` | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
-//! | `aesni` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
+//! | `avx2` with VAES | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
+//! | `aesni`, `avx2` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
 //!
 //! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few.
 //!
@@ -51,7 +51,7 @@ pub(crate) fn encrypt<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = 
                 5..=8 => avx512::encrypt::<R, 2>(&lanes, blocks),
                 _ => avx512::encrypt::<R, 4>(&lanes, blocks),
             },
-            Cpu::Avx2 if count > 1 && blocks >= WIDE_BLOCKS => match count {
+            Cpu::Avx2 if count > 1 && blocks >= WIDE_BLOCKS && has_vaes() => match count {
                 2 => avx2::encrypt::<R, 1>(&lanes, blocks),
                 3..=4 => avx2::encrypt::<R, 2>(&lanes, blocks),
                 5..=8 => avx2::encrypt::<R, 4>(&lanes, blocks),
@@ -88,11 +88,16 @@ pub(crate) fn decrypt<const R: usize>(
     unsafe {
         match cpu {
             Cpu::Avx512 => avx512::decrypt::<R>(keys, chain, at, blocks),
-            Cpu::Avx2 => avx2::decrypt::<R>(keys, chain, at, blocks),
+            Cpu::Avx2 if has_vaes() => avx2::decrypt::<R>(keys, chain, at, blocks),
             _ => aesni::decrypt::<R>(keys, chain, at, blocks),
         }
     }
     *chain = last;
+}
+
+/// Whether AES takes registers of 256 bits: processors with AVX2 of before 2019 have it for one block at a time only.
+fn has_vaes() -> bool {
+    std::arch::is_x86_feature_detected!("vaes")
 }
 
 /// A way to hash and encrypt in one go.

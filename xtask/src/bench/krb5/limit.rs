@@ -57,7 +57,7 @@ impl Calibration {
         let narrow = if has_sha() { NARROW } else { NARROW_WITHOUT_SHA };
         let mut programs = Vec::new();
         for (cpu, source) in [(Cpu::Avx512, WIDE), (Cpu::Avx2, MIDDLE), (Cpu::AesNi, narrow)] {
-            if !cpu.is_available() {
+            if !cpu.is_available() || (cpu == Cpu::Avx2 && !has_vaes()) {
                 continue;
             }
             if let Some(path) = source.build()? {
@@ -111,6 +111,14 @@ impl Calibration {
 
 fn rank(cpu: Cpu) -> usize {
     Cpu::ALL.iter().position(|known| *known == cpu).unwrap_or(Cpu::ALL.len())
+}
+
+/// Without it AES goes by blocks, as in the narrow program.
+fn has_vaes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("vaes");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
 }
 
 fn has_sha() -> bool {
