@@ -48,6 +48,12 @@ fn a_copy_outlives_a_server_that_is_killed_in_the_middle_of_it() {
 }
 
 #[test]
+fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
+    // RFC 8881 section 10.4
+    run("delegations", 2 * 8);
+}
+
+#[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
     run("nconnect", &[], 2 * 5 * 4 + 1);

@@ -1,0 +1,41 @@
+# One client gets a delegation, and gives it back when another wants to write: two clients in one guest, the second in a
+# network namespace, where the kernel keeps a client of its own.
+. /lab/lib.sh
+default FLAVORS "sys krb5p"
+
+ip netns add second
+ip link add link vec0 name second0 netns second type macvlan mode bridge
+second() { nsenter --net=/run/netns/second "$@"; }
+second ip link set lo up
+second ip address add 10.77.0.3/24 dev second0
+second ip link set second0 up
+# What goes by the namespace in /sys and by the mount in rpc_pipefs needs a look of its own at both.
+ip netns exec second sh -c 'echo second >/sys/fs/nfs/net/nfs_client/identifier'
+(ip netns exec second sh -c 'mount -t rpc_pipefs sunrpc /run/rpc_pipefs && exec rpc.gssd -f' >/lab/gssd-second.log 2>&1 &)
+mkdir -p /tmp/second
+
+ticket alice
+# sent OPERATION MOUNT: how many the client has sent.
+sent() { awk -v operation="$1:" -v mount="$2" '$1 == "device" { here = $5 == mount } here && $1 == operation { print $2 }' /proc/self/mountstats; }
+opens() { echo $(($(sent OPEN /n) + $(sent OPEN_NOATTR /n))); }
+reads() { as alice sh -c "for i in 1 2 3 4 5; do cat /n/alice/$1 >/dev/null || exit 1; done"; }
+
+for flavor in $FLAVORS; do
+  check "mount $flavor" mounted "$flavor" 1 || continue
+  check "mount of the second client $flavor" second mount -t nfs4 -o "vers=$VERSION,sec=$flavor$OPTIONS" "$SERVER:/export" /tmp/second || continue
+  as alice sh -c "echo one >/n/alice/delegated-$flavor"
+  as alice cat "/n/alice/delegated-$flavor" >/dev/null
+  before=$(opens)
+  [ "$before" -ge 1 ] || fail "opens are not counted"
+  check "five opens $flavor" reads "delegated-$flavor"
+  check "the delegation saves opens $flavor" [ "$(($(opens) - before))" -le 1 ]
+  begin=$(seconds)
+  check "the second client writes $flavor" as alice sh -c "echo two >>/tmp/second/alice/delegated-$flavor"
+  check "within seconds $flavor" [ "$(seconds | cut -d. -f1)" -le $((${begin%.*} + 10)) ]
+  check "the delegation was given back $flavor" [ "$(sent DELEGRETURN /n)" -ge 1 ]
+  check "the first client sees it $flavor" [ "$(as alice cat "/n/alice/delegated-$flavor" | tr '\n' ' ')" = "one two " ]
+  as alice rm -f "/n/alice/delegated-$flavor"
+  umount /tmp/second
+  unmounted
+done
+finish
