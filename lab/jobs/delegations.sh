@@ -34,7 +34,14 @@ for flavor in $FLAVORS; do
   check "within seconds $flavor" [ "$(seconds | cut -d. -f1)" -le $((${begin%.*} + 10)) ]
   check "the delegation was given back $flavor" [ "$(sent DELEGRETURN /n)" -ge 1 ]
   check "the first client sees it $flavor" [ "$(as alice cat "/n/alice/delegated-$flavor" | tr '\n' ' ')" = "one two " ]
-  as alice rm -f "/n/alice/delegated-$flavor"
+  rm -f /tmp/held
+  as alice sh -c "exec 3<>/n/alice/held-$flavor; printf hello >&3; touch /tmp/held; sleep 3" & holder=$!
+  for i in $(seq 100); do [ -e /tmp/held ] && break; sleep 0.05; done
+  before=$(sent DELEGRETURN /n)
+  check "the second client sees what is not written yet $flavor" [ "$(as alice stat -c %s "/tmp/second/alice/held-$flavor")" = 5 ]
+  check "and the first keeps its delegation $flavor" [ "$(sent DELEGRETURN /n)" = "$before" ]
+  wait $holder
+  as alice rm -f "/n/alice/delegated-$flavor" "/n/alice/held-$flavor"
   umount /tmp/second
   unmounted
 done

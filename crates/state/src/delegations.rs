@@ -6,6 +6,7 @@
 
 use crate::clients::{Books, Client};
 use crate::files::FileState;
+use crate::looks::Looks;
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::{StateRef, check_seqid};
@@ -33,6 +34,8 @@ pub struct Wish<'a, F> {
     pub write: bool,
     /// Whether the client held it before the restart (CLAIM_PREVIOUS): then it gets it back if nobody stands against it.
     pub reclaim: bool,
+    /// The file's change attribute by now.
+    pub change: u64,
 }
 
 /// A delegation as OPEN tells of it.
@@ -78,6 +81,10 @@ pub(crate) struct Delegation<F, O> {
     /// Nothing once it is revoked.
     pub(crate) payload: Option<O>,
     pub(crate) granted: Option<Referring>,
+    /// The file's change attribute when it was granted.
+    pub(crate) change: u64,
+    /// Who looks at what the holder may have changed.
+    pub(crate) looks: Looks,
 }
 
 /// The sequence number of a delegation's stateid: it never changes.
@@ -143,6 +150,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             standing: Standing::Held,
             payload: payload.take(),
             granted,
+            change: wish.change,
+            looks: Looks::default(),
         };
         let key = self.delegations.insert(books.next_turn(), delegation);
         let held = HeldDelegation { key, write: wish.write };

@@ -35,6 +35,14 @@ pub enum CallbackTask {
         /// Which it is.
         delegation: DelegationKey,
     },
+    /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing may have changed (see
+    /// [`crate::State::looked_at`]).
+    Getattr {
+        /// Who has the delegation.
+        client: ClientKey,
+        /// Which it is.
+        delegation: DelegationKey,
+    },
     /// CB_RECALL_ANY: the client has many delegations, and is to keep those that it needs most.
     RecallAny {
         /// Who has them.

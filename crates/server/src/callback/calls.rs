@@ -86,13 +86,16 @@ impl Callbacks {
         xids.into_iter().filter_map(|xid| table.sent.remove(&xid)).collect()
     }
 
-    /// Keeps a callback until the client has a slot free.
-    pub(super) fn wait(&self, client: ClientKey, task: CallbackTask) {
+    /// Keeps a callback until the client has a slot free; false when too many wait.
+    pub(super) fn wait(&self, client: ClientKey, task: CallbackTask) -> bool {
         let mut table = self.table();
         let waiting = table.waiting.entry(client).or_default();
-        if waiting.len() < WAITING_MAX && !waiting.contains(&task) {
+        let known = waiting.contains(&task);
+        if !known && waiting.len() < WAITING_MAX {
             waiting.push_back(task);
+            return true;
         }
+        known
     }
 
     /// Takes the callback that has waited longest for a slot of the client's.

@@ -1,11 +1,11 @@
 //! The bytes of callbacks and of their answers (RFC 8881 section 20, RFC 5531).
 
 use nfs4::{
-    CB_COMPOUND, CbCompound4Args, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4, NfsCbOpnum4,
-    Nfsstat4, ReferringCall4, ReferringCallList4,
+    CB_COMPOUND, CbCompound4Args, CbGetattr4Res, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4,
+    NfsCbOpnum4, Nfsstat4, Purpose, ReferringCall4, ReferringCallList4, attributes, decode_fattr4,
 };
 use rpc::{Accepted, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
-use state::{BackCall, CallbackEnd, CallbackSecurity, Referring};
+use state::{BackCall, CallbackEnd, CallbackSecurity, HeldAttributes, Referring};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// What a callback says behind its CB_SEQUENCE, if anything.
@@ -113,4 +113,14 @@ fn refused(status: Nfsstat4) -> Answer<'static> {
         Nfsstat4::NFS4ERR_SEQ_MISORDERED => Answer::Again(CallbackEnd::Misordered),
         _ => Answer::Refused,
     }
+}
+
+/// Reads the result of CB_GETATTR: change and size, both of them.
+pub(super) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes> {
+    if NfsCbOpnum4::decode(&mut results) != Ok(NfsCbOpnum4::OP_CB_GETATTR) {
+        return None;
+    }
+    let CbGetattr4Res::NFS4_OK(ok) = CbGetattr4Res::decode(&mut results).ok()? else { return None };
+    let values = decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?;
+    Some(HeldAttributes { change: values.change?, size: values.size? })
 }

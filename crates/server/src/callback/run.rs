@@ -5,8 +5,8 @@ use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
 use super::message::{self, Answer, Said};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
-    Bitmap4, CbRecall4Args, CbRecallAny4Args, Filehandle, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG,
-    RCA4_TYPE_MASK_WDATA_DLG,
+    Bitmap4, CbGetattr4Args, CbRecall4Args, CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE, Filehandle,
+    NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG,
 };
 use rpc::ConnectionId;
 use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel};
@@ -17,7 +17,9 @@ use xdr::Decoder;
 fn client_of(task: &CallbackTask) -> Option<ClientKey> {
     match task {
         CallbackTask::Probe { .. } => None,
-        CallbackTask::Recall { client, .. } | CallbackTask::RecallAny { client, .. } => Some(*client),
+        CallbackTask::Recall { client, .. }
+        | CallbackTask::RecallAny { client, .. }
+        | CallbackTask::Getattr { client, .. } => Some(*client),
     }
 }
 
@@ -43,8 +45,8 @@ impl Nfs {
         };
         match (begun, client_of(&task)) {
             (Ok(call), _) => self.send_callback(Sent { task, call, tries, since: now }, &said, now),
-            (Err(NoBackChannel::Busy), Some(client)) => self.callbacks.wait(client, task),
-            (Err(_), _) => {}
+            (Err(NoBackChannel::Busy), Some(client)) if self.callbacks.wait(client, task) => {}
+            (Err(_), _) => self.give_up_callback(&task),
         }
     }
 
@@ -58,6 +60,12 @@ impl Nfs {
                 let args = CbRecall4Args { stateid: recall.stateid, truncate: false, fh };
                 let operation = Some(NfsCbArgop4::OP_CB_RECALL(args));
                 Some(Said { operation, referring: recall.granted })
+            }
+            CallbackTask::Getattr { delegation, .. } => {
+                let fh = self.filehandle(&self.state.looked_at(*delegation)?).into();
+                let attr_request = Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]);
+                let operation = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
+                Some(Said { operation, referring: None })
             }
             CallbackTask::RecallAny { keep, .. } => {
                 let craa_type_mask = Bitmap4::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG]);
@@ -98,17 +106,18 @@ impl Nfs {
         match message::answer(record) {
             Answer::Done(results) => {
                 self.state.end_callback(sent.call, CallbackEnd::Answered);
-                self.answered(&task, Ok(results));
+                self.answered(&task, Ok(results), now);
             }
             Answer::Failed(status) => {
                 self.state.end_callback(sent.call, CallbackEnd::Answered);
-                self.answered(&task, Err(status));
+                self.answered(&task, Err(status), now);
             }
             Answer::Again(end) => {
                 self.state.end_callback(sent.call, end);
                 // NFS4ERR_DELAY is for later.
-                if end != CallbackEnd::Unknown && tries < TRIES_MAX {
-                    self.start_callback(task, tries, now);
+                match end != CallbackEnd::Unknown && tries < TRIES_MAX {
+                    true => self.start_callback(task, tries, now),
+                    false => self.give_up_callback(&task),
                 }
             }
             Answer::Refused => self.lose(sent, now, true),
@@ -121,11 +130,17 @@ impl Nfs {
 
     /// Does what follows from an answer. A recall that the client refuses is said again by the next housekeeping: the reply
     /// that granted the delegation may yet reach it.
-    fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>) {
+    fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>, now: Duration) {
         match (task, results) {
             (CallbackTask::Recall { delegation, .. }, Ok(_)) => self.state.recall_answered(*delegation),
             (CallbackTask::Recall { .. }, Err(status)) => {
                 tracing::debug!(status = status.name(), "a client refuses a recall");
+            }
+            (CallbackTask::Getattr { delegation, .. }, results) => {
+                let held = results.ok().and_then(message::held_attributes);
+                if self.state.look_answered(*delegation, held) {
+                    self.start_callback(*task, 0, now);
+                }
             }
             (CallbackTask::Probe { .. } | CallbackTask::RecallAny { .. }, _) => {}
         }
@@ -145,10 +160,20 @@ impl Nfs {
                 let Sent { task, tries, call, .. } = sent;
                 self.state.end_callback(call, CallbackEnd::Unknown);
                 // A probe is of its session; others may go to another one.
-                if said.is_some() && client_of(&task).is_some() && tries < TRIES_MAX {
-                    self.start_callback(task, tries, now);
+                match client_of(&task) {
+                    _ if said.is_none() => {}
+                    Some(_) if tries < TRIES_MAX => self.start_callback(task, tries, now),
+                    _ => self.give_up_callback(&task),
                 }
             }
+        }
+    }
+
+    /// A callback has not got through, and is not repeated for now. Recalls are by housekeeping; who waits for attributes gets
+    /// the delegation recalled instead.
+    fn give_up_callback(&self, task: &CallbackTask) {
+        if let CallbackTask::Getattr { delegation, .. } = task {
+            self.state.look_answered(*delegation, None);
         }
     }
 

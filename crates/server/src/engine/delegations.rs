@@ -3,11 +3,13 @@
 //! What changes a file other than by an open for writing begins a change, which lasts to the end of the operation: first
 //! others' delegations have to be back, and meanwhile nobody gets one.
 
-use super::{Compound, Failure, FileKey, Object, OpResult};
+use super::{Compound, Failure, Fh, FileKey, Object, OpResult};
 use nfs4::{
     Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY,
 };
+use state::Looked;
 use std::str::FromStr;
+use vfs::{Attributes, SetAttributes, SetTime};
 
 /// Which delegations the server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,11 +86,38 @@ impl Compound<'_> {
         Ok(self.with_effects(|state, effects| state.check_look(self.now(), client, &file, effects))?)
     }
 
-    /// As [`Compound::check_look`], for these attributes.
+    /// Returns an object's attributes with what the holder of a delegation for writing says of them, if it is asked for
+    /// such (RFC 8881 section 10.4.3).
     ///
     /// # Errors
-    /// As [`Compound::check_look`].
-    pub fn check_look_at(&self, object: &Object, wanted: &Bitmap4) -> Result<(), Failure> {
-        if (*wanted & CHANGED_BY_WRITING).is_empty() { Ok(()) } else { self.check_look(object) }
+    /// NFS4ERR_DELAY until the holder has said it, and the backend's.
+    pub fn attributes_with(&self, fh: &Fh, wanted: &Bitmap4) -> Result<Attributes, Failure> {
+        let Fh::Object(object) = fh else { return self.attributes(fh) };
+        if (*wanted & CHANGED_BY_WRITING).is_empty() {
+            return self.attributes(fh);
+        }
+        let (client, file) = (self.client()?, object.key());
+        if !self.state().others_write(client, &file) {
+            return self.attributes(fh);
+        }
+        // What is found may have to be put down.
+        self.check_disk(object)?;
+        match self.with_effects(|state, effects| state.look(self.now(), client, &file, effects))? {
+            Some(looked) => self.attributes_held(object, looked),
+            None => self.attributes(fh),
+        }
+    }
+
+    /// Attributes of a file that the holder of a delegation may have changed by itself. If it has, the file's times are set to
+    /// now: its change attribute has to be another than before, and than after the holder has written what it has.
+    fn attributes_held(&self, object: &Object, looked: Looked) -> Result<Attributes, Failure> {
+        let (backend, Looked { held, granted }) = (&object.export.backend, looked);
+        let attributes = backend.getattr(&object.handle)?;
+        if held.change == granted && held.size == attributes.size {
+            return Ok(attributes);
+        }
+        let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+        backend.setattr(&vfs::Caller::root(), &object.handle, &now)?;
+        Ok(Attributes { size: held.size, ..backend.getattr(&object.handle)? })
     }
 }

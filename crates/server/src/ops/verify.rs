@@ -28,7 +28,7 @@ fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> Result<bool, Failure> {
     let supported = attr::supported(c.minor, attr::features(fh));
     decode_fattr4(&theirs, Purpose::Compare, &supported).map_err(|error| error.status())?;
     let mut ours = Encoder::new();
-    attr::encode(c, fh, &c.attributes(fh)?, &theirs.attrmask, &mut ours)?;
+    attr::encode(c, fh, &c.attributes_with(fh, &theirs.attrmask)?, &theirs.attrmask, &mut ours)?;
     let mut sent = Encoder::new();
     sent.value(&theirs);
     Ok(ours.as_slice() == sent.as_slice())

@@ -154,11 +154,10 @@ fn every_conflict_recalls_a_delegation_for_reading_and_waits_for_it() // RFC 888
 fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() // RFC 8881 sections 10.4 and 10.4.3
 {
     type Ops = fn(&[u8]) -> Vec<Op>;
-    let conflicts: [(&str, Ops); 5] = [
+    let conflicts: [(&str, Ops); 4] = [
         ("OPEN", |_| vec![open("f", READ)]),
         ("READ without an open", |fh| vec![put(fh), read(Stateid4::ANONYMOUS, 0, 1)]),
         ("READ past locks", |fh| vec![put(fh), read(Stateid4::READ_BYPASS, 0, 1)]),
-        ("GETATTR", |fh| vec![put(fh), getattr(&[FATTR4_TYPE, FATTR4_SIZE])]),
         ("REMOVE", |_| vec![remove("f")]),
     ];
     for (name, ops) in conflicts {
@@ -167,6 +166,78 @@ fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() // RFC 8881 
         let (stateid, _) = pair.delegate(BOTH);
         pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_TYPE, FATTR4_MODE])]).ok();
         pair.conflicts(name, stateid, ops);
+    }
+}
+
+/// Change and size as a client sees them that has no delegation; the holder says of a changed file what `says` is.
+fn looked(pair: &mut Pair<'_>, says: impl Fn(u64) -> AttributeValues<'static>) -> (u64, u64) {
+    let look = |pair: &mut Pair<'_>| pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])]);
+    look(pair).expect(Nfsstat4::NFS4ERR_DELAY);
+    let asked = pair.wire.one();
+    let Some(NfsCbArgop4::OP_CB_GETATTR(args)) = asked.operation() else { panic!("{asked:?}") };
+    assert_eq!(args.fh.to_vec(), pair.fh);
+    assert_eq!(args.attr_request, Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]));
+    let own = pair.a.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE])]).ok();
+    let change = own.attributes().change.unwrap();
+    pair.server.answer_attributes(pair.a.now, &asked, says(change));
+    let reply = look(pair).ok();
+    let values = reply.attributes();
+    (values.change.unwrap(), values.size.unwrap())
+}
+
+#[test]
+fn whoever_asks_for_attributes_gets_what_the_holder_says() // RFC 8881 section 10.4.3
+{
+    let server = Setup::default().start();
+    let mut pair = Pair::new(&server);
+    let (stateid, _) = pair.delegate(BOTH);
+    let own = pair.a.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE])]).ok();
+    let granted = own.attributes().change.unwrap();
+    let says = |change: u64, size: u64| AttributeValues {
+        change: Some(change),
+        size: Some(size),
+        ..AttributeValues::default()
+    };
+    assert_eq!(looked(&mut pair, |_| says(granted, 4)), (granted, 4), "nothing has changed");
+    let (first, size) = looked(&mut pair, |_| says(granted + 1, 1000));
+    assert!(first > granted && size == 1000);
+    let (second, size) = looked(&mut pair, |_| says(granted + 1, 2000));
+    assert!(second > first && size == 2000);
+    pair.a.run(vec![put(&pair.fh), write(stateid, 0, b"written back"), delegreturn(stateid)]).ok();
+    let reply = pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])]).ok();
+    assert!(reply.attributes().change.unwrap() > second);
+    assert_eq!(reply.attributes().size, Some(12));
+    assert!(pair.wire.take().is_empty());
+}
+
+#[test]
+fn a_holder_that_does_not_tell_attributes_has_its_delegation_recalled() // RFC 8881 section 10.4.3
+{
+    type Refuse = fn(&Server, Duration, &Callback);
+    let refusals: [Refuse; 4] = [
+        |server, now, asked| server.answer(now, asked, Nfsstat4::NFS4_OK, Nfsstat4::NFS4ERR_BADHANDLE),
+        |server, now, asked| server.answer(now, asked, Nfsstat4::NFS4ERR_DELAY, Nfsstat4::NFS4_OK),
+        |server, now, asked| server.answer_attributes(now, asked, AttributeValues::default()),
+        |server, now, _| server.nfs.housekeeping(now + Duration::from_secs(10)),
+    ];
+    for (index, refuse) in refusals.into_iter().enumerate() {
+        let server = Setup::default().start();
+        let mut pair = Pair::new(&server);
+        pair.delegate(BOTH);
+        pair.a.bind(21);
+        pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_SIZE])]).expect(Nfsstat4::NFS4ERR_DELAY);
+        let mut asked = pair.wire.one();
+        refuse(&server, pair.a.now, &asked);
+        if index == 3 {
+            // On the other connection as well, and at another time.
+            asked = pair.wire.one();
+            assert_eq!(asked.connection, 21);
+            server.nfs.housekeeping(pair.a.now + Duration::from_secs(20));
+            assert!(pair.wire.take().is_empty());
+            pair.a.bind(21);
+        }
+        pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_SIZE])]).expect(Nfsstat4::NFS4ERR_DELAY);
+        recalled(&pair.wire.one());
     }
 }
 

@@ -193,10 +193,12 @@ proptest! {
     ) // RFC 8881 section 15.2
     {
         let server = Setup::default().start();
-        let mut client = Client::new(&server);
-        client.minor = minor;
-        for ops in compounds {
-            let reply = client.at("export", ops);
+        let wire = Wire::under(&server);
+        // Both can be called back, so that they get delegations and stand in each other's way.
+        let mut clients = [Client::delegated(&server, &wire, b"a", 1), Client::delegated(&server, &wire, b"b", 2)];
+        clients.iter_mut().for_each(|client| client.minor = minor);
+        for (turn, ops) in compounds.into_iter().enumerate() {
+            let reply = clients[turn % 2].at("export", ops);
             // What stands for a status that the operation's list has not got; memory has no errors of its own.
             let last_resort = matches!(reply.status, Nfsstat4::NFS4ERR_SERVERFAULT | Nfsstat4::NFS4ERR_IO);
             prop_assert!(!last_resort, "{:?}", reply.results);

@@ -13,7 +13,7 @@ const BOTH: u32 = 3;
 const FILE: u32 = 1;
 
 fn ask(world: &World, client: &TestClient, write: bool) -> core::result::Result<Delegated, WhyNoDelegation4> {
-    let wish = Wish { file: &FILE, write, reclaim: false };
+    let wish = Wish { file: &FILE, write, reclaim: false, change: 1 };
     world.state.delegate(world.now, world.key(client), &wish, 5)
 }
 
@@ -246,7 +246,7 @@ fn delegations_are_reclaimed_in_the_grace_period() {
     let mut a = TestClient::new("a");
     world.mount(&mut a);
     world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
-    let wish = Wish { file: &FILE, write: false, reclaim: true };
+    let wish = Wish { file: &FILE, write: false, reclaim: true, change: 1 };
     let key = world.key(&a);
     world.state.connection_closed(1);
     let delegated = world.state.delegate(world.now, key, &wish, 5).unwrap();
@@ -284,7 +284,7 @@ fn a_client_near_its_limit_is_asked_for_some_back_and_beyond_it_gets_no_more() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let grant = |world: &mut World, client: &TestClient, file: u32| {
         world.open(client, "o", file, READ, 0).unwrap();
-        let wish = Wish { file: &file, write: false, reclaim: false };
+        let wish = Wish { file: &file, write: false, reclaim: false, change: 1 };
         world.state.delegate(world.now, world.key(client), &wish, 5).map(|_| ())
     };
     for file in 10..17 {
@@ -318,4 +318,67 @@ fn a_stateid_of_two_kinds_is_none() {
     let mut stateid = delegated(&mut world, &a, false);
     stateid.other[8] |= 0x80;
     assert_eq!(world.state.test_stateid(world.key(&a), &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
+}
+
+#[test]
+fn who_looks_is_told_what_the_holder_says_after_he_asked() {
+    // RFC 8881 section 10.4.3
+    let mut world = World::new();
+    let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
+    delegated(&mut world, &a, true);
+    let (key_a, key_b, key_c) = (world.key(&a), world.key(&b), world.key(&c));
+    let delay = Err(Nfsstat4::NFS4ERR_DELAY);
+    assert_eq!(world.state.look(world.now, key_a, &FILE), Ok(None), "the holder knows");
+    assert_eq!(world.state.look(world.now, key_b, &2), Ok(None));
+    world.state.take_callbacks();
+    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    let asked = world.state.take_callbacks();
+    let [CallbackTask::Getattr { client, delegation }] = asked[..] else { panic!("{asked:?}") };
+    assert_eq!((client, world.state.looked_at(delegation)), (key_a, Some(FILE)));
+    assert_eq!(world.state.look(world.now, key_c, &FILE), delay, "the holder was asked before");
+    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert_eq!(world.state.take_callbacks(), []);
+    let first = HeldAttributes { change: 2, size: 10 };
+    assert!(world.state.look_answered(delegation, Some(first)), "for who came late");
+    assert_eq!(world.state.look(world.now, key_b, &FILE), Ok(Some(Looked { held: first, granted: 1 })));
+    assert_eq!(world.state.look(world.now, key_c, &FILE), delay);
+    let second = HeldAttributes { change: 2, size: 20 };
+    assert!(!world.state.look_answered(delegation, Some(second)));
+    assert_eq!(world.state.look(world.now, key_c, &FILE), Ok(Some(Looked { held: second, granted: 1 })));
+    assert_eq!(world.state.looked_at(delegation), None);
+    assert_eq!(world.state.look(world.now, key_b, &FILE), delay, "an answer is for one look");
+    assert_eq!(world.state.take_callbacks(), asked);
+}
+
+#[test]
+fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
+    // RFC 8881 section 10.4.3
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let stateid = delegated(&mut world, &a, true);
+    let (key_a, key_b) = (world.key(&a), world.key(&b));
+    world.state.take_callbacks();
+    let delay = Err(Nfsstat4::NFS4ERR_DELAY);
+    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    let asked = world.state.take_callbacks();
+    let [CallbackTask::Getattr { delegation, .. }] = asked[..] else { panic!("{asked:?}") };
+    assert!(!world.state.look_answered(delegation, None));
+    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert_eq!(recalled(&world), [(key_a, delegation)]);
+    world.state.delegreturn(key_a, &stateid, &FILE).unwrap();
+    assert_eq!(world.state.look(world.now, key_b, &FILE), Ok(None));
+}
+
+#[test]
+fn a_crowd_that_looks_has_the_delegation_recalled() {
+    // RFC 8881 section 10.4.3: what is remembered of looks is bounded
+    let mut world = World::new();
+    let a = world.ready("a");
+    delegated(&mut world, &a, true);
+    for n in 0..17 {
+        let client = world.ready(&format!("looks {n}"));
+        let looked = world.state.look(world.now, world.key(&client), &FILE);
+        assert_eq!(looked, Err(Nfsstat4::NFS4ERR_DELAY));
+    }
+    assert_eq!(recalled(&world).len(), 1);
 }

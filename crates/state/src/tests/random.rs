@@ -299,7 +299,7 @@ impl Run {
             Step::Delegate { client, file, write, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
-                let wish = Wish { file: &file, write, reclaim };
+                let wish = Wish { file: &file, write, reclaim, change: 1 };
                 let delegated = self.world.state.delegate(now, key, &wish, 2).ok()?;
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));

@@ -132,6 +132,10 @@ impl Shared {
         self.with(|state, effects| state.begin_change(now, client, file, effects))
     }
 
+    pub(super) fn look(&self, now: Duration, client: ClientKey, file: &u32) -> Result<Option<Looked>> {
+        self.with(|state, effects| state.look(now, client, file, effects))
+    }
+
     pub(super) fn check_look(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
         self.with(|state, effects| state.check_look(now, client, file, effects))
     }

@@ -74,7 +74,9 @@ fn delegate(
     }
     let session = c.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (file, token) = (object.key(), session.token.as_ref());
-    let wish = Wish { file: &file, write, reclaim };
+    let attributes = object.export.backend.getattr(&object.handle);
+    let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
+    let wish = Wish { file: &file, write, reclaim, change };
     c.with_effects(|state, effects| state.delegate(c.now(), session.client, &wish, token, payload, effects))
 }
 

@@ -117,6 +117,7 @@ fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
         NfsCbArgop4::OP_CB_RECALL_ANY(_) => {
             NfsCbResop4::OP_CB_RECALL_ANY(CbRecallAny4Res { crar_status: status })
         }
+        NfsCbArgop4::OP_CB_GETATTR(_) => NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::Default(status)),
         other => panic!("{other:?} has no answer here"),
     }
 }
@@ -134,6 +135,20 @@ impl Server {
     #[track_caller]
     pub fn answer(&self, now: Duration, callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) {
         let record = answer(callback, sequence, operation);
+        assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
+    }
+
+    /// Answers a CB_GETATTR.
+    #[track_caller]
+    pub fn answer_attributes(&self, now: Duration, callback: &Callback, values: AttributeValues<'_>) {
+        let record = answer(callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
+        let at = record.len() - 8;
+        let mut encoder = Encoder::from_vec(record);
+        encoder.truncate(at);
+        let obj_attributes = fattr(values);
+        encoder
+            .value(&NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::NFS4_OK(CbGetattr4Resok { obj_attributes })));
+        let record = encoder.into_vec();
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 

@@ -1,0 +1,180 @@
+//! Attributes of a file of which another client has a delegation for writing: its holder is asked (RFC 8881 section 10.4.3).
+//!
+//! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those who had asked before the
+//! callback was sent, and for each of them once: so nobody sees what was true before he asked.
+
+use crate::delegations::{Delegation, DelegationKey, Standing};
+use crate::slab::Key;
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, State};
+use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Clients that look at one file with a delegation for writing at the same time; with more it is recalled.
+const LOOKS_MAX: usize = 16;
+
+/// What the holder of a delegation for writing says of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldAttributes {
+    /// change: another than when the delegation was granted if the holder has changed the file by itself.
+    pub change: u64,
+    /// size.
+    pub size: u64,
+}
+
+/// What a look at a file came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What the holder said.
+    pub held: HeldAttributes,
+    /// The change attribute when the delegation was granted.
+    pub granted: u64,
+}
+
+/// Where the look of one client stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It was asked for while a callback was out already.
+    Late,
+    /// The callback that is out will answer it.
+    Asked,
+    /// The client has not come back for it.
+    Answered(HeldAttributes),
+}
+
+/// The looks of other clients at a file with a delegation for writing.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    clients: Vec<(ClientKey, Look)>,
+    under_way: bool,
+    /// The holder did not answer as it should: there is no use in asking.
+    refused: bool,
+}
+
+/// What a client that looks gets.
+enum Turn {
+    Answer(HeldAttributes),
+    /// The holder has yet to answer; whether it has yet to be asked.
+    Wait(bool),
+    /// The delegation is to be recalled.
+    Recall,
+}
+
+impl Looks {
+    fn turn(&mut self, client: ClientKey) -> Turn {
+        if self.refused {
+            return Turn::Recall;
+        }
+        match self.clients.iter().position(|(other, _)| *other == client) {
+            Some(place) => match self.clients.get(place) {
+                Some((_, Look::Answered(held))) => {
+                    let held = *held;
+                    self.clients.swap_remove(place);
+                    return Turn::Answer(held);
+                }
+                _ => return Turn::Wait(false),
+            },
+            None if self.clients.len() >= LOOKS_MAX => {
+                // Some have never come back for their answers.
+                self.clients.retain(|(_, look)| !matches!(look, Look::Answered(_)));
+                if self.clients.len() >= LOOKS_MAX {
+                    return Turn::Recall;
+                }
+            }
+            None => {}
+        }
+        let ask = !std::mem::replace(&mut self.under_way, true);
+        self.clients.push((client, if ask { Look::Asked } else { Look::Late }));
+        Turn::Wait(ask)
+    }
+
+    /// Takes the holder's answer; returns whether it has to be asked again for those who came late.
+    fn answered(&mut self, held: HeldAttributes) -> bool {
+        let mut late = false;
+        for (_, look) in &mut self.clients {
+            match look {
+                Look::Asked => *look = Look::Answered(held),
+                Look::Late => (*look, late) = (Look::Asked, true),
+                Look::Answered(_) => {}
+            }
+        }
+        self.under_way = late;
+        late
+    }
+
+    fn refused(&mut self) {
+        *self = Self { refused: true, ..Self::default() };
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Tells whether another client has a delegation for writing on a file, so that its attributes may be more than a look
+    /// away. Costs the look at one number while there is none.
+    pub fn others_write(&self, client: ClientKey, file: &F) -> bool {
+        self.write_delegations.load(Relaxed) > 0 && self.other_writer(client, file).is_some()
+    }
+
+    /// Returns the other client that has a delegation for writing, and that delegation.
+    fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, Key)> {
+        let files = self.files.read(file);
+        let mut all = files.get(file)?.delegations.iter();
+        all.find(|(holder, held)| **holder != client && held.write).map(|(holder, held)| (*holder, held.key))
+    }
+
+    /// Returns what the holder of a delegation for writing says of a file, if another client has one.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY until the holder has answered CB_GETATTR, or the delegation is back when it does not.
+    pub fn look(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Result<Option<Looked>> {
+        if self.write_delegations.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        let Some((holder, key)) = self.other_writer(client, file) else { return Ok(None) };
+        let turn = self.delegations.write(key, |delegation| match delegation.standing {
+            Standing::Held => (delegation.looks.turn(client), delegation.change),
+            Standing::Recalled { .. } | Standing::Revoked => (Turn::Recall, 0),
+        });
+        match turn {
+            Some((Turn::Answer(held), granted)) => Ok(Some(Looked { held, granted })),
+            Some((Turn::Wait(ask), _)) => {
+                if ask {
+                    let delegation = DelegationKey(key);
+                    effects.callbacks.push(CallbackTask::Getattr { client: holder, delegation });
+                }
+                Err(Nfsstat4::NFS4ERR_DELAY)
+            }
+            // It went in between, or is recalled now if it was not before.
+            Some((Turn::Recall, _)) | None => {
+                self.check_look(now, client, file, effects)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the file that CB_GETATTR is to ask for; `None` when nobody waits for it (any more).
+    pub fn looked_at(&self, delegation: DelegationKey) -> Option<F> {
+        let asks = |found: &Delegation<F, O>| {
+            let waits = found.looks.under_way && found.standing == Standing::Held;
+            waits.then(|| found.file.clone())
+        };
+        self.delegations.read(delegation.0, asks).flatten()
+    }
+
+    /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns whether to ask again.
+    pub fn look_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
+        let answered = self.delegations.write(delegation.0, |delegation| match held {
+            Some(held) => delegation.looks.answered(held),
+            None => {
+                delegation.looks.refused();
+                false
+            }
+        });
+        answered.unwrap_or(false)
+    }
+}
