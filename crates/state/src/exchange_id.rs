@@ -151,7 +151,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if registry.clients.len() < self.limits.clients_max {
             return Ok(());
         }
-        if self.expire_clients(registry, now, effects) == 0 {
+        if self.expire_clients(registry, now, false, effects) == 0 {
             let unconfirmed = registry.unconfirmed.values().copied();
             let oldest = unconfirmed.min_by_key(|key| registry.clients.get(key).map(|c| c.renewed));
             self.remove_client(registry, oldest.ok_or(Nfsstat4::NFS4ERR_DELAY)?, false, effects);

@@ -1,16 +1,16 @@
-//! Leases (RFC 8881 section 8.3): who has not been heard of goes.
+//! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see `courtesy`).
 
-use crate::registry::Registry;
+use crate::registry::{Enrolled, Registry};
 use crate::{ClientKey, Effects, State};
 use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Removes every client whose lease has run out, ends a grace period that is over, and revokes delegations that were not
-    /// given back in time. Returns how many clients went.
+    /// Removes every client whose lease has run out, unless it is spared for what it holds, ends a grace period that is over,
+    /// and revokes delegations that were not given back in time. Returns how many clients went.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
         let mut registry = self.registry();
-        let expired = self.expire_clients(&mut registry, now, effects);
+        let expired = self.expire_clients(&mut registry, now, true, effects);
         self.end_grace_if_over(Some(&mut registry), now, effects);
         drop(registry);
         self.revoke_overdue(now, effects);
@@ -18,29 +18,41 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         expired
     }
 
+    /// Removes the clients whose leases have run out; with `spare` those stay that hold something and are in nobody's way.
     pub(crate) fn expire_clients(
         &self,
         registry: &mut Registry,
         now: Duration,
+        spare: bool,
         effects: &mut Effects<O>,
     ) -> usize {
+        // Who does not give back what somebody waits for is in the way.
+        let recalled = self.recalled_from();
+        let spared = |key: &ClientKey, client: &Enrolled| {
+            spare && !recalled.contains(key) && self.is_spared(registry, client, now)
+        };
         let clients = registry.clients.iter();
-        let expired: Vec<ClientKey> =
-            clients.filter(|(_, client)| self.expired(client, now)).map(|(key, _)| *key).collect();
+        let expired: Vec<ClientKey> = clients
+            .filter(|(key, client)| !spared(key, client) && self.expired(client, now))
+            .map(|(key, _)| *key)
+            .collect();
         for key in &expired {
             self.remove_client(registry, *key, true, effects);
         }
         expired.len()
     }
 
-    /// Returns when [`State::expire`] has something to do next, at the earliest.
+    /// Returns when [`State::expire`] has something to do next, at the earliest, as long as memory is not short.
     pub fn next_deadline(&self) -> Option<Duration> {
         let registry = self.registry();
         let idle = registry
             .clients
             .values()
             .filter(|client| self.sessions_of(client).iter().all(|session| session.pulse.running() == 0));
-        let leases = idle.map(|client| self.renewed(client).saturating_add(self.limits.lease));
+        let leases = idle.map(|client| match client.record.holds_state() {
+            true => self.stays_until(client),
+            false => self.renewed(client).saturating_add(self.limits.lease),
+        });
         let recalls = self.recalls().first().map(|(until, _)| *until);
         leases.chain(self.grace_deadline()).chain(recalls).min()
     }

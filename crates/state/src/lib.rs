@@ -33,6 +33,7 @@ mod caller;
 mod clients;
 mod closes;
 mod connections;
+mod courtesy;
 mod create_session;
 mod delegations;
 mod destroy;

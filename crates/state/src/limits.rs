@@ -10,6 +10,8 @@ pub struct Limits {
     /// How long recorded clients may reclaim after a restart (RFC 8881 section 8.4.2). Default: the lease,
     /// since an idle client notices the restart only at its next renewal. It ends early when all have reclaimed.
     pub grace: Duration,
+    /// How long beyond its lease a client keeps what nobody else wants (RFC 8881 section 8.4.3). Default: a day.
+    pub courtesy_max: Duration,
     /// Client records, confirmed or not. EXCHANGE_ID beyond it: NFS4ERR_DELAY.
     pub clients_max: usize,
     /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
@@ -59,6 +61,7 @@ impl Default for Limits {
         Self {
             lease: Duration::from_secs(60),
             grace: Duration::from_secs(60),
+            courtesy_max: Duration::from_secs(24 * 3600),
             clients_max: 16_384,
             sessions_per_client_max: 16,
             connections_per_session_max: 64,

@@ -26,7 +26,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         length: args.length,
         locker,
     };
-    match c.state().lock(c.now(), client, &request) {
+    let locked = match c.state().lock(c.now(), client, &request) {
+        Err(LockError::Denied(_)) if c.expired_give_way(&file)? => c.state().lock(c.now(), client, &request),
+        locked => locked,
+    };
+    match locked {
         Ok(stateid) => {
             c.stateid = Some(stateid);
             reply.value(&stateid);

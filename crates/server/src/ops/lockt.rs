@@ -3,6 +3,7 @@
 use super::lock::{is_write, refusal};
 use crate::engine::{Compound, OpResult, regular_file};
 use nfs4::{Lockt4Args, Nfsstat4};
+use state::LockError;
 use xdr::{Decode, Decoder, Encoder};
 
 /// Says whether a lock could be had.
@@ -17,6 +18,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let (client, file) = (c.client()?, object.key());
     let owner = &args.owner.owner;
     let write = is_write(args.locktype);
-    let free = c.state().lockt(c.now(), client, &file, owner, write, args.offset, args.length);
+    let look = || c.state().lockt(c.now(), client, &file, owner, write, args.offset, args.length);
+    let free = match look() {
+        Err(LockError::Denied(_)) if c.expired_give_way(&file)? => look(),
+        free => free,
+    };
     free.map_err(|error| refusal(error, reply))
 }

@@ -4,6 +4,7 @@ use crate::helper::*;
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use std::time::Duration;
 
 fn lock_new(locktype: NfsLockType4, offset: u64, length: u64, open: Stateid4, owner: &[u8]) -> Op {
     let lock_owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
@@ -105,4 +106,51 @@ fn stateids_are_tested_and_freed() // RFC 8881 sections 18.38.3 and 18.48.3
     assert_eq!(statuses(&mut client, lock)[0], NFS4ERR_BAD_STATEID);
     client.run(vec![put(&fh), close(opened)]).ok();
     assert_eq!(server.nfs.counts().opens, 0);
+}
+
+#[test]
+fn who_is_away_keeps_its_lock_until_somebody_wants_it() // RFC 8881 section 8.4.3
+{
+    let away = Duration::from_secs(600);
+    let wants: [fn(&mut Client<'_>, &[u8]); 4] = [
+        |bob, fh| drop(bob.run(vec![put(fh), open_how(NOCREATE, OpenClaim4::CLAIM_FH, 1, 0, b"o")]).ok()),
+        |bob, fh| drop(bob.run(vec![put(fh), lockt(READ_LT, 1, 1, b"l")]).ok()),
+        |bob, fh| drop(bob.run(vec![put(fh), read(Stateid4::ANONYMOUS, 0, 1)]).ok()),
+        |bob, fh| drop(bob.run(vec![put(fh), write(Stateid4::ANONYMOUS, 0, b"x")]).ok()),
+    ];
+    for want in wants {
+        let server = Setup::default().start();
+        let mut alice = Client::new(&server);
+        let fh = alice.make_file("export", "f", b"0123456789");
+        let deny_all = open_how(NOCREATE, OpenClaim4::CLAIM_FH, 3, 3, b"owner");
+        let open = alice.run(vec![put(&fh), deny_all]).ok().opened().stateid;
+        let lock = locked(&alice.run(vec![put(&fh), lock_new(WRITE_LT, 0, 5, open, b"l")]).ok());
+        server.nfs.housekeeping(alice.now + away);
+        alice.now += away;
+        alice.run(vec![put(&fh), locku(lock, 0, 1)]).ok();
+        let mut bob = Client::with(&server, b"bob", sys(ALICE), FORE);
+        bob.now = alice.now + away;
+        want(&mut bob, &fh);
+        alice.now = bob.now;
+        alice.run(vec![]).expect(NFS4ERR_BADSESSION);
+    }
+}
+
+#[test]
+fn a_lock_of_who_is_away_is_given_to_another() // RFC 8881 section 8.4.3
+{
+    let server = Setup::default().start();
+    let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(ALICE), FORE));
+    let fh = alice.make_file("export", "f", b"0123456789");
+    let open = |client: &mut Client<'_>| {
+        let how = open_how(NOCREATE, OpenClaim4::CLAIM_FH, 3, 0, b"owner");
+        client.run(vec![put(&fh), how]).ok().opened().stateid
+    };
+    let (of_alice, of_bob) = (open(&mut alice), open(&mut bob));
+    alice.run(vec![put(&fh), lock_new(WRITE_LT, 0, 5, of_alice, b"l")]).ok();
+    bob.run(vec![put(&fh), lock_new(WRITE_LT, 4, 1, of_bob, b"l")]).expect(NFS4ERR_DENIED);
+    bob.now += Duration::from_secs(59);
+    bob.run(vec![put(&fh), lock_new(WRITE_LT, 4, 1, of_bob, b"l")]).expect(NFS4ERR_DENIED);
+    bob.now += Duration::from_secs(1);
+    bob.run(vec![put(&fh), lock_new(WRITE_LT, 4, 1, of_bob, b"l")]).ok();
 }

@@ -255,8 +255,8 @@ fn delegations_are_reclaimed_in_the_grace_period() {
 }
 
 #[test]
-fn delegations_end_with_the_lease_and_a_client_that_has_one_is_busy() {
-    // RFC 8881 sections 8.3 and 18.50.3
+fn delegations_end_with_the_lease_when_they_are_in_the_way_and_a_client_that_has_one_is_busy() {
+    // RFC 8881 sections 8.4.3 and 18.50.3
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     let stateid = delegated(&mut world, &a, true);
@@ -272,6 +272,9 @@ fn delegations_end_with_the_lease_and_a_client_that_has_one_is_busy() {
     world.renew(&mut b);
     world.pass(1);
     world.state.expire(world.now);
+    assert_eq!(world.state.counts().delegations, 1, "nobody wants the file");
+    assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    assert_eq!(world.state.expire(world.now), 1, "whose lease is over is not waited for");
     assert_eq!((world.state.counts().delegations, world.state.counts().files), (0, 0));
     world.open(&b, "o", FILE, WRITE, 0).unwrap();
 }

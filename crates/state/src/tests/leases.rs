@@ -6,8 +6,8 @@ use nfs4::Nfsstat4;
 use std::time::Duration;
 
 #[test]
-fn an_expired_client_loses_everything_and_others_get_in() {
-    // RFC 8881 section 8.3
+fn an_expired_client_that_is_in_somebodys_way_loses_everything() {
+    // RFC 8881 section 8.4.3
     let mut world = World::new();
     let (dead, mut alive) = (world.ready("dead"), world.ready("alive"));
     let open = world.open(&dead, "o", 1, 3, 3).unwrap();
@@ -15,15 +15,59 @@ fn an_expired_client_loses_everything_and_others_get_in() {
     assert_eq!(world.open(&alive, "o", 1, 1, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
     world.pass(59);
     world.renew(&mut alive);
-    assert_eq!(world.state.expire(world.now), 0);
-    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(1)));
+    assert!(!world.state.is_held_by_expired(world.now, &1));
+    assert!(!world.state.free_expired(world.now, 1), "its lease has a second left");
     world.pass(1);
-    assert_eq!(world.state.expire(world.now), 1);
+    assert!(world.state.is_held_by_expired(world.now, &1));
+    assert!(!world.state.is_held_by_expired(world.now, &2));
+    assert!(!world.state.free_expired(world.now, 2), "it is not in the way there");
+    assert_eq!(world.state.expire(world.now), 0);
+    assert!(world.state.free_expired(world.now, 1));
     assert_eq!(world.closed(), 1);
+    assert!(world.records().contains(&Effect::ForgetClient { owner: b"dead".to_vec() }));
     assert!(world.open(&alive, "o", 1, 3, 3).is_ok());
+    assert!(!world.state.free_expired(world.now, 1), "nobody who is alive goes");
     assert_eq!(world.sequence(&dead, dead.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
     let mut again = TestClient { clientid: dead.clientid, ..TestClient::new("dead") };
     assert_eq!(world.create_session(&mut again), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+}
+
+#[test]
+fn an_expired_client_that_is_in_nobodys_way_goes_on_when_it_comes_back() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::new();
+    let (mut slept, idle) = (world.ready("slept"), world.ready("idle"));
+    let open = world.open(&slept, "o", 1, 3, 3).unwrap();
+    world.pass(3600);
+    assert_eq!(world.state.expire(world.now), 1, "the one that holds nothing");
+    assert_eq!(world.sequence(&idle, idle.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+    let day = Limits::default().courtesy_max;
+    assert_eq!(world.state.next_deadline(), Some(world.now - Duration::from_secs(3540) + day));
+    world.renew(&mut slept);
+    let key = world.key(&slept);
+    assert!(world.state.access(key, &open, &1, 3).is_ok());
+    assert!(!world.state.free_expired(world.now, 1));
+    world.now += Duration::from_secs(60) + day;
+    assert_eq!(world.state.expire(world.now), 1);
+    assert_eq!(world.state.counts().opens, 0);
+}
+
+#[test]
+fn courtesy_ends_where_memory_runs_short() {
+    // RFC 8881 section 8.4.3
+    for limits in [
+        Limits { opens_max: 3, ..Limits::default() },
+        Limits { clients_max: 1, ..Limits::default() },
+        Limits { locks_max: 3, ..Limits::default() },
+    ] {
+        let mut world = World::with(limits, boot(1, &[]));
+        let client = world.ready("a");
+        let open = world.open(&client, "o", 1, 3, 0).unwrap();
+        world.open(&client, "o", 2, 3, 0).unwrap();
+        let _ = world.lock(&client, Locker::New { open_stateid: open, owner: b"p" }, 1, true, (0, 9));
+        world.pass(60);
+        assert_eq!(world.state.expire(world.now), 1);
+    }
 }
 
 #[test]

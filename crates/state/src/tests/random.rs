@@ -229,6 +229,8 @@ impl Run {
             Step::Pass(seconds) => {
                 world.pass(seconds);
                 world.state.expire(world.now);
+                // Somebody meets who is still there on sufferance.
+                world.state.free_expired(world.now, seconds as u32 % 4);
             }
             _ => {}
         }
@@ -425,6 +427,7 @@ proptest! {
         let state = &run.world.state;
         sessions.into_iter().for_each(|key| state.remove_session(&mut state.registry(), key));
         run.world.pass(1000);
+        run.world.now += Limits::default().courtesy_max;
         run.world.state.expire(run.world.now);
         run.check();
         prop_assert_eq!(run.world.state.counts(), Counts::default());

@@ -85,6 +85,10 @@ impl Shared {
         self.with(|state, effects| state.expire(now, effects))
     }
 
+    pub(super) fn free_expired(&self, now: Duration, file: u32) -> bool {
+        self.with(|state, effects| state.free_expired(now, &file, effects))
+    }
+
     pub(super) fn open_check(
         &self,
         now: Duration,

@@ -41,7 +41,10 @@ pub fn open(
         let check = |state: &NfsState, effects: &mut _| {
             state.open_check(c.now(), client, &request, OpenPayload::clone, effects)
         };
-        let (needed, held) = c.with_effects(check)?;
+        let (needed, held) = match c.with_effects(check) {
+            Err(Nfsstat4::NFS4ERR_SHARE_DENIED) if c.expired_give_way(&file)? => continue,
+            checked => checked?,
+        };
         let opening = Opening { c, target: &target, share, claim, held };
         let payload = opening.payload(needed)?;
         if std::mem::take(&mut truncate) {

@@ -1,0 +1,75 @@
+//! Courtesy: a client whose lease has run out keeps what it has until somebody else wants it (RFC 8881 section 8.4.3).
+//!
+//! A machine that slept or a network that was cut then costs nobody anything. At the first conflict all of such a client goes,
+//! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
+
+use crate::registry::{Enrolled, Registry};
+use crate::{ClientKey, Effects, State};
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Tells whether a client has the file open whose lease has run out: it may be what is in somebody's way.
+    pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
+        let holders = self.holders(file);
+        let registry = self.registry();
+        holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
+    }
+
+    /// Removes the clients that have the file open and whose leases have run out. Tells whether there were any: then what
+    /// they were in the way of may be tried again.
+    pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
+        let holders = self.holders(file);
+        let mut registry = self.registry();
+        let mut freed = false;
+        for key in holders {
+            if registry.client(key).is_ok_and(|client| self.expired(client, now)) {
+                self.remove_client(&mut registry, key, true, effects);
+                freed = true;
+            }
+        }
+        freed
+    }
+
+    fn holders(&self, file: &F) -> BTreeSet<ClientKey> {
+        let files = self.files.read(file);
+        let opens = files.get(file).into_iter().flat_map(|file| file.opens.values());
+        opens.filter_map(|key| self.opens.read(*key, |open| open.client)).collect()
+    }
+
+    /// The clients from which delegations are recalled.
+    pub(crate) fn recalled_from(&self) -> BTreeSet<ClientKey> {
+        let keys: Vec<_> = self.recalls().iter().map(|(_, key)| *key).collect();
+        keys.into_iter().filter_map(|key| self.delegations.read(key, |held| held.client)).collect()
+    }
+
+    /// Tells whether a client may stay although its lease has run out. What holds nothing has nothing to lose.
+    pub(crate) fn is_spared(&self, registry: &Registry, client: &Enrolled, now: Duration) -> bool {
+        now < self.stays_until(client) && !self.is_crowded(registry) && client.record.holds_state()
+    }
+
+    /// When a client that holds something goes even if nobody wants it.
+    pub(crate) fn stays_until(&self, client: &Enrolled) -> Duration {
+        self.renewed(client).saturating_add(self.limits.lease).saturating_add(self.limits.courtesy_max)
+    }
+
+    fn is_over(&self, client: &Enrolled, now: Duration) -> bool {
+        now >= self.renewed(client).saturating_add(self.limits.lease)
+    }
+
+    /// Tells whether more than half of something is used that all clients share.
+    fn is_crowded(&self, registry: &Registry) -> bool {
+        let limits = &self.limits;
+        [
+            (registry.clients.len(), limits.clients_max),
+            (self.opens_count.load(Relaxed), limits.opens_max),
+            (self.locks_count.load(Relaxed), limits.locks_max),
+            (self.delegations_count.load(Relaxed), limits.delegations_max),
+            (self.reply_cache_reserved.load(Relaxed), limits.reply_cache_max),
+        ]
+        .iter()
+        .any(|(used, max)| *used > max / 2)
+    }
+}
