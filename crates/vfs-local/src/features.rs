@@ -1,6 +1,6 @@
 //! What the exported file system can do, found out by trying.
 
-use crate::sys;
+use crate::{quota, sys};
 use rustix::{
     fs::{Mode, OFlags, fstatfs, getxattr, openat},
     io::Errno,
@@ -13,6 +13,7 @@ pub(crate) fn of(root: &OwnedFd) -> Features {
     Features {
         clone_block: clone_block(root),
         acls: has(root, "system.posix_acl_access"),
+        quotas: quota::counted(root.as_fd()),
         xattrs: has(root, "user.orthrus"),
         change_grows: false,
     }

@@ -53,6 +53,37 @@ pub fn become_server() {
     let _ = become_caller(&Caller { uid, gid, groups: [].into() });
 }
 
+/// Runs something as the caller for whatever the kernel checks, not for file systems alone. The thread has none of the
+/// server's rights meanwhile.
+///
+/// # Errors
+/// `Access` when the kernel does not take the identity.
+pub(crate) fn wholly_as<R>(caller: &Caller, run: impl FnOnce() -> R) -> VfsResult<R> {
+    become_caller(caller)?;
+    let _back =
+        Restored { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    if !sys::set_effective_gid(caller.gid) || !sys::set_effective_uid(caller.uid) {
+        return Err(VfsError::Access);
+    }
+    Ok(run())
+}
+
+/// Gives the thread its effective identity back, however that ends.
+struct Restored {
+    uid: u32,
+    gid: u32,
+}
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        // The saved identity is the server's, so the kernel cannot refuse. With it the thread has the server's rights
+        // and file system identity again.
+        sys::set_effective_uid(self.uid);
+        sys::set_effective_gid(self.gid);
+        CURRENT.with_borrow_mut(|current| (current.uid, current.gid) = (None, None));
+    }
+}
+
 fn same_groups(current: Option<&Arc<[u32]>>, wanted: &Arc<[u32]>) -> bool {
     current.is_some_and(|current| Arc::ptr_eq(current, wanted) || current == wanted)
 }

@@ -20,6 +20,7 @@ mod names;
 mod operations;
 mod places;
 mod prepare;
+mod quota;
 mod ranges;
 mod readdir;
 mod setattr;

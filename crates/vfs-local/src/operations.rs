@@ -17,7 +17,7 @@ use std::{
 };
 use vfs::{
     Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
+    OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -184,6 +184,10 @@ impl Backend for LocalBackend {
     fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls> {
         let object = self.resolve(object)?;
         self.read_acls(&object)
+    }
+
+    fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        self.quota_of(caller, object)
     }
 
     fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {

@@ -167,6 +167,57 @@ pub(crate) fn set_fs_gid(gid: u32) -> bool {
     }
 }
 
+/// Sets the calling thread's effective user, and with it that of file systems; says whether the kernel took it.
+pub(crate) fn set_effective_uid(uid: u32) -> bool {
+    // SAFETY: setresuid takes numbers and touches no memory; -1 leaves the real and the saved user.
+    unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) == 0 }
+}
+
+/// Sets the calling thread's effective group, and with it that of file systems; says whether the kernel took it.
+pub(crate) fn set_effective_gid(gid: u32) -> bool {
+    // SAFETY: as in `set_effective_uid`.
+    unsafe { libc::syscall(libc::SYS_setresgid, u32::MAX, gid, u32::MAX) == 0 }
+}
+
+/// Whose quota it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum QuotaKind {
+    User,
+    Group,
+}
+
+/// What the kernel counts, in bytes; a limit of 0 is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) used: u64,
+    pub(crate) soft: u64,
+    pub(crate) hard: u64,
+}
+
+/// Returns the quota of a user or a group on the file system of a descriptor; the kernel tells the thread's effective user
+/// its own, and those of its groups (Linux 5.14).
+pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Result<Counted, Errno> {
+    /// Unit of the limits in bytes.
+    const BLOCK: u64 = 1024;
+    let kind = match kind {
+        QuotaKind::User => libc::USRQUOTA,
+        QuotaKind::Group => libc::GRPQUOTA,
+    };
+    let command = libc::QCMD(libc::Q_GETQUOTA, kind);
+    let mut raw = std::mem::MaybeUninit::<libc::dqblk>::zeroed();
+    // SAFETY: the descriptor is open for the call, and the kernel writes at most one struct of this type.
+    let result =
+        unsafe { libc::syscall(libc::SYS_quotactl_fd, root.as_raw_fd(), command, number, raw.as_mut_ptr()) };
+    check(result)?;
+    // SAFETY: it is made of numbers, for which zeros are fine, and the call has succeeded.
+    let raw = unsafe { raw.assume_init() };
+    Ok(Counted {
+        used: raw.dqb_curspace,
+        soft: raw.dqb_bsoftlimit.saturating_mul(BLOCK),
+        hard: raw.dqb_bhardlimit.saturating_mul(BLOCK),
+    })
+}
+
 /// Sets the calling thread's supplementary groups.
 pub(crate) fn set_groups(groups: &[u32]) -> Result<(), Errno> {
     // SAFETY: pointer and length are those of one slice of 32-bit numbers, which is what gid_t is on Linux.

@@ -2,7 +2,7 @@
 
 use crate::{
     Acls, Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
+    Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use std::sync::Arc;
 
@@ -144,6 +144,12 @@ pub trait Backend: Send + Sync {
     /// `Notsupp` where there are none.
     fn acls(&self, _object: &ObjectHandle) -> VfsResult<Acls> {
         Err(VfsError::Notsupp)
+    }
+
+    /// Returns what the quotas of an object's owner and group leave, as far as the caller may know them: one's own, those of
+    /// groups that one is in, and the superuser all. `None` where none counts.
+    fn quota(&self, _caller: &Caller, _object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        Ok(None)
     }
 
     /// Returns the value of an extended attribute of the user's name space; the name is without its prefix (RFC 8276).

@@ -230,6 +230,8 @@ pub struct Features {
     pub clone_block: u32,
     /// Whether objects have access control lists.
     pub acls: bool,
+    /// Whether users have quotas.
+    pub quotas: bool,
     /// Whether objects have extended attributes.
     pub xattrs: bool,
     /// Whether the change attribute never goes back.
@@ -238,7 +240,8 @@ pub struct Features {
 
 impl Features {
     /// A file system that can do all of it.
-    pub const EVERY: Self = Self { clone_block: 4096, acls: true, xattrs: true, change_grows: true };
+    pub const EVERY: Self =
+        Self { clone_block: 4096, acls: true, quotas: true, xattrs: true, change_grows: true };
 }
 
 /// How a file is opened.
@@ -270,6 +273,17 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
     /// Inode number.
     pub fileid: u64,
+}
+
+/// What the quotas that count for an object leave (RFC 8881 sections 5.8.2.28 to 5.8.2.30), in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Before allocation is refused.
+    pub avail_hard: u64,
+    /// Before it is time for a warning.
+    pub avail_soft: u64,
+    /// In use.
+    pub used: u64,
 }
 
 /// Sizes and limits of a file system.

@@ -49,6 +49,10 @@ impl Attributes {
         FATTR4_SPACE_TOTAL,
     ]);
 
+    /// What quotas leave, where there are any that the user may know.
+    pub const QUOTA: Bitmap4 =
+        Bitmap4::of(&[FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED]);
+
     /// Reads the values.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
 
 use super::{
-    EXCLUSIVE_CREATE, OF_FILE_SYSTEM,
+    EXCLUSIVE_CREATE, OF_FILE_SYSTEM, OF_QUOTAS,
     acl::{self, Ace},
     features, supported,
 };
 use crate::engine::{Compound, Failure, Fh, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
-use vfs::{Acls, Attributes, Features, FileType, FsStat, PSEUDO_FSID, SecFlavor, Timestamp, VfsError};
+use vfs::{Acls, Attributes, Features, FileType, FsStat, PSEUDO_FSID, Quota, SecFlavor, Timestamp, VfsError};
 use xdr::Encoder;
 
 /// FH4_PERSISTENT: filehandles live as long as their objects.
@@ -34,9 +34,14 @@ pub fn encode(
         mask.clear(nfs4::FATTR4_TIME_CREATE);
     }
     mask = mask.and(&nfs4::attributes::GETTABLE);
+    let quota = if mask.and(&OF_QUOTAS).is_empty() { None } else { quota(c, fh)? };
+    if quota.is_none() {
+        mask = mask.and_not(&OF_QUOTAS);
+    }
+    let quota = quota.unwrap_or_default();
     let acl = if mask.contains(nfs4::FATTR4_ACL) { list(c, fh, attributes)? } else { Vec::new() };
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = Subject { c, fh, attributes, whole, features, supported, acl };
+    let subject = Subject { c, fh, attributes, whole, features, supported, acl, quota };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -64,6 +69,14 @@ fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> Result<Vec<Ace>, 
     Ok(acl::from_posix(&acls, attributes.mode, attributes.file_type == FileType::Directory))
 }
 
+/// Returns what the quotas that count for an object leave, if there are any that the caller may know.
+fn quota(c: &Compound<'_>, fh: &Fh) -> Result<Option<Quota>, Failure> {
+    let Fh::Object(object) = fh else { return Ok(None) };
+    // The kernel may have to read it.
+    c.check_disk(object)?;
+    Ok(object.export.backend.quota(&c.caller(&object.export), &object.handle)?)
+}
+
 fn statfs(fh: &Fh) -> Result<FsStat, Failure> {
     match fh {
         Fh::Object(object) => Ok(object.export.backend.statfs(&object.handle)?),
@@ -85,6 +98,7 @@ struct Subject<'s, 'c> {
     features: Features,
     supported: Bitmap4,
     acl: Vec<Ace>,
+    quota: Quota,
 }
 
 impl Subject<'_, '_> {
@@ -104,6 +118,9 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_NUMLINKS => reply.u32(a.nlink),
             nfs4::FATTR4_OWNER => reply.opaque(self.owner(a.uid).as_bytes()),
             nfs4::FATTR4_OWNER_GROUP => reply.opaque(self.owner_group(a.gid).as_bytes()),
+            nfs4::FATTR4_QUOTA_AVAIL_HARD => reply.u64(self.quota.avail_hard),
+            nfs4::FATTR4_QUOTA_AVAIL_SOFT => reply.u64(self.quota.avail_soft),
+            nfs4::FATTR4_QUOTA_USED => reply.u64(self.quota.used),
             nfs4::FATTR4_RAWDEV => reply.u32(a.rdev.0).u32(a.rdev.1),
             nfs4::FATTR4_SPACE_USED => reply.u64(a.space_used),
             nfs4::FATTR4_SPACE_FREED => reply.u64(space_freed(a)),

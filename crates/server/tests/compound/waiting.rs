@@ -316,3 +316,23 @@ fn extents_are_looked_up_where_waiting_is_allowed_and_full_files_need_none() // 
         assert_eq!(reply.status, NFS4_OK, "{reply:?}");
     }
 }
+
+#[test]
+fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() // RFC 8881 sections 5.8.2.28 to 5.8.2.30
+{
+    let site = Site::new();
+    let (client, fh, _) = site.client();
+    let all = [FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED, FATTR4_SUPPORTED_ATTRS];
+    let asked = || vec![put(&fh), getattr(&all)];
+    let reply = try_on(&client, 1, 1, asked()).waits().resume(&client);
+    let NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(got)) = &reply.resarray[2] else { panic!("{reply:?}") };
+    let got = decode_fattr4(&got.obj_attributes, Purpose::Learn, &attributes::KNOWN).unwrap();
+    assert_eq!((got.quota_avail_hard, got.quota_avail_soft, got.quota_used), (Some(30), Some(20), Some(10)));
+    assert!(got.supported_attrs.unwrap().contains(FATTR4_QUOTA_USED));
+    let mut bob = Client::with(&site.server, b"bob", sys(BOB), FORE);
+    let reply = bob.run(asked()).ok();
+    assert_eq!(reply.attributes().present(), Bitmap4::of(&[FATTR4_SUPPORTED_ATTRS]));
+    let server = Setup::default().start();
+    let reply = Client::new(&server).at("export", vec![getattr(&all)]).ok();
+    assert!(!reply.attributes().supported_attrs.unwrap().contains(FATTR4_QUOTA_USED));
+}

@@ -90,33 +90,61 @@ fn is_there(program: &str) -> bool {
     std::process::Command::new(program).arg("-V").output().is_ok()
 }
 
+/// Set where [`run_with_quota`] has made a quota.
+pub const QUOTA_IS_ON: &str = "ORTHRUS_TEST_QUOTA";
+
 /// Runs the tests of this program whose names contain `filter` once more, on a new file system in a file. It is mounted
 /// where nobody else sees it, and goes with the process that runs them.
 pub fn run_on(file_system: &str, filter: &str) {
+    let Some(text) = run_mounted(file_system, &[], "loop", "true", filter) else { return };
+    assert!(!text.contains("share no blocks"), "{text}");
+}
+
+/// As [`run_on`], with a quota that `limit` sets: the program and its arguments but for the place.
+pub fn run_with_quota(file_system: &str, options: &[&str], mount: &str, limit: &[&str], filter: &str) {
+    if !is_there("setquota") {
+        eprintln!("skipped: there is no setquota");
+        return;
+    }
+    let limit = format!("chmod 755 \"$2\" && {} \"$2\" && export {QUOTA_IS_ON}=1", limit.join(" "));
+    let Some(text) = run_mounted(file_system, options, &format!("loop,{mount}"), &limit, filter) else {
+        return;
+    };
+    assert!(!text.contains("no quota in the usual place"), "{text}");
+}
+
+/// Returns what the tests have printed; nothing where they cannot run.
+fn run_mounted(
+    file_system: &str,
+    options: &[&str],
+    mount: &str,
+    prepare: &str,
+    filter: &str,
+) -> Option<String> {
     let mkfs = format!("mkfs.{file_system}");
     if !rustix::process::geteuid().is_root() || !is_there(&mkfs) {
         eprintln!("skipped: it takes root and {mkfs}");
-        return;
+        return None;
     }
     let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
     let (image, place) = (directory.path().join("image"), directory.path().join("place"));
     std::fs::File::create(&image).and_then(|file| file.set_len(1 << 30)).unwrap();
     std::fs::create_dir(&place).unwrap();
-    let made = std::process::Command::new(&mkfs).arg("-q").arg(&image).output().unwrap();
+    let made = std::process::Command::new(&mkfs).arg("-q").args(options).arg(&image).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let script = "mount -o loop \"$1\" \"$2\" || exit 77; TMPDIR=\"$2\" exec \"$3\" \"$4\" --test-threads=2 --show-output";
+    let script = format!(
+        "mount -o {mount} \"$1\" \"$2\" || exit 77; {prepare} || exit 78; \
+         TMPDIR=\"$2\" exec \"$3\" \"$4\" --test-threads=2 --show-output"
+    );
     let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]).args([&image, &place]);
+    command.args(["--mount", "sh", "-c", &script, "sh"]).args([&image, &place]);
     let output = command.arg(std::env::current_exe().unwrap()).arg(filter).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(77) {
-        eprintln!(
-            "skipped: {file_system} cannot be mounted here: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        return;
+        eprintln!("skipped: {file_system} cannot be mounted here: {error}");
+        return None;
     }
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{error}");
     assert!(!text.contains("running 0 tests"), "{text}");
-    assert!(!text.contains("share no blocks"), "{text}");
+    Some(text.into_owned())
 }

@@ -1,7 +1,7 @@
 //! Attributes and their changes.
 
 use super::{Fixture, READ, assert_refused, mode, user};
-use crate::{Attributes, FileType, NewObject, SetAttributes, SetTime, Timestamp, VfsError};
+use crate::{Attributes, FileType, NewObject, SetAttributes, SetTime, Timestamp, VfsError, VfsResult};
 
 /// Type, mode, links, size and times.
 pub fn a_new_file_has_sensible_attributes(t: &Fixture) {
@@ -137,6 +137,24 @@ pub fn set_id_bits_are_cleared_by_a_write(t: &Fixture) {
     t.set(&object, &mode(0o6777)).unwrap();
     file.set_size(3).unwrap();
     assert_eq!(t.attributes(&object).mode, 0o777);
+    let (_, source) = t.file(&t.root(), "source");
+    source.write_at(&[1; 3 * 4096], 0).unwrap();
+    let changes: [&dyn Fn() -> VfsResult<()>; 4] = [
+        &|| file.allocate(0, 100_000),
+        &|| file.deallocate(0, 50_000),
+        &|| file.copy_range(&*source, 0, 0, 10_000).map(drop),
+        &|| file.clone_range(&*source, 0, 0, 0),
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        t.set(&object, &mode(0o6777)).unwrap();
+        match change() {
+            Err(VfsError::Notsupp) => {}
+            done => {
+                done.unwrap();
+                assert_eq!(t.attributes(&object).mode, 0o777, "change {index}");
+            }
+        }
+    }
 }
 
 /// By the owner and by root alike.

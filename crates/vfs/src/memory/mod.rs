@@ -103,7 +103,13 @@ impl Backend for MemoryBackend {
     }
 
     fn features(&self) -> Features {
-        Features { clone_block: sparse::CLONE_BLOCK, acls: true, xattrs: true, change_grows: true }
+        Features {
+            clone_block: sparse::CLONE_BLOCK,
+            acls: true,
+            quotas: false,
+            xattrs: true,
+            change_grows: true,
+        }
     }
 
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {

@@ -4,8 +4,8 @@ use super::memory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::{
-    Attributes, Backend, Caller, DirEntry, Extent, FsStat, MemoryBackend, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, SetAttributes, VfsResult,
+    Attributes, Backend, Caller, DirEntry, Extent, Features, FsStat, MemoryBackend, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsResult,
 };
 
 /// The memory backend, which now and then would have to wait.
@@ -76,6 +76,15 @@ impl OpenFile for SlowFile {
 }
 
 impl Backend for Slow {
+    fn features(&self) -> Features {
+        Features { quotas: true, ..Features::default() }
+    }
+
+    fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        let own = self.inner.getattr(object)?.uid == caller.uid;
+        Ok(own.then_some(Quota { avail_hard: 30, avail_soft: 20, used: 10 }))
+    }
+
     fn may_wait(&self) -> bool {
         true
     }

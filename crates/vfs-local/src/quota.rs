@@ -1,0 +1,60 @@
+//! Quotas of users and groups, as the kernel counts them.
+
+use crate::{LocalBackend, attributes::stat_fd, errno::vfs_error, identity, sys};
+use rustix::{fs::fstatvfs, io::Errno};
+use std::os::fd::{AsFd, BorrowedFd};
+use sys::QuotaKind;
+use vfs::{Caller, ObjectHandle, Quota, VfsResult};
+
+impl LocalBackend {
+    pub(crate) fn quota_of(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        if !self.features.quotas {
+            return Ok(None);
+        }
+        let object = self.resolve(object)?;
+        let stat = stat_fd(&*object).map_err(vfs_error)?;
+        let root = self.root.fd.as_fd();
+        let asked = [(QuotaKind::User, stat.stx_uid), (QuotaKind::Group, stat.stx_gid)];
+        let ask = || asked.map(|(kind, number)| sys::quota(root, kind, number));
+        // The kernel tells a quota to whom it belongs.
+        let told = if self.identities { identity::wholly_as(caller, ask)? } else { ask() };
+        let whole = fstatvfs(&*object).map_err(vfs_error)?;
+        let avail = whole.f_bavail.saturating_mul(whole.f_frsize);
+        let told = told.into_iter().filter_map(Result::ok).map(|counted| left(&counted, avail));
+        // What runs out first counts.
+        Ok(told.min_by_key(|quota| quota.avail_hard))
+    }
+}
+
+/// Returns what is left of one quota, and no more than the file system has.
+fn left(counted: &sys::Counted, avail: u64) -> Quota {
+    let of = |limit: u64| if limit == 0 { avail } else { limit.saturating_sub(counted.used).min(avail) };
+    Quota {
+        avail_hard: of(counted.hard),
+        avail_soft: of(counted.soft).min(of(counted.hard)),
+        used: counted.used,
+    }
+}
+
+/// Says whether the file system counts what users have; asked as the server, of its own.
+pub(crate) fn counted(root: BorrowedFd<'_>) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let told: Result<_, Errno> = sys::quota(root, QuotaKind::User, own);
+    told.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_what_limit_and_file_system_leave() // RFC 8881 section 5.8.2.28
+    {
+        let counted = |used, soft, hard| sys::Counted { used, soft, hard };
+        let quota = |avail_hard, avail_soft, used| Quota { avail_hard, avail_soft, used };
+        assert_eq!(left(&counted(30, 50, 100), 1000), quota(70, 20, 30));
+        assert_eq!(left(&counted(60, 50, 100), 10), quota(10, 0, 60));
+        assert_eq!(left(&counted(60, 0, 0), 500), quota(500, 500, 60));
+        assert_eq!(left(&counted(200, 0, 100), 500), quota(0, 0, 200));
+    }
+}
