@@ -3,6 +3,7 @@
 use crate::config::{self, ExportSettings, Settings, Storage};
 use crate::serve;
 use anyhow::{Context, bail};
+use server::engine::Delegations;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -70,6 +71,12 @@ pub struct Arguments {
     /// Seconds after a restart in which clients may reclaim their state.
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
+    /// Which delegations clients get: none, read or all (those for writing as well).
+    #[arg(long, value_name = "CHOICE")]
+    delegations: Option<Delegations>,
+    /// Seconds that a client may take to give a delegation back (default: the lease).
+    #[arg(long, value_name = "SECONDS")]
+    recall_time: Option<u64>,
     /// A principal that acts as a local user of another name; may be repeated.
     #[arg(long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
     principals: Vec<(String, String)>,
@@ -105,6 +112,8 @@ impl Arguments {
         };
         set(&mut settings.lease_time, self.lease_time);
         set(&mut settings.grace_time, self.grace_time);
+        settings.recall_time = self.recall_time.map(Duration::from_secs).or(settings.recall_time);
+        settings.delegations = self.delegations.unwrap_or(settings.delegations);
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.shards = self.shards.unwrap_or(settings.shards);
         settings.io = self.io.unwrap_or(settings.io);

@@ -14,6 +14,8 @@ use std::time::Duration;
 const LEASE_TIME: RangeInclusive<u64> = 5..=3600;
 /// No grace at all is for tests; longer than an hour nobody waits (seconds).
 const GRACE_TIME: RangeInclusive<u64> = 0..=3600;
+/// A client needs some time to write back what it has (seconds).
+const RECALL_TIME: RangeInclusive<u64> = 1..=3600;
 const SHARDS: RangeInclusive<u64> = 0..=256;
 /// An export in memory: at least 1 MiB, at most 1 TiB.
 const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
@@ -58,6 +60,10 @@ impl<'a> Checker<'a> {
             state_dir: raw.state_dir.map(|value| self.relative(value.get_ref())),
             lease_time: seconds(raw.lease_time, LEASE_TIME, default.lease_time)?,
             grace_time: seconds(raw.grace_time, GRACE_TIME, default.grace_time)?,
+            recall_time: match raw.recall_time {
+                Some(value) => Some(seconds(Some(value), RECALL_TIME, Duration::ZERO)?),
+                None => default.recall_time,
+            },
             delegations: raw.delegations.map_or(Ok(default.delegations), |value| self.parsed(&value))?,
             limits: self.limits(raw.limits)?,
             exports,

@@ -18,6 +18,7 @@ pub(super) struct File {
     pub lease_time: Option<Spanned<u32>>,
     pub grace_time: Option<Spanned<u32>>,
     pub delegations: Option<Spanned<String>>,
+    pub recall_time: Option<Spanned<u32>>,
     #[serde(default)]
     pub principals: HashMap<String, String>,
     #[serde(default)]

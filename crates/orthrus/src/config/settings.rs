@@ -35,6 +35,8 @@ pub struct Settings {
     pub grace_time: Duration,
     /// Which delegations clients get.
     pub delegations: Delegations,
+    /// How long a client may take to give a delegation back; `None`: the lease.
+    pub recall_time: Option<Duration>,
     /// Bounds.
     pub limits: Limits,
     /// What is exported; at least one.
@@ -55,6 +57,7 @@ impl Default for Settings {
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
             delegations: Delegations::default(),
+            recall_time: None,
             limits: Limits::default(),
             exports: Vec::new(),
         }

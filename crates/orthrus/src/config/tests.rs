@@ -12,6 +12,8 @@ fn a_whole_configuration_is_read() {
         listen = "127.0.0.1:12049"
         domain = "example.org"
         lease_time = 30
+        delegations = "read"
+        recall_time = 20
 
         [limits]
         contexts_max = 1000
@@ -31,6 +33,8 @@ fn a_whole_configuration_is_read() {
     let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
     assert_eq!(settings.listen.port(), 12049);
     assert_eq!(settings.lease_time, Duration::from_secs(30));
+    assert_eq!(settings.delegations, server::engine::Delegations::Read);
+    assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
     let export = &settings.exports[0];
     assert_eq!(export.pseudo, "/home/data");
@@ -70,6 +74,9 @@ fn an_interface_that_there_is_not_is_refused_with_those_that_there_are() {
 
 #[test]
 fn a_number_out_of_range_is_named_with_the_range() {
+    let said = refusal("delegations = \"some\"\n[[export]]\npath = \"/tmp\"\n");
+    assert!(said.starts_with("/etc/orthrus.toml:1: key `delegations`: "), "{said}");
+    assert!(said.contains("none, read and all"), "{said}");
     let said = refusal("lease_time = 1\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.starts_with("/etc/orthrus.toml:1: key `lease_time`: "), "{said}");
     assert!(said.contains("5 to 3600"), "{said}");

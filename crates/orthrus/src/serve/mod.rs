@@ -224,7 +224,7 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         opens_per_client_max: usual.opens_per_client_max.min(opens_max.div_ceil(2)),
         lease: settings.lease_time,
         grace: settings.grace_time,
-        recall_time: settings.lease_time,
+        recall_time: settings.recall_time.unwrap_or(settings.lease_time),
         delegations_max,
         delegations_per_client_max: usual.delegations_per_client_max.min(delegations_max.div_ceil(2)),
         clients_max: settings.limits.clients_max,

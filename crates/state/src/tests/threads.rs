@@ -268,3 +268,50 @@ fn clients_that_come_and_go_leave_nothing_behind() {
     check_counts(state);
     assert_eq!(state.counts(), Counts::default());
 }
+
+#[test]
+fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
+    // RFC 8881 section 10.4
+    let mut world = World::new();
+    let ready = |n| {
+        let client = world.ready(&format!("c{n}"));
+        world.key(&client)
+    };
+    let clients: Vec<ClientKey> = (0..THREADS).map(ready).collect();
+    let (state, begun, granted) = (world.shared(), AtomicUsize::new(0), AtomicUsize::new(0));
+    on_threads(|number| {
+        let client = clients[number];
+        for round in 0..ROUNDS as u64 {
+            // So that what was contended in one round is not in the next.
+            let now = Duration::from_secs(1000 + 31 * round);
+            let mut effects = Effects::default();
+            let request = OpenRequest {
+                owner: b"o",
+                file: &1,
+                access: 3,
+                deny: 0,
+                claim: OpenClaim::New,
+                truncates: false,
+            };
+            let Ok(OpenOutcome::Opened(open)) = state.open(now, client, &request, 7, 3, &mut effects) else {
+                thread::yield_now();
+                continue;
+            };
+            begun.fetch_add(1, SeqCst);
+            let wish = Wish { file: &1, write: true, reclaim: false, change: 0 };
+            if let Ok(delegated) = state.delegate(now, client, &wish, None, 8, &mut effects) {
+                granted.fetch_add(1, SeqCst);
+                assert_eq!(begun.load(SeqCst), 1, "nobody else has it open");
+                thread::yield_now();
+                assert_eq!(begun.load(SeqCst), 1, "and nobody else opens it");
+                assert_eq!(state.access(client, &delegated.stateid, &1, 3, |payload| *payload), Ok(8));
+                state.delegreturn(client, &delegated.stateid, &1, &mut effects).unwrap();
+            }
+            begun.fetch_sub(1, SeqCst);
+            state.close(client, &open, &1, &mut effects).unwrap();
+        }
+    });
+    assert!(granted.load(SeqCst) > 0);
+    check_counts(state);
+    assert_eq!((state.counts().delegations, state.counts().files), (0, 0));
+}

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// Seconds of the lease: many tests wait until one has run out, so a short one; below 10 some of them are too slow themselves.
 const LEASE: &str = "10";
+/// Seconds until a delegation is revoked: the test of that does not renew its lease for so long, and is itself too slow when both
+/// are the same.
+const RECALL_TIME: &str = "5";
 
 /// What all flavors share.
 pub struct Site {
@@ -50,6 +53,7 @@ impl Site {
         let mut arguments: Vec<OsString> = vec![work.join("export").into()];
         arguments
             .extend(["--squash", "none", "--lease-time", LEASE, "--grace-time", LEASE].map(OsString::from));
+        arguments.extend(["--recall-time", RECALL_TIME].map(OsString::from));
         arguments.extend(["--listen".into(), listen.to_string().into()]);
         arguments.extend(["--state-dir".into(), work.join("state").into()]);
         if let Some((realm, _)) = &self.realm {
