@@ -81,6 +81,7 @@ requirements() {
   need kadmin.local krb5-admin-server
   need git git
   case $JOBS in *nconnect.sh*|*cost.sh*) need fio fio ;; esac
+  case $JOBS in *minor2.sh*) need xfs_io xfsprogs; need setfattr attr; need nfs4_setfacl nfs4-acl-tools ;; esac
   need setpriv util-linux
   need insmod kmod
   [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"

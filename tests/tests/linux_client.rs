@@ -54,6 +54,12 @@ fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
 }
 
 #[test]
+fn holes_copies_extended_attributes_and_lists_are_what_programs_make_them() {
+    // RFC 7862 section 15, RFC 8276 section 8.4, RFC 8881 section 6
+    run("minor2", &[], 4 * 25);
+}
+
+#[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
     run("nconnect", &[], 2 * 5 * 4 + 1);

@@ -1,0 +1,80 @@
+# What NFSv4.2 adds, as programs on Linux use it: holes, allocation, copies, extended attributes; and access control lists.
+. /lab/lib.sh
+
+ticket alice
+ticket bob
+
+# A file of 8 MiB with data from 4 MiB on, and a hole in that.
+sparse() { as alice xfs_io -f -c 'truncate 8m' -c 'pwrite -q -S 7 4m 128k' -c 'fpunch 4160k 32k' "$1"; }
+same() { as alice cmp "$1" "$2" && [ "$(as alice stat -c %s "$1")" = "$(as alice stat -c %s "$2")" ]; }
+data_at() { as alice xfs_io -r -c 'seek -d 0' "$1" | grep -q "^DATA[[:space:]]*4194304"; }
+hole_at() { as alice xfs_io -r -c 'seek -h 4194304' "$1" | grep -q "^HOLE[[:space:]]*4259840"; }
+takes_no_space() { [ "$(as alice stat -c %b "$1")" -le 512 ]; }
+reread() { echo 3 >/proc/sys/vm/drop_caches; same "$1" "$2"; }
+allocated() { as alice xfs_io -f -c 'falloc 0 1m' "$1" && [ "$(as alice stat -c %s "$1")" = 1048576 ] && [ "$(as alice stat -c %b "$1")" -ge 2048 ]; }
+copied() { as alice xfs_io -f -c "copy_range $1" "$2" && same "$1" "$2"; }
+
+holes() {
+  local flavor=$1
+  sparse /tmp/local && sparse /n/alice/sparse
+  check "minor2: a sparse file is what it is on a disk $flavor" same /n/alice/sparse /tmp/local
+  check "minor2: SEEK finds its data $flavor" data_at /n/alice/sparse
+  check "minor2: SEEK finds the hole in it $flavor" hole_at /n/alice/sparse
+  check "minor2: its holes take no space $flavor" takes_no_space /n/alice/sparse
+  check "minor2: it is read back from the server $flavor" reread /n/alice/sparse /tmp/local
+  check "minor2: ALLOCATE takes space $flavor" allocated /n/alice/full
+  check "minor2: COPY makes the same file $flavor" copied /n/alice/sparse /n/alice/copy
+  rm -f /tmp/local
+  as alice rm -f /n/alice/sparse /n/alice/full /n/alice/copy
+}
+
+value() { [ "$(as alice getfattr --only-values -n user.colour /n/alice/file)" = "$1" ]; }
+listed() { as alice getfattr /n/alice/file | grep -q "^user.$1$"; }
+big() { as alice setfattr -n user.big -v "$(head -c 3000 /dev/zero | tr '\0' x)" /n/alice/file; }
+
+attributes() {
+  local flavor=$1
+  as alice touch /n/alice/file
+  check "minor2: an extended attribute is set $flavor" as alice setfattr -n user.colour -v green /n/alice/file
+  check "minor2: it is read $flavor" value green
+  check "minor2: it is listed $flavor" listed colour
+  check "minor2: one of 3,000 bytes is set $flavor" big
+  refused "minor2: bob sets none on alice's file $flavor" "permission denied|not permitted" as bob setfattr -n user.colour -v red /n/alice/file
+  check "minor2: it is removed $flavor" as alice setfattr -x user.colour /n/alice/file
+  refused "minor2: then it is gone $flavor" "no such attribute" as alice getfattr --only-values -n user.colour /n/alice/file
+  as alice rm -f /n/alice/file
+}
+
+# The numbers: names need a name service in the guest that knows the server's domain.
+BOB=5002
+lists_bob() { as alice nfs4_getfacl "$1" | grep -Eq '^A:[fdi]*:(bob@|5002)'; }
+hundred() { as alice nfs4_setfacl -s "$(echo A::OWNER@:RW; for n in $(seq 6001 6150); do echo "A::$n:R"; done; echo A:g:GROUP@:; echo A::EVERYONE@:)" "$1"; }
+counts() { [ "$(as alice nfs4_getfacl "$1" | grep -c '^A::6')" = 150 ]; }
+soon() { for i in 1 2 3 4 5; do "$@" && return; sleep 1; done; return 1; }
+
+lists() {
+  local flavor=$1
+  as alice bash -c 'umask 077; mkdir /n/alice/shared; chmod 711 /n/alice /n/alice/shared; echo secret >/n/alice/shared/file'
+  refused "minor2: bob cannot read what alice keeps to herself $flavor" "permission denied" as bob cat /n/alice/shared/file
+  check "minor2: nfs4_setfacl lets bob read $flavor" as alice nfs4_setfacl -a "A::$BOB:R" /n/alice/shared/file
+  check "minor2: nfs4_getfacl shows it $flavor" lists_bob /n/alice/shared/file
+  check "minor2: bob reads $flavor" soon as bob cat /n/alice/shared/file
+  refused "minor2: bob does not write $flavor" "permission denied" as bob bash -c 'echo x >>/n/alice/shared/file'
+  check "minor2: a list of 150 names is set $flavor" hundred /n/alice/shared/file
+  check "minor2: and shown whole $flavor" counts /n/alice/shared/file
+  check "minor2: a folder passes a list on $flavor" as alice nfs4_setfacl -a "A:fd:$BOB:RWX" /n/alice/shared
+  as alice bash -c 'umask 077; echo new >/n/alice/shared/new'
+  check "minor2: whatever the umask, bob writes in a new file $flavor" soon as bob bash -c 'echo x >>/n/alice/shared/new'
+  # Linux knows no word of its own for NFS4ERR_ATTRNOTSUPP.
+  refused "minor2: what POSIX lists cannot say is refused $flavor" "not supported|input/output error" as alice nfs4_setfacl -a "A:f:$BOB:R" /n/alice/shared
+  as alice rm -rf /n/alice/shared
+}
+
+for flavor in $FLAVORS; do
+  check "minor2: mount $flavor" mounted "$flavor" 1 || continue
+  holes "$flavor"
+  attributes "$flavor"
+  lists "$flavor"
+  unmounted
+done
+finish
