@@ -4,11 +4,13 @@
 //! [`in_world`] gives a test a throw-away realm, a folder to export and users. A test that fails here panics: this
 //! crate is for tests alone.
 
+mod disk;
 mod program;
 mod proxy;
 mod server;
 mod world;
 
+pub use disk::{Disk, in_own_mounts};
 pub use program::{Ended, nobody, orthrus, program, run, run_within};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};

@@ -1,6 +1,8 @@
 //! Threads for what would hold up a shard.
 
-use std::collections::VecDeque;
+mod lines;
+
+use lines::Lines;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,15 +24,17 @@ pub struct PoolLimits {
     pub tasks_max: usize,
     /// Bytes that the waiting tasks of a pool hold, with the same consequence.
     pub tasks_bytes_max: usize,
+    /// Of all three a line may take one part in so many of what other lines leave: with 2, one that hangs takes half.
+    pub line_part: usize,
 }
 
 impl Default for PoolLimits {
     fn default() -> Self {
-        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20 }
+        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20, line_part: 1 }
     }
 }
 
-/// Runs tasks in the order in which they come, several at once. Dropping it discards those that wait and does not
+/// Runs tasks in the order in which they come, several at once; lines of them take turns. Dropping it discards those that wait and does not
 /// wait for those that run: a disk that hangs must not keep the server from ending.
 pub struct Pool<T> {
     shared: Arc<Shared<T>>,
@@ -47,9 +51,7 @@ struct Shared<T> {
 }
 
 struct Queue<T> {
-    /// Each with the bytes that it holds.
-    tasks: VecDeque<(T, usize)>,
-    bytes: usize,
+    lines: Lines<T>,
     threads: usize,
     idle: usize,
     ended: bool,
@@ -59,7 +61,7 @@ impl<T: Send + 'static> Pool<T> {
     /// Makes a pool without threads. A panic of `run` ends neither the thread nor the pool; whoever waits for the task
     /// has to learn of it by what `run` itself does then.
     pub fn new(name: &'static str, limits: PoolLimits, run: impl Fn(T) + Send + Sync + 'static) -> Self {
-        let queue = Queue { tasks: VecDeque::new(), bytes: 0, threads: 0, idle: 0, ended: false };
+        let queue = Queue { lines: Lines::new(limits), threads: 0, idle: 0, ended: false };
         let (queue, work) = (Mutex::new(queue), Condvar::new());
         Self {
             shared: Arc::new(Shared {
@@ -73,30 +75,23 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Puts a task that holds `bytes` into the queue.
+    /// Puts a task that holds `bytes` into a line.
     ///
     /// # Errors
-    /// The task, when the queue is full or the system gives no thread.
-    pub fn submit(&self, task: T, bytes: usize) -> Result<(), T> {
-        let limits = self.shared.limits;
+    /// The task, when its line is full or the system gives no thread.
+    pub fn submit(&self, line: u32, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
-        let full = queue.tasks.len() >= limits.tasks_max
-            || (queue.bytes.saturating_add(bytes) > limits.tasks_bytes_max && !queue.tasks.is_empty());
-        if full {
-            return Err(task);
-        }
-        if queue.idle <= queue.tasks.len() && queue.threads < limits.threads_max {
-            match Shared::spawn(&self.shared, queue.threads) {
-                Ok(()) => queue.threads += 1,
-                Err(error) if queue.threads == 0 => {
-                    tracing::error!("no thread for {}: {error}", self.shared.name);
-                    return Err(task);
-                }
-                Err(_) => {}
+        let short = queue.threads < self.shared.limits.threads_max
+            && (queue.threads == 0 || queue.lines.runnable() >= queue.idle);
+        match if short { Shared::spawn(&self.shared, queue.threads) } else { Ok(()) } {
+            Ok(()) => queue.threads += usize::from(short),
+            Err(error) if queue.threads == 0 => {
+                tracing::error!("no thread for {}: {error}", self.shared.name);
+                return Err(task);
             }
+            Err(_) => {}
         }
-        queue.tasks.push_back((task, bytes));
-        queue.bytes += bytes;
+        queue.lines.push(line, task, bytes)?;
         self.shared.note_crowd(&queue);
         let wake = queue.idle > 0;
         drop(queue);
@@ -116,7 +111,7 @@ impl<T> Pool<T> {
     /// Threads at the moment, and tasks that wait for one.
     pub fn counts(&self) -> (usize, usize) {
         let queue = self.shared.lock();
-        (queue.threads, queue.tasks.len())
+        (queue.threads, queue.lines.waiting())
     }
 }
 
@@ -124,7 +119,7 @@ impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.ended = true;
-        let waiting = std::mem::take(&mut queue.tasks);
+        let waiting = std::mem::replace(&mut queue.lines, Lines::new(self.shared.limits));
         drop(queue);
         self.shared.work.notify_all();
         drop(waiting);
@@ -144,20 +139,19 @@ impl<T> Shared<T> {
     }
 
     fn note_crowd(&self, queue: &Queue<T>) {
-        let PoolLimits { tasks_max, tasks_bytes_max, .. } = self.limits;
-        let crowded =
-            queue.tasks.len() > tasks_max / CROWDED_PART || queue.bytes > tasks_bytes_max / CROWDED_PART;
-        self.crowded.store(crowded, Relaxed);
+        self.crowded.store(queue.lines.is_crowded(CROWDED_PART), Relaxed);
     }
 
-    /// Waits for a task; `None` when the thread is to end.
-    fn next(&self) -> Option<T> {
+    /// Waits for a task, after one of line `done`; `None` when the thread is to end.
+    fn next(&self, done: Option<u32>) -> Option<(u32, T)> {
         let mut queue = self.lock();
+        if let Some(line) = done {
+            queue.lines.done(line);
+        }
         loop {
-            if let Some((task, bytes)) = queue.tasks.pop_front() {
-                queue.bytes -= bytes;
+            if let Some(next) = queue.lines.pop() {
                 self.note_crowd(&queue);
-                return Some(task);
+                return Some(next);
             }
             let mut bored = queue.ended;
             if !bored {
@@ -168,7 +162,7 @@ impl<T> Shared<T> {
                 queue.idle -= 1;
                 bored = timeout.timed_out();
             }
-            if bored && queue.tasks.is_empty() {
+            if bored && queue.lines.runnable() == 0 {
                 queue.threads -= 1;
                 return None;
             }
@@ -181,7 +175,9 @@ impl<T: Send + 'static> Shared<T> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));
         thread.spawn(move || {
-            while let Some(task) = this.next() {
+            let mut done = None;
+            while let Some((line, task)) = this.next(done) {
+                done = Some(line);
                 if catch_unwind(AssertUnwindSafe(|| (this.run)(task))).is_err() {
                     tracing::error!("a defect of the server in {}", this.name);
                 }

@@ -27,14 +27,14 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
-    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100 };
+    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, line_part: 1 };
     let (pool, task, begins, go) = pool(limits);
     for number in [1, 2] {
-        assert!(pool.submit(task(number), 60).is_ok());
+        assert!(pool.submit(0, task(number), 60).is_ok());
         assert_eq!(begins.recv_timeout(SOON), Ok(number));
     }
-    assert!(pool.submit(task(3), 60).is_ok());
-    assert_eq!(pool.submit(task(4), 0).err().map(|refused| refused.number), Some(4));
+    assert!(pool.submit(0, task(3), 60).is_ok());
+    assert_eq!(pool.submit(0, task(4), 0).err().map(|refused| refused.number), Some(4));
     assert_eq!(pool.counts(), (2, 1));
     go.send(()).expect("the pool listens");
     assert_eq!(begins.recv_timeout(SOON), Ok(3));
@@ -43,14 +43,14 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
 
 #[test]
 fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
-    let limits = PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100 };
+    let limits = PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, line_part: 1 };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=3 {
-        assert!(pool.submit(task(number), 1).is_ok());
+        assert!(pool.submit(0, task(number), 1).is_ok());
     }
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
     assert!(!pool.is_crowded(), "one runs, two wait");
-    assert!(pool.submit(task(4), 1).is_ok());
+    assert!(pool.submit(0, task(4), 1).is_ok());
     assert!(pool.is_crowded());
     go.send(()).expect("the pool listens");
     assert_eq!(begins.recv_timeout(SOON), Ok(2));
@@ -60,13 +60,13 @@ fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
 
 #[test]
 fn the_bytes_that_wait_are_bounded() {
-    let limits = PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100 };
+    let limits = PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, line_part: 1 };
     let (pool, task, begins, go) = pool(limits);
-    assert!(pool.submit(task(1), 60).is_ok());
+    assert!(pool.submit(0, task(1), 60).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
-    assert!(pool.submit(task(2), 60).is_ok());
-    assert!(pool.submit(task(3), 60).is_err());
-    assert!(pool.submit(task(3), 40).is_ok());
+    assert!(pool.submit(0, task(2), 60).is_ok());
+    assert!(pool.submit(0, task(3), 60).is_err());
+    assert!(pool.submit(0, task(3), 40).is_ok());
     drop(go);
 }
 
@@ -75,7 +75,7 @@ fn a_defect_in_a_task_costs_the_pool_no_thread() {
     let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
     for number in [13, 14] {
-        assert!(pool.submit(task(number), 0).is_ok());
+        assert!(pool.submit(0, task(number), 0).is_ok());
         go.send(()).expect("the pool listens");
     }
     assert_eq!(begins.recv_timeout(SOON), Ok(13));
@@ -86,8 +86,24 @@ fn a_defect_in_a_task_costs_the_pool_no_thread() {
 fn a_pool_that_ends_waits_for_no_task() {
     let limits = PoolLimits { threads_max: 1, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
-    assert!(pool.submit(task(1), 0).is_ok() && pool.submit(task(2), 0).is_ok());
+    assert!(pool.submit(0, task(1), 0).is_ok() && pool.submit(0, task(2), 0).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
     drop((pool, go, task));
     assert_eq!(begins.iter().next(), None, "what waited is discarded");
+}
+
+#[test]
+fn a_line_that_hangs_does_not_hold_up_another() {
+    let limits = PoolLimits { threads_max: 4, line_part: 2, ..PoolLimits::default() };
+    let (pool, task, begins, go) = pool(limits);
+    for number in 1..=10 {
+        assert!(pool.submit(7, task(number), 0).is_ok());
+    }
+    assert_eq!([(), ()].map(|()| begins.recv_timeout(SOON)), [Ok(1), Ok(2)]);
+    assert!(pool.submit(8, task(20), 0).is_ok());
+    assert_eq!(begins.recv_timeout(SOON), Ok(20));
+    drop(go);
+    drop(task);
+    let rest: Vec<u32> = begins.iter().collect();
+    assert_eq!(rest, (3..=10).collect::<Vec<u32>>());
 }

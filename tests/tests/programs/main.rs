@@ -4,6 +4,7 @@ mod access;
 mod bench;
 mod control;
 mod delegations;
+mod faults;
 mod flavors;
 mod hostile;
 mod minor2;

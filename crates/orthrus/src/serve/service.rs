@@ -8,6 +8,12 @@ use server::engine::Nfs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
+/// hangs does not hold up those of other exports.
+const DISK_THREADS_MAX: usize = 128;
+/// Calls that wait for such a thread, with the same shares.
+const DISK_WAITING_MAX: usize = 16384;
+
 /// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or a directory of
 /// users that hangs, must not hold up what waits for a disk.
 const CONTEXT_THREADS_MAX: usize = 4;
@@ -40,7 +46,13 @@ impl NfsService {
             let server = server.clone();
             Pool::new(name, limits, move |task: Task| carry_out(&server, task))
         };
-        let disk = pool("disk", PoolLimits::default());
+        let limits = PoolLimits {
+            threads_max: DISK_THREADS_MAX,
+            tasks_max: DISK_WAITING_MAX,
+            line_part: 2,
+            ..PoolLimits::default()
+        };
+        let disk = pool("disk", limits);
         let limits = PoolLimits {
             threads_max: CONTEXT_THREADS_MAX,
             tasks_max: CONTEXTS_WAITING_MAX,
@@ -151,8 +163,8 @@ impl Outlet<Suspended> for TickOutlet<'_> {
 
     fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
         let pool = if away.is_init() { &self.service.contexts } else { &self.service.disk };
-        let (connection, held) = (away.connection(), away.held());
-        pool.submit(Task { away, sink: self.sink.clone() }, held).map_err(|task| task.away)?;
+        let (connection, held, export) = (away.connection(), away.held(), away.export());
+        pool.submit(export, Task { away, sink: self.sink.clone() }, held).map_err(|task| task.away)?;
         self.replies.push(Reply { connection, action: Action::Away(held) });
         Ok(())
     }

@@ -36,6 +36,19 @@ impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
     }
 }
 
+/// Something that stands before a wait.
+pub trait WaitsFor {
+    /// The number of the export whose file system it waits for; 0 for anything else.
+    fn export(&self) -> u32;
+}
+
+/// Of an engine that never waits.
+impl WaitsFor for std::convert::Infallible {
+    fn export(&self) -> u32 {
+        match *self {}
+    }
+}
+
 /// Why a call would wait, and how far it has come.
 #[derive(Debug)]
 pub(super) enum Stage<S> {
@@ -52,6 +65,16 @@ pub struct Away<S> {
     /// The reply as far as it has come.
     pub(super) buffer: Encoder,
     pub(super) stage: Stage<S>,
+}
+
+impl<S: WaitsFor> Away<S> {
+    /// What it waits for: see [`WaitsFor::export`].
+    pub fn export(&self) -> u32 {
+        match &self.stage {
+            Stage::Compound { suspended, .. } => suspended.export(),
+            Stage::Init => 0,
+        }
+    }
 }
 
 impl<S> Away<S> {

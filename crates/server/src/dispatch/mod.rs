@@ -12,7 +12,7 @@ mod metrics;
 mod receive;
 mod sys;
 
-pub use away::{Away, Back, Outlet};
+pub use away::{Away, Back, Outlet, WaitsFor};
 pub use lags::Lags;
 pub use metrics::Metrics;
 
@@ -32,7 +32,7 @@ use xdr::Encoder;
 /// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
 pub trait Engine: Send + Sync {
     /// A COMPOUND that stands before an operation that would wait.
-    type Suspended: Send + 'static;
+    type Suspended: WaitsFor + Send + 'static;
 
     /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds; without patience only to
     /// an operation that would wait.

@@ -2,6 +2,7 @@
 
 use super::table::{Operation, Waits};
 use super::{Compound, Failure, Fh, InSession, Nfs, Object, OpResult, Position};
+use crate::dispatch::WaitsFor;
 use crate::engine::Call;
 use nfs4::Stateid4;
 use std::cell::RefCell;
@@ -39,6 +40,15 @@ pub struct Suspended {
     pub(super) count_at: usize,
     /// Where in the arguments the operation begins.
     pub(super) args_at: usize,
+}
+
+impl WaitsFor for Box<Suspended> {
+    fn export(&self) -> u32 {
+        match &self.current {
+            Some(Fh::Object(object)) => object.export.id,
+            _ => 0,
+        }
+    }
 }
 
 impl<'c> Compound<'c> {

@@ -5,7 +5,7 @@ use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
 use nfs4::Nfsstat4;
 use rpc::ConnectionId;
-use server::dispatch::{Action, Away, Back, Engine, Outlet};
+use server::dispatch::{Action, Away, Back, Engine, Outlet, WaitsFor};
 use server::engine::{Call, CompoundOutcome, Patience, Ran};
 use std::time::Duration;
 use xdr::Encoder;
@@ -17,6 +17,12 @@ struct Slow;
 
 /// What a Slow call has put into its reply before it stopped.
 struct Half;
+
+impl WaitsFor for Half {
+    fn export(&self) -> u32 {
+        1
+    }
+}
 
 const OUTCOME: CompoundOutcome =
     CompoundOutcome { status: Nfsstat4::NFS4_OK, operations: 1, replayed: false };

@@ -1,0 +1,134 @@
+//! File systems to break, in a mount namespace of their own: nothing of them stays.
+
+use crate::is_root;
+use nix::sched::{CloneFlags, unshare};
+use std::fs::{File, Permissions, set_permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Runs a test whose mounts nobody else sees, and which end with it and its children; skipped, with the reason, where
+/// that is not allowed or a tool is missing.
+pub fn in_own_mounts(body: impl FnOnce() + Send) {
+    let missing = ["mount", "mkfs.ext4", "fsfreeze"].into_iter().find(|tool| run(tool, &["-V"]).is_err());
+    if let Some(tool) = missing.filter(|_| is_root()) {
+        return println!("skipped: {tool} is missing (packages mount, e2fsprogs, util-linux)");
+    }
+    // A thread that has left its namespace must not run other tests.
+    let outcome = std::thread::scope(|scope| scope.spawn(|| alone(body)).join());
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => println!("skipped: no file systems can be mounted here: {why}"),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn alone(body: impl FnOnce()) -> Result<(), String> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| error.to_string())?;
+    run("mount", &["--make-rprivate", "/"])?;
+    body();
+    Ok(())
+}
+
+/// A file system, mounted where anybody may write; unmounted by dropping it.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+    image: PathBuf,
+    frozen: Option<Child>,
+}
+
+impl Disk {
+    /// ext4 in a file: what is written to it waits for it.
+    pub fn ext4(folder: &Path, name: &str, bytes: u64) -> Self {
+        let disk = Self::prepare(folder, name);
+        File::create(&disk.image).and_then(|image| image.set_len(bytes)).expect("there is room");
+        let image = disk.image.to_string_lossy().into_owned();
+        done("mkfs.ext4", &["-q", "-F", "-m", "0", &image]);
+        disk.mount(&["-o", "loop", &image])
+    }
+
+    /// tmpfs of at most so many bytes.
+    pub fn tmpfs(folder: &Path, name: &str, bytes: u64) -> Self {
+        Self::prepare(folder, name).mount(&["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+    }
+
+    fn prepare(folder: &Path, name: &str) -> Self {
+        let path = folder.join(name);
+        std::fs::create_dir(&path).expect("a new name");
+        Self { path, image: folder.join(format!("{name}.image")), frozen: None }
+    }
+
+    fn mount(self, what: &[&str]) -> Self {
+        done("mount", &[what, &[&*self.path.to_string_lossy()]].concat());
+        set_permissions(&self.path, Permissions::from_mode(0o777)).expect("it is ours");
+        self
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Allows no changes any more.
+    pub fn make_read_only(&self) {
+        done("mount", &["-o", "remount,ro", &self.path.to_string_lossy()]);
+    }
+
+    /// Lets whoever changes anything wait until [`Disk::thaw`], or until the test ends in whatever way: what waits for
+    /// a frozen file system cannot be killed.
+    pub fn freeze(&mut self) {
+        let script = "fsfreeze --freeze \"$0\" && echo frozen; cat >/dev/null; fsfreeze --unfreeze \"$0\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).arg(&self.path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Not in the group of the test's processes, with which it would be killed.
+        let mut child = shell.process_group(0).spawn().expect("there is a shell");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("standard output is text");
+        self.frozen = Some(child);
+        assert_eq!(line, "frozen\n");
+    }
+
+    /// Lets go on what waits.
+    pub fn thaw(&mut self) {
+        let Some(mut child) = self.frozen.take() else { return };
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it is a child").success());
+    }
+
+    /// Takes away what the file system lies on, and what the kernel remembers of `file`: reading fails from now on.
+    pub fn lose(&self, file: &str) {
+        let file = File::open(self.path.join(file)).expect("it is there");
+        file.sync_all().expect("the disk is well");
+        let image = File::options().write(true).open(&self.image).expect("it is ours");
+        image.set_len(0).expect("it is ours");
+        let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        nix::fcntl::posix_fadvise(&file, 0, 0, advice).expect("it is a file");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.frozen.take() {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
+        let _ = run("umount", &["--lazy", &self.path.to_string_lossy()]);
+    }
+}
+
+fn done(program: &str, arguments: &[&str]) {
+    run(program, arguments).unwrap_or_else(|why| panic!("{why}"));
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
