@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Tells whether a client has the file open whose lease has run out: it may be what is in somebody's way.
+    /// Tells whether a client whose lease has run out has the file open or delegated: it may be what is in somebody's way.
     pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
         let holders = self.holders(file);
         let registry = self.registry();
         holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
     }
 
-    /// Removes the clients that have the file open and whose leases have run out. Tells whether there were any: then what
+    /// Removes the clients that have the file open or delegated and whose leases have run out. Tells whether there were any: then what
     /// they were in the way of may be tried again.
     pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
         let holders = self.holders(file);
@@ -35,8 +35,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn holders(&self, file: &F) -> BTreeSet<ClientKey> {
         let files = self.files.read(file);
-        let opens = files.get(file).into_iter().flat_map(|file| file.opens.values());
-        opens.filter_map(|key| self.opens.read(*key, |open| open.client)).collect()
+        let Some(file) = files.get(file) else { return BTreeSet::new() };
+        let opens = file.opens.values().filter_map(|key| self.opens.read(*key, |open| open.client));
+        opens.chain(file.delegations.keys().copied()).collect()
     }
 
     /// The clients from which delegations are recalled.

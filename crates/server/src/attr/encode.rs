@@ -1,5 +1,6 @@
 //! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
 
+use super::open_arguments::OPEN_ARGUMENTS;
 use super::{
     EXCLUSIVE_CREATE, OF_FILE_SYSTEM, OF_QUOTAS,
     acl::{self, Ace},
@@ -175,6 +176,7 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_ACLSUPPORT => reply.u32(nfs4::ACL4_SUPPORT_ALLOW_ACL | nfs4::ACL4_SUPPORT_DENY_ACL),
             nfs4::FATTR4_CLONE_BLKSIZE => reply.u32(self.features.clone_block),
             nfs4::FATTR4_CHANGE_ATTR_TYPE => reply.u32(change_attr_type(self.features) as u32),
+            nfs4::FATTR4_OPEN_ARGUMENTS => reply.value(&OPEN_ARGUMENTS),
             nfs4::FATTR4_XATTR_SUPPORT => reply.boolean(self.features.xattrs),
             other => reply.boolean(is_true_of_server(other)),
         }

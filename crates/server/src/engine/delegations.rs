@@ -50,7 +50,9 @@ impl Compound<'_> {
             return Ok(());
         }
         let (client, file) = (self.client()?, object.key());
-        self.with_effects(|state, effects| state.begin_change(self.now(), client, &file, effects))?;
+        self.past_expired(&file, || {
+            self.with_effects(|state, effects| state.begin_change(self.now(), client, &file, effects))
+        })?;
         self.changing.borrow_mut().push(file);
         Ok(())
     }
@@ -83,7 +85,9 @@ impl Compound<'_> {
     /// NFS4ERR_DELAY while another has a delegation for writing; it is recalled.
     pub fn check_look(&self, object: &Object) -> OpResult {
         let (client, file) = (self.client()?, object.key());
-        Ok(self.with_effects(|state, effects| state.check_look(self.now(), client, &file, effects))?)
+        self.past_expired(&file, || {
+            self.with_effects(|state, effects| state.check_look(self.now(), client, &file, effects))
+        })
     }
 
     /// Returns an object's attributes with what the holder of a delegation for writing says of them, if it is asked for
@@ -102,7 +106,8 @@ impl Compound<'_> {
         }
         // What is found may have to be put down.
         self.check_disk(object)?;
-        match self.with_effects(|state, effects| state.look(self.now(), client, &file, effects))? {
+        let look = || self.with_effects(|state, effects| state.look(self.now(), client, &file, effects));
+        match self.past_expired(&file, look)? {
             Some(looked) => self.attributes_held(object, looked),
             None => self.attributes(fh),
         }

@@ -461,3 +461,28 @@ fn another_user_has_by_a_delegation_what_the_files_mode_lets_him() // RFC 8881 s
     pair.a.run(vec![put(&pair.fh), read(stateid, 0, 1)]).ok();
     pair.a.run(vec![put(&pair.fh), write(stateid, 0, b"x")]).expect(Nfsstat4::NFS4ERR_ACCESS);
 }
+
+#[test]
+fn whose_lease_is_over_is_not_waited_for() // RFC 8881 section 8.4.3
+{
+    let away = Duration::from_secs(600);
+    type Want = fn(&[u8]) -> Vec<Op>;
+    let wants: [Want; 4] = [
+        |_| vec![open("f", WRITE)],
+        |fh| vec![put(fh), setattr(Stateid4::ANONYMOUS, mode(0o600))],
+        |fh| vec![put(fh), getattr(&[FATTR4_SIZE])],
+        |_| vec![remove("f")],
+    ];
+    for want in wants {
+        let server = Setup::default().start();
+        let mut pair = Pair::new(&server);
+        let (deleg, open) = pair.delegate(BOTH);
+        pair.a.run(vec![put(&pair.fh), close(open)]).ok();
+        pair.a.now += away;
+        pair.a.run(vec![put(&pair.fh), read(deleg, 0, 1)]).ok();
+        pair.b.now = pair.a.now + away;
+        pair.b.at("export", want(&pair.fh)).ok();
+        pair.a.now = pair.b.now;
+        pair.a.run(vec![]).expect(Nfsstat4::NFS4ERR_BADSESSION);
+    }
+}

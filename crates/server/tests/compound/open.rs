@@ -301,3 +301,58 @@ fn permissions_are_the_callers() // RFC 8881 section 18.16.4
     let reply = root.at("export/squashed", vec![getattr(&[FATTR4_OWNER])]).ok();
     assert_eq!(reply.attributes().owner.as_deref(), Some(&b"65534"[..]));
 }
+
+#[test]
+fn open_takes_what_open_arguments_says() // RFC 9754
+{
+    use OpenArgsOpenClaim4::*;
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    client.minor = 2;
+    let fh = client.make_file("export", "f", b"12345");
+    let reply = client.run(vec![put(&fh), getattr(&[FATTR4_OPEN_ARGUMENTS])]).ok();
+    let told = reply.attributes().open_arguments.unwrap();
+    let cur = OpenClaimDelegateCur4 { delegate_stateid: Stateid4::ANONYMOUS, file: bytes(b"f") };
+    let claims = [
+        (OPEN_ARGS_OPEN_CLAIM_NULL, by_name("f")),
+        (OPEN_ARGS_OPEN_CLAIM_PREVIOUS, OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE)),
+        (OPEN_ARGS_OPEN_CLAIM_DELEGATE_CUR, OpenClaim4::CLAIM_DELEGATE_CUR(cur)),
+        (OPEN_ARGS_OPEN_CLAIM_DELEGATE_PREV, OpenClaim4::CLAIM_DELEGATE_PREV(bytes(b"f"))),
+        (OPEN_ARGS_OPEN_CLAIM_FH, OpenClaim4::CLAIM_FH),
+        (OPEN_ARGS_OPEN_CLAIM_DELEG_CUR_FH, OpenClaim4::CLAIM_DELEG_CUR_FH(Stateid4::ANONYMOUS)),
+        (OPEN_ARGS_OPEN_CLAIM_DELEG_PREV_FH, OpenClaim4::CLAIM_DELEG_PREV_FH),
+    ];
+    for (number, claim) in claims {
+        let by_name = matches!(number as u32, 0 | 2 | 3);
+        let place = if by_name { vec![put_root(), lookup("export")] } else { vec![put(&fh)] };
+        let open = open_how(NOCREATE, claim, 1, 0, b"owner");
+        let reply = client.run([place, vec![open]].concat());
+        let refused = matches!(reply.status, NFS4ERR_NOTSUPP | NFS4ERR_INVAL | NFS4ERR_RECLAIM_BAD);
+        assert_eq!(told.oa_open_claim.contains(number as u32), !refused, "{number}: {}", reply.status);
+    }
+    let set = || mode(0o644);
+    let ways = [
+        Createhow4::UNCHECKED4(set()),
+        Createhow4::GUARDED4(set()),
+        Createhow4::EXCLUSIVE4([1; 8]),
+        Createhow4::EXCLUSIVE4_1(Creatverfattr { cva_verf: [2; 8], cva_attrs: set() }),
+    ];
+    for (number, how) in ways.into_iter().enumerate() {
+        let name = format!("new{number}");
+        let open = open_how(Openflag4::OPEN4_CREATE(how), by_name(&name), 3, 0, b"owner");
+        client.at("export", vec![open]).ok();
+        assert!(told.oa_create_mode.contains(number as u32));
+    }
+    for access in 1..=3 {
+        for deny in 0..=3 {
+            let open = open_how(NOCREATE, by_name("f"), access, deny, b"owner");
+            client.at("export", vec![open]).ok();
+            assert!(told.oa_share_access.contains(access) && told.oa_share_deny.contains(deny));
+        }
+    }
+    for (want, number) in [(3, 3), (4, 4), (5, 5)] {
+        client.at("export", vec![open_how(NOCREATE, by_name("f"), 1 | want << 8, 0, b"owner")]).ok();
+        assert!(told.oa_share_access_want.contains(number));
+    }
+    assert_eq!(told.oa_share_access_want.len(), 3);
+}

@@ -42,7 +42,9 @@ pub fn open(
             state.open_check(c.now(), client, &request, OpenPayload::clone, effects)
         };
         let (needed, held) = match c.with_effects(check) {
-            Err(Nfsstat4::NFS4ERR_SHARE_DENIED) if c.expired_give_way(&file)? => continue,
+            Err(Nfsstat4::NFS4ERR_SHARE_DENIED | Nfsstat4::NFS4ERR_DELAY) if c.expired_give_way(&file)? => {
+                continue;
+            }
             checked => checked?,
         };
         let opening = Opening { c, target: &target, share, claim, held };
