@@ -65,7 +65,10 @@ fn holes_and_copies_are_on_the_disk_as_the_client_has_made_them() {
             assert_eq!(fs::metadata(world.export().join(&name)).expect("on disk").len(), 9 * MEGA);
             // ext4 shares no blocks, xfs and btrfs do.
             match client.clone_range(at(&file, 0), at(&copy, 0), 0) {
-                Ok(()) => {}
+                Ok(()) => {
+                    let disk = |name: &str| fs::read(world.export().join(name)).expect("on disk");
+                    assert!(disk(&other) == disk(&name));
+                }
                 Err(error) => assert!(error.is(NFS4ERR_NOTSUPP), "{error}"),
             }
         }

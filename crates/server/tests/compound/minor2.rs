@@ -57,6 +57,18 @@ fn seek_finds_data_and_holes_and_the_virtual_hole_at_the_end() // RFC 7862 secti
 }
 
 #[test]
+fn what_is_neither_data_nor_hole_is_not_supported() // RFC 7862 section 15.11.3
+{
+    let server = Setup::default().start();
+    let (mut client, fh) = with_hole(&server);
+    let ops = [client.next_sequence(), put(&fh), seek(ANONYMOUS, 0, NFS4_CONTENT_DATA)];
+    let mut args = encode(2, &ops);
+    let what_at = args.len() - 4;
+    args[what_at..].copy_from_slice(&7_u32.to_be_bytes());
+    server.call_bytes(&client.security, client.connection, client.now, &args).expect(NFS4ERR_UNION_NOTSUPP);
+}
+
+#[test]
 fn space_is_allocated_and_given_back() // RFC 7862 sections 15.1 and 15.4
 {
     let server = Setup::default().start();
