@@ -1,5 +1,5 @@
 # One client gets a delegation, and gives it back when another wants to write: two clients in one guest, the second in a
-# network namespace, where the kernel keeps a client of its own.
+# network namespace, where the kernel keeps a client of its own. A lock that one waits for is told of when the other unlocks.
 . /lab/lib.sh
 default FLAVORS "sys krb5p"
 
@@ -19,6 +19,17 @@ ticket alice
 sent() { awk -v operation="$1:" -v mount="$2" '$1 == "device" { here = $5 == mount } here && $1 == operation { print $2 }' /proc/self/mountstats; }
 opens() { echo $(($(sent OPEN /n) + $(sent OPEN_NOATTR /n))); }
 reads() { as alice sh -c "for i in 1 2 3 4 5; do cat /n/alice/$1 >/dev/null || exit 1; done"; }
+
+# Left to itself, the second client asks for a lock again after 1, 2 and 4 seconds.
+lock_waited() {
+  local begin holder
+  as alice flock "/n/alice/held-$flavor" sleep 4 & holder=$!
+  sleep 0.3
+  begin=$(seconds)
+  check "the second client gets the lock $flavor" as alice flock "/tmp/second/alice/held-$flavor" true
+  check "as soon as it is free $flavor" awk -v now="$(seconds)" -v then="$begin" 'BEGIN { exit !(now - then < 5.5) }'
+  wait $holder
+}
 
 for flavor in $FLAVORS; do
   check "mount $flavor" mounted "$flavor" 1 || continue
@@ -41,6 +52,8 @@ for flavor in $FLAVORS; do
   check "the second client sees what is not written yet $flavor" [ "$(as alice stat -c %s "/tmp/second/alice/held-$flavor")" = 5 ]
   check "and the first keeps its delegation $flavor" [ "$(sent DELEGRETURN /n)" = "$before" ]
   wait $holder
+  # One flavor says it for all.
+  [ "$flavor" != "${FLAVORS%% *}" ] || lock_waited
   as alice rm -f "/n/alice/delegated-$flavor" "/n/alice/held-$flavor"
   umount /tmp/second
   unmounted

@@ -80,7 +80,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         books.opens.remove(&key);
         if let Some(file) = files.get_mut(&file_name) {
             for lock in open.locks {
-                self.remove_lock_state(books, &file_name, file, lock);
+                self.remove_lock_state(books, &file_name, file, lock, effects);
             }
             file.opens.remove(&open.owner);
             file.shares.remove(open.share);

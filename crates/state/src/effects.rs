@@ -1,6 +1,6 @@
 //! What the server has to do because state changed.
 
-use crate::{ClientKey, DelegationKey, Sessionid4};
+use crate::{ClientKey, DelegationKey, NoticeKey, Sessionid4};
 
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,13 @@ pub enum CallbackTask {
         client: ClientKey,
         /// Which it is.
         delegation: DelegationKey,
+    },
+    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see [`crate::State::lock_notice`]).
+    NotifyLock {
+        /// Who waits.
+        client: ClientKey,
+        /// For what.
+        notice: NoticeKey,
     },
     /// CB_RECALL_ANY: the client has many delegations, and is to keep those that it needs most.
     RecallAny {

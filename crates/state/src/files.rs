@@ -3,6 +3,7 @@
 use crate::delegations::HeldDelegation;
 use crate::hash::Keyed;
 use crate::lock_ranges::RangeTable;
+use crate::lock_waits::LockWait;
 use crate::shares::ShareCounts;
 use crate::slab::Key;
 use crate::table::STRIPES;
@@ -22,6 +23,8 @@ pub(crate) struct FileState {
     pub(crate) ranges: RangeTable<Key>,
     /// By client: each has at most one.
     pub(crate) delegations: BTreeMap<ClientKey, HeldDelegation>,
+    /// Lock owners that wait for others' ranges; those that are told wait no longer.
+    pub(crate) waits: Vec<LockWait>,
     /// Changes under way that no open tells of.
     pub(crate) changing: u32,
 }

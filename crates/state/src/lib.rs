@@ -17,7 +17,7 @@
 //!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
 //! 2. the books of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations and owners; recalls; slots; connections, and under
+//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations and owners; recalls; notices; slots; connections, and under
 //!    those of a session how to call it back.
 //!
 //! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's own (see `sessions`)
@@ -46,6 +46,7 @@ mod leases;
 mod limits;
 mod lock_ranges;
 mod lock_requests;
+mod lock_waits;
 mod locks;
 mod looks;
 mod mach_cred;
@@ -74,6 +75,7 @@ pub use exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use limits::Limits;
 pub use lock_ranges::{LockRange, RangeError};
 pub use lock_requests::{Lock, LockDenied, LockError, Locker};
+pub use lock_waits::{LockNotice, NoticeKey};
 pub use looks::{HeldAttributes, Looked};
 pub use opens::{OpenClaim, OpenOutcome, OpenRequest};
 pub use recalls::Recall;

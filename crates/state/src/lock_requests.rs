@@ -23,6 +23,8 @@ pub struct Lock<'a, F> {
     pub file: &'a F,
     /// Whether the lock is WRITE_LT or WRITEW_LT.
     pub write: bool,
+    /// Whether it is READW_LT or WRITEW_LT: the client waits when it is refused.
+    pub waits: bool,
     /// reclaim.
     pub reclaim: bool,
     /// offset.

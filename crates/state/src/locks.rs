@@ -3,12 +3,14 @@
 use crate::clients::Books;
 use crate::files::FileState;
 use crate::lock_ranges::{Held, RangeTable};
+use crate::lock_waits::LockWait;
 use crate::opens::{Owner, next_seqid};
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{
-    ClientKey, Clientid4, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State, Stateid4,
+    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
+    Stateid4,
 };
 use std::hash::Hash;
 use std::sync::Arc;
@@ -43,7 +45,8 @@ pub(crate) struct Place<F> {
 const LOCKS_PER_LOCK_MAX: usize = 3;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Handles LOCK and returns the lock stateid. Blocking types are treated as their others: the client asks again.
+    /// Handles LOCK and returns the lock stateid. A client that waits for what it is refused is told when it may be free, and asks
+    /// again.
     ///
     /// # Errors
     /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
@@ -53,6 +56,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now: Duration,
         client: ClientKey,
         request: &Lock<'_, F>,
+        effects: &mut Effects<O>,
     ) -> core::result::Result<Stateid4, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let registry = request.reclaim.then(|| self.registry());
@@ -67,12 +71,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut files = self.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         if let Some(held) = file.ranges.conflict(place.owner, range, request.write) {
-            return Err(match request.reclaim {
-                true => LockError::Status(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT),
-                false => LockError::Denied(self.denied(held)),
-            });
+            if request.reclaim {
+                return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
+            }
+            if request.waits && record.paths.load(Relaxed) > 0 {
+                let (name, owner) = (self.name_of(request, place.owner), place.owner);
+                let (clientid, write) = (record.id, request.write);
+                file.wait_for_lock(LockWait { client, clientid, name, owner, range, write });
+            }
+            return Err(LockError::Denied(self.denied(held)));
         }
         self.reserve_locks(&books)?;
+        if !file.waits.is_empty() {
+            let name = self.name_of(request, place.owner);
+            file.waits.retain(|wait| wait.client != client || wait.name != name);
+        }
         let key = match (place.state, request.locker) {
             (Some(key), _) => key,
             (None, Locker::New { owner, .. }) => {
@@ -83,6 +96,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let lock = |ranges: &mut RangeTable<Key>, owner| ranges.lock(owner, range, request.write);
         let locked = self.change_ranges(&mut books, file, key, lock);
         self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+        // What was locked for writing may be locked for reading now.
+        self.notify_lock_waits(request.file, file, effects);
         Ok(locked?)
     }
 
@@ -125,6 +140,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         offset: u64,
         length: u64,
+        effects: &mut Effects<O>,
     ) -> Result<Stateid4> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
@@ -138,7 +154,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut files = self.files.lock(file);
         let unlock = |ranges: &mut RangeTable<Key>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
-            Some(file) => self.change_ranges(&mut books, file, key, unlock),
+            Some(state) => {
+                let unlocked = self.change_ranges(&mut books, state, key, unlock);
+                self.notify_lock_waits(file, state, effects);
+                unlocked
+            }
             None => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         };
         if splits {
@@ -198,6 +218,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             write: held.write,
             clientid,
             owner,
+        }
+    }
+
+    /// The lock owner's name, whether or not it has locked anything yet.
+    fn name_of(&self, request: &Lock<'_, F>, owner: Key) -> Arc<[u8]> {
+        match request.locker {
+            Locker::New { owner, .. } => owner.into(),
+            Locker::Existing(_) => self.owners.read(owner, |owner| owner.name.clone()).unwrap_or_default(),
         }
     }
 
@@ -271,13 +299,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Removes a lock stateid on a file, whose stripe the caller holds. The owner's ranges of the file go with its last
     /// lock stateid there.
-    pub(crate) fn remove_lock_state(&self, books: &mut Books, name: &F, file: &mut FileState, key: Key) {
+    pub(crate) fn remove_lock_state(
+        &self,
+        books: &mut Books,
+        name: &F,
+        file: &mut FileState,
+        key: Key,
+        effects: &mut Effects<O>,
+    ) {
         let Some(lock) = self.locks.remove(key) else { return };
         books.lock_states.remove(&(lock.owner, lock.open));
         self.opens.write(lock.open, |open| open.locks.retain(|other| *other != key));
         let mut gone = 1;
         if !self.has_lock_state(books, lock.owner, name) {
             gone += file.ranges.unlock_all(lock.owner);
+            self.notify_lock_waits(name, file, effects);
         }
         self.count_locks(books, gone, 0);
         self.release_owner(books, lock.owner);

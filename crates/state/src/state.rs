@@ -6,6 +6,7 @@ use crate::connections::ConnectionTable;
 use crate::delegations::Delegation;
 use crate::files::Files;
 use crate::grace;
+use crate::lock_waits::Notices;
 use crate::locks::LockState;
 use crate::opens::{Open, Owner};
 use crate::recalls::Contention;
@@ -87,6 +88,7 @@ pub struct State<F, O> {
     /// Delegations that are recalled, by the time when they are revoked.
     pub(crate) recalls: Mutex<BTreeSet<(Duration, Key)>>,
     pub(crate) contention: Contention,
+    pub(crate) notices: Notices<F>,
     /// Delegations, for the limit, and those for writing that are not revoked, for whoever looks at attributes.
     pub(crate) delegations_count: AtomicUsize,
     pub(crate) write_delegations: AtomicUsize,
@@ -124,6 +126,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             delegations: Table::new(),
             recalls: Mutex::default(),
             contention: Contention::new(),
+            notices: Notices::default(),
             delegations_count: AtomicUsize::new(0),
             write_delegations: AtomicUsize::new(0),
             opens_count: AtomicUsize::new(0),

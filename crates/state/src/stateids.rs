@@ -153,7 +153,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if file.ranges.holds(lock.owner) {
             return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
         }
-        self.remove_lock_state(&mut books, &lock.file, file, key);
+        self.remove_lock_state(&mut books, &lock.file, file, key, effects);
         Ok(())
     }
 }

@@ -5,8 +5,8 @@ use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
 use super::message::{self, Answer, Said};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
-    Bitmap4, CbGetattr4Args, CbRecall4Args, CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE, Filehandle,
-    NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG,
+    Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbRecall4Args, CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE,
+    Filehandle, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, StateOwner4,
 };
 use rpc::ConnectionId;
 use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel};
@@ -19,7 +19,8 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
         CallbackTask::Probe { .. } => None,
         CallbackTask::Recall { client, .. }
         | CallbackTask::RecallAny { client, .. }
-        | CallbackTask::Getattr { client, .. } => Some(*client),
+        | CallbackTask::Getattr { client, .. }
+        | CallbackTask::NotifyLock { client, .. } => Some(*client),
     }
 }
 
@@ -66,6 +67,14 @@ impl Nfs {
                 let attr_request = Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]);
                 let operation = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
                 Some(Said { operation, referring: None })
+            }
+            CallbackTask::NotifyLock { notice, .. } => {
+                let notice = self.state.lock_notice(*notice)?;
+                let cnla_fh = self.filehandle(&notice.file).into();
+                let owner = notice.owner.to_vec().into();
+                let cnla_lock_owner = StateOwner4 { clientid: notice.clientid, owner };
+                let args = CbNotifyLock4Args { cnla_fh, cnla_lock_owner };
+                Some(Said { operation: Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(args)), referring: None })
             }
             CallbackTask::RecallAny { keep, .. } => {
                 let craa_type_mask = Bitmap4::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG]);
@@ -142,6 +151,7 @@ impl Nfs {
                     self.start_callback(*task, 0, now);
                 }
             }
+            (CallbackTask::NotifyLock { notice, .. }, _) => self.state.lock_notice_done(*notice),
             (CallbackTask::Probe { .. } | CallbackTask::RecallAny { .. }, _) => {}
         }
     }
@@ -172,8 +182,10 @@ impl Nfs {
     /// A callback has not got through, and is not repeated for now. Recalls are by housekeeping; who waits for attributes gets
     /// the delegation recalled instead.
     fn give_up_callback(&self, task: &CallbackTask) {
-        if let CallbackTask::Getattr { delegation, .. } = task {
-            self.state.look_answered(*delegation, None);
+        match task {
+            CallbackTask::Getattr { delegation, .. } => drop(self.state.look_answered(*delegation, None)),
+            CallbackTask::NotifyLock { notice, .. } => self.state.lock_notice_done(*notice),
+            CallbackTask::Probe { .. } | CallbackTask::Recall { .. } | CallbackTask::RecallAny { .. } => {}
         }
     }
 

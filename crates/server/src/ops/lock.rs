@@ -21,13 +21,15 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let request = Lock {
         file: &file,
         write: is_write(args.locktype),
+        waits: matches!(args.locktype, NfsLockType4::READW_LT | NfsLockType4::WRITEW_LT),
         reclaim: args.reclaim,
         offset: args.offset,
         length: args.length,
         locker,
     };
-    let locked = match c.state().lock(c.now(), client, &request) {
-        Err(LockError::Denied(_)) if c.expired_give_way(&file)? => c.state().lock(c.now(), client, &request),
+    let lock = || c.with_effects(|state, effects| state.lock(c.now(), client, &request, effects));
+    let locked = match lock() {
+        Err(LockError::Denied(_)) if c.expired_give_way(&file)? => lock(),
         locked => locked,
     };
     match locked {

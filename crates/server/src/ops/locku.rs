@@ -1,6 +1,6 @@
 //! LOCKU (RFC 8881 section 18.12).
 
-use crate::engine::{Compound, OpResult};
+use crate::engine::{Compound, NfsState, OpResult};
 use nfs4::{Locku4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -12,7 +12,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Locku4Args::decode(args)?;
     let stateid = c.resolve(args.lock_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
-    let stateid = c.state().locku(client, &stateid, &file, args.offset, args.length)?;
+    let (offset, length) = (args.offset, args.length);
+    let unlock =
+        |state: &NfsState, effects: &mut _| state.locku(client, &stateid, &file, offset, length, effects);
+    let stateid = c.with_effects(unlock)?;
     c.stateid = Some(stateid);
     reply.value(&stateid);
     Ok(())

@@ -143,3 +143,36 @@ fn damaged_answers_are_no_answers_and_no_panic() // RFC 5531 section 9
         probe = wire.one();
     }
 }
+
+#[test]
+fn a_client_that_waits_for_a_lock_is_notified() // RFC 8881 sections 18.16.4 and 20.11
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut a = Client::delegated(&server, &wire, b"a", 11);
+    let mut b = Client::delegated(&server, &wire, b"b", 12);
+    let access = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    let reply = a.at("export", vec![open_create("f", access), getfh()]).ok();
+    assert_eq!(reply.opened().rflags, OPEN4_RESULT_LOCKTYPE_POSIX | OPEN4_RESULT_MAY_NOTIFY_LOCK);
+    let (fh, open_a) = (reply.fh(0), reply.opened().stateid);
+    let open_b = b.at("export", vec![open("f", access)]).ok().opened().stateid;
+    let lock = |locktype, open_stateid, owner: &[u8]| {
+        let lock_owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
+        let new = OpenToLockOwner4 { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+        let (offset, length, locker) = (0, 10, Locker4::TRUE(new));
+        NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim: false, offset, length, locker })
+    };
+    a.run(vec![put(&fh), lock(NfsLockType4::WRITE_LT, open_a, b"x")]).ok();
+    b.run(vec![put(&fh), lock(NfsLockType4::WRITE_LT, open_b, b"impatient")])
+        .expect(Nfsstat4::NFS4ERR_DENIED);
+    b.run(vec![put(&fh), lock(NfsLockType4::READW_LT, open_b, b"y")]).expect(Nfsstat4::NFS4ERR_DENIED);
+    assert!(wire.take().is_empty());
+    a.run(vec![put(&fh), close(open_a)]).ok();
+    let told = wire.one();
+    let Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(notice)) = told.operation() else { panic!("{told:?}") };
+    let owner = StateOwner4 { clientid: b.clientid, owner: bytes(b"y") };
+    assert_eq!((told.connection, notice.cnla_fh.to_vec(), &notice.cnla_lock_owner), (12, fh.clone(), &owner));
+    server.answer(b.now, &told, Nfsstat4::NFS4_OK, Nfsstat4::NFS4ERR_SERVERFAULT);
+    b.run(vec![put(&fh), lock(NfsLockType4::READW_LT, open_b, b"y")]).ok();
+    assert!(wire.take().is_empty());
+}

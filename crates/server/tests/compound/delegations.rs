@@ -103,7 +103,7 @@ fn an_open_comes_with_a_delegation_that_reads_and_writes_by_its_stateid()
     pair.a.run(vec![put(&pair.fh), write(read_only, 0, b"x")]).expect(Nfsstat4::NFS4ERR_OPENMODE);
     pair.a.run(vec![put(&pair.fh), delegreturn(read_only)]).ok();
     pair.a.run(vec![put(&pair.fh), read(read_only, 0, 10)]).expect(Nfsstat4::NFS4ERR_BAD_STATEID);
-    let (both, _) = pair.delegate(WRITE);
+    let (both, _) = pair.delegate(WRITE | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG);
     pair.a.run(vec![put(&pair.fh), write(both, 0, b"DA"), read(both, 0, 10)]).ok();
     let size = fattr(AttributeValues { size: Some(2), ..Default::default() });
     let reply = pair.a.run(vec![put(&pair.fh), setattr(both, size), read(both, 0, 10)]).ok();
@@ -269,7 +269,9 @@ fn wants_are_followed_as_far_as_the_configuration_lets_them() // RFC 8881 sectio
     let cancelled = OpenNoneDelegation4::Default(WhyNoDelegation4::WND4_CANCELLED);
     let cases = [
         (All, READ, Ok(false)),
-        (All, WRITE, Ok(true)),
+        (All, WRITE, Err(Option::None)),
+        (All, WRITE | want_any, Ok(true)),
+        (All, BOTH, Ok(true)),
         (All, READ | want_read, Ok(false)),
         (All, BOTH | want_read, Ok(false)),
         (All, READ | want_write, Ok(true)),

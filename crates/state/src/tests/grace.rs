@@ -46,6 +46,7 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
     let lock = Lock {
         file: &1,
         write: true,
+        waits: false,
         reclaim: true,
         offset: 0,
         length: 10,
@@ -258,6 +259,7 @@ fn a_reclaim_against_anothers_share_or_lock_conflicts() {
     let lock = |open_stateid| Lock {
         file: &2,
         write: true,
+        waits: false,
         reclaim: true,
         offset: 0,
         length: u64::MAX,

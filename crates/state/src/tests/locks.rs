@@ -182,3 +182,75 @@ fn an_open_stateid_is_no_lock_stateid_and_the_other_way_round() {
     assert_eq!(world.lock(&client, Locker::Existing(open), 1, true, (0, 1)), bad);
     assert_eq!(world.lock(&client, new(lock, "p"), 1, true, (0, 1)), bad);
 }
+
+#[test]
+fn who_waits_for_a_lock_is_told_when_it_may_be_free_and_not_before() {
+    // RFC 8881 sections 18.10.4 and 20.11
+    let mut world = World::new();
+    let (a, b, c) = (world.ready("a"), world.ready("b"), world.ready("c"));
+    let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
+    let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
+    let open_c = world.open(&c, "o", 1, 3, 0).unwrap();
+    let new = |open_stateid, owner| Locker::New { open_stateid, owner };
+    let first = world.lock(&a, new(open_a, b"p"), 1, true, (0, 10)).unwrap();
+    let second = world.lock(&a, new(open_a, b"q"), 1, true, (10, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b, b"p"), 1, true, (0, 20)).is_err());
+    assert!(world.lock(&c, new(open_c, b"r"), 1, false, (0, 5)).is_err());
+    world.state.take_callbacks();
+    let (key_a, key_b, key_c) = (world.key(&a), world.key(&b), world.key(&c));
+    world.lock(&a, Locker::Existing(first), 1, false, (0, 10)).unwrap();
+    let told = world.state.take_callbacks();
+    let [CallbackTask::NotifyLock { client, notice }] = told[..] else { panic!("{told:?}") };
+    assert_eq!(client, key_c, "what is locked for reading may be locked for reading");
+    let said = world.state.lock_notice(notice).unwrap();
+    assert_eq!((said.file, said.clientid, &*said.owner), (1, c.clientid, &b"r"[..]));
+    world.state.lock_notice_done(notice);
+    assert_eq!(world.state.lock_notice(notice), None);
+    let first = Stateid4 { seqid: 0, ..first };
+    world.state.locku(key_a, &first, &1, 0, 10).unwrap();
+    assert_eq!(world.state.take_callbacks(), [], "the rest is locked yet");
+    let second = Stateid4 { seqid: 0, ..second };
+    world.state.locku(key_a, &second, &1, 0, TO_END).unwrap();
+    let told = world.state.take_callbacks();
+    let [CallbackTask::NotifyLock { client, .. }] = told[..] else { panic!("{told:?}") };
+    assert_eq!(client, key_b);
+    world.state.locku(key_a, &second, &1, 0, TO_END).unwrap();
+    assert_eq!(world.state.take_callbacks(), [], "once");
+}
+
+#[test]
+fn the_end_of_an_open_tells_those_who_wait_and_who_got_the_lock_waits_no_longer() {
+    // RFC 8881 section 20.11
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
+    let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
+    let new = |open_stateid| Locker::New { open_stateid, owner: b"p" };
+    world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
+    world.state.take_callbacks();
+    world.state.close(world.key(&a), &open_a, &1).unwrap();
+    assert_eq!(world.state.take_callbacks().len(), 1);
+    let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
+    let held = world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
+    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
+    world.lock(&b, new(open_b), 1, true, (20, 10)).unwrap();
+    world.state.locku(world.key(&a), &held, &1, 0, TO_END).unwrap();
+    assert_eq!(world.state.take_callbacks(), [], "it has asked for something else since");
+}
+
+#[test]
+fn who_cannot_be_called_back_or_does_not_wait_is_not_remembered() {
+    // RFC 8881 section 18.10.4
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let open_a = world.open(&a, "o", 1, 3, 0).unwrap();
+    let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
+    let new = |open_stateid| Locker::New { open_stateid, owner: b"p" };
+    let held = world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
+    world.state.connection_closed(1);
+    assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
+    world.state.take_callbacks();
+    world.state.locku(world.key(&a), &held, &1, 0, TO_END).unwrap();
+    assert_eq!(world.state.take_callbacks(), []);
+}

@@ -277,7 +277,8 @@ impl Run {
                     0 => Locker::New { open_stateid: given, owner: &[owner] },
                     _ => Locker::Existing(given),
                 };
-                let request = Lock { file: &file, write, reclaim: owner == 2, offset, length, locker };
+                let request =
+                    Lock { file: &file, write, waits: true, reclaim: owner == 2, offset, length, locker };
                 let locked = self.world.state.lock(now, key, &request).ok()?;
                 self.note(stateid, locked);
             }

@@ -110,6 +110,26 @@ impl Shared {
         self.with(|state, effects| state.open(now, client, request, payload, payload_access, effects))
     }
 
+    pub(super) fn lock(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &Lock<'_, u32>,
+    ) -> core::result::Result<Stateid4, LockError> {
+        self.with(|state, effects| state.lock(now, client, request, effects))
+    }
+
+    pub(super) fn locku(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &u32,
+        offset: u64,
+        length: u64,
+    ) -> Result<Stateid4> {
+        self.with(|state, effects| state.locku(client, stateid, file, offset, length, effects))
+    }
+
     pub(super) fn close(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<Stateid4> {
         self.with(|state, effects| state.close(client, stateid, file, effects))
     }

@@ -202,15 +202,24 @@ fn two_owners_never_hold_a_write_lock_on_one_byte() {
             let byte = (round + number) % holders.len();
             let locker = Locker::New { open_stateid: open, owner: &name };
             let range = (byte as u64, 1);
-            let lock =
-                Lock { file: &1, write: true, reclaim: false, offset: range.0, length: range.1, locker };
-            match state.lock(now, client, &lock) {
+            let lock = Lock {
+                file: &1,
+                write: true,
+                waits: true,
+                reclaim: false,
+                offset: range.0,
+                length: range.1,
+                locker,
+            };
+            match state.lock(now, client, &lock, &mut Effects::default()) {
                 Ok(stateid) => {
                     assert_eq!(holders[byte].fetch_add(1, SeqCst), 0);
                     thread::yield_now();
                     holders[byte].fetch_sub(1, SeqCst);
                     if round % 2 == 0 {
-                        let unlocked = state.locku(client, &stateid, &1, range.0, range.1).unwrap();
+                        let unlocked = state
+                            .locku(client, &stateid, &1, range.0, range.1, &mut Effects::default())
+                            .unwrap();
                         state.free_stateid(client, &unlocked, &mut Effects::default()).unwrap();
                     }
                 }
@@ -253,8 +262,16 @@ fn clients_that_come_and_go_leave_nothing_behind() {
                 let _ = state.reclaim_complete(now, begun.client, false, &mut effects);
                 if let Ok(stateid) = open(state, begun.client, b"o", (3, 0)) {
                     let locker = Locker::New { open_stateid: stateid, owner: b"l" };
-                    let lock = Lock { file: &1, write: true, reclaim: false, offset: 0, length: 9, locker };
-                    let _ = state.lock(now, begun.client, &lock);
+                    let lock = Lock {
+                        file: &1,
+                        write: true,
+                        waits: true,
+                        reclaim: false,
+                        offset: 0,
+                        length: 9,
+                        locker,
+                    };
+                    let _ = state.lock(now, begun.client, &lock, &mut Effects::default());
                 }
                 state.finish(begun.token, Some(b"reply"));
             }

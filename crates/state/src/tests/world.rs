@@ -160,7 +160,7 @@ impl World {
     ) -> core::result::Result<Stateid4, LockError> {
         let key = self.key(client);
         let (offset, length) = range;
-        let request = Lock { file: &file, write, reclaim: false, offset, length, locker };
+        let request = Lock { file: &file, write, waits: true, reclaim: false, offset, length, locker };
         self.state.lock(self.now, key, &request)
     }
 

@@ -43,6 +43,8 @@ fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(false),
         OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(true),
+        // Who only writes mostly closes the file for good: a delegation would be one more thing to give back.
+        0 if share.access == SHARE_WRITE => Err(WhyNoDelegation4::WND4_RESOURCE),
         // No preference, or any.
         _ => Ok(share.access & SHARE_WRITE != 0),
     }

@@ -11,8 +11,8 @@ mod target;
 
 use crate::engine::{Compound, Failure, Fh, OpResult};
 use nfs4::{
-    Bitmap4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    Open4Args, OpenClaim4,
+    Bitmap4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK, OPEN4_SHARE_ACCESS_WANT_CANCEL,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4,
 };
 use state::OpenClaim;
 use xdr::{Decode, Decoder, Encoder};
@@ -84,7 +84,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.set_current(Fh::Object(object));
     c.stateid = Some(stateid);
     reply.value(&stateid).boolean(false).u64(change.before).u64(change.after);
-    reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX).value(&attrset).value(&delegation);
+    let notifies = if c.state().can_call_back(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
+    reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | notifies).value(&attrset).value(&delegation);
     Ok(())
 }
 

@@ -118,6 +118,9 @@ fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
             NfsCbResop4::OP_CB_RECALL_ANY(CbRecallAny4Res { crar_status: status })
         }
         NfsCbArgop4::OP_CB_GETATTR(_) => NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::Default(status)),
+        NfsCbArgop4::OP_CB_NOTIFY_LOCK(_) => {
+            NfsCbResop4::OP_CB_NOTIFY_LOCK(CbNotifyLock4Res { cnlr_status: status })
+        }
         other => panic!("{other:?} has no answer here"),
     }
 }

@@ -1,0 +1,112 @@
+//! Clients that wait for a lock are told when it may be had (RFC 8881 sections 18.10.4 and 20.11).
+//!
+//! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as well.
+
+use crate::files::FileState;
+use crate::lock_ranges::LockRange;
+use crate::slab::Key;
+use crate::{CallbackTask, ClientKey, Clientid4, Effects, State};
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Lock owners that are remembered as waiting for one file; further ones have to ask again by themselves.
+const WAITS_MAX: usize = 64;
+/// Notices that have yet to be sent or answered; further ones are left out.
+const NOTICES_MAX: usize = 4096;
+
+/// A lock owner that waits for a range.
+#[derive(Debug)]
+pub(crate) struct LockWait {
+    pub(crate) client: ClientKey,
+    pub(crate) clientid: Clientid4,
+    pub(crate) name: Arc<[u8]>,
+    /// Its key, by which its own ranges are told from others'.
+    pub(crate) owner: Key,
+    pub(crate) range: LockRange,
+    pub(crate) write: bool,
+}
+
+/// Names a notice until it is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoticeKey(u64);
+
+/// What CB_NOTIFY_LOCK says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockNotice<F> {
+    /// The file.
+    pub file: F,
+    /// cnla_lock_owner.clientid.
+    pub clientid: Clientid4,
+    /// cnla_lock_owner.owner.
+    pub owner: Arc<[u8]>,
+}
+
+/// Notices that are under way. Its lock is a leaf.
+#[derive(Debug)]
+pub(crate) struct Notices<F>(Mutex<(u64, BTreeMap<u64, LockNotice<F>>)>);
+
+impl<F> Default for Notices<F> {
+    fn default() -> Self {
+        Self(Mutex::new((0, BTreeMap::new())))
+    }
+}
+
+impl<F> Notices<F> {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, LockNotice<F>>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, notice: LockNotice<F>) -> Option<NoticeKey> {
+        let mut notices = self.lock();
+        let (last, all) = &mut *notices;
+        if all.len() >= NOTICES_MAX {
+            return None;
+        }
+        *last += 1;
+        all.insert(*last, notice);
+        Some(NoticeKey(*last))
+    }
+}
+
+impl FileState {
+    /// Remembers a lock owner that was refused and waits.
+    pub(crate) fn wait_for_lock(&mut self, wait: LockWait) {
+        let same = |other: &LockWait| other.client == wait.client && other.name == wait.name;
+        self.waits.retain(|other| !same(other));
+        if self.waits.len() < WAITS_MAX {
+            self.waits.push(wait);
+        }
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Has those told who waited for what may be free by now. The caller holds the file's stripe.
+    pub(crate) fn notify_lock_waits(&self, name: &F, file: &mut FileState, effects: &mut Effects<O>) {
+        let ranges = &file.ranges;
+        let free = |wait: &mut LockWait| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
+        for wait in file.waits.extract_if(.., free) {
+            let LockWait { client, clientid, name: owner, .. } = wait;
+            if let Some(notice) = self.notices.insert(LockNotice { file: name.clone(), clientid, owner }) {
+                effects.callbacks.push(CallbackTask::NotifyLock { client, notice });
+            }
+        }
+    }
+
+    /// Returns what CB_NOTIFY_LOCK is to say.
+    pub fn lock_notice(&self, notice: NoticeKey) -> Option<LockNotice<F>> {
+        self.notices.lock().1.get(&notice.0).cloned()
+    }
+
+    /// Forgets a notice that was answered, or could not be sent.
+    pub fn lock_notice_done(&self, notice: NoticeKey) {
+        self.notices.lock().1.remove(&notice.0);
+    }
+
+    /// Tells whether the server can call a client back, to notify it of locks among others.
+    pub fn can_call_back(&self, client: ClientKey) -> bool {
+        let paths =
+            |record: Arc<crate::clients::Client>| record.paths.load(std::sync::atomic::Ordering::Relaxed);
+        self.client(client).is_ok_and(|record| paths(record) > 0)
+    }
+}
