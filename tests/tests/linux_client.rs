@@ -60,6 +60,12 @@ fn holes_copies_extended_attributes_and_lists_are_what_programs_make_them() {
 }
 
 #[test]
+fn random_writes_cuts_holes_and_copies_leave_what_they_leave_on_a_local_file() {
+    // RFC 8881 sections 18.22 and 18.32, RFC 7862 sections 15.1, 15.2 and 15.4
+    run("random", &[], 4 * 7);
+}
+
+#[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
     run("nconnect", &[], 2 * 5 * 4 + 1);
