@@ -1,16 +1,16 @@
-//! Delegations of files: granted with an OPEN, used for I/O, and given back (RFC 8881 section 10.4).
+//! Delegations of files, granted with an OPEN (RFC 8881 section 10.4).
 //!
 //! A file's stripe says who holds which delegation; whoever takes a delegation from a client or gives it one holds that
-//! stripe and the client's books. So a conflict found under the stripe stays one until its lock is released. Recalls and
-//! revocation are in `recalls`.
+//! stripe and the client's books. So a conflict found under the stripe stays one until its lock is released. Their end is in
+//! `delegreturn`, recalls and revocation are in `recalls`.
 
-use crate::clients::{Books, Client};
+use crate::clients::Books;
 use crate::files::FileState;
 use crate::looks::Looks;
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
-use crate::stateids::{StateRef, check_seqid};
-use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, Sessionid4, SlotToken, State, Stateid4};
+use crate::stateids::StateRef;
+use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, State, Stateid4};
 use nfs4::WhyNoDelegation4;
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
@@ -88,7 +88,7 @@ pub(crate) struct Delegation<F, O> {
 }
 
 /// The sequence number of a delegation's stateid: it never changes.
-const SEQID: u32 = 1;
+pub(crate) const SEQID: u32 = 1;
 
 /// A client's delegation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,136 +221,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
         Ok(())
-    }
-
-    /// Handles DELEGRETURN of a delegation on `file`.
-    ///
-    /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
-    pub fn delegreturn(
-        &self,
-        client: ClientKey,
-        stateid: &Stateid4,
-        file: &F,
-        effects: &mut Effects<O>,
-    ) -> Result<()> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut books = record.all_books();
-        let key = self.find_delegation(client, stateid, file, 0)?;
-        self.remove_delegation(&record, &mut books, key, effects);
-        Ok(())
-    }
-
-    /// Finds the delegation on `file` that a stateid names, which has to allow `access`.
-    pub(crate) fn find_delegation(
-        &self,
-        client: ClientKey,
-        stateid: &Stateid4,
-        file: &F,
-        access: u32,
-    ) -> Result<Key> {
-        let StateRef::Delegation(key) = self.state_ref(stateid)? else {
-            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
-        };
-        self.read_delegation(client, key, stateid.seqid, |delegation| match delegation.file == *file {
-            true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
-            true => Ok(key),
-            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
-        })
-    }
-
-    /// As [`State::read_open`], for delegations; a revoked one is of no use.
-    pub(crate) fn read_delegation<R>(
-        &self,
-        client: ClientKey,
-        key: Key,
-        seqid: u32,
-        run: impl FnOnce(&Delegation<F, O>) -> Result<R>,
-    ) -> Result<R> {
-        let found = self.delegations.read(key, |delegation| {
-            if delegation.client != client {
-                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
-            }
-            check_seqid(seqid, SEQID)?;
-            match delegation.standing {
-                Standing::Revoked => Err(Nfsstat4::NFS4ERR_DELEG_REVOKED),
-                Standing::Held | Standing::Recalled { .. } => run(delegation),
-            }
-        });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
-    }
-
-    /// As [`State::access`], with the stateid of a delegation: one for writing serves for reading, too.
-    pub(crate) fn delegated_access<R>(
-        &self,
-        client: ClientKey,
-        key: Key,
-        seqid: u32,
-        file: &F,
-        access: u32,
-        take: impl FnOnce(&O) -> R,
-    ) -> Result<R> {
-        self.read_delegation(client, key, seqid, |delegation| {
-            if delegation.file != *file {
-                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
-            }
-            if access & WRITE != 0 && !delegation.write {
-                return Err(Nfsstat4::NFS4ERR_OPENMODE);
-            }
-            delegation.payload.as_ref().map(take).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
-        })
-    }
-
-    /// Removes a delegation, held or revoked, of the client whose books these are.
-    pub(crate) fn remove_delegation(
-        &self,
-        record: &Client,
-        books: &mut Books,
-        key: Key,
-        effects: &mut Effects<O>,
-    ) {
-        let revoked = self.delegations.read(key, |delegation| delegation.standing == Standing::Revoked);
-        self.take_delegation(key);
-        let Some(delegation) = self.delegations.remove(key) else { return };
-        self.delegations_count.fetch_sub(1, Relaxed);
-        books.delegations.remove(&key);
-        if revoked == Some(true) {
-            self.count_revoked(record, books, false);
-        }
-        effects.closed.extend(delegation.payload);
-    }
-
-    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has ended before.
-    pub(crate) fn take_delegation(&self, key: Key) {
-        let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
-        let Some((client, name)) = self.delegations.read(key, look) else { return };
-        let mut files = self.files.lock(&name);
-        let before = self.delegations.write(key, |delegation| {
-            (std::mem::replace(&mut delegation.standing, Standing::Revoked), delegation.write)
-        });
-        let Some((standing, write)) = before.filter(|(standing, _)| *standing != Standing::Revoked) else {
-            // Its standing was that before: nothing was changed.
-            return;
-        };
-        if let Standing::Recalled { until, .. } = standing {
-            self.recalls().remove(&(until, key));
-        }
-        if write {
-            self.write_delegations.fetch_sub(1, Relaxed);
-        }
-        if let Some(file) = files.get_mut(&name) {
-            file.delegations.remove(&client);
-            if file.is_idle() {
-                files.remove(&name);
-            }
-        }
-    }
-
-    /// Removes all delegations of a client.
-    pub(crate) fn remove_delegations(&self, record: &Client, books: &mut Books, effects: &mut Effects<O>) {
-        for key in books.delegations.clone() {
-            self.remove_delegation(record, books, key, effects);
-        }
     }
 }
 

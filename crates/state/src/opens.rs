@@ -2,8 +2,9 @@
 
 use crate::clients::{Books, Client};
 use crate::files::{FileState, FilesOfStripe};
+use crate::open_requests::{OpenClaim, OpenOutcome, OpenRequest};
 use crate::registry::Registry;
-use crate::shares::{READ, Seen, Share, WRITE, share};
+use crate::shares::{Seen, Share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
@@ -11,56 +12,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// How an OPEN claims its file, as far as state cares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenClaim {
-    /// CLAIM_NULL, CLAIM_FH and every other new open.
-    New,
-    /// CLAIM_PREVIOUS: reclaimed after a restart of the server.
-    Previous,
-    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: what the client has opened by itself under this delegation.
-    Delegated(Stateid4),
-}
-
-/// What OPEN asks of state.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenRequest<'a, F> {
-    /// The open owner's bytes; its clientid field is ignored in NFSv4.1.
-    pub owner: &'a [u8],
-    /// The file: export and handle.
-    pub file: &'a F,
-    /// share_access: READ 1, WRITE 2, BOTH 3; want bits are ignored.
-    pub access: u32,
-    /// share_deny: NONE 0 to BOTH 3.
-    pub deny: u32,
-    /// New or reclaimed.
-    pub claim: OpenClaim,
-    /// Whether the file is cut to nothing; the caller has begun that as a change ([`State::begin_change`]).
-    pub truncates: bool,
-}
-
-impl<F> OpenRequest<'_, F> {
-    fn share(&self) -> Result<Share> {
-        share(self.access, self.deny)
-    }
-
-    /// Whether it is at odds with delegations of others for reading: those let their holders rely on the data, and open
-    /// the file for reading without asking (RFC 8881 section 10.4.1).
-    fn changes(&self) -> bool {
-        self.truncates || self.access & WRITE != 0 || self.deny & READ != 0
-    }
-}
-
-/// What [`State::open`] came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenOutcome {
-    /// The file is open; the stateid is for the client.
-    Opened(Stateid4),
-    /// The owner has the file open with more by now: open the file anew with these access bits and call again.
-    /// (The payload given is among the closed ones of [`Effects`].)
-    Reopen(u32),
-}
 
 /// An open owner or a lock owner of a client.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ mod races;
 mod random;
 mod read_plus;
 mod readdir;
+mod recalls;
 mod security;
 mod sessions;
 mod waiting;

@@ -2,10 +2,12 @@
 
 mod back;
 mod ops;
+mod pair;
 mod slow;
 
 pub use back::*;
 pub use ops::*;
+pub use pair::*;
 pub use slow::Slow;
 
 use identity::{Mapper, Rules, StaticSource};

@@ -1,0 +1,142 @@
+//! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and 18.6).
+
+use crate::clients::{Books, Client};
+use crate::delegations::{Delegation, SEQID, Standing};
+use crate::shares::WRITE;
+use crate::slab::Key;
+use crate::stateids::{StateRef, check_seqid};
+use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
+use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Handles DELEGRETURN of a delegation on `file`.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    pub fn delegreturn(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let mut books = record.all_books();
+        let key = self.find_delegation(client, stateid, file, 0)?;
+        self.remove_delegation(&record, &mut books, key, effects);
+        Ok(())
+    }
+
+    /// Finds the delegation on `file` that a stateid names, which has to allow `access`.
+    pub(crate) fn find_delegation(
+        &self,
+        client: ClientKey,
+        stateid: &Stateid4,
+        file: &F,
+        access: u32,
+    ) -> Result<Key> {
+        let StateRef::Delegation(key) = self.state_ref(stateid)? else {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+        };
+        self.read_delegation(client, key, stateid.seqid, |delegation| match delegation.file == *file {
+            true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
+            true => Ok(key),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        })
+    }
+
+    /// As [`State::read_open`], for delegations; a revoked one is of no use.
+    pub(crate) fn read_delegation<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&Delegation<F, O>) -> Result<R>,
+    ) -> Result<R> {
+        let found = self.delegations.read(key, |delegation| {
+            if delegation.client != client {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            check_seqid(seqid, SEQID)?;
+            match delegation.standing {
+                Standing::Revoked => Err(Nfsstat4::NFS4ERR_DELEG_REVOKED),
+                Standing::Held | Standing::Recalled { .. } => run(delegation),
+            }
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+    }
+
+    /// As [`State::access`], with the stateid of a delegation: one for writing serves for reading, too.
+    pub(crate) fn delegated_access<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        file: &F,
+        access: u32,
+        take: impl FnOnce(&O) -> R,
+    ) -> Result<R> {
+        self.read_delegation(client, key, seqid, |delegation| {
+            if delegation.file != *file {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            if access & WRITE != 0 && !delegation.write {
+                return Err(Nfsstat4::NFS4ERR_OPENMODE);
+            }
+            delegation.payload.as_ref().map(take).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
+        })
+    }
+
+    /// Removes a delegation, held or revoked, of the client whose books these are.
+    pub(crate) fn remove_delegation(
+        &self,
+        record: &Client,
+        books: &mut Books,
+        key: Key,
+        effects: &mut Effects<O>,
+    ) {
+        let revoked = self.delegations.read(key, |delegation| delegation.standing == Standing::Revoked);
+        self.take_delegation(key);
+        let Some(delegation) = self.delegations.remove(key) else { return };
+        self.delegations_count.fetch_sub(1, Relaxed);
+        books.delegations.remove(&key);
+        if revoked == Some(true) {
+            self.count_revoked(record, books, false);
+        }
+        effects.closed.extend(delegation.payload);
+    }
+
+    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has ended before.
+    pub(crate) fn take_delegation(&self, key: Key) {
+        let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
+        let Some((client, name)) = self.delegations.read(key, look) else { return };
+        let mut files = self.files.lock(&name);
+        let before = self.delegations.write(key, |delegation| {
+            (std::mem::replace(&mut delegation.standing, Standing::Revoked), delegation.write)
+        });
+        let Some((standing, write)) = before.filter(|(standing, _)| *standing != Standing::Revoked) else {
+            // Its standing was that before: nothing was changed.
+            return;
+        };
+        if let Standing::Recalled { until, .. } = standing {
+            self.recalls().remove(&(until, key));
+        }
+        if write {
+            self.write_delegations.fetch_sub(1, Relaxed);
+        }
+        if let Some(file) = files.get_mut(&name) {
+            file.delegations.remove(&client);
+            if file.is_idle() {
+                files.remove(&name);
+            }
+        }
+    }
+
+    /// Removes all delegations of a client.
+    pub(crate) fn remove_delegations(&self, record: &Client, books: &mut Books, effects: &mut Effects<O>) {
+        for key in books.delegations.clone() {
+            self.remove_delegation(record, books, key, effects);
+        }
+    }
+}
