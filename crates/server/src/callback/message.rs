@@ -8,6 +8,9 @@ use rpc::{Accepted, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeade
 use state::{BackCall, CallbackEnd, CallbackSecurity, HeldAttributes, Referring};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
+/// The largest size that a client is believed to have given a file, in bytes: no file is larger.
+const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+
 /// What a callback says behind its CB_SEQUENCE, if anything.
 #[derive(Debug, Default)]
 pub(super) struct Said {
@@ -122,5 +125,6 @@ pub(super) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes
     }
     let CbGetattr4Res::NFS4_OK(ok) = CbGetattr4Res::decode(&mut results).ok()? else { return None };
     let values = decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).ok()?;
-    Some(HeldAttributes { change: values.change?, size: values.size? })
+    let size = values.size.filter(|size| *size <= FILE_SIZE_MAX)?;
+    Some(HeldAttributes { change: values.change?, size })
 }

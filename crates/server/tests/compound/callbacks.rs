@@ -2,6 +2,7 @@
 
 use crate::helper::*;
 use nfs4::*;
+use proptest::prelude::*;
 use rpc::{AuthFlavor, AuthSys, ConnectionId};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -175,4 +176,52 @@ fn a_client_that_waits_for_a_lock_is_notified() // RFC 8881 sections 18.16.4 and
     server.answer(b.now, &told, Nfsstat4::NFS4_OK, Nfsstat4::NFS4ERR_SERVERFAULT);
     b.run(vec![put(&fh), lock(NfsLockType4::READW_LT, open_b, b"y")]).ok();
     assert!(wire.take().is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_client_answers_the_server_goes_on(
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
+        cut in proptest::option::of(any::<proptest::sample::Index>()),
+        size in any::<u64>(),
+    ) // RFC 8881 section 20.1
+    {
+        let server = Setup::default().start();
+        let wire = Wire::under(&server);
+        let mut a = Client::delegated(&server, &wire, b"a", 11);
+        let mut b = Client::delegated(&server, &wire, b"b", 12);
+        let fh = a.at("export", vec![open_create("f", OPEN4_SHARE_ACCESS_BOTH), getfh()]).ok().fh(0);
+        let look = || vec![put(&fh), getattr(&[FATTR4_SIZE, FATTR4_CHANGE])];
+        b.run(look()).expect(Nfsstat4::NFS4ERR_DELAY);
+        let asked = wire.one();
+        let values = AttributeValues { change: Some(1), size: Some(size), ..AttributeValues::default() };
+        let mut record = attributes_answer(&asked, values);
+        for (index, value) in damage {
+            // The XID stays, so that it is an answer.
+            let at = 4 + index.index(record.len() - 4);
+            record[at] = value;
+        }
+        record.truncate(cut.map_or(record.len(), |cut| 4 + cut.index(record.len() - 4)));
+        server.nfs.callback_reply(ConnectionId(11), &record, a.now);
+        wire.take();
+        // By then the holder has lost its delegation, whatever it said, or has told the size.
+        b.run(look());
+        for client in [&mut a, &mut b] {
+            client.now += Duration::from_secs(59);
+            client.status_flags();
+            client.now += Duration::from_secs(1);
+        }
+        server.nfs.housekeeping(a.now);
+        let status = b.at("export", vec![open("f", OPEN4_SHARE_ACCESS_READ)]).status;
+        prop_assert!(matches!(status, Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_DELAY), "{status}");
+        for client in [&mut a, &mut b] {
+            client.now += Duration::from_secs(59);
+            client.status_flags();
+            client.now += Duration::from_secs(2);
+        }
+        server.nfs.housekeeping(a.now);
+        b.at("export", vec![open("f", OPEN4_SHARE_ACCESS_READ)]).ok();
+    }
 }

@@ -133,6 +133,17 @@ pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
     encoder.into_vec()
 }
 
+/// The answer to a CB_GETATTR.
+pub fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Vec<u8> {
+    let record = answer(callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
+    let at = record.len() - 8;
+    let mut encoder = Encoder::from_vec(record);
+    encoder.truncate(at);
+    let obj_attributes = fattr(values);
+    encoder.value(&NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::NFS4_OK(CbGetattr4Resok { obj_attributes })));
+    encoder.into_vec()
+}
+
 impl Server {
     /// Gives the server an answer to a callback, on the connection that it came on.
     #[track_caller]
@@ -144,14 +155,7 @@ impl Server {
     /// Answers a CB_GETATTR.
     #[track_caller]
     pub fn answer_attributes(&self, now: Duration, callback: &Callback, values: AttributeValues<'_>) {
-        let record = answer(callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
-        let at = record.len() - 8;
-        let mut encoder = Encoder::from_vec(record);
-        encoder.truncate(at);
-        let obj_attributes = fattr(values);
-        encoder
-            .value(&NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::NFS4_OK(CbGetattr4Resok { obj_attributes })));
-        let record = encoder.into_vec();
+        let record = attributes_answer(callback, values);
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 
