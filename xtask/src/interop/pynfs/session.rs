@@ -14,6 +14,19 @@ use std::time::{Duration, Instant};
 /// How much of the suite's words an error repeats, in lines from the end.
 const WORDS_MAX: usize = 15;
 
+/// How often a run is begun whose suite broke.
+const TRIES_MAX: usize = 3;
+/// The suite's thread that receives everything can die of a race with a connection that is being made; then it waits for ever.
+const BROKEN: &str = "Exception in thread PollingThread";
+
+/// How the suite ended.
+enum Ended {
+    /// With this status.
+    By(ExitStatus),
+    /// See [`BROKEN`].
+    Broken,
+}
+
 /// What all runs have in common.
 pub struct Session<'a> {
     pub checkout: &'a Checkout,
@@ -23,7 +36,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Runs a group of tests in one flavor; what suite and server said goes to `keep`.
+    /// Runs a group of tests in one flavor, again if the suite breaks; what suite and server said goes to `keep`.
     ///
     /// # Errors
     /// When the server does not start, or the suite comes to no result.
@@ -34,6 +47,22 @@ impl Session<'_> {
         keep: Option<&Path>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Run> {
+        for _ in 0..TRIES_MAX {
+            if let Some(run) = self.try_run(flavor, group, keep, stop)? {
+                return Ok(run);
+            }
+            println!("{} {}: the suite broke off ({BROKEN}); once more", flavor.name(), group.name);
+        }
+        bail!("{} {}: the suite broke off {TRIES_MAX} times", flavor.name(), group.name)
+    }
+
+    fn try_run(
+        &self,
+        flavor: Flavor,
+        group: &Group,
+        keep: Option<&Path>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Run>> {
         let work = tempfile::Builder::new().prefix("orthrus-interop-").tempdir()?;
         let result = self.run_in(flavor, group, work.path(), stop);
         if let Some(keep) = keep {
@@ -47,16 +76,24 @@ impl Session<'_> {
         result.with_context(|| format!("{} {}", flavor.name(), group.name))
     }
 
-    fn run_in(&self, flavor: Flavor, group: &Group, work: &Path, stop: &AtomicBool) -> anyhow::Result<Run> {
+    fn run_in(
+        &self,
+        flavor: Flavor,
+        group: &Group,
+        work: &Path,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Run>> {
         let begin = Instant::now();
         let mut server = Server::start(self.site, self.program, work)?;
         let path = work.join("suite.txt");
         let mut suite = Suite::start(self.command(flavor, group, &server)?, &path)?;
-        let status = suite.wait(begin + self.time_max, stop, &mut server)?;
+        let end = begin + self.time_max;
+        let Ended::By(status) = suite.wait(&path, end, stop, &mut server)? else { return Ok(None) };
         let said = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
         match outcome::parse(&said) {
             Ok(listing) => {
-                Ok(Run { flavor, results: listing.results, warning: listing.warning, took: begin.elapsed() })
+                let (results, warning) = (listing.results, listing.warning);
+                Ok(Some(Run { flavor, results, warning, took: begin.elapsed() }))
             }
             Err(error) => {
                 let lines: Vec<&str> = said.lines().collect();
@@ -89,13 +126,21 @@ impl Suite {
 
     fn wait(
         &mut self,
+        output: &Path,
         end: Instant,
         stop: &AtomicBool,
         server: &mut Server<'_>,
-    ) -> anyhow::Result<ExitStatus> {
+    ) -> anyhow::Result<Ended> {
+        let mut look_at = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait()? {
-                return Ok(status);
+                return Ok(Ended::By(status));
+            }
+            if Instant::now() >= look_at {
+                if String::from_utf8_lossy(&std::fs::read(output)?).contains(BROKEN) {
+                    return Ok(Ended::Broken);
+                }
+                look_at = Instant::now() + Duration::from_secs(2);
             }
             if stopped(stop) {
                 bail!("interrupted");
@@ -111,6 +156,9 @@ impl Suite {
 
 impl Drop for Suite {
     fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
         // With its group: a helper that waits for the server waits for nothing any more.
         let _ = nix::sys::signal::killpg(
             nix::unistd::Pid::from_raw(i32::try_from(self.0.id()).unwrap_or(i32::MAX)),
