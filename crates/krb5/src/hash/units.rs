@@ -118,6 +118,8 @@ impl Units {
             (2.., Maker::Amd) | (5.., Maker::Other) if self.avx512 => Some(Way::Wide),
             (2.., Maker::Other) if self.avx512 => Some(Way::Narrow),
             (3.., _) if self.avx2 => Some(Way::Avx2),
+            // The library's own, with its schedule in rows.
+            (1, Maker::Amd) if self.avx2 => None,
             _ if self.bmi => Some(Way::Scalar),
             (2.., _) if self.avx2 => Some(Way::Avx2),
             _ => None,
