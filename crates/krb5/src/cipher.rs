@@ -48,7 +48,7 @@ pub(crate) struct CbcLane<'l, L> {
     pub(crate) data: &'l mut [u8],
 }
 
-/// A message that is hashed and encrypted unit by unit.
+/// A message that is hashed and encrypted unit by unit: a unit is a block of the hash.
 pub(crate) struct FusedLane<'l, S: Suite> {
     pub(crate) keys: &'l RoundKeys,
     pub(crate) chain: &'l mut [u8; BLOCK],
@@ -76,12 +76,13 @@ pub(crate) trait Suite: Sized + 'static {
     fn decrypt(cpu: Cpu, key: &Key<Self::Decrypt>, chain: &mut [u8; BLOCK], blocks: &mut [[u8; BLOCK]]);
     /// Returns whether hash and cipher go together for so many messages.
     fn fuses(cpu: Cpu, messages: usize) -> bool;
-    /// Hashes the first `units` units of each lane and encrypts them then; only if they go together.
+    /// Hashes the first `units` blocks of the hash of each lane and encrypts them, in the order of the enctype; only if
+    /// they go together.
     fn seal<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize);
 }
 
 macro_rules! suite {
-    ($name:ident, $enctype:ident, $encrypt:ident, $decrypt:ident, $rounds:literal, $hash:ident, $fused:ident) => {
+    ($name:ident, $enctype:ident, $encrypt:ident, $decrypt:ident, $rounds:literal, $hash:ident, $fuses:ident $seal:ident) => {
         pub(crate) struct $name;
 
         impl Suite for $name {
@@ -136,37 +137,30 @@ macro_rules! suite {
                 }
             }
 
-            suite!($fused $rounds);
+            suite!($fuses $seal $rounds);
         }
     };
-    (fused $rounds:literal) => {
+    ($fuses:ident $seal:ident $rounds:literal) => {
         fn fuses(cpu: Cpu, messages: usize) -> bool {
             #[cfg(target_arch = "x86_64")]
-            return simd::fuses(cpu, messages);
+            return simd::$fuses(cpu, messages);
             #[cfg(not(target_arch = "x86_64"))]
             return { let _ = (cpu, messages); false };
         }
 
         fn seal<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize) {
             #[cfg(target_arch = "x86_64")]
-            simd::seal::<$rounds>(cpu, lanes.map(simd::SealLane::from), units);
+            simd::$seal::<$rounds>(cpu, lanes.map(simd::SealLane::from), units);
             #[cfg(not(target_arch = "x86_64"))]
             let _ = (cpu, lanes, units);
         }
     };
-    (apart $rounds:literal) => {
-        fn fuses(_: Cpu, _: usize) -> bool {
-            false
-        }
-
-        fn seal<'l>(_: Cpu, _: impl Iterator<Item = FusedLane<'l, Self>>, _: usize) {}
-    };
 }
 
-suite!(Aes128Sha1, Aes128CtsHmacSha1_96, Aes128Enc, Aes128Dec, 10, Sha1, fused);
-suite!(Aes256Sha1, Aes256CtsHmacSha1_96, Aes256Enc, Aes256Dec, 14, Sha1, fused);
-suite!(Aes128Sha256, Aes128CtsHmacSha256_128, Aes128Enc, Aes128Dec, 10, Sha256, apart);
-suite!(Aes256Sha384, Aes256CtsHmacSha384_192, Aes256Enc, Aes256Dec, 14, Sha384, apart);
+suite!(Aes128Sha1, Aes128CtsHmacSha1_96, Aes128Enc, Aes128Dec, 10, Sha1, fuses seal);
+suite!(Aes256Sha1, Aes256CtsHmacSha1_96, Aes256Enc, Aes256Dec, 14, Sha1, fuses seal);
+suite!(Aes128Sha256, Aes128CtsHmacSha256_128, Aes128Enc, Aes128Dec, 10, Sha256, fuses_sha256 seal_sha256);
+suite!(Aes256Sha384, Aes256CtsHmacSha384_192, Aes256Enc, Aes256Dec, 14, Sha384, fuses_sha384 seal_sha384);
 
 /// Takes as much of the key as the cipher asks for.
 fn set_up<C: KeyInit>(key: &[u8; 32]) -> C {

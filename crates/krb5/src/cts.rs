@@ -30,7 +30,7 @@ pub(crate) struct Plain<'b, 't, S: Suite> {
 /// A message on its way.
 struct Lane<'b, 't, S: Suite> {
     key: &'b Key<S::Encrypt>,
-    walk: Walk<'b, 't, BLOCK>,
+    walk: Walk<'b, 't>,
     range: Range<usize>,
     chain: [u8; BLOCK],
 }
@@ -39,7 +39,7 @@ impl<'b, 't, S: Suite> Lane<'b, 't, S> {
     fn new(message: Plain<'b, 't, S>) -> Self {
         let Plain { key, token, range, done, chain } = message;
         assert!(range.len() >= BLOCK, "a message begins with its confounder");
-        Self { key, walk: Walk::new(token, range.start + done, range.end), range, chain }
+        Self { key, walk: Walk::new(token, range.start + done, range.end, BLOCK), range, chain }
     }
 
     fn cbc(&mut self) -> CbcLane<'_, S::Encrypt> {
@@ -110,7 +110,7 @@ pub(crate) fn decrypt<S: Suite>(
         token.write(range.start, &xor(block_of::<S>(cpu, key, block), chain));
         return;
     };
-    let mut walk = Walk::<BLOCK>::new(token, range.start + done, before);
+    let mut walk = Walk::new(token, range.start + done, before, BLOCK);
     while !walk.is_done() {
         let blocks = walk.prepare().min(LANES * STEP_BLOCKS);
         S::decrypt(cpu, key, &mut chain, &mut walk.data().as_chunks_mut().0[..blocks]);

@@ -7,12 +7,12 @@ use zeroize::Zeroize;
 
 use crate::{
     Run, Segments,
-    cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite, UNIT},
+    cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite},
     hash::{Hash, LANES_MAX, StateColumns, Units},
     walk::Walk,
 };
 
-/// How many units of a lane are worked on before others get their turn: 8 KiB. Laying the keys of the lanes out costs
+/// How many units, blocks of the hash, of a lane are worked on before others get their turn: 8 KiB, or 16 KiB of one. Laying the keys of the lanes out costs
 /// as much as two units.
 const STEP_UNITS: usize = 128;
 
@@ -33,9 +33,10 @@ impl<S: Suite> Progress<S> {
     /// Nothing is done.
     pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL };
 
-    /// Returns where the hash goes on, with the number of bytes in it; nowhere if nothing is done.
-    pub(crate) fn start(&self) -> Option<(<S::Hash as Hash>::State, u64)> {
-        (self.done > 0).then_some((self.state, (S::Hash::BLOCK + self.done) as u64))
+    /// Returns where the hash goes on, with the number of bytes in it, of which `prefix` are not of the message; nowhere
+    /// if nothing is done.
+    pub(crate) fn start(&self, prefix: usize) -> Option<(<S::Hash as Hash>::State, u64)> {
+        (self.done > 0).then_some((self.state, (S::Hash::BLOCK + prefix + self.done) as u64))
     }
 }
 
@@ -59,20 +60,20 @@ pub(crate) struct Message<'b, 't, S: Suite, K> {
 /// A message on its way.
 struct Lane<'b, 't, S: Suite, K> {
     keys: &'b K,
-    walk: Walk<'b, 't, UNIT>,
+    walk: Walk<'b, 't>,
     progress: &'b mut Progress<S>,
 }
 
 impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
     fn new(message: Message<'b, 't, S, K>) -> Self {
         let Message { keys, token, start, units, progress } = message;
-        Self { keys, walk: Walk::new(token, start, start + units * UNIT), progress }
+        Self { keys, walk: Walk::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK), progress }
     }
 
     /// Takes note of units that were worked on.
     fn advance(&mut self, units: usize) {
         self.walk.advance(units);
-        self.progress.done += units * UNIT;
+        self.progress.done += units * S::Hash::BLOCK;
     }
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
         });
         S::seal(run.cpu, fused, units);
         lanes.active().for_each(|lane| lane.advance(units));
-        run.worked(count * units * UNIT);
+        run.worked(count * units * S::Hash::BLOCK);
     }
 }
 
@@ -156,20 +157,20 @@ pub(crate) fn open<'b, 't: 'b, S: Suite>(
         let tile = TILE_UNITS / count;
         for from in (0..units).step_by(tile) {
             let now = tile.min(units - from);
-            let bytes = from * UNIT..(from + now) * UNIT;
+            let bytes = from * S::Hash::BLOCK..(from + now) * S::Hash::BLOCK;
             let mut plain: [&[u8]; LANES_MAX] = [&[]; LANES_MAX];
             for (plain, Lane { keys, walk, progress }) in plain.iter_mut().zip(lanes.active()) {
                 let data = &mut walk.data()[bytes.clone()];
                 S::decrypt(run.cpu, keys, &mut progress.chain, data.as_chunks_mut().0);
                 *plain = data;
             }
-            S::Hash::compress_columns(hashes, &mut columns, &plain[..count], now * UNIT / S::Hash::BLOCK);
+            S::Hash::compress_columns(hashes, &mut columns, &plain[..count], now);
         }
         for (n, lane) in lanes.active().enumerate() {
             lane.progress.state = columns.get(n);
             lane.advance(units);
         }
-        run.worked(count * units * UNIT);
+        run.worked(count * units * S::Hash::BLOCK);
     }
     columns.zeroize();
 }

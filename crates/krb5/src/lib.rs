@@ -15,7 +15,7 @@
 //! names the sets of instructions, [`cpu()`] is the one in use: the best that the processor has, found out at run
 //! time, or what `ORTHRUS_CPU` names. A [`Run`] takes another one for a batch, and lets others have their turn.
 //!
-//! | `ORTHRUS_CPU` | encryption | decryption | etypes 17 and 18 |
+//! | `ORTHRUS_CPU` | encryption | decryption | SHA-1 |
 //! |---|---|---|---|
 //! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | many: AES between the rounds of SHA-1 in lanes |
 //! | `avx2` | VAES, two lanes to a register, or as with `aesni` | VAES, 16 blocks at a time, or as with `aesni` | as with `aesni` |
@@ -23,9 +23,10 @@
 //! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
 //!
 //! A few messages go as with `aesni` on `avx512`, too; how many are few depends on who made the processor (`simd`,
-//! `hash/units.rs`). The last column is how messages are sealed; what is opened is decrypted message by message and
-//! hashed in lanes, tile by tile. Other processors than x86-64 go by `portable`. Where the `aes` crate finds no hardware
-//! its software is constant-time, and slow: [`hardware_accelerated`] tells.
+//! `hash/units.rs`). The last column is how messages are sealed. A few of RFC 8009 (with SHA-384: one) are sealed like a
+//! few with SHA-1, the hash one block behind the cipher; many by cipher and hash apart. What is opened with SHA-1 is
+//! decrypted message by message and hashed in lanes, tile by tile. Other processors than x86-64 go by `portable`. Where
+//! the `aes` crate finds no hardware its software is constant-time, and slow: [`hardware_accelerated`] tells.
 //!
 //! `cargo run --release -p krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
 //! others' libraries and the limit of the core. Results are in `benches/results`.

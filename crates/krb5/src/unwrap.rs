@@ -167,7 +167,7 @@ fn verify<S: Suite>(
         let Parts { keys, token, range, sealed, result } = message.parts::<S>()?;
         let (from, len) = (range.start + progress.done, range.len() - progress.done);
         let covered = if sealed {
-            Message { key: &keys.open_mac, start: progress.start(), prefix, from, len, suffix: None }
+            Message { key: &keys.open_mac, start: progress.start(0), prefix, from, len, suffix: None }
         } else {
             let suffix = Some(signed_header(header_of(token)));
             Message { key: &keys.open_sign, start: None, prefix: &[], from, len, suffix }

@@ -2,22 +2,27 @@
 
 use crate::{Segments, segments::Cursor};
 
-/// Steps of `N` bytes through a part of a token. What does not lie in one piece is worked on in a bounce buffer.
-pub(crate) struct Walk<'b, 't, const N: usize> {
+/// The longest step in bytes.
+const STEP_MAX: usize = 128;
+
+/// Steps of some bytes through a part of a token. What does not lie in one piece is worked on in a bounce buffer.
+pub(crate) struct Walk<'b, 't> {
     pub(crate) token: &'b mut Segments<'t>,
     cursor: Cursor,
     /// Where the part ends: its last step may be shorter than the others.
     end: usize,
     /// A step that does not lie in one piece, or that is filled up with zeros.
-    bounce: [u8; N],
+    bounce: [u8; STEP_MAX],
+    /// The length of a step.
+    step: usize,
     bounced: bool,
 }
 
-impl<'b, 't, const N: usize> Walk<'b, 't, N> {
-    /// Stands at the beginning of the part from `start` to `end`.
-    pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize) -> Self {
+impl<'b, 't> Walk<'b, 't> {
+    /// Stands at the beginning of the part from `start` to `end`, with steps of up to 128 bytes.
+    pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {
         let cursor = token.cursor(start);
-        Self { token, cursor, end, bounce: [0; N], bounced: false }
+        Self { token, cursor, end, bounce: [0; STEP_MAX], step, bounced: false }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -30,28 +35,28 @@ impl<'b, 't, const N: usize> Walk<'b, 't, N> {
             return 1;
         }
         let left = self.end - self.cursor.at;
-        let whole = self.token.run(&mut self.cursor).len().min(left) / N;
+        let whole = self.token.run(&mut self.cursor).len().min(left) / self.step;
         if whole > 0 {
             return whole;
         }
         self.bounced = true;
-        self.bounce = [0; N];
+        self.bounce = [0; STEP_MAX];
         let mut from = self.cursor;
-        self.token.read_on(&mut from, &mut self.bounce[..left.min(N)]);
+        self.token.read_on(&mut from, &mut self.bounce[..left.min(self.step)]);
         1
     }
 
     /// Returns the bytes that begin with the steps that are prepared.
     pub(crate) fn data(&mut self) -> &mut [u8] {
-        if self.bounced { &mut self.bounce } else { self.token.run_mut(&mut self.cursor) }
+        if self.bounced { &mut self.bounce[..self.step] } else { self.token.run_mut(&mut self.cursor) }
     }
 
     /// Takes note of steps that were worked on. One that was filled up is not put back.
     pub(crate) fn advance(&mut self, steps: usize) {
         if !self.bounced {
-            self.cursor.advance(steps * N);
-        } else if self.cursor.at + N <= self.end {
-            self.token.write_on(&mut self.cursor, &self.bounce);
+            self.cursor.advance(steps * self.step);
+        } else if self.cursor.at + self.step <= self.end {
+            self.token.write_on(&mut self.cursor, &self.bounce[..self.step]);
         } else {
             self.cursor.at = self.end;
         }

@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use crate::{
     ContextKeys, Run, Segments,
-    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, Suite, UNIT},
+    cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, CbcLane, Suite, UNIT},
     cts, fused,
     fused::Progress,
+    hash::{BLOCK_MAX, Hash},
     keys::SuiteKeys,
     mac_each::{Message, With, mac_each},
     token::{HEADER_LEN, sealed_header},
@@ -109,6 +110,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
     }
     let mut progress = [const { Progress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
+        together_behind(run, window, &mut progress);
         encrypt(run, window, &progress);
         sign(run, window, &progress, &CIPHER_STATE);
     } else {
@@ -124,6 +126,42 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
         progress.state = keys.seal_mac.inner;
         Some(fused::Message { keys: &keys.seal.rounds, token, start, units: (end - start) / UNIT, progress })
+    });
+    fused::seal(run, messages);
+}
+
+/// Encrypts and hashes what follows the first block of the hash, where that goes together for so many messages. The last
+/// two blocks of AES are left: they are swapped before they are hashed.
+fn together_behind<S: Suite>(
+    run: &mut Run<'_>,
+    window: &mut [WrapMessage<'_>],
+    progress: &mut [Progress<S>],
+) {
+    let count = window.iter().filter(|message| S::of(&message.keys.suite).is_some()).count();
+    if !S::fuses(run.cpu, count) {
+        return;
+    }
+    let cpu = run.cpu;
+    let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
+        let (keys, token, Range { start, end }) = message.parts::<S>()?;
+        // The first block begins with the cipher state.
+        let head = S::Hash::BLOCK - CIPHER_STATE.len();
+        let units = (end - start).div_ceil(BLOCK).saturating_sub(2) * BLOCK;
+        let units = units.saturating_sub(head) / S::Hash::BLOCK;
+        if units > 0 {
+            let mut first = [0; BLOCK_MAX];
+            let (state, data) = first[..S::Hash::BLOCK].split_at_mut(CIPHER_STATE.len());
+            state.copy_from_slice(&CIPHER_STATE);
+            token.read(start, data);
+            let lane = CbcLane { key: &keys.seal, chain: &mut progress.chain, data };
+            S::encrypt(cpu, [lane].into_iter(), head / BLOCK);
+            token.write(start, &first[CIPHER_STATE.len()..S::Hash::BLOCK]);
+            progress.state = keys.seal_mac.inner;
+            S::Hash::compress(&mut progress.state, &first[..S::Hash::BLOCK]);
+            progress.done = head;
+        }
+        let start = start + progress.done;
+        Some(fused::Message { keys: &keys.seal.rounds, token, start, units, progress })
     });
     fused::seal(run, messages);
 }
@@ -145,7 +183,9 @@ fn sign<S: Suite>(
 ) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, range) = message.parts::<S>()?;
-        let (key, start, from) = (&keys.seal_mac, progress.start(), range.start + progress.done);
+        let (key, from) = (&keys.seal_mac, range.start + progress.done);
+        let start = progress.start(prefix.len());
+        let prefix = if start.is_some() { &[] } else { prefix };
         let covered = Message { key, start, prefix, from, len: range.end - from, suffix: None };
         Some((covered, With { data: token, with: range.end }))
     });

@@ -23,13 +23,13 @@ pub mod measure;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rows;
 #[cfg(target_arch = "x86_64")]
-mod scalar;
+pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod sha1_lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod sha2_lanes;
 #[cfg(target_arch = "x86_64")]
-mod sha_ni;
+pub(crate) mod sha_ni;
 #[cfg(test)]
 mod tests;
 mod units;

@@ -2,11 +2,26 @@
 //! leaves its operand alone (BMI2) needs no copies.
 #![allow(unsafe_code)]
 
+use std::arch::x86_64::__m128i;
+
 use super::rows::Row;
 
 /// One lane of 64 bits; needs nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Row1x64(u64);
+
+impl Row1x64 {
+    /// Returns the row and a block of AES, which goes on where it stands in the source, between rounds of the hash.
+    #[inline(always)]
+    pub(crate) fn hold_with(mut self, mut block: __m128i) -> (Self, __m128i) {
+        // SAFETY: nothing is done.
+        unsafe {
+            std::arch::asm!("/* {0} {1} */", inout(reg) self.0, inout(xmm_reg) block,
+                options(nostack, nomem, preserves_flags));
+        }
+        (self, block)
+    }
+}
 
 impl Row for Row1x64 {
     type Word = u64;

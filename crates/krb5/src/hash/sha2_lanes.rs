@@ -42,7 +42,7 @@ pub(crate) fn rounds<R: Row<Word: Sha2Word>, const MORE: bool>(
 
 /// Runs eight rounds: after eight the words of the state are back in their places.
 #[inline(always)]
-fn eight<R: Row<Word: Sha2Word>, const MORE: bool>(
+pub(crate) fn eight<R: Row<Word: Sha2Word>, const MORE: bool>(
     state: &mut [R; 8],
     words: &mut [R; 16],
     constants: &[R::Word; 16],
@@ -170,7 +170,7 @@ static K512: [u64; 80] = [
 ];
 
 /// The first 32 bits of the same numbers, section 4.2.2.
-pub(super) static K256: [u32; 64] = {
+pub(crate) static K256: [u32; 64] = {
     let mut constants = [0; 64];
     let mut at = 0;
     while at < constants.len() {

@@ -84,19 +84,14 @@ pub(super) unsafe fn sha1<const N: usize>(states: &mut [[u32; 5]; N], lanes: [*c
 /// # Safety
 /// SHA, SSSE3 and SSE4.1; `64 * blocks` bytes can be read behind each pointer.
 #[target_feature(enable = "sha,ssse3,sse4.1")]
-pub(super) unsafe fn sha256<const N: usize>(
+pub(crate) unsafe fn sha256<const N: usize>(
     states: &mut [[u32; 8]; N],
     lanes: [*const u8; N],
     blocks: usize,
 ) {
     let order = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
-    let mut abef = [_mm_setzero_si128(); N];
-    let mut cdgh = [_mm_setzero_si128(); N];
-    for n in 0..N {
-        let [a, b, c, d, e, f, g, h] = states[n].map(|word| word as i32);
-        abef[n] = _mm_set_epi32(a, b, e, f);
-        cdgh[n] = _mm_set_epi32(c, d, g, h);
-    }
+    // SAFETY: as this function's.
+    let (mut abef, mut cdgh) = unsafe { sha256_rows(states) };
     for block in 0..blocks {
         let (abef_before, cdgh_before) = (abef, cdgh);
         let mut words = [[_mm_setzero_si128(); 4]; N];
@@ -145,7 +140,40 @@ pub(super) unsafe fn sha256<const N: usize>(
             cdgh[n] = _mm_add_epi32(cdgh[n], cdgh_before[n]);
         }
     }
-    for n in 0..N {
+    // SAFETY: as this function's.
+    *states = unsafe { sha256_states(&abef, &cdgh) };
+}
+
+/// Returns the states as the instructions take them.
+///
+/// # Safety
+/// SSE4.1.
+#[inline]
+#[target_feature(enable = "sse4.1")]
+pub(crate) unsafe fn sha256_rows<const N: usize>(states: &[[u32; 8]; N]) -> ([__m128i; N], [__m128i; N]) {
+    let words = |n: usize| states[n].map(|word| word as i32);
+    let abef = std::array::from_fn(|n| {
+        let [a, b, _, _, e, f, _, _] = words(n);
+        _mm_set_epi32(a, b, e, f)
+    });
+    let cdgh = std::array::from_fn(|n| {
+        let [_, _, c, d, _, _, g, h] = words(n);
+        _mm_set_epi32(c, d, g, h)
+    });
+    (abef, cdgh)
+}
+
+/// Returns them in their order.
+///
+/// # Safety
+/// SSE4.1.
+#[inline]
+#[target_feature(enable = "sse4.1")]
+pub(crate) unsafe fn sha256_states<const N: usize>(
+    abef: &[__m128i; N],
+    cdgh: &[__m128i; N],
+) -> [[u32; 8]; N] {
+    std::array::from_fn(|n| {
         let words = [
             _mm_extract_epi32::<3>(abef[n]),
             _mm_extract_epi32::<2>(abef[n]),
@@ -156,6 +184,6 @@ pub(super) unsafe fn sha256<const N: usize>(
             _mm_extract_epi32::<1>(cdgh[n]),
             _mm_extract_epi32::<0>(cdgh[n]),
         ];
-        states[n] = words.map(|word| word as u32);
-    }
+        words.map(|word| word as u32)
+    })
 }

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::{
     cipher::{BLOCK, FusedLane, LANES, RoundKeys, Suite},
-    hash::Sha1,
+    hash::Hash,
 };
 
 /// A message on its way through CBC encryption.
@@ -16,13 +16,13 @@ pub(crate) struct CbcLane<'l> {
     pub(crate) data: &'l mut [u8],
 }
 
-/// A message that is hashed by SHA-1 and encrypted.
-pub(crate) struct SealLane<'l> {
+/// A message that is hashed and encrypted.
+pub(crate) struct SealLane<'l, H> {
     pub(crate) cbc: CbcLane<'l>,
-    pub(crate) state: &'l mut [u32; 5],
+    pub(crate) state: &'l mut H,
 }
 
-impl<'l, S: Suite<Hash = Sha1>> From<FusedLane<'l, S>> for SealLane<'l> {
+impl<'l, S: Suite> From<FusedLane<'l, S>> for SealLane<'l, <S::Hash as Hash>::State> {
     fn from(FusedLane { keys, chain, state, data }: FusedLane<'l, S>) -> Self {
         Self { cbc: CbcLane { keys, chain, data }, state }
     }
@@ -67,9 +67,9 @@ impl Pointers {
     }
 
     /// Takes lanes with the states of their hashes.
-    pub(super) fn and_states<'l>(
-        lanes: impl Iterator<Item = SealLane<'l>>,
-        states: &mut [Option<&'l mut [u32; 5]>; LANES],
+    pub(super) fn and_states<'l, H>(
+        lanes: impl Iterator<Item = SealLane<'l, H>>,
+        states: &mut [Option<&'l mut H>; LANES],
         bytes: usize,
     ) -> Self {
         let mut places = states.iter_mut();

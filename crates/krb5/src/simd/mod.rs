@@ -6,7 +6,7 @@
 //! | `avx2` with VAES | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
 //! | `aesni`, `avx2` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
 //!
-//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few.
+//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few, `stitched_sha2` encrypts and hashes.
 //!
 //! This folder is where the crate is not safe Rust: the functions behind it take pointers, since a register
 //! gathers blocks of several messages. What they are promised is checked here.
@@ -20,13 +20,14 @@ mod avx512;
 mod fused;
 mod lanes;
 mod stitched;
+mod stitched_sha2;
 
 pub(crate) use lanes::{CbcLane, SealLane};
 
 use crate::{
     Cpu,
     cipher::{BLOCK, LANES, RoundKeys, UNIT},
-    hash::Maker,
+    hash::{Hash, Maker, Sha256, Sha384},
 };
 use lanes::Pointers;
 
@@ -137,7 +138,11 @@ pub(crate) fn fuses(cpu: Cpu, messages: usize) -> bool {
 ///
 /// # Panics
 /// If a lane is shorter, or [`fuses`] says no for so many lanes.
-pub(crate) fn seal<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = SealLane<'l>>, units: usize) {
+pub(crate) fn seal<'l, const R: usize>(
+    cpu: Cpu,
+    lanes: impl Iterator<Item = SealLane<'l, [u32; 5]>>,
+    units: usize,
+) {
     let mut states = [const { None }; LANES];
     let lanes = Pointers::and_states(lanes, &mut states, units * UNIT);
     let kernel = Kernel::of(cpu, lanes.count).expect("hash and cipher go together for so many lanes");
@@ -175,6 +180,69 @@ fn seal_by<const R: usize>(
                 _ => stitched::seal::<R, 4>(lanes, first, states, units),
             }
         }
+    }
+}
+
+/// Returns whether AES and SHA-256 go together for so many messages: as long as the SHA instructions are the fastest.
+pub(crate) fn fuses_sha256(cpu: Cpu, messages: usize) -> bool {
+    let most = match (cpu, Maker::here()) {
+        (Cpu::Avx512, Maker::Amd) => 8,
+        (Cpu::Avx512, Maker::Other) => 6,
+        _ => LANES,
+    };
+    (1..=most).contains(&messages) && Kernel::Stitched.is_open(cpu)
+}
+
+/// Encrypts the first `units` units of each lane, 64 bytes, and hashes the ciphertext with SHA-256.
+///
+/// # Panics
+/// If a lane is shorter, or the processor cannot do that with `cpu`.
+pub(crate) fn seal_sha256<'l, const R: usize>(
+    cpu: Cpu,
+    lanes: impl Iterator<Item = SealLane<'l, [u32; 8]>>,
+    units: usize,
+) {
+    let mut states = [const { None }; LANES];
+    let lanes = Pointers::and_states(lanes, &mut states, units * Sha256::BLOCK);
+    assert!(cpu.is_available() && Kernel::Stitched.is_open(cpu) && lanes.count > 0);
+    let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
+    for (group, states) in states[..lanes.count].chunks_mut(size).enumerate() {
+        let first = group * size;
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for `units` units, and there
+        // is one for each state.
+        unsafe {
+            match states.len() {
+                1 => stitched_sha2::seal_sha256::<R, 1>(&lanes, first, states, units),
+                2 => stitched_sha2::seal_sha256::<R, 2>(&lanes, first, states, units),
+                3 => stitched_sha2::seal_sha256::<R, 3>(&lanes, first, states, units),
+                _ => stitched_sha2::seal_sha256::<R, 4>(&lanes, first, states, units),
+            }
+        }
+    }
+}
+
+/// Returns whether AES and SHA-384 go together for so many messages: for one, whose hash is in ordinary registers.
+pub(crate) fn fuses_sha384(cpu: Cpu, messages: usize) -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    messages == 1 && cpu != Cpu::Portable && has!("bmi1") && has!("bmi2")
+}
+
+/// Encrypts the first `units` units of one lane, 128 bytes, and hashes the ciphertext with SHA-384.
+///
+/// # Panics
+/// If the lane is shorter, or there are others, or the processor cannot do that with `cpu`.
+pub(crate) fn seal_sha384<'l, const R: usize>(
+    cpu: Cpu,
+    lanes: impl Iterator<Item = SealLane<'l, [u64; 8]>>,
+    units: usize,
+) {
+    let mut states = [const { None }; LANES];
+    let lanes = Pointers::and_states(lanes, &mut states, units * Sha384::BLOCK);
+    const { assert!(R == 14, "RFC 8009 section 5 has SHA-384 with keys of 256 bits only") };
+    assert!(cpu.is_available() && fuses_sha384(cpu, lanes.count));
+    if let Some(state) = &mut states[0] {
+        // SAFETY: the processor has AES-NI, BMI1 and BMI2; the pointers are good for `units` units.
+        unsafe { stitched_sha2::seal_sha384(&lanes, state, units) }
     }
 }
 

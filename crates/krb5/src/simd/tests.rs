@@ -8,30 +8,65 @@ use crate::{
     portable::xor,
 };
 
-/// A message, and what a state and a chain of its own become with it.
-struct Case {
-    keys: RoundKeys,
+/// What a message is worked on with, and what it becomes.
+#[derive(Clone, PartialEq)]
+struct Work<T> {
     chain: [u8; BLOCK],
-    state: [u32; 5],
+    state: T,
     data: Vec<u8>,
-    expected: ([u8; BLOCK], [u32; 5], Vec<u8>),
 }
 
-fn case(lane: usize, units: usize) -> Case {
+struct Case<H: Hash> {
+    keys: RoundKeys,
+    work: Work<H::State>,
+    expected: Work<H::State>,
+}
+
+/// Makes a message for a lane, with a key, a chain and a state of its own.
+fn case<H: Hash>(lane: usize, units: usize) -> Case<H> {
     let key: [u8; 32] = std::array::from_fn(|n| (n * 7 + lane) as u8);
     // Longer than what is worked on, and at an odd address, as tokens are.
-    let data: Vec<u8> = (0..lane + units * UNIT + 5).map(|n| ((n * n + 11 * n + lane) % 251) as u8).collect();
-    let (chain, state) = ([lane as u8; BLOCK], Sha1::INITIAL.map(|word| word ^ lane as u32));
-    let mut expected = (chain, state, data.clone());
+    let len = lane + units * H::BLOCK + 5;
+    let data: Vec<u8> = (0..len).map(|n| ((n * n + 11 * n + lane) % 251) as u8).collect();
+    let mut state = H::INITIAL;
+    H::compress(&mut state, &[lane as u8; 128][..H::BLOCK]);
+    let work = Work { chain: [lane as u8; BLOCK], state, data };
+    let Work { mut chain, mut state, mut data } = work.clone();
     let library = aes::Aes256Enc::new(&key.into());
-    let units = &mut expected.2[lane..lane + units * UNIT];
-    Sha1::compress(&mut expected.1, units);
-    for block in units.as_chunks_mut::<BLOCK>().0 {
-        let mut next: crate::cipher::Block = xor(*block, expected.0).into();
-        library.encrypt_block(&mut next);
-        (expected.0, *block) = (next.into(), next.into());
+    let units = &mut data[lane..lane + units * H::BLOCK];
+    // RFC 3962 hashes the plaintext, RFC 8009 the ciphertext.
+    let plain_is_hashed = H::DIGEST == Sha1::DIGEST;
+    if plain_is_hashed {
+        H::compress(&mut state, units);
     }
-    Case { keys: RoundKeys::encrypting(&key), chain, state, data, expected }
+    for block in units.as_chunks_mut::<BLOCK>().0 {
+        let mut next: crate::cipher::Block = xor(*block, chain).into();
+        library.encrypt_block(&mut next);
+        (chain, *block) = (next.into(), next.into());
+    }
+    if !plain_is_hashed {
+        H::compress(&mut state, units);
+    }
+    Case { keys: RoundKeys::encrypting(&key), work, expected: Work { chain, state, data } }
+}
+
+/// Has 0 to 7 units of each of up to `most` lanes sealed.
+fn agrees<H: Hash<State: PartialEq>>(
+    what: &str,
+    most: usize,
+    seal: impl Fn(Vec<SealLane<'_, H::State>>, usize),
+) {
+    for (count, units) in (1..=most).flat_map(|count| [0, 1, 2, 7].map(|units| (count, units))) {
+        let mut cases: Vec<_> = (0..count).map(|lane| case::<H>(lane, units)).collect();
+        let lanes = cases.iter_mut().enumerate().map(|(lane, Case { keys, work, .. })| SealLane {
+            cbc: CbcLane { keys, chain: &mut work.chain, data: &mut work.data[lane..] },
+            state: &mut work.state,
+        });
+        seal(lanes.collect(), units);
+        for (lane, Case { work, expected, .. }) in cases.into_iter().enumerate() {
+            assert!(work == expected, "{what}, lane {lane} of {count}, {units} units");
+        }
+    }
 }
 
 #[test]
@@ -42,20 +77,25 @@ fn every_way_to_hash_and_encrypt_gives_what_the_libraries_give_for_every_number_
             println!("skipped: this processor cannot do {kernel:?}");
             continue;
         }
-        for (count, units) in (1..=LANES).flat_map(|count| [(count, 0), (count, 1), (count, 2), (count, 7)]) {
-            let mut cases: Vec<_> = (0..count).map(|lane| case(lane, units)).collect();
+        agrees::<Sha1>(&format!("{kernel:?}"), LANES, |lanes, units| {
             let mut states = [const { None }; LANES];
-            let lanes = cases.iter_mut().enumerate().map(|(lane, Case { keys, chain, state, data, .. })| {
-                SealLane { cbc: CbcLane { keys, chain, data: &mut data[lane..] }, state }
-            });
-            let lanes = Pointers::and_states(lanes, &mut states, units * UNIT);
-            seal_by::<14>(kernel, cpu, &lanes, &mut states[..count], units);
-            for (lane, Case { chain, state, data, expected, .. }) in cases.into_iter().enumerate() {
-                assert!(
-                    (chain, state, data) == expected,
-                    "{kernel:?}, lane {lane} of {count}, {units} units"
-                );
-            }
-        }
+            let pointers = Pointers::and_states(lanes.into_iter(), &mut states, units * UNIT);
+            seal_by::<14>(kernel, cpu, &pointers, &mut states[..pointers.count], units);
+        });
     }
+}
+
+#[test]
+fn encryption_with_the_hash_behind_it_gives_what_the_libraries_give_for_every_number_of_lanes() {
+    // FIPS 180-4 sections 6.2 and 6.5, RFC 8009 section 5
+    if !Cpu::AesNi.is_available() || !fuses_sha256(Cpu::AesNi, 1) || !fuses_sha384(Cpu::AesNi, 1) {
+        println!("skipped: this processor has no AES-NI, or no SHA instructions, or no BMI2");
+        return;
+    }
+    agrees::<Sha256>("SHA-256", LANES, |lanes, units| {
+        seal_sha256::<14>(Cpu::AesNi, lanes.into_iter(), units);
+    });
+    agrees::<Sha384>("SHA-384", 1, |lanes, units| {
+        seal_sha384::<14>(Cpu::AesNi, lanes.into_iter(), units);
+    });
 }
