@@ -36,7 +36,7 @@ pub struct VerifyMessage<'a> {
 }
 
 /// Up to so many bytes a message that is alone goes by the libraries: lanes cost more to set up than they win.
-const ALONE_MAX: usize = 4 << 10;
+const ALONE_BYTES: usize = 4 << 10;
 
 /// Signs each message of a batch; those of one hash together.
 pub fn get_mic(batch: &mut [MicMessage<'_>]) {
@@ -46,7 +46,7 @@ pub fn get_mic(batch: &mut [MicMessage<'_>]) {
 /// Signs each message of a batch as [`get_mic`] does, with the instructions and the pauses of `run`.
 pub fn get_mic_with(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     if let [MicMessage { keys, sequence, data, token }] = batch
-        && data.len() <= ALONE_MAX
+        && data.len() <= ALONE_BYTES
     {
         *token = keys.mic(*sequence, data);
         return run.worked(data.len());
@@ -64,7 +64,7 @@ pub fn verify_mic(batch: &mut [VerifyMessage<'_>]) {
 /// Checks each signature of a batch as [`verify_mic`] does, with the instructions and the pauses of `run`.
 pub fn verify_mic_with(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     if let [VerifyMessage { keys, data, token, result }] = batch
-        && data.len() <= ALONE_MAX
+        && data.len() <= ALONE_BYTES
     {
         *result = keys.verify(data, token);
         return run.worked(data.len());

@@ -3,7 +3,7 @@
 use crate::{Segments, segments::Cursor};
 
 /// The longest step in bytes.
-const STEP_MAX: usize = 128;
+const LONGEST: usize = 128;
 
 /// Steps of some bytes through a part of a token. What does not lie in one piece is worked on in a bounce buffer.
 pub(crate) struct Walk<'b, 't> {
@@ -12,7 +12,7 @@ pub(crate) struct Walk<'b, 't> {
     /// Where the part ends: its last step may be shorter than the others.
     end: usize,
     /// A step that does not lie in one piece, or that is filled up with zeros.
-    bounce: [u8; STEP_MAX],
+    bounce: [u8; LONGEST],
     /// The length of a step.
     step: usize,
     bounced: bool,
@@ -21,8 +21,9 @@ pub(crate) struct Walk<'b, 't> {
 impl<'b, 't> Walk<'b, 't> {
     /// Stands at the beginning of the part from `start` to `end`, with steps of up to 128 bytes.
     pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {
+        debug_assert!(step <= LONGEST);
         let cursor = token.cursor(start);
-        Self { token, cursor, end, bounce: [0; STEP_MAX], step, bounced: false }
+        Self { token, cursor, end, bounce: [0; LONGEST], step, bounced: false }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -40,7 +41,7 @@ impl<'b, 't> Walk<'b, 't> {
             return whole;
         }
         self.bounced = true;
-        self.bounce = [0; STEP_MAX];
+        self.bounce = [0; LONGEST];
         let mut from = self.cursor;
         self.token.read_on(&mut from, &mut self.bounce[..left.min(self.step)]);
         1
