@@ -25,6 +25,13 @@ if [ "$purpose" = test ]; then
   want ip iproute2
   want fio                                   # many requests in flight, from the Linux client
   want modprobe kmod
+  want mkfs.ext4 e2fsprogs                   # file systems to break, to fill and to share blocks on
+  want mkfs.xfs xfsprogs
+  want mkfs.btrfs btrfs-progs
+  want setquota quota
+  want setfacl acl                           # what users do, from the Linux client
+  want setfattr attr
+  want nfs4_setfacl nfs4-acl-tools
   want ganesha.nfsd nfs-ganesha              # the peer of the benchmarks
   [ -e /usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so ] || need+=(nfs-ganesha-vfs)
   want chromium                              # the report is looked at in a real browser

@@ -7,6 +7,7 @@ realms = ["$REALM"]
 state_dir = "$RUN/state"
 lease_time = 10
 grace_time = 10
+delegations = "all"
 
 [[export]]
 path = "$LAB_EXPORT"

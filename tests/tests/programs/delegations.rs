@@ -66,7 +66,7 @@ fn a_delegation_is_granted_recalled_and_given_back_with_each_flavor() {
     // RFC 8881 sections 10.4 and 20.2
     in_world(|world: &World| {
         for flavor in [Flavor::Sys, Flavor::Krb5, Flavor::Krb5p] {
-            let server = world.server().start();
+            let server = world.server().args(["--delegations", "all"]).start();
             let options = world.options(&server, "alice", flavor);
             let mut alice = begin(&options, PATH);
             let (file, stateid) = delegated(&mut alice, PATH);
@@ -87,8 +87,9 @@ fn plain(folder: &std::path::Path, recall_time: &str) -> (Server, Options) {
     fs::create_dir(&export).expect("the folder is ours");
     let alice = account("alice");
     chown(&export, Some(alice.uid), Some(alice.gid)).expect("root may, and others own it already");
-    let server =
-        Serve::new(folder.join("state")).args(["--sec", "sys", "--recall-time", recall_time]).arg(&export);
+    let server = Serve::new(folder.join("state"))
+        .args(["--sec", "sys", "--delegations", "all", "--recall-time", recall_time])
+        .arg(&export);
     let server = server.start();
     server.wait_for_log(if is_root() { "the caller's own identity" } else { "serves as user" });
     let security = Security::sys_as(alice.uid.as_raw(), alice.gid.as_raw());

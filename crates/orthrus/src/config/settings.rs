@@ -56,7 +56,8 @@ impl Default for Settings {
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
-            delegations: Delegations::default(),
+            // Local programs and other exports do not recall them yet, and stale caches must be asked for.
+            delegations: Delegations::None,
             recall_time: None,
             limits: Limits::default(),
             exports: Vec::new(),

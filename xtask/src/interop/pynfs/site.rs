@@ -53,7 +53,7 @@ impl Site {
         let mut arguments: Vec<OsString> = vec![work.join("export").into()];
         arguments
             .extend(["--squash", "none", "--lease-time", LEASE, "--grace-time", LEASE].map(OsString::from));
-        arguments.extend(["--recall-time", RECALL_TIME].map(OsString::from));
+        arguments.extend(["--delegations", "all", "--recall-time", RECALL_TIME].map(OsString::from));
         arguments.extend(["--listen".into(), listen.to_string().into()]);
         arguments.extend(["--state-dir".into(), work.join("state").into()]);
         if let Some((realm, _)) = &self.realm {
