@@ -31,6 +31,16 @@
 //! `cargo run --release -p krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
 //! others' libraries and the limit of the core. Results are in `benches/results`.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "other processors have the portable path alone"
+    )
+)]
+
 mod cipher;
 mod cpu;
 mod cts;

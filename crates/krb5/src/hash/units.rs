@@ -27,7 +27,6 @@ pub(crate) struct Units {
 /// Intel's (Sapphire Rapids) rows win from four messages on, and narrow rows have a port more than wide ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Maker {
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody looks"))]
     Amd,
     /// Intel, and others.
     #[default]

@@ -161,7 +161,8 @@ fn a_paused_batch_gives_the_same_and_is_paused_at_all() {
         let mut pause = || pauses += 1;
         let mut run = krb5::Run::new(cpu).with_pause(krb5::Pause::new(300_000, &mut pause));
         model::seal::<Heap>(&contexts, &messages, &mut run);
-        assert!(pauses > 0, "{cpu}: no pause in 4 MB");
+        // A batch of 16 is between two looks at most, and a pause is due after 300 kB.
+        assert!(pauses >= 2, "{cpu}: {pauses} pauses in 4 MB");
     }
 }
 
