@@ -53,7 +53,7 @@ pub enum Command {
     Nconnect(Arguments),
     /// Metadata latency of one client beside another's krb5p stream (about a minute).
     Fairness(Arguments),
-    /// Read sizes with krb5p and sys, one and several clients (about a minute).
+    /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two minutes).
     Rsize(Arguments),
     /// io_uring beside epoll: the server's processor time for each (about 4 minutes).
     Io(io::Arguments),
