@@ -74,6 +74,9 @@ fn introduce(output: &mut Output, bed: &Bed, rounds: u32) {
         LENGTH.as_secs_f64()
     ));
     output.note(
+        "sequential: 16 requests of 1 MiB, cut as a mount cuts them into what the server offers (128 KiB with krb5i and krb5p), 64 in flight at most",
+    );
+    output.note(
         "server and client: processor time for an operation or a GB, and how busy it kept its core. A core that is busy all the time is what limits the rate; with neither, the two take turns",
     );
 }
