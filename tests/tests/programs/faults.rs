@@ -5,7 +5,7 @@ use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, pattern, status};
 use nfs4::Nfsstat4::*;
 use nfs4::StableHow4::FILE_SYNC4;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A user without rights of its own.
 const USER: u32 = 12345;
@@ -134,7 +134,10 @@ fn a_file_system_that_hangs_holds_up_no_other() {
             client.flush().expect("the server is there");
         }
         assert!(submitted > 128, "{submitted} calls are not enough to prove anything");
-        while server.counter("away") < submitted {}
+        let end = Instant::now() + Duration::from_secs(60);
+        while server.counter("away") < submitted {
+            assert!(Instant::now() < end, "only {} of {submitted} calls wait", server.counter("away"));
+        }
         assert!(server.counter("disk_waiting") > 0, "all of them have a thread");
         goes_on(&mut mount(&server, "/other"));
         assert_eq!(server.counter("away"), submitted, "nothing that hangs was answered");
