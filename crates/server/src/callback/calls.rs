@@ -109,6 +109,11 @@ impl Callbacks {
         next
     }
 
+    /// Takes all callbacks that wait for a slot, each client's in its order.
+    pub(super) fn take_waiting(&self) -> Vec<CallbackTask> {
+        std::mem::take(&mut self.table().waiting).into_values().flatten().collect()
+    }
+
     /// The callbacks that are on their way or wait for a slot.
     pub(super) fn under_way(&self) -> BTreeSet<CallbackTask> {
         let table = self.table();

@@ -197,12 +197,14 @@ impl Nfs {
         }
     }
 
-    /// Sends callbacks elsewhere that were not answered in time, and recalls again that no client has taken.
+    /// Sends callbacks elsewhere that were not answered in time, tries those again that wait for a slot, since what held it
+    /// may have been lost, and says recalls again that no client has taken.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             tracing::info!(connection = sent.call.channel.connection, "a client does not answer callbacks");
             self.lose(sent, now, true);
         }
+        self.start_callbacks(self.callbacks.take_waiting(), now);
         let mut due = self.state.unanswered_recalls();
         if !due.is_empty() {
             let under_way = self.callbacks.under_way();

@@ -146,6 +146,36 @@ fn damaged_answers_are_no_answers_and_no_panic() // RFC 5531 section 9
 }
 
 #[test]
+fn a_recall_that_waited_for_a_slot_is_sent_though_the_slots_were_lost() // RFC 8881 section 10.4.5
+{
+    let server = Setup::default().start();
+    let wire = Wire::under(&server);
+    let mut a = Client::delegated(&server, &wire, b"a", 11);
+    let mut b = Client::delegated(&server, &wire, b"b", 12);
+    let mut make =
+        |name: &str| a.at("export", vec![open_create(name, OPEN4_SHARE_ACCESS_BOTH), getfh()]).ok().fh(0);
+    let contended = make("contended");
+    let looked_at: Vec<_> = (0..100).map(|n| make(&format!("f{n}"))).collect();
+    // Each question takes a slot, until one has to wait.
+    let waits = |fh: &Vec<u8>| {
+        b.run(vec![put(fh), getattr(&[FATTR4_SIZE])]).expect(Nfsstat4::NFS4ERR_DELAY);
+        wire.take().is_empty()
+    };
+    assert!(looked_at.iter().any(waits));
+    b.at("export", vec![open("contended", OPEN4_SHARE_ACCESS_READ)]).expect(Nfsstat4::NFS4ERR_DELAY);
+    assert!(wire.take().is_empty());
+    // With its connection the client loses the questions, and nothing is left whose answer would free a slot.
+    server.nfs.connection_closed(ConnectionId(11));
+    a.bind(13);
+    server.nfs.housekeeping(a.now + Duration::from_secs(1));
+    let recalled = |callback: &Callback| match callback.operation() {
+        Some(NfsCbArgop4::OP_CB_RECALL(recall)) => recall.fh.to_vec() == contended,
+        _ => false,
+    };
+    assert!(wire.take().iter().any(recalled));
+}
+
+#[test]
 fn a_client_that_waits_for_a_lock_is_notified() // RFC 8881 sections 18.16.4 and 20.11
 {
     let server = Setup::default().start();
