@@ -65,7 +65,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let StateRef::Open(key) = self.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
-        self.read_open(client, key, stateid.seqid, |open| match open.file == *file {
+        self.read_open(client, key, stateid.seqid, |open| match self.is_named(&open.file, file) {
             true => Ok(key),
             false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         })
@@ -82,7 +82,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             for lock in open.locks {
                 self.remove_lock_state(books, &file_name, file, lock, effects);
             }
-            file.opens.remove(&open.owner);
+            file.opens.remove(&(open.owner, (self.view)(&file_name)));
             file.shares.remove(open.share);
             if file.is_idle() {
                 files.remove(&file_name);

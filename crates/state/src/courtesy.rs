@@ -37,7 +37,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let files = self.files.read(file);
         let Some(file) = files.get(file) else { return BTreeSet::new() };
         let opens = file.opens.values().filter_map(|key| self.opens.read(*key, |open| open.client));
-        opens.chain(file.delegations.keys().copied()).collect()
+        opens.chain(file.delegations.keys().map(|(client, _)| *client)).collect()
     }
 
     /// The clients from which delegations are recalled.

@@ -5,7 +5,7 @@
 //! `delegreturn`, recalls and revocation are in `recalls`.
 
 use crate::clients::Books;
-use crate::files::FileState;
+use crate::files::{FileState, Holder};
 use crate::looks::Looks;
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
@@ -140,7 +140,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let mut files = self.files.lock(wish.file);
         if let Some(file) = files.get(wish.file) {
-            self.check_delegable(file, client, wish.write)?;
+            self.check_delegable(file, (client, (self.view)(wish.file)), wish.write)?;
         }
         self.count_delegation(&mut books, client, now, effects)?;
         let delegation = Delegation {
@@ -155,7 +155,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         let key = self.delegations.insert(books.next_turn(), delegation);
         let held = HeldDelegation { key, write: wish.write };
-        files.entry(wish.file.clone()).or_default().delegations.insert(client, held);
+        files
+            .entry(wish.file.clone())
+            .or_default()
+            .delegations
+            .insert((client, (self.view)(wish.file)), held);
         if wish.write {
             self.write_delegations.fetch_add(1, Relaxed);
         }
@@ -167,11 +171,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Holds a delegation against what others have open and are doing (RFC 8881 section 10.4).
     fn check_delegable(
         &self,
-        file: &FileState,
-        client: ClientKey,
+        file: &FileState<F>,
+        holder: Holder,
         write: bool,
     ) -> core::result::Result<(), WhyNoDelegation4> {
-        match file.delegations.get(&client) {
+        match file.delegations.get(&holder) {
             Some(own) if write && !own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_UPGRADE),
             Some(own) if !write && own.write => return Err(WhyNoDelegation4::WND4_NOT_SUPP_DOWNGRADE),
             Some(_) => return Err(WhyNoDelegation4::WND4_RESOURCE),
@@ -179,12 +183,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let against = file.changing > 0
             || file.delegations.values().any(|other| write || other.write)
-            || !self.others_allow(file, client, write);
+            || !self.others_allow(file, holder, write);
         if against { Err(WhyNoDelegation4::WND4_CONTENTION) } else { Ok(()) }
     }
 
     /// Whether what others have open lets a client do without asking what a delegation would let it do.
-    fn others_allow(&self, file: &FileState, client: ClientKey, write: bool) -> bool {
+    fn others_allow(&self, file: &FileState<F>, holder: Holder, write: bool) -> bool {
         let all = file.shares.union();
         if !write && all.access & WRITE == 0 && all.deny & READ == 0 {
             return true;
@@ -195,7 +199,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file.opens.values().all(|key| {
             let allows = self.opens.read(*key, |open| {
                 let harmless = open.share.access & WRITE == 0 && open.share.deny & READ == 0;
-                open.client == client || !write && harmless
+                (open.client, (self.view)(&open.file)) == holder || !write && harmless
             });
             allows.unwrap_or(false)
         })

@@ -39,10 +39,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let StateRef::Delegation(key) = self.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
-        self.read_delegation(client, key, stateid.seqid, |delegation| match delegation.file == *file {
-            true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
-            true => Ok(key),
-            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        self.read_delegation(client, key, stateid.seqid, |delegation| {
+            match self.is_named(&delegation.file, file) {
+                true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
+                true => Ok(key),
+                false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+            }
         })
     }
 
@@ -78,7 +80,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> Result<R> {
         self.read_delegation(client, key, seqid, |delegation| {
-            if delegation.file != *file {
+            if !self.is_named(&delegation.file, file) {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             if access & WRITE != 0 && !delegation.write {
@@ -126,7 +128,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             self.write_delegations.fetch_sub(1, Relaxed);
         }
         if let Some(file) = files.get_mut(&name) {
-            file.delegations.remove(&client);
+            file.delegations.remove(&(client, (self.view)(&name)));
             if file.is_idle() {
                 files.remove(&name);
             }

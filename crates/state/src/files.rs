@@ -13,23 +13,43 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// A file with at least one open or delegation, or one that is being changed.
-#[derive(Debug, Default)]
-pub(crate) struct FileState {
-    /// By open owner: each has at most one.
-    pub(crate) opens: BTreeMap<Key, Key>,
+/// A file with at least one open or delegation, or one that is being changed. It may have several names (see
+/// [`State::with_views`]): to a client these are different files.
+#[derive(Debug)]
+pub(crate) struct FileState<F> {
+    /// By open owner and view: each has at most one.
+    pub(crate) opens: BTreeMap<(Key, View), Key>,
     pub(crate) shares: ShareCounts,
     /// Held by lock owners.
     pub(crate) ranges: RangeTable<Key>,
-    /// By client: each has at most one.
-    pub(crate) delegations: BTreeMap<ClientKey, HeldDelegation>,
+    /// Each holder has at most one.
+    pub(crate) delegations: BTreeMap<Holder, HeldDelegation>,
     /// Lock owners that wait for others' ranges; those that are told wait no longer.
-    pub(crate) waits: Vec<LockWait>,
+    pub(crate) waits: Vec<LockWait<F>>,
     /// Changes under way that no open tells of.
     pub(crate) changing: u32,
 }
 
-impl FileState {
+/// Which of a file's names it is.
+pub(crate) type View = u64;
+
+/// A client that knows a file by one of its names.
+pub(crate) type Holder = (ClientKey, View);
+
+impl<F> Default for FileState<F> {
+    fn default() -> Self {
+        Self {
+            opens: BTreeMap::new(),
+            shares: ShareCounts::default(),
+            ranges: RangeTable::default(),
+            delegations: BTreeMap::new(),
+            waits: Vec::new(),
+            changing: 0,
+        }
+    }
+}
+
+impl<F> FileState<F> {
     /// Whether nothing is left to be known of it.
     pub(crate) fn is_idle(&self) -> bool {
         self.opens.is_empty() && self.delegations.is_empty() && self.changing == 0
@@ -37,7 +57,7 @@ impl FileState {
 }
 
 /// The files of one stripe.
-pub(crate) type FilesOfStripe<F> = HashMap<F, FileState, Keyed>;
+pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 
 /// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file holds its stripe, and
 /// holds the books of the client for which it does so from before.
@@ -80,7 +100,7 @@ impl<F: Clone + Eq + Hash> Files<F> {
     }
 
     #[cfg(test)]
-    pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState)) {
+    pub(crate) fn each(&self, mut run: impl FnMut(&F, &FileState<F>)) {
         for stripe in &self.stripes {
             stripe.read().unwrap().iter().for_each(|(name, file)| run(name, file));
         }
@@ -101,6 +121,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_LOCKED);
         }
         Ok(())
+    }
+
+    /// Lets files have several names: names that are equal are of one file, whose shares, locks and delegations stand against
+    /// each other, and `view` tells them apart. To a client they are different files: its own delegation by one name does not
+    /// cover what it does by another, and a stateid is good with the name that it was given for. By default all equal names are
+    /// one.
+    pub fn with_views(self, view: fn(&F) -> u64) -> Self {
+        Self { view, ..self }
+    }
+
+    /// Whether a name is the one that something was given for.
+    pub(crate) fn is_named(&self, known: &F, name: &F) -> bool {
+        known == name && (self.view)(known) == (self.view)(name)
     }
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).

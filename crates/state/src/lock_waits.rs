@@ -17,7 +17,9 @@ const NOTICES_MAX: usize = 4096;
 
 /// A lock owner that waits for a range.
 #[derive(Debug)]
-pub(crate) struct LockWait {
+pub(crate) struct LockWait<F> {
+    /// The name by which the client knows the file.
+    pub(crate) file: F,
     pub(crate) client: ClientKey,
     pub(crate) clientid: Clientid4,
     pub(crate) name: Arc<[u8]>,
@@ -69,10 +71,10 @@ impl<F> Notices<F> {
     }
 }
 
-impl FileState {
+impl<F> FileState<F> {
     /// Remembers a lock owner that was refused and waits.
-    pub(crate) fn wait_for_lock(&mut self, wait: LockWait) {
-        let same = |other: &LockWait| other.client == wait.client && other.name == wait.name;
+    pub(crate) fn wait_for_lock(&mut self, wait: LockWait<F>) {
+        let same = |other: &LockWait<F>| other.client == wait.client && other.name == wait.name;
         self.waits.retain(|other| !same(other));
         if self.waits.len() < WAITS_MAX {
             self.waits.push(wait);
@@ -82,12 +84,12 @@ impl FileState {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Has those told who waited for what may be free by now. The caller holds the file's stripe.
-    pub(crate) fn notify_lock_waits(&self, name: &F, file: &mut FileState, effects: &mut Effects<O>) {
+    pub(crate) fn notify_lock_waits(&self, file: &mut FileState<F>, effects: &mut Effects<O>) {
         let ranges = &file.ranges;
-        let free = |wait: &mut LockWait| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
+        let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
         for wait in file.waits.extract_if(.., free) {
-            let LockWait { client, clientid, name: owner, .. } = wait;
-            if let Some(notice) = self.notices.insert(LockNotice { file: name.clone(), clientid, owner }) {
+            let LockWait { file, client, clientid, name: owner, .. } = wait;
+            if let Some(notice) = self.notices.insert(LockNotice { file, clientid, owner }) {
                 effects.callbacks.push(CallbackTask::NotifyLock { client, notice });
             }
         }

@@ -77,7 +77,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             if request.waits && record.paths.load(Relaxed) > 0 {
                 let (name, owner) = (self.name_of(request, place.owner), place.owner);
                 let (clientid, write) = (record.id, request.write);
-                file.wait_for_lock(LockWait { client, clientid, name, owner, range, write });
+                let wait =
+                    LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
+                file.wait_for_lock(wait);
             }
             return Err(LockError::Denied(self.denied(held)));
         }
@@ -97,7 +99,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let locked = self.change_ranges(&mut books, file, key, lock);
         self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // What was locked for writing may be locked for reading now.
-        self.notify_lock_waits(request.file, file, effects);
+        self.notify_lock_waits(file, effects);
         Ok(locked?)
     }
 
@@ -156,7 +158,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let unlocked = match files.get_mut(file) {
             Some(state) => {
                 let unlocked = self.change_ranges(&mut books, state, key, unlock);
-                self.notify_lock_waits(file, state, effects);
+                self.notify_lock_waits(state, effects);
                 unlocked
             }
             None => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
@@ -202,7 +204,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
         let open = self.read_lock(client, key, stateid.seqid, |lock| lock.open)?;
-        match self.opens.read(open, |open| open.file == *file) {
+        match self.opens.read(open, |open| self.is_named(&open.file, file)) {
             Some(true) => Ok(key),
             _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         }
@@ -272,7 +274,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn change_ranges(
         &self,
         books: &mut Books,
-        file: &mut FileState,
+        file: &mut FileState<F>,
         key: Key,
         change: impl FnOnce(&mut RangeTable<Key>, Key),
     ) -> Result<Stateid4> {
@@ -303,7 +305,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         books: &mut Books,
         name: &F,
-        file: &mut FileState,
+        file: &mut FileState<F>,
         key: Key,
         effects: &mut Effects<O>,
     ) {
@@ -313,7 +315,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut gone = 1;
         if !self.has_lock_state(books, lock.owner, name) {
             gone += file.ranges.unlock_all(lock.owner);
-            self.notify_lock_waits(name, file, effects);
+            self.notify_lock_waits(file, effects);
         }
         self.count_locks(books, gone, 0);
         self.release_owner(books, lock.owner);

@@ -116,9 +116,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns the other client that has a delegation for writing, and that delegation.
     fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, Key)> {
-        let files = self.files.read(file);
+        let (files, own) = (self.files.read(file), (client, (self.view)(file)));
         let mut all = files.get(file)?.delegations.iter();
-        all.find(|(holder, held)| **holder != client && held.write).map(|(holder, held)| (*holder, held.key))
+        all.find(|(holder, held)| **holder != own && held.write)
+            .map(|((holder, _), held)| (*holder, held.key))
     }
 
     /// Returns what the holder of a delegation for writing says of a file, if another client has one.

@@ -136,7 +136,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now: Duration,
         client: ClientKey,
         books: &Books,
-        file: Option<&FileState>,
+        file: Option<&FileState<F>>,
         request: &OpenRequest<'_, F>,
         effects: &mut Effects<O>,
     ) -> Result<Granted> {
@@ -150,8 +150,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             })?;
         }
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
-        let owner = books.open_owners.get(request.owner);
-        let own = owner.and_then(|owner| file.opens.get(owner)).and_then(|key| {
+        let (owner, view) = (books.open_owners.get(request.owner), (self.view)(request.file));
+        let own = owner.and_then(|owner| file.opens.get(&(*owner, view))).and_then(|key| {
             let own =
                 |open: &Open<F, O>| Own { key: *key, share: open.share, payload_access: open.payload_access };
             self.opens.read(*key, own)
@@ -223,7 +223,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Merges an OPEN into the open that its owner already has (RFC 8881 section 9.9).
     fn widen(
         &self,
-        file: &mut FileState,
+        file: &mut FileState<F>,
         own: Own,
         share: Share,
         payload: &mut Option<O>,
@@ -289,7 +289,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 locks: Vec::new(),
             },
         );
-        file.opens.insert(owner, key);
+        file.opens.insert((owner, (self.view)(request.file)), key);
         books.opens.insert(key);
         Ok(self.stateid(StateRef::Open(key), 1))
     }
@@ -317,7 +317,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             StateRef::Lock(key) => (self.read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0),
         };
         self.read_open(client, open, seqid, |open| {
-            if open.file != *file {
+            if !self.is_named(&open.file, file) {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             if access & !open.share.access != 0 {

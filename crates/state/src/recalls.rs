@@ -80,18 +80,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now: Duration,
         client: ClientKey,
         name: &F,
-        file: &FileState,
+        file: &FileState<F>,
         changes: bool,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let others = file.delegations.iter().filter(|(holder, _)| **holder != client);
+        let own = (client, (self.view)(name));
+        let others = file.delegations.iter().filter(|(holder, _)| **holder != own);
         let mut against = others.filter(|(_, held)| changes || held.write).peekable();
         if against.peek().is_none() {
             return Ok(());
         }
         self.contention.note(self.files.hash(name), now);
         let until = now.saturating_add(self.limits.recall_time);
-        for (holder, held) in against {
+        for ((holder, _), held) in against {
             let recalled = self.delegations.write(held.key, |delegation| {
                 let held = delegation.standing == Standing::Held;
                 if held {

@@ -4,7 +4,7 @@ use crate::Limits;
 use crate::clients::Client;
 use crate::connections::ConnectionTable;
 use crate::delegations::Delegation;
-use crate::files::Files;
+use crate::files::{Files, View};
 use crate::grace;
 use crate::lock_waits::Notices;
 use crate::locks::LockState;
@@ -64,6 +64,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
+    pub(crate) view: fn(&F) -> View,
     pub(crate) epoch: u32,
     pub(crate) clientid_mask: u32,
     /// When the grace period ends, in nanoseconds; zero when there is none. Changes under the registry only.
@@ -109,6 +110,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         Self {
             limits,
+            view: |_| 0,
             epoch: boot.epoch,
             clientid_mask: u32::from_be_bytes([a, b, c, d]),
             grace_until: AtomicU64::new(grace_until),

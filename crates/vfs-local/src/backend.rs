@@ -5,7 +5,7 @@ use crate::{
     cache::{Object, ObjectCache},
     change::{self, Changes},
     errno::{retry, vfs_error},
-    features, handle, identity,
+    features, handle, identity, mounts,
     name::Name,
     places::Places,
     prepare::ServesAs,
@@ -98,6 +98,8 @@ pub struct LocalBackend {
     /// The directory /proc/self/fd.
     pub(crate) proc: OwnedFd,
     mount_id: u64,
+    /// Number of the file system.
+    pub(crate) device: u64,
     objects: ObjectCache,
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
@@ -135,6 +137,7 @@ impl LocalBackend {
             mount,
             proc,
             mount_id: stat.stx_mnt_id,
+            device: mounts::device(&stat),
             objects: ObjectCache::new(options.object_cache_max.min(half)),
             places,
             changes: Arc::new(Changes::new(change::fine_ctime(file_system))),

@@ -15,6 +15,7 @@ mod features;
 mod file;
 mod handle;
 mod identity;
+mod mounts;
 mod name;
 mod names;
 mod operations;

@@ -16,8 +16,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
 /// Most names of one object, where the file system does not say: ext4's limit.
@@ -30,6 +30,11 @@ impl Backend for LocalBackend {
 
     fn features(&self) -> Features {
         self.features
+    }
+
+    fn identity(&self, _: &ObjectHandle) -> Option<Identity> {
+        // The handles are the kernel's, whichever folder is exported.
+        Some(Identity { device: self.device, skip: 0 })
     }
 
     fn may_wait(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Acls, Attributes, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess, OpenFile,
-    Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
+    OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 use std::sync::Arc;
 
@@ -18,6 +18,12 @@ pub trait Backend: Send + Sync {
     /// Says what the file system can do that not every one can; the same for as long as the backend lives.
     fn features(&self) -> Features {
         Features::default()
+    }
+
+    /// Says which file of this machine a handle names, so that several backends that reach it agree; `None` where no other
+    /// backend does.
+    fn identity(&self, _object: &ObjectHandle) -> Option<Identity> {
+        None
     }
 
     /// Says whether operations can wait for something slower than memory. Then they are carried out where waiting

@@ -53,6 +53,16 @@ impl std::fmt::Debug for ObjectHandle {
     }
 }
 
+/// Which file of this machine an object is: two handles of one device that agree behind what is to be skipped are of the same
+/// file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Number of the file system, the same for all backends of this process.
+    pub device: u64,
+    /// Bytes at the start of the handle that say by which way the backend reaches the file.
+    pub skip: usize,
+}
+
 /// The user on whose behalf an operation runs, after mapping and squashing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {

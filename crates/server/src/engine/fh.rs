@@ -2,17 +2,55 @@
 
 use super::{Compound, Failure};
 use nfs4::{Filehandle, Nfsstat4};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use vfs::{Export, ExportTable, ObjectHandle, Place};
+use vfs::{Export, ExportTable, Identity, ObjectHandle, Place};
 use xdr::Encoder;
 
-/// A file as state knows it: opens and locks hang on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A file as state knows it: opens and locks hang on it. Keys are equal that name one file of the machine, by whichever export;
+/// that and the handle are those by which a client knows it.
+#[derive(Clone, Copy, Debug)]
 pub struct FileKey {
     /// The export's number.
     pub export: u32,
     /// The backend's handle.
     pub handle: ObjectHandle,
+    /// What other exports may agree on.
+    identity: Option<Identity>,
+}
+
+impl FileKey {
+    /// What the file is, by itself or within its export.
+    fn file(&self) -> (Option<u64>, u32, &[u8]) {
+        let bytes = self.handle.as_bytes();
+        match self.identity {
+            Some(Identity { device, skip }) => (Some(device), 0, bytes.get(skip..).unwrap_or(bytes)),
+            None => (None, self.export, bytes),
+        }
+    }
+
+    /// The way by which a client has come to the file: to the client each is another file, since fsid or filehandle differ.
+    pub fn view(&self) -> u64 {
+        let skipped = self.identity.map_or(0, |identity| identity.skip);
+        let way = self.handle.as_bytes().get(..skipped).unwrap_or_default();
+        // FNV-1a: equal ways are equal, and others hardly ever.
+        let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        u64::from(self.export) << 32 | u64::from(way.iter().fold(0x811c_9dc5, fold))
+    }
+}
+
+impl PartialEq for FileKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.file() == other.file()
+    }
+}
+
+impl Eq for FileKey {}
+
+impl Hash for FileKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.file().hash(state);
+    }
 }
 
 /// An object of an export.
@@ -27,7 +65,11 @@ pub struct Object {
 impl Object {
     /// The file as state knows it.
     pub fn key(&self) -> FileKey {
-        FileKey { export: self.export.id, handle: self.handle }
+        FileKey {
+            export: self.export.id,
+            handle: self.handle,
+            identity: self.export.backend.identity(&self.handle),
+        }
     }
 
     /// Whether it is the root of its export.

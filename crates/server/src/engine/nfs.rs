@@ -81,7 +81,7 @@ impl Nfs {
         random: Box<dyn Fn() -> u64 + Send + Sync>,
         now: Duration,
     ) -> Self {
-        let state = State::new(config.limits.clone(), start.boot.clone(), now);
+        let state = State::new(config.limits.clone(), start.boot.clone(), now).with_views(FileKey::view);
         let filehandle_key = nfs4::FilehandleKey::new(start.filehandle_key);
         Self {
             config,

@@ -6,29 +6,6 @@ use nfs4::Nfsstat4::*;
 use nfs4::*;
 use std::time::Duration;
 
-fn lock_new(locktype: NfsLockType4, offset: u64, length: u64, open: Stateid4, owner: &[u8]) -> Op {
-    let lock_owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
-    let locker =
-        Locker4::TRUE(OpenToLockOwner4 { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner });
-    NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim: false, offset, length, locker })
-}
-
-fn lockt(locktype: NfsLockType4, offset: u64, length: u64, owner: &[u8]) -> Op {
-    let owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
-    NfsArgop4::OP_LOCKT(Lockt4Args { locktype, offset, length, owner })
-}
-
-fn locku(stateid: Stateid4, offset: u64, length: u64) -> Op {
-    NfsArgop4::OP_LOCKU(Locku4Args { locktype: WRITE_LT, seqid: 0, lock_stateid: stateid, offset, length })
-}
-
-fn locked(reply: &Reply) -> Stateid4 {
-    match reply.last() {
-        NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)) => ok.lock_stateid,
-        other => panic!("{other:?}"),
-    }
-}
-
 fn test_stateid(stateid: Stateid4) -> Op {
     NfsArgop4::OP_TEST_STATEID(TestStateid4Args { ts_stateids: vec![stateid, Stateid4::ANONYMOUS] })
 }

@@ -8,6 +8,7 @@ mod grace;
 mod helper;
 mod io;
 mod limits;
+mod local;
 mod locks;
 mod metadata;
 mod minor2;

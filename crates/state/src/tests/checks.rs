@@ -74,7 +74,7 @@ pub(super) fn check_counts(state: &TestState) {
 pub(super) fn check_delegations(state: &TestState) {
     let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
     state.files.each(|name, file| {
-        for (client, held) in &file.delegations {
+        for ((client, _), held) in &file.delegations {
             of_files.insert(held.key, (*client, *name, held.write));
             assert!(!held.write || file.delegations.len() == 1, "one for writing is alone");
         }

@@ -190,3 +190,32 @@ pub fn copy_args(stateids: (Stateid4, Stateid4), from: u64, to: u64, count: u64)
 pub fn copy(stateids: (Stateid4, Stateid4), from: u64, to: u64, count: u64) -> Op {
     NfsArgop4::OP_COPY(copy_args(stateids, from, to, count))
 }
+
+pub fn lock_new(locktype: NfsLockType4, offset: u64, length: u64, open: Stateid4, owner: &[u8]) -> Op {
+    let lock_owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
+    let locker =
+        Locker4::TRUE(OpenToLockOwner4 { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner });
+    NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim: false, offset, length, locker })
+}
+
+pub fn lockt(locktype: NfsLockType4, offset: u64, length: u64, owner: &[u8]) -> Op {
+    let owner = StateOwner4 { clientid: 0, owner: bytes(owner) };
+    NfsArgop4::OP_LOCKT(Lockt4Args { locktype, offset, length, owner })
+}
+
+pub fn locku(stateid: Stateid4, offset: u64, length: u64) -> Op {
+    NfsArgop4::OP_LOCKU(Locku4Args {
+        locktype: NfsLockType4::WRITE_LT,
+        seqid: 0,
+        lock_stateid: stateid,
+        offset,
+        length,
+    })
+}
+
+pub fn locked(reply: &super::Reply) -> Stateid4 {
+    match reply.last() {
+        NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)) => ok.lock_stateid,
+        other => panic!("{other:?}"),
+    }
+}
