@@ -28,6 +28,19 @@ holes() {
   as alice rm -f /n/alice/sparse /n/alice/full /n/alice/copy
 }
 
+offloads() { server counters && sed -n 's/.*offloads_answered=\([0-9]*\).*/\1/p' /lab/server.counters; }
+
+# Linux lets the server answer before a copy is done if it is of more than two READs; the server does so above 16 MiB.
+long() {
+  local flavor=$1 before
+  before=$(offloads | tail -n 1)
+  as alice dd if=/dev/urandom of=/n/alice/long bs=1M count=40 status=none
+  check "minor2: a long COPY makes the same file $flavor" copied /n/alice/long /n/alice/copy
+  check "minor2: the server has it from its disk $flavor" reread /n/alice/long /n/alice/copy
+  [ -z "$before" ] || check "minor2: its end was told by CB_OFFLOAD $flavor" test "$(offloads | tail -n 1)" -gt "$before"
+  as alice rm -f /n/alice/long /n/alice/copy
+}
+
 value() { [ "$(as alice getfattr --only-values -n user.colour /n/alice/file)" = "$1" ]; }
 listed() { as alice getfattr /n/alice/file | grep -q "^user.$1$"; }
 big() { as alice setfattr -n user.big -v "$(head -c 3000 /dev/zero | tr '\0' x)" /n/alice/file; }
@@ -73,6 +86,7 @@ lists() {
 for flavor in $FLAVORS; do
   check "minor2: mount $flavor" mounted "$flavor" 1 || continue
   holes "$flavor"
+  long "$flavor"
   attributes "$flavor"
   lists "$flavor"
   unmounted

@@ -152,6 +152,7 @@ fn failed(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static>
         NfsCbArgop4::OP_CB_NOTIFY_LOCK(_) => {
             NfsCbResop4::OP_CB_NOTIFY_LOCK(CbNotifyLock4Res { cnlr_status: status })
         }
+        NfsCbArgop4::OP_CB_OFFLOAD(_) => NfsCbResop4::OP_CB_OFFLOAD(CbOffload4Res { cor_status: status }),
         _ => NfsCbResop4::OP_CB_ILLEGAL(CbIllegal4Res { status: Nfsstat4::NFS4ERR_OP_ILLEGAL }),
     }
 }

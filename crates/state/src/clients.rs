@@ -43,6 +43,8 @@ pub(crate) struct Books {
     pub(crate) delegations: BTreeSet<Key>,
     /// Delegations that were revoked and not freed yet.
     pub(crate) revoked: usize,
+    /// Copies that go on, and those of whose end it has to be told.
+    pub(crate) copies: BTreeSet<Key>,
     /// When the client was last asked to give delegations of its choice back.
     pub(crate) recall_any_at: Option<Duration>,
     pub(crate) reclaim_complete: bool,

@@ -1,6 +1,6 @@
 //! What the server has to do because state changed.
 
-use crate::{ClientKey, DelegationKey, NoticeKey, Sessionid4};
+use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, Sessionid4};
 
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,13 @@ pub enum CallbackTask {
         client: ClientKey,
         /// For what.
         notice: NoticeKey,
+    },
+    /// CB_OFFLOAD: a copy has ended (see [`crate::State::offload`]).
+    Offload {
+        /// Whose it was.
+        client: ClientKey,
+        /// Which it was.
+        copy: CopyKey,
     },
     /// CB_RECALL_ANY: the client has many delegations, and is to keep those that it needs most.
     RecallAny {

@@ -17,7 +17,7 @@
 //!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
 //! 2. the books of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations and owners; recalls; notices; slots; connections, and under
+//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies and owners; recalls; notices; slots; connections, and under
 //!    those of a session how to call it back.
 //!
 //! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's own (see `sessions`)
@@ -33,6 +33,7 @@ mod caller;
 mod clients;
 mod closes;
 mod connections;
+mod copies;
 mod courtesy;
 mod create_session;
 mod delegations;
@@ -70,6 +71,7 @@ pub use callbacks::{BackCall, CallbackEnd, NoBackChannel};
 pub use caller::{Caller, OpSet, Principal, Protection};
 pub use clients::ClientKey;
 pub use connections::{Bound, ChannelDirection};
+pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};
 pub use create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
 pub use delegations::{Delegated, DelegationKey, Referring, Wish};
 pub use effects::{CallbackTask, Effect, Effects};

@@ -48,6 +48,11 @@ pub struct Limits {
     pub delegations_per_client_max: usize,
     /// Delegations of all clients, with the same consequences.
     pub delegations_max: usize,
+    /// Copies of one client that go on after their answers, those included whose end it was not told of. COPY beyond it is done
+    /// when it is answered.
+    pub copies_per_client_max: usize,
+    /// Copies of all clients, with the same consequence. Each holds two open files.
+    pub copies_max: usize,
     /// Bytes of a client owner, an open owner or a lock owner (NFS4_OPAQUE_LIMIT).
     pub owner_size_max: usize,
     /// Entries of one callback security list that are kept.
@@ -79,6 +84,8 @@ impl Default for Limits {
             recall_time: Duration::from_secs(60),
             delegations_per_client_max: 8192,
             delegations_max: 65_536,
+            copies_per_client_max: 32,
+            copies_max: 256,
             owner_size_max: 1024,
             callback_security_max: 8,
             callback_name_max: 255,

@@ -315,6 +315,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             StateRef::Open(key) => (key, stateid.seqid),
             // Zero: whatever the open's sequence number is.
             StateRef::Lock(key) => (self.read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0),
+            StateRef::Copy(_) => return Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         };
         self.read_open(client, open, seqid, |open| {
             if !self.is_named(&open.file, file) {

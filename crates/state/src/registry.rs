@@ -134,7 +134,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         over
     }
 
-    /// Removes a client with its sessions, opens and locks. `forget` says whether it loses the right to reclaim; it keeps
+    /// Removes a client with its sessions, opens, locks and copies. `forget` says whether it loses the right to reclaim; it keeps
     /// it when its next incarnation takes over.
     pub(crate) fn remove_client(
         &self,
@@ -153,6 +153,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut books = record.all_books();
         self.remove_opens(&mut books, effects);
         self.remove_delegations(record, &mut books, effects);
+        std::mem::take(&mut books.copies).into_iter().for_each(|key| self.remove_copy(key));
         books.closed = true;
         drop(books);
         registry.by_id.remove(&record.id);

@@ -3,6 +3,7 @@
 use crate::Limits;
 use crate::clients::Client;
 use crate::connections::ConnectionTable;
+use crate::copies::Copy;
 use crate::delegations::Delegation;
 use crate::files::{Files, View};
 use crate::grace;
@@ -48,6 +49,8 @@ pub struct Counts {
     pub ranges: usize,
     /// Delegations, revoked ones included.
     pub delegations: usize,
+    /// Copies that go on, or whose end was not told.
+    pub copies: usize,
     /// Files with state.
     pub files: usize,
     /// Bytes of cached replies.
@@ -93,6 +96,10 @@ pub struct State<F, O> {
     /// Delegations, for the limit, and those for writing that are not revoked, for whoever looks at attributes.
     pub(crate) delegations_count: AtomicUsize,
     pub(crate) write_delegations: AtomicUsize,
+    /// Copies that go on after their answers.
+    pub(crate) copies: Table<Copy<F>>,
+    /// Those, for the limit.
+    pub(crate) copies_count: AtomicUsize,
     /// Opens, for the limit.
     pub(crate) opens_count: AtomicUsize,
     /// Lock stateids and locked ranges together, for the limit.
@@ -131,6 +138,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             notices: Notices::default(),
             delegations_count: AtomicUsize::new(0),
             write_delegations: AtomicUsize::new(0),
+            copies: Table::new(),
+            copies_count: AtomicUsize::new(0),
             opens_count: AtomicUsize::new(0),
             locks_count: AtomicUsize::new(0),
         }
@@ -153,6 +162,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             lock_stateids,
             ranges: self.locks_count.load(Relaxed).saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
+            copies: self.copies_count.load(Relaxed),
             files: self.files.len(),
             reply_cache,
             reply_cache_reserved: self.reply_cache_reserved.load(Relaxed),

@@ -40,11 +40,12 @@ pub(crate) enum StateRef {
     Open(Key),
     Lock(Key),
     Delegation(Key),
+    Copy(Key),
 }
 
 /// The bit that makes a generation that of a lock stateid; generations have 31 bits.
 const LOCK_BIT: u32 = 1 << 31;
-/// The bit that makes an index that of a delegation; tables are far smaller.
+/// The bit that makes an index that of a delegation; tables are far smaller. With both bits it is a copy.
 const DELEGATION_BIT: u32 = 1 << 31;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -54,6 +55,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             StateRef::Open(key) => (key, 0, 0),
             StateRef::Lock(key) => (key, 0, LOCK_BIT),
             StateRef::Delegation(key) => (key, DELEGATION_BIT, 0),
+            StateRef::Copy(key) => (key, DELEGATION_BIT, LOCK_BIT),
         };
         let [a, b, c, d] = self.epoch.to_be_bytes();
         let [e, f, g, h] = (key.index | table).to_be_bytes();
@@ -70,12 +72,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let (index, generation) = (u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]));
         let key = Key { index: index & !DELEGATION_BIT, generation: generation & !LOCK_BIT };
-        match (index & DELEGATION_BIT, generation & LOCK_BIT) {
-            (0, 0) => Ok(StateRef::Open(key)),
-            (0, _) => Ok(StateRef::Lock(key)),
-            (_, 0) => Ok(StateRef::Delegation(key)),
-            _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
-        }
+        Ok(match (index & DELEGATION_BIT, generation & LOCK_BIT) {
+            (0, 0) => StateRef::Open(key),
+            (0, _) => StateRef::Lock(key),
+            (_, 0) => StateRef::Delegation(key),
+            _ => StateRef::Copy(key),
+        })
     }
 
     /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
@@ -115,6 +117,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             StateRef::Open(key) => self.read_open(client, key, stateid.seqid, |_| Ok(()))?,
             StateRef::Lock(key) => self.read_lock(client, key, stateid.seqid, |_| ())?,
             StateRef::Delegation(key) => self.read_delegation(client, key, stateid.seqid, |_| Ok(()))?,
+            // For OFFLOAD_STATUS and OFFLOAD_CANCEL alone.
+            StateRef::Copy(_) => return Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         }
         Ok(found)
     }
@@ -144,7 +148,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
             (found, _) => match found? {
                 StateRef::Lock(key) => key,
-                StateRef::Open(_) | StateRef::Delegation(_) => return Err(Nfsstat4::NFS4ERR_LOCKS_HELD),
+                StateRef::Open(_) | StateRef::Delegation(_) | StateRef::Copy(_) => {
+                    return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
+                }
             },
         };
         let lock = self.lock_of(key)?;

@@ -3,6 +3,7 @@
 mod callbacks;
 mod checks;
 mod connections;
+mod copies;
 mod create_session;
 mod delegations;
 mod exchange_id;

@@ -1,10 +1,15 @@
 //! What NFSv4.2 adds, and access control lists, from the client library to the disk and back.
 
-use client::{Client, Create, FilePosition, Flavor, OpenHow};
+use client::{CallbackAnswer, Client, Create, FilePosition, Flavor, OpenHow};
 use e2e::{World, account, in_world, is_root, pattern, status};
 use nfs4::Nfsstat4::*;
-use nfs4::{DataContent4, Nfsace4, ReadPlusContent, SetxattrOption4, Stateid4};
+use nfs4::{DataContent4, NfsCbArgop4, Nfsace4, OffloadInfo4, ReadPlusContent, SetxattrOption4, Stateid4};
 use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to come.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client of minor version 2 and the handle of the export.
 fn client(world: &World, server: &e2e::Server, user: &str, flavor: Flavor) -> (Client, client::Handle) {
@@ -72,6 +77,71 @@ fn holes_and_copies_are_on_the_disk_as_the_client_has_made_them() {
                 Err(error) => assert!(error.is(NFS4ERR_NOTSUPP), "{error}"),
             }
         }
+    });
+}
+
+#[test]
+fn a_long_copy_is_told_of_when_it_has_ended_and_stops_when_it_is_cancelled() {
+    // RFC 7862 sections 15.2.3, 15.8.3, 15.9.3 and 16.1.3
+    in_world(|world| {
+        let server = world.server().start();
+        let mut options = world.options(&server, "alice", Flavor::Krb5i);
+        (options.minor_version, options.backchannel) = (2, true);
+        let mut client = Client::connect(options).expect("the server speaks 4.2");
+        let root = client.lookup_path("/export").expect("it is exported").0;
+        let (file, copy) = (create(&mut client, &root, "long"), create(&mut client, &root, "its-copy"));
+        let (data, size) = (pattern(3, 1 << 20), 40 * MEGA);
+        for offset in (0..size).step_by(data.len()) {
+            let unstable = nfs4::StableHow4::UNSTABLE4;
+            client.write(&file.handle, file.stateid, offset, unstable, &data).expect("room");
+        }
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let heard = ends.clone();
+        client.on_callback(move |operation| {
+            if let NfsCbArgop4::OP_CB_OFFLOAD(args) = operation {
+                heard.lock().expect("no panic").push(args.clone().into_owned());
+            }
+            CallbackAnswer::Status(NFS4_OK)
+        });
+        let begun = client.begin_copy(at(&file, 0), at(&copy, 0), 0).expect("a copy");
+        assert_eq!(
+            (begun.cr_requirements.cr_consecutive, begun.cr_requirements.cr_synchronous),
+            (true, false)
+        );
+        let [stateid] = begun.cr_response.wr_callback_id[..] else { panic!("{begun:?}") };
+        let until = Instant::now() + PATIENCE;
+        while ends.lock().expect("no panic").is_empty() && Instant::now() < until {
+            if let Ok(told) = client.copy_status(&copy.handle, stateid) {
+                assert!(told.osr_count <= size, "{told:?}");
+            }
+            client.serve_callbacks(Duration::from_millis(5)).expect("the system helps");
+        }
+        let told = ends.lock().expect("no panic").pop().expect("CB_OFFLOAD");
+        assert_eq!((told.coa_stateid, &*told.coa_fh), (stateid, &*copy.handle));
+        let OffloadInfo4::NFS4_OK(response) = told.coa_offload_info else { panic!("{told:?}") };
+        assert_eq!(response.wr_count, size);
+        let verifier = client.commit(&copy.handle, 0, 0).expect("it is there");
+        assert_eq!(verifier, response.wr_writeverf);
+        let disk = |name: &str| fs::read(world.export().join(name)).expect("on disk");
+        assert!(disk("its-copy") == disk("long"));
+        assert_eq!(server.counter("offloads_answered"), 1);
+        assert_eq!(status(client.copy_status(&copy.handle, stateid)), NFS4ERR_BAD_STATEID);
+
+        // Cancelled at once: it has ended by then or never does.
+        let begun = client.begin_copy(at(&file, 0), at(&copy, size), 0).expect("a copy");
+        let [stateid] = begun.cr_response.wr_callback_id[..] else { panic!("{begun:?}") };
+        match client.cancel_copy(&copy.handle, stateid) {
+            Ok(()) => assert_eq!(status(client.copy_status(&copy.handle, stateid)), NFS4ERR_BAD_STATEID),
+            Err(error) => assert!(error.is(NFS4ERR_COMPLETE_ALREADY), "{error}"),
+        }
+        // A server that was started anew knows no copies (section 4.8).
+        let begun = client.begin_copy(at(&file, 0), at(&copy, size), 0).expect("a copy");
+        let [stateid] = begun.cr_response.wr_callback_id[..] else { panic!("{begun:?}") };
+        let server = server.restarted();
+        let mut options = world.options(&server, "alice", Flavor::Krb5i);
+        options.minor_version = 2;
+        let mut client = Client::connect(options).expect("it is there again");
+        assert_eq!(status(client.copy_status(&copy.handle, stateid)), NFS4ERR_BAD_STATEID);
     });
 }
 

@@ -117,6 +117,53 @@ impl Client {
         to: FilePosition<'_>,
         count: u64,
     ) -> Result<Copy4Resok, Error> {
+        self.copy_with(from, to, count, true)
+    }
+
+    /// As [`Client::copy`], but lets the server answer before it is done: then there is a `wr_callback_id`, and CB_OFFLOAD tells
+    /// of the end (see [`Client::on_callback`]).
+    ///
+    /// # Errors
+    /// Those of COPY.
+    pub fn begin_copy(
+        &mut self,
+        from: FilePosition<'_>,
+        to: FilePosition<'_>,
+        count: u64,
+    ) -> Result<Copy4Resok, Error> {
+        self.copy_with(from, to, count, false)
+    }
+
+    /// Asks how far a copy has come, and how it ended if it has.
+    ///
+    /// # Errors
+    /// Those of OFFLOAD_STATUS.
+    pub fn copy_status(&mut self, handle: &[u8], stateid: Stateid4) -> Result<OffloadStatus4Resok, Error> {
+        let operation = NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid: stateid });
+        self.perform(
+            |compound| {
+                compound.putfh(handle).operation(&operation);
+            },
+            |reply| reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_OFFLOAD_STATUS),
+        )
+    }
+
+    /// Stops a copy.
+    ///
+    /// # Errors
+    /// Those of OFFLOAD_CANCEL.
+    pub fn cancel_copy(&mut self, handle: &[u8], stateid: Stateid4) -> Result<(), Error> {
+        let operation = NfsArgop4::OP_OFFLOAD_CANCEL(OffloadCancel4Args { oca_stateid: stateid });
+        self.change_file(handle, &operation, NfsOpnum4::OP_OFFLOAD_CANCEL)
+    }
+
+    fn copy_with(
+        &mut self,
+        from: FilePosition<'_>,
+        to: FilePosition<'_>,
+        count: u64,
+        synchronous: bool,
+    ) -> Result<Copy4Resok, Error> {
         let args = Copy4Args {
             ca_src_stateid: from.stateid,
             ca_dst_stateid: to.stateid,
@@ -124,7 +171,7 @@ impl Client {
             ca_dst_offset: to.offset,
             ca_count: count,
             ca_consecutive: true,
-            ca_synchronous: true,
+            ca_synchronous: synchronous,
             ca_source_server: Vec::new(),
         };
         let operation = NfsArgop4::OP_COPY(args);

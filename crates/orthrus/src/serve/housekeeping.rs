@@ -50,6 +50,13 @@ pub fn report(service: &NfsService, running: &Running) {
     tracing::info!("behind: {}", service.server().metrics().lags);
     tracing::info!("waiting: {}", line(&service.snapshot()));
     let contexts = service.server().rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+    let copies = service.server().engine().offload_counts();
+    let copies = [
+        ("copies_begun", copies.begun),
+        ("bytes_copied", copies.bytes),
+        ("offloads_answered", copies.answered),
+    ];
+    tracing::info!("copies: {}", line(&copies));
     let counts = service.server().engine().counts();
     let held = [
         ("contexts", contexts),
@@ -59,6 +66,7 @@ pub fn report(service: &NfsService, running: &Running) {
         ("lock_stateids", counts.lock_stateids),
         ("ranges", counts.ranges),
         ("delegations", counts.delegations),
+        ("copies", counts.copies),
         ("files", counts.files),
         ("reply_cache", counts.reply_cache),
         ("reply_cache_reserved", counts.reply_cache_reserved),

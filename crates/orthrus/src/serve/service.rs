@@ -4,9 +4,9 @@ use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Se
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Engine, Outlet, Scratch, Server};
-use server::engine::Nfs;
+use server::engine::{BackgroundCopy, CopyRunner, Nfs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
 /// hangs does not hold up those of other exports.
@@ -19,6 +19,12 @@ const DISK_WAITING_MAX: usize = 16384;
 const CONTEXT_THREADS_MAX: usize = 4;
 /// Contexts to be created that wait for a thread; beyond it their connections close.
 const CONTEXTS_WAITING_MAX: usize = 4096;
+
+/// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a call never waits for a
+/// copy's piece to end. An export takes half of what the others leave here, too.
+const COPY_THREADS_MAX: usize = 8;
+/// Copies that wait for such a thread, many times as many as there may be: a line takes no more than its part.
+const COPIES_WAITING_MAX: usize = 1024;
 
 /// A COMPOUND of the server's that waits.
 type Suspended = <Nfs as Engine>::Suspended;
@@ -36,6 +42,8 @@ pub struct NfsService {
     disk: Pool<Task>,
     /// Creates contexts: Kerberos, and the directory of users.
     contexts: Pool<Task>,
+    /// Carries copies on.
+    copies: Arc<Pool<Box<BackgroundCopy>>>,
 }
 
 impl NfsService {
@@ -59,7 +67,17 @@ impl NfsService {
             ..PoolLimits::default()
         };
         let contexts = pool("contexts", limits);
-        Self { server, disk, contexts }
+        let limits = PoolLimits {
+            threads_max: COPY_THREADS_MAX,
+            tasks_max: COPIES_WAITING_MAX,
+            line_part: 2,
+            ..PoolLimits::default()
+        };
+        let copying = server.clone();
+        let copies = Arc::new(Pool::new("copies", limits, move |copy| copying.copy_on(copy)));
+        // The pool keeps the server, and so the server must not keep the pool.
+        server.engine().connect_copies(Box::new(Copies(Arc::downgrade(&copies))));
+        Self { server, disk, contexts, copies }
     }
 
     /// The server.
@@ -70,11 +88,14 @@ impl NfsService {
     /// Threads of the pools and the calls that wait for one, by name.
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
+        let (copy_threads, copies) = self.copies.counts();
         let counts = [
             ("disk_threads", disk_threads),
             ("disk_waiting", disk_tasks),
             ("context_threads", threads),
             ("contexts_waiting", tasks),
+            ("copy_threads", copy_threads),
+            ("copies_waiting", copies),
         ];
         counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX))).collect()
     }
@@ -90,6 +111,18 @@ fn carry_out(server: &Server<Nfs>, task: Task) {
         Back::defect(connection)
     });
     sink.send(Late { connection, held, item });
+}
+
+/// Has copies carried on by their pool.
+struct Copies(Weak<Pool<Box<BackgroundCopy>>>);
+
+impl CopyRunner for Copies {
+    fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
+        match self.0.upgrade() {
+            Some(pool) => pool.submit(export, copy, 0),
+            None => Err(copy),
+        }
+    }
 }
 
 /// Sends callbacks over the connections of the network layer.

@@ -5,11 +5,12 @@ use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
 use super::message::{self, Answer, Said};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
-    Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbRecall4Args, CbRecallAny4Args, FATTR4_CHANGE, FATTR4_SIZE,
-    Filehandle, NfsCbArgop4, Nfsstat4, RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, StateOwner4,
+    Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args, CbRecallAny4Args,
+    FATTR4_CHANGE, FATTR4_SIZE, Filehandle, NfsCbArgop4, Nfsstat4, OffloadInfo4, RCA4_TYPE_MASK_RDATA_DLG,
+    RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
 };
 use rpc::ConnectionId;
-use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel};
+use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel, Offload};
 use std::time::Duration;
 use xdr::Decoder;
 
@@ -20,7 +21,8 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
         CallbackTask::Recall { client, .. }
         | CallbackTask::RecallAny { client, .. }
         | CallbackTask::Getattr { client, .. }
-        | CallbackTask::NotifyLock { client, .. } => Some(*client),
+        | CallbackTask::NotifyLock { client, .. }
+        | CallbackTask::Offload { client, .. } => Some(*client),
     }
 }
 
@@ -76,12 +78,35 @@ impl Nfs {
                 let args = CbNotifyLock4Args { cnla_fh, cnla_lock_owner };
                 Some(Said { operation: Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(args)), referring: None })
             }
+            CallbackTask::Offload { copy, .. } => {
+                let offload = self.state.offload(*copy)?;
+                let referring = offload.begun;
+                Some(Said {
+                    operation: Some(NfsCbArgop4::OP_CB_OFFLOAD(self.cb_offload(offload))),
+                    referring,
+                })
+            }
             CallbackTask::RecallAny { keep, .. } => {
                 let craa_type_mask = Bitmap4::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG]);
                 let args = CbRecallAny4Args { craa_objects_to_keep: *keep, craa_type_mask };
                 Some(Said { operation: Some(NfsCbArgop4::OP_CB_RECALL_ANY(args)), referring: None })
             }
         }
+    }
+
+    /// The end of a copy. What it has written is as a WRITE with UNSTABLE4 leaves it: the client sends COMMIT.
+    fn cb_offload(&self, offload: Offload<FileKey>) -> CbOffload4Args<'static> {
+        let Offload { stateid, file, status, count, verifier, .. } = offload;
+        let coa_offload_info = match status {
+            Nfsstat4::NFS4_OK => OffloadInfo4::NFS4_OK(WriteResponse4 {
+                wr_callback_id: Vec::new(),
+                wr_count: count,
+                wr_committed: StableHow4::UNSTABLE4,
+                wr_writeverf: verifier,
+            }),
+            status => OffloadInfo4::Default(status, count),
+        };
+        CbOffload4Args { coa_fh: self.filehandle(&file).into(), coa_stateid: stateid, coa_offload_info }
     }
 
     /// The filehandle of a file.
@@ -152,6 +177,13 @@ impl Nfs {
                 }
             }
             (CallbackTask::NotifyLock { notice, .. }, _) => self.state.lock_notice_done(*notice),
+            // It is said again by housekeeping.
+            (CallbackTask::Offload { .. }, Err(Nfsstat4::NFS4ERR_DELAY)) => {}
+            // Whatever the answer is, the stateid ends with it (RFC 7862 section 4.8).
+            (CallbackTask::Offload { client, copy }, _) => {
+                self.offloads.count_answered();
+                self.state.offload_answered(*client, *copy);
+            }
             (CallbackTask::Probe { .. } | CallbackTask::RecallAny { .. }, _) => {}
         }
     }
@@ -179,13 +211,16 @@ impl Nfs {
         }
     }
 
-    /// A callback has not got through, and is not repeated for now. Recalls are by housekeeping; who waits for attributes gets
+    /// A callback has not got through, and is not repeated for now. Recalls and ends of copies are by housekeeping; who waits for attributes gets
     /// the delegation recalled instead.
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => drop(self.state.look_answered(*delegation, None)),
             CallbackTask::NotifyLock { notice, .. } => self.state.lock_notice_done(*notice),
-            CallbackTask::Probe { .. } | CallbackTask::Recall { .. } | CallbackTask::RecallAny { .. } => {}
+            CallbackTask::Probe { .. }
+            | CallbackTask::Recall { .. }
+            | CallbackTask::RecallAny { .. }
+            | CallbackTask::Offload { .. } => {}
         }
     }
 
@@ -198,7 +233,7 @@ impl Nfs {
     }
 
     /// Sends callbacks elsewhere that were not answered in time, tries those again that wait for a slot, since what held it
-    /// may have been lost, and says recalls again that no client has taken.
+    /// may have been lost, and says recalls and ends of copies again that no client has taken.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             tracing::info!(connection = sent.call.channel.connection, "a client does not answer callbacks");
@@ -206,6 +241,7 @@ impl Nfs {
         }
         self.start_callbacks(self.callbacks.take_waiting(), now);
         let mut due = self.state.unanswered_recalls();
+        due.extend(self.state.unanswered_offloads());
         if !due.is_empty() {
             let under_way = self.callbacks.under_way();
             due.retain(|task| !under_way.contains(task));

@@ -18,7 +18,7 @@ pub use metrics::Metrics;
 
 pub(crate) use job::{Job, Verdict};
 
-use crate::engine::{Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
+use crate::engine::{BackgroundCopy, Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
 use crate::rpcsec::{Confounders, Outgoing, Rpcsec, open_bodies, verify_headers};
 use lags::TickLags;
 use metrics::{Reports, Trouble};
@@ -81,6 +81,13 @@ impl Engine for Nfs {
 
     fn housekeeping(&self, now: Duration) {
         Nfs::housekeeping(self, now);
+    }
+}
+
+impl Server<Nfs> {
+    /// Carries a copy on, on the thread that calls this: see [`Nfs::copy_on`].
+    pub fn copy_on(&self, copy: Box<BackgroundCopy>) {
+        self.engine.copy_on(copy, &*self.environment.clock);
     }
 }
 

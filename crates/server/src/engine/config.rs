@@ -45,8 +45,11 @@ pub struct NfsConfig {
     pub write_max: u32,
     /// What attribute maxwrite says to callers with krb5i and krb5p, for the same reason. WRITEs up to `write_max` are served all the same.
     pub write_protected_max: u32,
-    /// Most bytes that one COPY moves; clients ask for the rest again.
+    /// Most bytes that one COPY moves before it is answered; clients ask for the rest again.
     pub copy_max: u64,
+    /// Most bytes that a copy in the background moves at a time. What is no longer is done when it is answered, even if the
+    /// client would wait for CB_OFFLOAD.
+    pub copy_piece_max: u64,
     /// Most bytes of a COMPOUND reply without a session: EXCHANGE_ID and its siblings.
     pub sessionless_reply_max: usize,
     /// Longest tag of a COMPOUND.
@@ -69,6 +72,7 @@ impl Default for NfsConfig {
             write_max: 1 << 20,
             write_protected_max: 128 << 10,
             copy_max: 64 << 20,
+            copy_piece_max: 16 << 20,
             sessionless_reply_max: 8192,
             tag_max: 1024,
             symlink_max: 4095,

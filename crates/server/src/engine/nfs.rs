@@ -1,6 +1,6 @@
 //! The server: everything that outlives one call.
 
-use super::{ClientRecords, FileKey, NfsConfig, Start};
+use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
 use identity::Mapper;
 use nfs4::Verifier4;
@@ -65,6 +65,7 @@ pub struct Nfs {
     /// How often data could not be put on stable storage: it goes into the write verifier.
     sync_failures: AtomicU64,
     pub(crate) callbacks: Callbacks,
+    pub(crate) offloads: Offloads,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -93,6 +94,7 @@ impl Nfs {
             recording: Mutex::default(),
             sync_failures: AtomicU64::new(0),
             callbacks: Callbacks::default(),
+            offloads: Offloads::default(),
             records,
             random,
         }

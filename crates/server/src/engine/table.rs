@@ -76,7 +76,7 @@ mod size {
     /// Count, committed, verifier.
     pub const WRITE: usize = STATUS + 4 + 4 + 8;
     /// write_response4 without a callback id, copy_requirements4.
-    pub const COPY: usize = STATUS + 4 + 8 + 4 + 8 + 8;
+    pub const COPY: usize = STATEID + 4 + 8 + 4 + 8 + 8;
     /// The longest results of session operations, our own strings included.
     pub const SESSION: usize = STATUS + 512;
 }

@@ -1,15 +1,16 @@
 //! COPY within the server (RFC 7862 section 15.2).
-//! Lacking: copies that go on after the answer, and those from another server
+//! Lacking: copies from another server
 
-use crate::engine::{Compound, Failure, Fh, Object, OpResult};
+use crate::engine::{Compound, CopyRange, Failure, Fh, Object, OpResult};
 use nfs4::{Copy4Args, Nfsstat4, StableHow4, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
 use vfs::OpenFile;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Copies from the saved file to the current one, in order, and answers when that is done. What is longer than
-/// `copy_max` is copied in part, which wr_count says.
+/// Copies from the saved file to the current one, in order. What is longer than `copy_piece_max` goes on after the answer, if the
+/// client lets it and can be called back; else it is done when it is answered, and what is longer than `copy_max`
+/// in part, which wr_count says.
 ///
 /// # Errors
 /// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_INVAL for a source range that is not within its file and for
@@ -21,7 +22,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let (from, source) = source(c, args.ca_src_stateid)?;
     let target = c.file_to_write(args.ca_dst_stateid)?;
-    if from.key() == c.file(Nfsstat4::NFS4ERR_ISDIR)? {
+    let to = c.object(Nfsstat4::NFS4ERR_ISDIR)?.clone();
+    if from.key() == to.key() {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let size = source.getattr()?.size;
@@ -29,14 +31,23 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if args.ca_count > left {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
-    let wanted = if args.ca_count == 0 { left } else { args.ca_count };
-    let count = wanted.min(c.nfs.config.copy_max);
+    let count = if args.ca_count == 0 { left } else { args.ca_count };
+    let mut range = CopyRange { source, target, from: args.ca_src_offset, to: args.ca_dst_offset, count };
     // Before the data: a failure in between must not go unseen.
     let verifier = c.nfs.write_verifier();
-    let copied = target.copy_range(&*source, args.ca_src_offset, args.ca_dst_offset, count)?;
-    if copied == 0 && count > 0 && source.getattr()?.size > args.ca_src_offset {
-        return Err(Nfsstat4::NFS4ERR_NOSPC.into());
+    if !args.ca_synchronous && count > c.nfs.config.copy_piece_max {
+        match c.copy_later(&to, range) {
+            Ok(stateid) => {
+                let id = [stateid];
+                reply.array(&id).u64(0).u32(StableHow4::UNSTABLE4 as u32).opaque_fixed(&verifier);
+                // Consecutive, and not synchronous.
+                reply.boolean(true).boolean(false);
+                return Ok(());
+            }
+            Err(same) => range = same,
+        }
     }
+    let copied = range.copy(0, c.nfs.config.copy_max)?;
     reply.array_len(0).u64(copied).u32(StableHow4::UNSTABLE4 as u32).opaque_fixed(&verifier);
     // Consecutive and synchronous.
     reply.boolean(true).boolean(true);

@@ -1,24 +1,29 @@
 //! OFFLOAD_STATUS and OFFLOAD_CANCEL (RFC 7862 sections 15.9 and 15.8).
-//! Lacking: copies that go on, so that none is ever known
 
 use crate::engine::{Compound, OpResult};
-use nfs4::{Nfsstat4, OffloadCancel4Args, OffloadStatus4Args};
+use nfs4::{Nfsstat4, OffloadCancel4Args, OffloadStatus4Args, OffloadStatus4Resok};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Knows no copy that goes on: COPY is done when it is answered.
+/// Tells how far a copy has come, and how it ended if it has.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID always.
-pub fn status(_: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
-    OffloadStatus4Args::decode(args)?;
-    Err(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+/// Those of [`state::State::copy_status`].
+pub fn status(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = OffloadStatus4Args::decode(args)?;
+    let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+    let found = c.state().copy_status(c.client()?, &args.osa_stateid, &file)?;
+    let osr_complete = found.complete.into_iter().collect();
+    reply.value(&OffloadStatus4Resok { osr_count: found.count, osr_complete });
+    Ok(())
 }
 
-/// As [`status`].
+/// Stops a copy; when it succeeds nothing is written any more.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID always.
-pub fn cancel(_: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
-    OffloadCancel4Args::decode(args)?;
-    Err(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+/// Those of [`state::State::cancel_copy`].
+pub fn cancel(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    let args = OffloadCancel4Args::decode(args)?;
+    let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+    let user = &c.call.security.sender;
+    Ok(c.state().cancel_copy(c.client()?, user, &args.oca_stateid, &file)?)
 }

@@ -3,6 +3,7 @@
 mod acls;
 mod attributes;
 mod callbacks;
+mod copies;
 mod delegations;
 mod grace;
 mod helper;

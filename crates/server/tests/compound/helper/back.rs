@@ -121,6 +121,7 @@ fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
         NfsCbArgop4::OP_CB_NOTIFY_LOCK(_) => {
             NfsCbResop4::OP_CB_NOTIFY_LOCK(CbNotifyLock4Res { cnlr_status: status })
         }
+        NfsCbArgop4::OP_CB_OFFLOAD(_) => NfsCbResop4::OP_CB_OFFLOAD(CbOffload4Res { cor_status: status }),
         other => panic!("{other:?} has no answer here"),
     }
 }

@@ -1,0 +1,190 @@
+//! Copies that go on after COPY was answered (RFC 7862 sections 4.1 and 15.2).
+//!
+//! A copy is moved piece by piece, by threads of its own: calls that wait for a disk do not wait for copies, and copies of one
+//! export take turns. Before each piece it is asked whether anybody still wants it.
+
+use super::{Compound, FileKey, Nfs, Object, vfs_status};
+use nfs4::{Nfsstat4, Stateid4};
+use state::{CopyKey, NewCopy};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use vfs::{OpenFile, VfsError};
+
+/// What is copied from where to where. The files act with the rights of those who opened them.
+pub(crate) struct CopyRange {
+    pub(crate) source: Arc<dyn OpenFile>,
+    pub(crate) target: Arc<dyn OpenFile>,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Bytes in all.
+    pub(crate) count: u64,
+}
+
+impl CopyRange {
+    /// Copies up to `most` bytes behind the `done` first ones; none are left when it returns 0.
+    ///
+    /// # Errors
+    /// The backend's, and `Nospc` where nothing could be written.
+    pub(crate) fn copy(&self, done: u64, most: u64) -> Result<u64, VfsError> {
+        let count = self.count.saturating_sub(done).min(most);
+        let (from, to) = (self.from.saturating_add(done), self.to.saturating_add(done));
+        let copied = if count == 0 { 0 } else { self.target.copy_range(&*self.source, from, to, count)? };
+        if copied == 0 && count > 0 && self.source.getattr()?.size > from {
+            return Err(VfsError::Nospc);
+        }
+        Ok(copied)
+    }
+}
+
+/// A copy on its way, for [`Nfs::copy_on`].
+pub struct BackgroundCopy {
+    key: CopyKey,
+    /// What is written to: nobody gets a delegation on it meanwhile.
+    file: FileKey,
+    range: CopyRange,
+    done: u64,
+}
+
+impl fmt::Debug for BackgroundCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BackgroundCopy({} of {} bytes)", self.done, self.range.count)
+    }
+}
+
+/// Has copies carried on by threads that may wait for disks.
+pub trait CopyRunner: Send + Sync {
+    /// Has [`Nfs::copy_on`] called with a copy, once, on another thread; `export` is the number of the export that is
+    /// written to.
+    ///
+    /// # Errors
+    /// The copy, when there is no room for it.
+    fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>>;
+}
+
+/// What became of copies in the background since the server's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloadCounts {
+    /// COPYs that were answered with a stateid.
+    pub begun: u64,
+    /// Bytes that they have moved.
+    pub bytes: u64,
+    /// CB_OFFLOADs that clients have answered.
+    pub answered: u64,
+}
+
+/// What the server needs for copies in the background.
+#[derive(Default)]
+pub(crate) struct Offloads {
+    runner: OnceLock<Box<dyn CopyRunner>>,
+    begun: AtomicU64,
+    bytes: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Offloads {
+    pub(crate) fn count_answered(&self) {
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    fn submit(&self, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
+        match self.runner.get() {
+            Some(runner) => runner.submit(copy.file.export, copy),
+            None => Err(copy),
+        }
+    }
+}
+
+impl Compound<'_> {
+    /// Has a range copied in the background to the current file, if that is possible: returns the copy's stateid.
+    ///
+    /// # Errors
+    /// The range, where it has to be copied at once: the client cannot be called back, so many copies go on already, or there
+    /// are no threads for them.
+    pub(crate) fn copy_later(&self, object: &Object, range: CopyRange) -> Result<Stateid4, CopyRange> {
+        let (nfs, file) = (self.nfs, object.key());
+        let session = self.session.as_ref();
+        let Some((client, token)) = session.map(|session| (session.client, session.token.as_ref())) else {
+            return Err(range);
+        };
+        let changes =
+            self.with_effects(|state, effects| state.begin_change(self.now(), client, &file, effects));
+        if changes.is_err() || nfs.offloads.runner.get().is_none() {
+            return Err(range);
+        }
+        let verifier = nfs.write_verifier();
+        let new = NewCopy { file: &file, user: &self.call.security.sender, verifier };
+        let Some((key, stateid)) = nfs.state.begin_copy(client, &new, token) else {
+            nfs.state.end_change(&file);
+            return Err(range);
+        };
+        nfs.offloads.begun.fetch_add(1, Relaxed);
+        match nfs.offloads.submit(Box::new(BackgroundCopy { key, file, range, done: 0 })) {
+            Ok(()) => Ok(stateid),
+            Err(copy) => {
+                nfs.state.offload_answered(client, key);
+                nfs.state.end_change(&copy.file);
+                Err(copy.range)
+            }
+        }
+    }
+}
+
+impl Nfs {
+    /// Takes what carries copies on. Until then each is done when it is answered.
+    pub fn connect_copies(&self, runner: Box<dyn CopyRunner>) {
+        let _ = self.offloads.runner.set(runner);
+    }
+
+    /// What became of copies in the background, for metrics.
+    pub fn offload_counts(&self) -> OffloadCounts {
+        let Offloads { begun, bytes, answered, .. } = &self.offloads;
+        let [begun, bytes, answered] = [begun, bytes, answered].map(|count| count.load(Relaxed));
+        OffloadCounts { begun, bytes, answered }
+    }
+
+    /// Copies the next piece, on the thread that calls this, and has the rest copied by the runner. `clock` is the call's
+    /// monotonic time.
+    pub fn copy_on(&self, mut copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
+        loop {
+            if !self.state.begin_copy_piece(copy.key) {
+                return self.state.end_change(&copy.file);
+            }
+            let ended = self.copy_piece(&mut copy);
+            if let Some(status) = ended {
+                self.state.end_change(&copy.file);
+                self.with_effects(clock(), |state, effects| {
+                    state.end_copy(copy.key, copy.done, status, effects);
+                });
+                return;
+            }
+            self.state.end_copy_piece(copy.key, copy.done);
+            match self.offloads.submit(copy) {
+                Ok(()) => return,
+                // Others may want the thread, but what has begun is not given up.
+                Err(rest) => copy = rest,
+            }
+        }
+    }
+
+    /// Copies the next piece; returns how the copy has ended, if it has. A defect ends it as well: the client has to be told.
+    fn copy_piece(&self, copy: &mut BackgroundCopy) -> Option<Nfsstat4> {
+        let (range, done) = (&copy.range, copy.done);
+        let piece = catch_unwind(AssertUnwindSafe(|| range.copy(done, self.config.copy_piece_max.max(1))));
+        match piece {
+            Ok(Ok(copied)) => {
+                copy.done = done.saturating_add(copied);
+                self.offloads.bytes.fetch_add(copied, Relaxed);
+                let whole = copied == 0 || copy.done >= copy.range.count;
+                whole.then_some(Nfsstat4::NFS4_OK)
+            }
+            Ok(Err(error)) => Some(super::status::allowed(nfs4::NfsOpnum4::OP_COPY, vfs_status(error))),
+            Err(_) => {
+                tracing::error!("a defect of the server ends a copy");
+                Some(Nfsstat4::NFS4ERR_SERVERFAULT)
+            }
+        }
+    }
+}

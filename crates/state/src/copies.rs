@@ -1,0 +1,258 @@
+//! Copies that go on after COPY was answered, and their stateids (RFC 7862 sections 4.8, 15.2, 15.8 and 15.9).
+//!
+//! The server moves the bytes, piece by piece; here it is known whose a copy is, how far it has come and how it ended. A
+//! stateid is good until the client cancels the copy or answers CB_OFFLOAD, or is gone itself: section 4.8 names no other end,
+//! so that a CLOSE ends none. What is no longer here is not copied on.
+
+use crate::slab::Key;
+use crate::stateids::StateRef;
+use crate::{
+    CallbackTask, ClientKey, Effects, Nfsstat4, Principal, Referring, Result, SlotToken, State, Stateid4,
+};
+use nfs4::Verifier4;
+use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Names a copy; the server gives it back to say which one it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CopyKey(pub(crate) Key);
+
+/// A copy that is to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCopy<'a, F> {
+    /// The file that is written to.
+    pub file: &'a F,
+    /// Who asked for it: others of the same client do not cancel it (RFC 7862 section 4.1.2).
+    pub user: &'a Principal,
+    /// The write verifier from before the first byte.
+    pub verifier: Verifier4,
+}
+
+/// What OFFLOAD_STATUS says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyStatus {
+    /// osr_count: bytes copied so far.
+    pub count: u64,
+    /// osr_complete, once it has ended.
+    pub complete: Option<Nfsstat4>,
+}
+
+/// What CB_OFFLOAD says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload<F> {
+    /// coa_stateid.
+    pub stateid: Stateid4,
+    /// The file that was written to.
+    pub file: F,
+    /// The request that began it.
+    pub begun: Option<Referring>,
+    /// coa_status.
+    pub status: Nfsstat4,
+    /// wr_count or coa_bytes_copied.
+    pub count: u64,
+    /// wr_writeverf.
+    pub verifier: Verifier4,
+}
+
+/// How a copy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It waits for its next piece.
+    Waits,
+    /// A piece of it is being copied.
+    Copies,
+    /// The client has cancelled it while a piece was being copied.
+    Cancelled,
+    /// So it was, and the piece has ended; the client comes back for its OFFLOAD_CANCEL.
+    Stopped,
+    /// It has ended, and the client has yet to be told.
+    Ended(Nfsstat4),
+}
+
+/// One copy.
+#[derive(Debug)]
+pub(crate) struct Copy<F> {
+    client: ClientKey,
+    file: F,
+    user: Principal,
+    count: u64,
+    standing: Standing,
+    begun: Option<Referring>,
+    verifier: Verifier4,
+}
+
+/// The sequence number of a copy's stateid: it never changes, and zero means none (RFC 7862 section 4.8).
+const SEQID: u32 = 1;
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Begins a copy that goes on after its answer. `None` if it has to be done at once, since the client could not be told
+    /// of its end, or so many copies go on already.
+    pub fn begin_copy(
+        &self,
+        client: ClientKey,
+        copy: &NewCopy<'_, F>,
+        token: Option<&SlotToken>,
+    ) -> Option<(CopyKey, Stateid4)> {
+        let begun = token.and_then(SlotToken::referring);
+        let record = self.client(client).ok()?;
+        let mut books = record.books().ok()?;
+        if record.paths.load(Relaxed) == 0 || books.copies.len() >= self.limits.copies_per_client_max {
+            return None;
+        }
+        // Counted before it is there: of several threads at the limit none gets beyond it.
+        if self.copies_count.fetch_add(1, Relaxed) >= self.limits.copies_max {
+            self.copies_count.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let NewCopy { file, user, verifier } = *copy;
+        let (file, user) = (file.clone(), user.clone());
+        let copy = Copy { client, file, user, count: 0, standing: Standing::Waits, begun, verifier };
+        let key = self.copies.insert(books.next_turn(), copy);
+        books.copies.insert(key);
+        Some((CopyKey(key), self.stateid(StateRef::Copy(key), SEQID)))
+    }
+
+    /// Tells whether the next piece of a copy is to be copied; then [`State::end_copy_piece`] or [`State::end_copy`] follows.
+    pub fn begin_copy_piece(&self, copy: CopyKey) -> bool {
+        let begins = self.copies.write(copy.0, |copy| {
+            let waits = copy.standing == Standing::Waits;
+            if waits {
+                copy.standing = Standing::Copies;
+            }
+            waits
+        });
+        begins.unwrap_or(false)
+    }
+
+    /// Takes note of how far a copy has come.
+    pub fn end_copy_piece(&self, copy: CopyKey, count: u64) {
+        self.copies.write(copy.0, |copy| {
+            copy.count = count;
+            copy.standing = match copy.standing {
+                Standing::Copies => Standing::Waits,
+                Standing::Cancelled => Standing::Stopped,
+                other => other,
+            };
+        });
+    }
+
+    /// Ends a copy of which a piece was being copied: the client is called back, unless it has cancelled it.
+    pub fn end_copy(&self, copy: CopyKey, count: u64, status: Nfsstat4, effects: &mut Effects<O>) {
+        self.end_copy_piece(copy, count);
+        let told = self.copies.write(copy.0, |copy| {
+            let waits = copy.standing == Standing::Waits;
+            if waits {
+                copy.standing = Standing::Ended(status);
+            }
+            waits.then_some(copy.client)
+        });
+        if let Some(client) = told.flatten() {
+            effects.callbacks.push(CallbackTask::Offload { client, copy });
+        }
+    }
+
+    /// Handles OFFLOAD_STATUS.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID.
+    pub fn copy_status(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<CopyStatus> {
+        let key = self.find_copy(stateid)?;
+        let found = self.copies.read(key, |copy| {
+            let complete = match copy.standing {
+                _ if copy.client != client || copy.file != *file => return None,
+                Standing::Waits | Standing::Copies => None,
+                Standing::Cancelled | Standing::Stopped => return None,
+                Standing::Ended(status) => Some(status),
+            };
+            Some(CopyStatus { count: copy.count, complete })
+        });
+        found.flatten().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
+    }
+
+    /// Handles OFFLOAD_CANCEL. When it succeeds nothing is written any more; no CB_OFFLOAD follows.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID (another user's copy, too), NFS4ERR_COMPLETE_ALREADY when CB_OFFLOAD is due, NFS4ERR_DELAY until the
+    /// piece that is being copied has ended.
+    pub fn cancel_copy(
+        &self,
+        client: ClientKey,
+        user: &Principal,
+        stateid: &Stateid4,
+        file: &F,
+    ) -> Result<()> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let key = self.find_copy(stateid)?;
+        let mut books = record.all_books();
+        let cancelled = self.copies.write(key, |copy| {
+            if copy.client != client || copy.user != *user || copy.file != *file {
+                return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+            }
+            match copy.standing {
+                Standing::Waits | Standing::Stopped => Ok(()),
+                Standing::Copies | Standing::Cancelled => {
+                    copy.standing = Standing::Cancelled;
+                    Err(Nfsstat4::NFS4ERR_DELAY)
+                }
+                Standing::Ended(_) => Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY),
+            }
+        });
+        cancelled.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))?;
+        books.copies.remove(&key);
+        self.remove_copy(key);
+        Ok(())
+    }
+
+    /// Returns what CB_OFFLOAD is to say; `None` when it needs not be said (any more).
+    pub fn offload(&self, copy: CopyKey) -> Option<Offload<F>> {
+        let stateid = self.stateid(StateRef::Copy(copy.0), SEQID);
+        let say = |copy: &Copy<F>| match copy.standing {
+            Standing::Ended(status) => Some(Offload {
+                stateid,
+                file: copy.file.clone(),
+                begun: copy.begun,
+                status,
+                count: copy.count,
+                verifier: copy.verifier,
+            }),
+            _ => None,
+        };
+        self.copies.read(copy.0, say).flatten()
+    }
+
+    /// Forgets a copy whose CB_OFFLOAD the client has answered.
+    pub fn offload_answered(&self, client: ClientKey, copy: CopyKey) {
+        let Ok(record) = self.client(client) else { return };
+        let mut books = record.all_books();
+        if books.copies.remove(&copy.0) {
+            self.remove_copy(copy.0);
+        }
+    }
+
+    /// Returns the callbacks of copies that have ended and whose clients have not said that they know.
+    pub fn unanswered_offloads(&self) -> Vec<CallbackTask> {
+        let mut tasks = Vec::new();
+        if self.copies_count.load(Relaxed) > 0 {
+            self.copies.each(|key, copy| {
+                if matches!(copy.standing, Standing::Ended(_)) {
+                    tasks.push(CallbackTask::Offload { client: copy.client, copy: CopyKey(key) });
+                }
+            });
+        }
+        tasks
+    }
+
+    /// Forgets a copy; whoever holds the books of its client has taken it out of them.
+    pub(crate) fn remove_copy(&self, key: Key) {
+        if self.copies.remove(key).is_some() {
+            self.copies_count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn find_copy(&self, stateid: &Stateid4) -> Result<Key> {
+        match self.state_ref(stateid)? {
+            StateRef::Copy(key) if stateid.seqid == SEQID => Ok(key),
+            _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        }
+    }
+}
