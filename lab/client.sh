@@ -2,7 +2,7 @@
 
 # Puts what the guest needs into the one folder that it shares with us, and boots it.
 guest() {
-  cp "$LAB"/guest/{setup,lib,locks}.sh "$LAB/guest/lock.pl" "$RUN/realm"/{client,users}.keytab "$RUN/share/"
+  cp "$LAB"/guest/{setup,lib,locks,second}.sh "$LAB"/guest/*.pl "$RUN/realm"/{client,users}.keytab "$RUN/share/"
   mkdir "$RUN/share/jobs"
   local file order=0
   while read -r file; do

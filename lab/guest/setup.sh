@@ -10,6 +10,6 @@ echo "lab-$(cat /proc/sys/kernel/random/uuid)" >/sys/module/nfs/parameters/nfs4_
 mkdir -p /run/rpc_pipefs                 # where Debian's nfs.conf makes rpc.gssd look
 mount -t rpc_pipefs sunrpc /run/rpc_pipefs
 install -m 600 /lab/client.keytab /etc/krb5.keytab
-install -m 644 /lab/users.keytab /run/users.keytab
+install -m 644 /lab/users.keytab /lab/*.pl /run/
 (rpc.gssd -f -v >/lab/gssd.log 2>&1 &)
 for i in 1 2 3 4 5 6 7 8 9 10; do pidof rpc.gssd >/dev/null && break; sleep 0.05; done

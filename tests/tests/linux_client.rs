@@ -54,6 +54,12 @@ fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
 }
 
 #[test]
+fn two_clients_share_files_and_folders_with_each_flavor_and_nconnect() {
+    // RFC 8881 sections 9.1 (locks and data), 10.3 (what a client may believe), 18.25 and 18.26 (REMOVE and RENAME of open files)
+    run("sharing", &[], 8 * 14);
+}
+
+#[test]
 fn holes_copies_extended_attributes_and_lists_are_what_programs_make_them() {
     // RFC 7862 section 15, RFC 8276 section 8.4, RFC 8881 section 6
     run("minor2", &[], 4 * 25);
