@@ -4,6 +4,7 @@ use crate::delegations::HeldDelegation;
 use crate::hash::Keyed;
 use crate::lock_ranges::RangeTable;
 use crate::lock_waits::LockWait;
+use crate::opens::Open;
 use crate::shares::ShareCounts;
 use crate::slab::Key;
 use crate::table::STRIPES;
@@ -134,6 +135,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Whether a name is the one that something was given for.
     pub(crate) fn is_named(&self, known: &F, name: &F) -> bool {
         known == name && (self.view)(known) == (self.view)(name)
+    }
+
+    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when it has none.
+    pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
+        let opens: Vec<Key> = self.files.read(file).get(file)?.opens.values().copied().collect();
+        let own = |open: &Open<F, O>| {
+            (open.client == client && self.is_named(&open.file, file)).then(|| take(&open.payload))
+        };
+        opens.into_iter().find_map(|key| self.opens.read(key, own).flatten())
     }
 
     /// Tells whether anybody has the file open (for REMOVE and RENAME over it).

@@ -78,6 +78,12 @@ impl Compound<'_> {
         }
     }
 
+    /// Returns the open file of any open that the client has of an object.
+    pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
+        let client = self.client().ok()?;
+        self.state().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
+    }
+
     /// Returns what an open with WRITE access holds.
     ///
     /// # Errors

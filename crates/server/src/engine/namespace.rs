@@ -68,13 +68,20 @@ impl Compound<'_> {
         Fh::of_place(&self.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
 
-    /// Returns an object's attributes as the backend or the pseudo file system has them.
+    /// Returns an object's attributes as the backend or the pseudo file system has them. A file that has lost its last name
+    /// has them as long as the client has it open: CLOSE may come in one COMPOUND with GETATTR.
     ///
     /// # Errors
     /// NFS4ERR_STALE and the backend's.
     pub fn attributes(&self, fh: &Fh) -> Result<Attributes, Failure> {
         match fh {
-            Fh::Object(object) => Ok(object.export.backend.getattr(&object.handle)?),
+            Fh::Object(object) => match object.export.backend.getattr(&object.handle) {
+                Err(VfsError::Stale) => match self.opened(object) {
+                    Some(file) => Ok(file.getattr()?),
+                    None => Err(Nfsstat4::NFS4ERR_STALE.into()),
+                },
+                known => Ok(known?),
+            },
             Fh::Pseudo(fileid) => {
                 let attributes = self.exports.pseudo().attributes(*fileid, self.client_ip());
                 attributes.ok_or(Nfsstat4::NFS4ERR_STALE.into())

@@ -2,6 +2,7 @@
 
 use crate::engine::{Compound, OpResult, regular_file};
 use nfs4::{Commit4Args, Nfsstat4};
+use vfs::VfsError;
 use xdr::{Decode, Decoder, Encoder};
 
 /// Puts what was written on stable storage; the whole file, whatever the range.
@@ -12,8 +13,15 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Commit4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
     let backend = &object.export.backend;
-    regular_file(backend.getattr(&object.handle)?.file_type)?;
-    c.nfs.synced(backend.commit(&object.handle))?;
+    let committed = match backend.getattr(&object.handle) {
+        // Without a name, but still open.
+        Err(VfsError::Stale) => c.opened(object).ok_or(Nfsstat4::NFS4ERR_STALE)?.sync(),
+        attributes => {
+            regular_file(attributes?.file_type)?;
+            backend.commit(&object.handle)
+        }
+    };
+    c.nfs.synced(committed)?;
     reply.opaque_fixed(&c.nfs.write_verifier());
     Ok(())
 }

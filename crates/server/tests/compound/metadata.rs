@@ -124,5 +124,28 @@ fn an_open_file_outlives_its_name() // RFC 8881 section 18.25.4
     client.at("export", vec![remove("f")]).ok();
     let reply = client.run(vec![put(&fh), write(stateid, 4, b"!"), read(stateid, 0, 9)]).ok();
     assert_eq!(data(reply.last()).0, b"data!");
-    client.run(vec![put(&fh), close(stateid)]).ok();
+    let commit = NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 });
+    client.run(vec![put(&fh), commit.clone()]).ok();
+    let cut = AttributeValues { size: Some(2), ..AttributeValues::default() };
+    client.run(vec![put(&fh), setattr(stateid, fattr(cut))]).ok();
+    // Linux asks for attributes before it closes, in the same COMPOUND: an open whose CLOSE did not come would stay.
+    let ask = || getattr(&[FATTR4_SIZE, FATTR4_NUMLINKS]);
+    let reply = client.run(vec![put(&fh), ask(), close(stateid)]).ok();
+    assert_eq!((reply.attributes().size, reply.attributes().numlinks), (Some(2), Some(0)));
+    assert_eq!(server.nfs.counts().opens, 0);
+    client.run(vec![put(&fh), ask()]).expect(NFS4ERR_STALE);
+    client.run(vec![put(&fh), commit]).expect(NFS4ERR_STALE);
+}
+
+#[test]
+fn a_file_without_a_name_is_there_for_those_who_have_it_open() // RFC 8881 section 4.2.3
+{
+    let server = Setup::default().start();
+    let (mut alice, mut bob) = (Client::new(&server), Client::with(&server, b"bob", sys(ALICE), FORE));
+    let fh = alice.make_file("export", "f", b"data");
+    let stateid = alice.at("export", vec![open("f", 1)]).ok().opened().stateid;
+    bob.at("export", vec![remove("f")]).ok();
+    alice.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).ok();
+    bob.run(vec![put(&fh), getattr(&[FATTR4_SIZE])]).expect(NFS4ERR_STALE);
+    alice.run(vec![put(&fh), close(stateid)]).ok();
 }
