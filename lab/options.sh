@@ -15,7 +15,7 @@ vanish with it, and runs each JOB (a name in lab/jobs, or a script) in the guest
   --enctypes E       sha1 (default; every kernel), sha2 (kernels from 6.3), or 17 to 20
   --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000,
                      or FILES_IN_REPOSITORY=600 (default 2400)
-  --export-on WHERE  disk (default) or tmpfs: what the exported folders lie on
+  --export-on WHERE  disk (default), tmpfs, xfs, btrfs or ext4 (each in a file): what the exported folders lie on
   --kernel FILE      another user-mode Linux kernel, with --modules FOLDER for its modules
   --memory SIZE      the guest's memory (default 1024M)
   --time-limit S     seconds until the guest is ended (default 900)
@@ -43,7 +43,8 @@ options() {
       --orthrus) ORTHRUS=$2 ;;
       --enctypes) ENCTYPES=$2 ;;
       --set) SETTINGS="$SETTINGS${2%%=*}=$(printf %q "${2#*=}")"$'\n' ;;
-      --export-on) EXPORT_ON=$2 ;;
+      --export-on)
+        case $2 in disk|tmpfs|xfs|btrfs|ext4) EXPORT_ON=$2 ;; *) echo "lab: --export-on takes disk, tmpfs, xfs, btrfs or ext4" >&2; exit 2 ;; esac ;;
       --kernel) KERNEL=$2 ;;
       --modules) MODULES=$2 ;;
       --memory) MEMORY=$2 ;;
@@ -82,6 +83,8 @@ requirements() {
   need git git
   case $JOBS in *nconnect.sh*|*cost.sh*) need fio fio ;; esac
   case $JOBS in *minor2.sh*) need xfs_io xfsprogs; need setfattr attr; need nfs4_setfacl nfs4-acl-tools ;; esac
+  case $JOBS in *acls.sh*) need nfs4_setfacl nfs4-acl-tools ;; esac
+  case $EXPORT_ON in xfs) need mkfs.xfs xfsprogs ;; btrfs) need mkfs.btrfs btrfs-progs ;; ext4) need mkfs.ext4 e2fsprogs ;; esac
   need setpriv util-linux
   need insmod kmod
   [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"

@@ -4,7 +4,7 @@
 exports() {
   export LAB_EXPORT=$RUN/export LAB_PRIVATE=$RUN/private LAB_KEYTAB=$RUN/realm/server.keytab
   for folder in "$LAB_EXPORT" "$LAB_PRIVATE"; do
-    [ "$EXPORT_ON" != tmpfs ] || mount -t tmpfs tmpfs "$folder"
+    export_on "$folder"
     mkdir -p "$folder"/{alice,bob}
     chown 5001:5001 "$folder/alice"; chown 5002:5002 "$folder/bob"
     chmod 755 "$folder" "$folder/alice" "$folder/bob"
@@ -12,6 +12,16 @@ exports() {
   # What servers keep in these folders is not the machine's.
   mount -t tmpfs tmpfs /run
   [ ! -d /var/lib/nfs ] || mount -t tmpfs tmpfs /var/lib/nfs
+}
+
+# Mounts what the exports are to lie on: nothing, tmpfs, or a file system of 600 MB in a file.
+export_on() {
+  case $EXPORT_ON in
+    disk) ;;
+    tmpfs) mount -t tmpfs tmpfs "$1" ;;
+    *) truncate -s 600M "$1.image" && "mkfs.$EXPORT_ON" -q "$1.image" >/dev/null && mount -o loop "$1.image" "$1" ||
+         { echo "lab: cannot run here: $EXPORT_ON in a file cannot be mounted" >&2; exit "$CANNOT_RUN"; } ;;
+  esac
 }
 
 server_command() {

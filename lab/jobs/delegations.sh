@@ -2,7 +2,6 @@
 # network namespace, where the kernel keeps a client of its own. A lock that one waits for is told of when the other unlocks.
 . /lab/lib.sh
 . /lab/second.sh
-default FLAVORS "sys krb5p"
 
 ticket alice
 # sent OPERATION MOUNT: how many the client has sent.
@@ -13,39 +12,41 @@ reads() { as alice sh -c "for i in 1 2 3 4 5; do cat /n/alice/$1 >/dev/null || e
 # Left to itself, the second client asks for a lock again after 1, 2 and 4 seconds.
 lock_waited() {
   local begin holder
-  as alice flock "/n/alice/held-$flavor" sleep 4 & holder=$!
+  as alice flock /n/alice/held sleep 4 & holder=$!
   sleep 0.3
   begin=$(seconds)
-  check "the second client gets the lock $flavor" as alice flock "/tmp/second/alice/held-$flavor" true
-  check "as soon as it is free $flavor" awk -v now="$(seconds)" -v then="$begin" 'BEGIN { exit !(now - then < 5.5) }'
+  check "the second client gets the lock $case" as alice flock /tmp/second/alice/held true
+  check "as soon as it is free $case" awk -v now="$(seconds)" -v then="$begin" 'BEGIN { exit !(now - then < 5.5) }'
   wait $holder
 }
 
-for flavor in $FLAVORS; do
-  check "mount $flavor" mounted "$flavor" 1 || continue
-  check "mount of the second client $flavor" second mount -t nfs4 -o "vers=$VERSION,sec=$flavor$OPTIONS" "$SERVER:/export" /tmp/second || continue
-  as alice sh -c "echo one >/n/alice/delegated-$flavor"
-  as alice cat "/n/alice/delegated-$flavor" >/dev/null
+for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+  case="$flavor nconnect=$connections"
+  check "mount $case" mounted "$flavor" "$connections" || continue
+  check "mount of the second client $case" second_mounted "$flavor" "$connections" || continue
+  as alice sh -c "echo one >/n/alice/delegated"
+  as alice cat /n/alice/delegated >/dev/null
   before=$(opens)
   [ "$before" -ge 1 ] || fail "opens are not counted"
-  check "five opens $flavor" reads "delegated-$flavor"
-  check "the delegation saves opens $flavor" [ "$(($(opens) - before))" -le 1 ]
+  check "five opens $case" reads delegated
+  check "the delegation saves opens $case" [ "$(($(opens) - before))" -le 1 ]
   begin=$(seconds)
-  check "the second client writes $flavor" as alice sh -c "echo two >>/tmp/second/alice/delegated-$flavor"
-  check "within seconds $flavor" [ "$(seconds | cut -d. -f1)" -le $((${begin%.*} + 10)) ]
-  check "the delegation was given back $flavor" [ "$(sent DELEGRETURN /n)" -ge 1 ]
-  check "the first client sees it $flavor" [ "$(as alice cat "/n/alice/delegated-$flavor" | tr '\n' ' ')" = "one two " ]
+  check "the second client writes $case" as alice sh -c "echo two >>/tmp/second/alice/delegated"
+  check "within seconds $case" [ "$(seconds | cut -d. -f1)" -le $((${begin%.*} + 10)) ]
+  check "the delegation was given back $case" [ "$(sent DELEGRETURN /n)" -ge 1 ]
+  check "the first client sees it $case" [ "$(as alice cat /n/alice/delegated | tr '\n' ' ')" = "one two " ]
   rm -f /tmp/held
-  as alice sh -c "exec 3<>/n/alice/held-$flavor; printf hello >&3; touch /tmp/held; sleep 3" & holder=$!
+  as alice sh -c "exec 3<>/n/alice/held; printf hello >&3; touch /tmp/held; while [ -e /tmp/held ]; do sleep 0.05; done" & holder=$!
   for i in $(seq 100); do [ -e /tmp/held ] && break; sleep 0.05; done
   before=$(sent DELEGRETURN /n)
-  check "the second client sees what is not written yet $flavor" [ "$(as alice stat -c %s "/tmp/second/alice/held-$flavor")" = 5 ]
-  check "and the first keeps its delegation $flavor" [ "$(sent DELEGRETURN /n)" = "$before" ]
+  check "the second client sees what is not written yet $case" [ "$(as alice stat -c %s /tmp/second/alice/held)" = 5 ]
+  check "and the first keeps its delegation $case" [ "$(sent DELEGRETURN /n)" = "$before" ]
+  rm -f /tmp/held
   wait $holder
   # One flavor says it for all.
-  [ "$flavor" != "${FLAVORS%% *}" ] || lock_waited
-  as alice rm -f "/n/alice/delegated-$flavor" "/n/alice/held-$flavor"
-  umount /tmp/second
+  [ "$case" != "${FLAVORS%% *} nconnect=${CONNECTIONS%% *}" ] || lock_waited
+  as alice rm -f /n/alice/delegated /n/alice/held
+  second_unmounted
   unmounted
-done
+done; done
 finish

@@ -83,12 +83,13 @@ lists() {
   as alice rm -rf /n/alice/shared
 }
 
-for flavor in $FLAVORS; do
-  check "minor2: mount $flavor" mounted "$flavor" 1 || continue
-  holes "$flavor"
-  long "$flavor"
-  attributes "$flavor"
-  lists "$flavor"
+for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+  case="$flavor nconnect=$connections"
+  check "minor2: mount $case" mounted "$flavor" "$connections" || continue
+  holes "$case"
+  long "$case"
+  attributes "$case"
+  lists "$case"
   unmounted
-done
+done; done
 finish
