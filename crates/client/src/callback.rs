@@ -3,10 +3,11 @@
 use std::fmt;
 
 use nfs4::*;
-use rpc::{Accepted, CallHeader, Message, OpaqueAuth, RECORD_MARK_LEN, record_mark};
+use rpc::{Accepted, CallHeader, Message, OpaqueAuth, RECORD_MARK_LEN, SequenceWindow, record_mark};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::client::Client;
+use crate::security::{CallbackContext, Damage};
 
 /// Slots of the backchannel that the client offers.
 pub(crate) const BACK_SLOTS: u32 = 4;
@@ -30,13 +31,24 @@ pub(crate) struct BackChannel {
     handler: Box<Handler>,
     /// The sequence id that each slot has seen last.
     slots: [u32; BACK_SLOTS as usize],
+    /// Sequence numbers of callbacks by RPCSEC_GSS, once there are any.
+    window: Option<SequenceWindow>,
+    /// What is wrong with the answers on purpose.
+    damage: Damage,
 }
 
 impl Default for BackChannel {
     /// One that takes recalls, and leaves them to [`Client::take_recalls`].
     fn default() -> Self {
         let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
-        Self { handler, slots: [0; BACK_SLOTS as usize] }
+        Self { handler, slots: [0; BACK_SLOTS as usize], window: None, damage: Damage::None }
+    }
+}
+
+impl BackChannel {
+    /// Begins anew with a new session.
+    pub(crate) fn reset(&mut self) {
+        (self.slots, self.window) = ([0; BACK_SLOTS as usize], None);
     }
 }
 
@@ -58,28 +70,69 @@ impl Client {
         std::mem::take(&mut self.recalls)
     }
 
+    /// Breaks the protection of the answers to callbacks, for tests of servers.
+    pub fn damage_callback_answers(&mut self, damage: Damage) {
+        self.back.damage = damage;
+    }
+
     /// Answers a record that is no reply; none if it is no call either, or one that is met with silence.
     pub(crate) fn call_back(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
-        let mut encoder = Encoder::new();
-        encoder.raw(&[0; RECORD_MARK_LEN]);
-        match self.results(&header, record) {
-            Ok(results) => {
-                Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
-                results?.encode(&mut encoder);
+        let mut reply = match self.session.called_back_by.clone() {
+            None => {
+                let (status, results) = self.answer(&header, record.get(header.arguments_at..))?;
+                let mut encoder = Encoder::new();
+                encoder.raw(&[0; RECORD_MARK_LEN]);
+                status.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
+                encoder.raw(&results);
+                encoder.into_vec()
             }
-            Err(status) => status.encode(&mut encoder, header.xid, &OpaqueAuth::NONE),
-        }
-        let mut reply = encoder.into_vec();
+            Some(by) => self.call_back_by(&by, &header, record)?,
+        };
         let mark = record_mark(reply.len().saturating_sub(RECORD_MARK_LEN));
         *reply.first_chunk_mut()? = mark;
         Some(reply)
     }
 
+    /// Answers a callback that has to come by RPCSEC_GSS.
+    fn call_back_by(
+        &mut self,
+        by: &CallbackContext,
+        header: &CallHeader<'_>,
+        record: &[u8],
+    ) -> Option<Vec<u8>> {
+        let window = self.back.window.get_or_insert_with(|| by.window());
+        match by.admit(window, header) {
+            Ok(sequence) => {
+                let arguments = by.arguments(record, header.arguments_at, sequence);
+                let (status, results) = self.answer(header, arguments.as_deref())?;
+                by.answer(header.xid, sequence, status, &results, self.back.damage).ok()
+            }
+            Err(denied) => {
+                let mut encoder = Encoder::new();
+                encoder.raw(&[0; RECORD_MARK_LEN]);
+                denied?.encode(&mut encoder, header.xid);
+                Some(encoder.into_vec())
+            }
+        }
+    }
+
+    /// The answer to a call with these arguments, if they are any; none where it is met with silence.
+    fn answer(&mut self, header: &CallHeader<'_>, arguments: Option<&[u8]>) -> Option<(Accepted, Vec<u8>)> {
+        match arguments.ok_or(Accepted::GarbageArgs).and_then(|arguments| self.results(header, arguments)) {
+            Ok(results) => {
+                let mut encoder = Encoder::new();
+                results?.encode(&mut encoder);
+                Some((Accepted::Success, encoder.into_vec()))
+            }
+            Err(status) => Some((status, Vec::new())),
+        }
+    }
+
     fn results(
         &mut self,
         header: &CallHeader<'_>,
-        record: &[u8],
+        arguments: &[u8],
     ) -> Result<Option<CbCompound4Res<'static>>, Accepted> {
         if header.program != NFS4_CALLBACK {
             return Err(Accepted::ProgUnavail);
@@ -90,7 +143,7 @@ impl Client {
         if header.procedure != CB_COMPOUND {
             return Err(Accepted::ProcUnavail);
         }
-        let mut decoder = Decoder::new(record.get(header.arguments_at..).unwrap_or_default());
+        let mut decoder = Decoder::new(arguments);
         let args = CbCompound4Args::decode(&mut decoder).map_err(|_| Accepted::GarbageArgs)?;
         let mut resarray = Vec::with_capacity(args.argarray.len());
         let mut status = Nfsstat4::NFS4_OK;

@@ -181,6 +181,8 @@ pub struct Options {
     pub bind_always: bool,
     /// Whether the server may call the client back over each of its connections, so that there can be delegations.
     pub backchannel: bool,
+    /// How it is to call: by the machine's Kerberos context and with this service, else with AUTH_NONE.
+    pub callback_service: Option<RpcGssServiceT>,
 }
 
 impl Options {
@@ -208,6 +210,7 @@ impl Options {
             lag_max: None,
             bind_always: false,
             backchannel: false,
+            callback_service: None,
         }
     }
 

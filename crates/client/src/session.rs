@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::options::{Options, StateProtection};
 use crate::raw::RawConnection;
 use crate::reply::Reply;
-use crate::security::{Head, Identity, random};
+use crate::security::{CallbackContext, Head, Identity, random};
 
 /// Room for everything besides the data in requests and replies, in bytes.
 const OVERHEAD: u32 = 64 << 10;
@@ -40,6 +40,8 @@ pub struct Session {
     pub server_scope: Vec<u8>,
     /// `so_major_id`.
     pub server_major_id: Vec<u8>,
+    /// By which context the server calls back, if by one.
+    pub(crate) called_back_by: Option<CallbackContext>,
 }
 
 /// Who this client says that it is (RFC 8881 section 2.4).
@@ -139,6 +141,20 @@ impl Control<'_> {
         sequence: u32,
         options: &Options,
     ) -> Result<CreateSession4Resok, Error> {
+        self.create_session_with(client_id, sequence, options, vec![CallbackSecParms4::AUTH_NONE])
+    }
+
+    /// As [`Control::create_session`], with the ways by which the server may authenticate callbacks.
+    ///
+    /// # Errors
+    /// Any.
+    pub fn create_session_with(
+        &mut self,
+        client_id: u64,
+        sequence: u32,
+        options: &Options,
+        csa_sec_parms: Vec<CallbackSecParms4<'_>>,
+    ) -> Result<CreateSession4Resok, Error> {
         let (fore, back) = channels(options);
         let arguments = CreateSession4Args {
             csa_clientid: client_id,
@@ -147,7 +163,7 @@ impl Control<'_> {
             csa_fore_chan_attrs: fore,
             csa_back_chan_attrs: back,
             csa_cb_program: NFS4_CALLBACK,
-            csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
+            csa_sec_parms,
         };
         self.one(&NfsArgop4::OP_CREATE_SESSION(arguments), |reply| {
             reply.results().take(NfsOpnum4::OP_CREATE_SESSION)
@@ -195,10 +211,22 @@ impl Control<'_> {
         })
     }
 
+    /// The context that the server is to call back by: the machine's, which EXCHANGE_ID has just gone by.
+    fn callback_context(&self, options: &Options) -> Result<Option<CallbackContext>, Error> {
+        match (options.callback_service, self.identity.context()) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Err(Error::Misuse("callbacks by RPCSEC_GSS need a context")),
+            (Some(service), Some(context)) => CallbackContext::new(context.clone(), service).map(Some),
+        }
+    }
+
     /// EXCHANGE_ID and CREATE_SESSION.
     pub(crate) fn establish(&mut self, owner: &Owner, options: &Options) -> Result<Session, Error> {
         let client = self.exchange_id(owner, options.state_protection)?;
-        let session = self.create_session(client.eir_clientid, client.eir_sequenceid, options)?;
+        let called_back_by = self.callback_context(options)?;
+        let parms = called_back_by.as_ref().map_or(CallbackSecParms4::AUTH_NONE, CallbackContext::parms);
+        let (clientid, sequenceid) = (client.eir_clientid, client.eir_sequenceid);
+        let session = self.create_session_with(clientid, sequenceid, options, vec![parms])?;
         Ok(Session {
             client_id: client.eir_clientid,
             id: session.csr_sessionid,
@@ -209,6 +237,7 @@ impl Control<'_> {
             protected: matches!(client.eir_state_protect, StateProtect4R::SP4_MACH_CRED(_)),
             server_scope: client.eir_server_scope.into_owned(),
             server_major_id: client.eir_server_owner.so_major_id.into_owned(),
+            called_back_by,
         })
     }
 }

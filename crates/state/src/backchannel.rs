@@ -1,9 +1,10 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
-use crate::sessions::{Callback, Session};
+use crate::sessions::{Callback, Session, nanoseconds};
 use crate::{Limits, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Operations of a callback: CB_SEQUENCE and one more.
 const OPERATIONS: u32 = 2;
@@ -12,6 +13,8 @@ const OPERATIONS: u32 = 2;
 const REQUEST_SIZE_MIN: u32 = 768;
 /// Bytes of the longest reply that is of interest, that to CB_GETATTR.
 const RESPONSE_SIZE_MIN: u32 = 256;
+/// What RPCSEC_GSS adds to either at most: the longest verifier and the longest tokens around the body.
+const PROTECTION_SIZE: u32 = 160;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +38,23 @@ pub enum CallbackSecurity {
         handle_from_server: Vec<u8>,
         /// gcbp_handle_from_client.
         handle_from_client: Vec<u8>,
+        /// When the context ends.
+        expires: Duration,
     },
 }
 
 impl CallbackSecurity {
-    /// Whether callbacks can be sent with it.
-    fn is_supported(&self) -> bool {
-        !matches!(self, Self::Gss { .. })
+    /// When the context ends, if it is by one.
+    fn expires(&self) -> Option<Duration> {
+        match self {
+            Self::None | Self::Sys { .. } => None,
+            Self::Gss { expires, .. } => Some(*expires),
+        }
+    }
+
+    /// When the last of the contexts of a list ends, in nanoseconds; zero where there is none.
+    pub(crate) fn contexts_until(list: &[Self]) -> u64 {
+        list.iter().filter_map(Self::expires).max().map_or(0, |until| nanoseconds(until).max(1))
     }
 
     /// Bytes of the longest string in it.
@@ -67,8 +80,8 @@ impl CallbackSecurity {
 pub struct BackChannel {
     /// csa_cb_program or bca_cb_program.
     pub program: u32,
-    /// How to authenticate: the first of the client's ways that is supported.
-    pub security: CallbackSecurity,
+    /// How to authenticate: the first of the client's ways that can be gone.
+    pub security: Vec<CallbackSecurity>,
     /// The minor version that the session was made with.
     pub minor_version: u32,
     /// A connection that carries callbacks.
@@ -80,7 +93,7 @@ pub struct BackChannel {
 pub(crate) enum Ability {
     /// It can.
     Able,
-    /// None of the client's ways to authenticate is supported, or its limits are below what a callback takes.
+    /// The client names no way to authenticate, or its limits are below what a callback takes.
     Unable,
 }
 
@@ -90,12 +103,14 @@ impl Session {
     }
 
     pub(crate) fn ability(&self) -> Ability {
-        let supported = self.callback().security.iter().any(CallbackSecurity::is_supported);
+        let callback = self.callback();
+        let protected = callback.security.iter().any(|security| security.expires().is_some());
+        let protection = if protected { PROTECTION_SIZE } else { 0 };
         let fits = self.back.operations >= OPERATIONS
             && self.back.requests > 0
-            && self.back.request_size >= REQUEST_SIZE_MIN
-            && self.back.response_size >= RESPONSE_SIZE_MIN;
-        if supported && fits { Ability::Able } else { Ability::Unable }
+            && self.back.request_size >= REQUEST_SIZE_MIN + protection
+            && self.back.response_size >= RESPONSE_SIZE_MIN + protection;
+        if fits && !callback.security.is_empty() { Ability::Able } else { Ability::Unable }
     }
 
     /// Returns the backchannel if it works, by another connection than `besides`.
@@ -105,13 +120,13 @@ impl Session {
         }
         let connection = self.back_connection(besides)?;
         let Callback { program, security } = self.callback().clone();
-        let security = security.into_iter().find(CallbackSecurity::is_supported)?;
         Some(BackChannel { program, security, minor_version: self.minor_version, connection })
     }
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named.
+    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named. It adds ways to authenticate, and they
+    /// come before those that the client named earlier; connections that carried nothing are tried again.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION when the session is gone.
@@ -122,9 +137,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         security: &[CallbackSecurity],
     ) -> Result<()> {
         let session = self.session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
-        let security = CallbackSecurity::kept(security, &self.limits);
-        let connections = session.connections_mut();
-        *session.callback() = Callback { program, security };
+        let mut security = CallbackSecurity::kept(security, &self.limits);
+        let mut connections = session.connections_mut();
+        let mut callback = session.callback();
+        let earlier: Vec<_> =
+            callback.security.drain(..).filter(|earlier| !security.contains(earlier)).collect();
+        security.extend(earlier);
+        security.truncate(self.limits.callback_security_max);
+        session.path.set_contexts(CallbackSecurity::contexts_until(&security));
+        *callback = Callback { program, security };
+        drop(callback);
+        connections.iter_mut().for_each(|connection| connection.silent = false);
         session.update_path(&connections);
         Ok(())
     }

@@ -7,13 +7,17 @@
 use crate::backchannel::Ability;
 use crate::sessions::{Connection, Session};
 use crate::{BackChannel, ClientKey, Sessionid4, State};
-use nfs4::{SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION};
+use nfs4::{
+    SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+};
 use std::hash::Hash;
 use std::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Why no callback can be sent to a client at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +121,11 @@ const REPLY_MASK: u32 = SEQ4_STATUS_CB_PATH_DOWN_SESSION | SEQ4_STATUS_BACKCHANN
 
 /// What SEQUENCE says of a session's backchannel. A session that never had one has nothing to say.
 #[derive(Debug, Default)]
-pub(crate) struct PathStatus(AtomicU32);
+pub(crate) struct PathStatus {
+    flags: AtomicU32,
+    /// When the last of the contexts for callbacks ends, in nanoseconds; zero where there is none.
+    contexts_until: AtomicU64,
+}
 
 impl PathStatus {
     /// Takes note of whether there is a connection that works; returns whether that is new.
@@ -127,23 +135,39 @@ impl PathStatus {
             (false, true) => Some(status & !(UP | UNTRIED) | SEQ4_STATUS_CB_PATH_DOWN_SESSION),
             _ => None,
         };
-        self.0.fetch_update(AcqRel, Acquire, change).is_ok()
+        self.flags.fetch_update(AcqRel, Acquire, change).is_ok()
+    }
+
+    /// Takes note of when the last context for callbacks ends (see `CallbackSecurity::contexts_until`).
+    pub(crate) fn set_contexts(&self, until: u64) {
+        self.contexts_until.store(until, Relaxed);
+    }
+
+    /// What is to be said of the contexts for callbacks, all of them together (RFC 8881 section 18.46.3).
+    fn contexts_flags(&self, now: Duration, lease: Duration) -> u32 {
+        let until = self.contexts_until.load(Relaxed);
+        match Duration::from_nanos(until) {
+            _ if until == 0 => 0,
+            until if now >= until => SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED,
+            until if now.saturating_add(lease) >= until => SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
+            _ => 0,
+        }
     }
 
     fn set_fault(&self) {
-        self.0.fetch_or(SEQ4_STATUS_BACKCHANNEL_FAULT, AcqRel);
+        self.flags.fetch_or(SEQ4_STATUS_BACKCHANNEL_FAULT, AcqRel);
     }
 
     /// Whether a callback is to be tried, once for each time that the backchannel came up.
     pub(crate) fn take_untried(&self) -> bool {
-        self.0.load(Relaxed) & UNTRIED != 0 && self.0.fetch_and(!UNTRIED, AcqRel) & UNTRIED != 0
+        self.flags.load(Relaxed) & UNTRIED != 0 && self.flags.fetch_and(!UNTRIED, AcqRel) & UNTRIED != 0
     }
 }
 
 impl Session {
     /// sr_status_flags.
-    pub(crate) fn status_flags(&self) -> u32 {
-        let session = self.path.0.load(Relaxed) & REPLY_MASK;
+    pub(crate) fn status_flags(&self, now: Duration, lease: Duration) -> u32 {
+        let session = self.path.flags.load(Relaxed) & REPLY_MASK | self.path.contexts_flags(now, lease);
         let down = session & SEQ4_STATUS_CB_PATH_DOWN_SESSION != 0 && self.record.paths.load(Relaxed) == 0;
         session | self.record.status.load(Relaxed) | if down { SEQ4_STATUS_CB_PATH_DOWN } else { 0 }
     }
@@ -218,6 +242,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             connection.silent = true;
         }
         call.session.update_path(&connections);
+    }
+
+    /// Notes that none of the client's ways to authenticate a callback can be gone: its contexts are gone.
+    pub fn callback_contexts_lost(&self, call: &BackCall) {
+        // Before any time that there is; BACKCHANNEL_CTL makes good for that.
+        call.session.path.set_contexts(1);
     }
 
     /// Ends a callback. When no slot of the session is of use any more the client is told (SEQ4_STATUS_BACKCHANNEL_FAULT).

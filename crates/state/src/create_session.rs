@@ -163,6 +163,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let reserved = fore.requests as usize * slot_size(fore.response_cached);
         self.reply_cache_reserved.fetch_add(reserved, Relaxed);
         let security = CallbackSecurity::kept(&args.callback_security, &self.limits);
+        let path = PathStatus::default();
+        path.set_contexts(CallbackSecurity::contexts_until(&security));
         let callback = Callback { program: args.callback_program, security };
         self.sessions.insert_with(random as u32, |key| {
             Arc::new(Session {
@@ -178,7 +180,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 callback: Mutex::new(callback),
                 minor_version: args.minor_version,
                 back_slots: BackSlots::default(),
-                path: PathStatus::default(),
+                path,
                 reserved,
             })
         })

@@ -109,7 +109,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 if session.path.take_untried() {
                     effects.callbacks.push(CallbackTask::Probe { sessionid: session.id });
                 }
-                Ok(Sequenced::Execute(self.begun(session, caller, args)))
+                Ok(Sequenced::Execute(self.begun(now, session, caller, args)))
             }
             Ok(SlotCheck::Replay(reply)) => {
                 session.pulse.leave();
@@ -160,7 +160,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(check)
     }
 
-    fn begun(&self, session: Arc<Session>, caller: &Caller<'_>, args: &Sequence) -> Begun {
+    fn begun(&self, now: Duration, session: Arc<Session>, caller: &Caller<'_>, args: &Sequence) -> Begun {
         let highest = session.fore.requests - 1;
         let reply = SequenceOk {
             sessionid: args.sessionid,
@@ -169,7 +169,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             highest_slotid: highest,
             target_highest_slotid: self.target(highest),
             // A client that has to reclaim knows it already, since its client id of before the restart was stale.
-            status_flags: session.status_flags(),
+            status_flags: session.status_flags(now, self.limits.lease),
         };
         Begun {
             client: session.client,

@@ -1,6 +1,6 @@
 //! Delegations between two clients of the program, over real connections.
 
-use client::{CallbackAnswer, Client, OpenHow, Options};
+use client::{CallbackAnswer, Client, Damage, OpenHow, Options};
 use client::{Flavor, Security};
 use e2e::{Serve, in_world};
 use e2e::{Server, World, account, empty_folder, is_root};
@@ -68,12 +68,47 @@ fn a_delegation_is_granted_recalled_and_given_back_with_each_flavor() {
         for flavor in [Flavor::Sys, Flavor::Krb5, Flavor::Krb5p] {
             let server = world.server().args(["--delegations", "all"]).start();
             let options = world.options(&server, "alice", flavor);
-            let mut alice = begin(&options, PATH);
+            // By the context where there is one, as a client may ask for.
+            let mut alice = begin(&Options { callback_service: flavor.service(), ..options.clone() }, PATH);
             let (file, stateid) = delegated(&mut alice, PATH);
             alice.close_file(&file).expect("it is open");
             alice.read(&file.handle, stateid, 0, 10).expect("the delegation reads");
             let writer = writer(options, PATH);
             assert_eq!(recalled(&mut alice), stateid);
+            alice.delegreturn(&file.handle, stateid).expect("it is hers");
+            writer.join().expect("the writer gets its turn");
+            alice.close().expect("it is there");
+        }
+    });
+}
+
+#[test]
+fn the_server_calls_back_by_the_clients_context_and_believes_no_broken_answer() {
+    // RFC 8881 sections 2.10.8.2 and 18.36.3, RFC 2203 section 5.3.3.2
+    in_world(|world: &World| {
+        let server = world.server().args(["--delegations", "all"]).start();
+        for flavor in [Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p] {
+            let path = format!("/export/file-{flavor}");
+            let options = world.options(&server, "alice", flavor);
+            let mut alice = begin(&Options { callback_service: flavor.service(), ..options.clone() }, &path);
+            let (file, stateid) = delegated(&mut alice, &path);
+            let (known, strange) = ("callback_replies", "unexpected_replies");
+            let before = (server.counter(known), server.counter(strange));
+            let broken = if flavor == Flavor::Krb5 { Damage::Verifier } else { Damage::Body };
+            alice.damage_callback_answers(broken);
+            let writer = writer(options, &path);
+            assert_eq!(recalled(&mut alice), stateid, "{flavor}");
+            let begin = Instant::now();
+            while server.counter(strange) == before.1 && begin.elapsed() < PATIENCE {
+                alice.serve_callbacks(Duration::from_millis(20)).expect("the system helps");
+            }
+            assert_eq!(
+                (server.counter(known), server.counter(strange)),
+                (before.0, before.1 + 1),
+                "{flavor}"
+            );
+            alice.damage_callback_answers(Damage::None);
+            alice.close_file(&file).expect("it is open");
             alice.delegreturn(&file.handle, stateid).expect("it is hers");
             writer.join().expect("the writer gets its turn");
             alice.close().expect("it is there");

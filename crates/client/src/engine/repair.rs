@@ -208,6 +208,7 @@ impl Client {
         let mut control = control(&self.options, &mut self.identities, &mut first);
         self.session = control.establish(&self.owner, &self.options)?;
         self.share_context(IdentityId::MACHINE);
+        self.back.reset();
         self.slots = SlotTable::new(self.session.fore.ca_maxrequests);
         let count = self.links.len();
         self.links = vec![Link::new(first)?];

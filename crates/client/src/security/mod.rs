@@ -1,10 +1,12 @@
 //! Identities, contexts, and the protection of calls and replies.
 
+mod callback;
 mod context;
 mod identity;
 mod open;
 mod seal;
 
+pub(crate) use callback::CallbackContext;
 pub use context::GssContext;
 pub(crate) use identity::Identity;
 pub(crate) use open::{Expected, Incoming, open};

@@ -1,11 +1,13 @@
 //! Callbacks that wait for their answers, or for a slot.
 
 use super::CallbackTransport;
+use super::security::Proof;
+use crate::rpcsec::{ContextTable, Handle, SharedContext};
 use rpc::ConnectionId;
 use state::{BackCall, CallbackTask, ClientKey};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a client may take to answer a callback, before the connection counts as one that carries none.
@@ -20,6 +22,8 @@ const WAITING_MAX: usize = 256;
 pub(super) struct Sent {
     pub(super) task: CallbackTask,
     pub(super) call: BackCall,
+    /// Who says that it comes from the server, and what the answer has to prove.
+    pub(super) proof: Arc<Proof>,
     pub(super) tries: u8,
     pub(super) since: Duration,
 }
@@ -36,6 +40,7 @@ struct Table {
 #[derive(Default)]
 pub(crate) struct Callbacks {
     transport: OnceLock<Box<dyn CallbackTransport>>,
+    contexts: OnceLock<Arc<ContextTable>>,
     table: Mutex<Table>,
 }
 
@@ -49,27 +54,40 @@ impl Callbacks {
         let _ = self.transport.set(transport);
     }
 
+    /// Takes the contexts by which clients call.
+    pub(crate) fn connect_contexts(&self, contexts: Arc<ContextTable>) {
+        let _ = self.contexts.set(contexts);
+    }
+
+    /// Finds a context by the name that the server has given it.
+    pub(crate) fn context(&self, handle: &[u8], now: Duration) -> Option<SharedContext> {
+        self.contexts.get()?.find(Handle::from_wire(handle)?, now)
+    }
+
     /// Sends a record, if it can be sent.
     pub(super) fn send(&self, connection: u64, record: Vec<u8>) -> bool {
         self.transport.get().is_some_and(|transport| transport.send(ConnectionId(connection), record))
     }
 
     /// Notes a callback that is about to be sent, and returns its XID and its record.
-    pub(super) fn insert(
-        &self,
-        sent: Sent,
-        encode: impl FnOnce(u32, &BackCall) -> Vec<u8>,
-    ) -> (u32, Vec<u8>) {
+    pub(super) fn insert(&self, sent: Sent, encode: impl FnOnce(u32, &Sent) -> Vec<u8>) -> (u32, Vec<u8>) {
         let mut table = self.table();
         let Table { xid, sent: all, .. } = &mut *table;
         loop {
             *xid = xid.wrapping_add(1);
             if let Entry::Vacant(place) = all.entry(*xid) {
-                let record = encode(*xid, &sent.call);
+                let record = encode(*xid, &sent);
                 place.insert(sent);
                 return (*xid, record);
             }
         }
+    }
+
+    /// Says what an answer on a connection has to prove.
+    pub(super) fn proof(&self, xid: u32, connection: u64) -> Option<Arc<Proof>> {
+        let table = self.table();
+        let sent = table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
+        Some(sent.proof.clone())
     }
 
     /// Takes the callback that an answer on a connection belongs to.

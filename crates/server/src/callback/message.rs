@@ -1,12 +1,12 @@
 //! The bytes of callbacks and of their answers (RFC 8881 section 20, RFC 5531).
 
+use super::security::{CONFOUNDER_LEN, Proof};
 use nfs4::{
     CB_COMPOUND, CbCompound4Args, CbGetattr4Res, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4,
     NfsCbOpnum4, Nfsstat4, Purpose, ReferringCall4, ReferringCallList4, attributes, decode_fattr4,
 };
-use rpc::{Accepted, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
-use state::{BackCall, CallbackEnd, CallbackSecurity, HeldAttributes, Referring};
-use xdr::{Decode, Decoder, Encode, Encoder};
+use state::{BackCall, CallbackEnd, HeldAttributes, Referring};
+use xdr::{Decode, Decoder};
 
 /// The largest size that a client is believed to have given a file, in bytes: no file is larger.
 const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -19,18 +19,15 @@ pub(super) struct Said {
     pub(super) referring: Option<Referring>,
 }
 
-/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it.
-pub(super) fn encode(xid: u32, call: &BackCall, said: &Said) -> Vec<u8> {
-    let mut encoder = Encoder::new();
-    encoder.raw(&[0; RECORD_MARK_LEN]);
+/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it. `confounder` is random.
+pub(super) fn encode(
+    xid: u32,
+    call: &BackCall,
+    said: &Said,
+    proof: &Proof,
+    confounder: [u8; CONFOUNDER_LEN],
+) -> Vec<u8> {
     let channel = &call.channel;
-    let credential = credential(&channel.security);
-    let credential = match &credential {
-        Some(body) => OpaqueAuth::sys(body),
-        None => OpaqueAuth::NONE,
-    };
-    CallHeader::encode_signed(&mut encoder, xid, (channel.program, NFS_CB, CB_COMPOUND), &credential);
-    OpaqueAuth::NONE.encode(&mut encoder);
     let sequence = CbSequence4Args {
         csa_sessionid: call.sessionid(),
         csa_sequenceid: call.sequenceid,
@@ -43,8 +40,8 @@ pub(super) fn encode(xid: u32, call: &BackCall, said: &Said) -> Vec<u8> {
     let argarray =
         [NfsCbArgop4::OP_CB_SEQUENCE(sequence)].into_iter().chain(said.operation.clone()).collect();
     let minorversion = channel.minor_version;
-    encoder.value(&CbCompound4Args { tag: b"".into(), minorversion, callback_ident: 0, argarray });
-    encoder.into_vec()
+    let args = CbCompound4Args { tag: b"".into(), minorversion, callback_ident: 0, argarray };
+    proof.record(xid, (channel.program, NFS_CB, CB_COMPOUND), &args, confounder)
 }
 
 /// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881 section 2.10.6.3).
@@ -52,14 +49,6 @@ fn referring(call: Referring) -> ReferringCallList4 {
     let Referring { sessionid, sequenceid, slotid } = call;
     let calls = vec![ReferringCall4 { rc_sequenceid: sequenceid, rc_slotid: slotid }];
     ReferringCallList4 { rcl_sessionid: sessionid, rcl_referring_calls: calls }
-}
-
-/// The body of the AUTH_SYS credential that the client has asked for.
-fn credential(security: &CallbackSecurity) -> Option<Vec<u8>> {
-    let CallbackSecurity::Sys { machine, uid, gid } = security else { return None };
-    let mut encoder = Encoder::new();
-    AuthSys::new(0, machine, *uid, *gid, &[]).encode(&mut encoder);
-    Some(encoder.into_vec())
 }
 
 /// What a client has answered to a callback.
@@ -75,14 +64,9 @@ pub(super) enum Answer<'a> {
     Refused,
 }
 
-/// Reads the answer to a callback.
-pub(super) fn answer(record: &[u8]) -> Answer<'_> {
-    let Ok(ReplyHeader::Accepted { status: Accepted::Success, results_at, .. }) = ReplyHeader::parse(record)
-    else {
-        return Answer::Refused;
-    };
-    let mut decoder = Decoder::new(record.get(results_at..).unwrap_or_default());
-    results(&mut decoder).unwrap_or(Answer::Refused)
+/// Reads the results of a callback, which its proof has opened.
+pub(super) fn answer(results_of: &[u8]) -> Answer<'_> {
+    results(&mut Decoder::new(results_of)).unwrap_or(Answer::Refused)
 }
 
 fn results<'a>(decoder: &mut Decoder<'a>) -> Result<Answer<'a>, xdr::Error> {

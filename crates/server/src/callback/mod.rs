@@ -7,6 +7,7 @@
 mod calls;
 mod message;
 mod run;
+mod security;
 
 pub(crate) use calls::Callbacks;
 

@@ -3,6 +3,7 @@
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
 use super::message::{self, Answer, Said};
+use super::security::{CONFOUNDER_LEN, Opened, Proof};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
     Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args, CbRecallAny4Args,
@@ -11,6 +12,7 @@ use nfs4::{
 };
 use rpc::ConnectionId;
 use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel, Offload};
+use std::sync::Arc;
 use std::time::Duration;
 use xdr::Decoder;
 
@@ -47,7 +49,10 @@ impl Nfs {
             (_, None) => return,
         };
         match (begun, client_of(&task)) {
-            (Ok(call), _) => self.send_callback(Sent { task, call, tries, since: now }, &said, now),
+            (Ok(call), _) => {
+                let proof = Arc::new(Proof::None);
+                self.send_callback(Sent { task, call, proof, tries, since: now }, &said, now);
+            }
             (Err(NoBackChannel::Busy), Some(client)) if self.callbacks.wait(client, task) => {}
             (Err(_), _) => self.give_up_callback(&task),
         }
@@ -123,8 +128,18 @@ impl Nfs {
         sent.since = now;
         sent.tries += 1;
         let connection = sent.call.channel.connection;
+        match self.proof(&sent.call.channel, now) {
+            Some(proof) => sent.proof = Arc::new(proof),
+            None => {
+                self.state.callback_contexts_lost(&sent.call);
+                return self.lose(sent, now, true);
+            }
+        }
+        let mut confounder = [0; CONFOUNDER_LEN];
+        confounder.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_be_bytes());
         // Its answer may come before this thread goes on, so it is noted first.
-        let (xid, record) = self.callbacks.insert(sent, |xid, call| message::encode(xid, call, said));
+        let encode = |xid, sent: &Sent| message::encode(xid, &sent.call, said, &sent.proof, confounder);
+        let (xid, record) = self.callbacks.insert(sent, encode);
         if !self.callbacks.send(connection, record)
             && let Some(sent) = self.callbacks.take(xid, connection)
         {
@@ -132,12 +147,19 @@ impl Nfs {
         }
     }
 
-    /// Takes an answer that arrived on a connection; false if it is none to a callback.
+    /// Takes an answer that arrived on a connection; false if it is none to a callback, or none of the client's: then the callback
+    /// goes on waiting for the true one.
     pub fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
         let Some(xid) = record.first_chunk().map(|xid| u32::from_be_bytes(*xid)) else { return false };
+        let Some(proof) = self.callbacks.proof(xid, connection.0) else { return false };
+        let opened = match proof.open(record) {
+            Opened::Forged => return false,
+            Opened::Refused => None,
+            Opened::Results(results) => Some(results),
+        };
         let Some(sent) = self.callbacks.take(xid, connection.0) else { return false };
         let (task, tries) = (sent.task, sent.tries);
-        match message::answer(record) {
+        match opened.as_deref().map_or(Answer::Refused, message::answer) {
             Answer::Done(results) => {
                 self.state.end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Ok(results), now);

@@ -19,7 +19,7 @@ pub use metrics::Metrics;
 pub(crate) use job::{Job, Verdict};
 
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
-use crate::rpcsec::{Confounders, Outgoing, Rpcsec, open_bodies, verify_headers};
+use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec, open_bodies, verify_headers};
 use lags::TickLags;
 use metrics::{Reports, Trouble};
 use rpc::{AuthStat, ConnectionId, Denied, WindowOutcome};
@@ -49,6 +49,9 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Takes the contexts by which clients call: what they call for by RPCSEC_GSS is called back by these.
+    fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
+
     /// Forgets what was bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
 
@@ -73,6 +76,10 @@ impl Engine for Nfs {
 
     fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
         Nfs::callback_reply(self, connection, record, now)
+    }
+
+    fn connect_contexts(&self, contexts: &Arc<ContextTable>) {
+        self.callbacks.connect_contexts(contexts.clone());
     }
 
     fn connection_closed(&self, connection: ConnectionId) {
@@ -145,6 +152,9 @@ pub struct Server<E> {
 impl<E: Engine> Server<E> {
     /// Makes a server; without `rpcsec` it refuses RPCSEC_GSS and speaks AUTH_SYS alone.
     pub fn new(engine: E, rpcsec: Option<Rpcsec>, environment: Environment, metrics: Arc<Metrics>) -> Self {
+        if let Some(rpcsec) = &rpcsec {
+            engine.connect_contexts(rpcsec.contexts());
+        }
         Self { engine, rpcsec, environment, metrics, reports: Reports::default() }
     }
 

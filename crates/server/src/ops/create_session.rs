@@ -1,6 +1,5 @@
 //! CREATE_SESSION (RFC 8881 section 18.36).
 
-use super::backchannel_ctl::callback_security;
 use crate::engine::{Compound, OpResult};
 use nfs4::{ChannelAttrs4, CreateSession4Args};
 use state::{ChannelAttrs, CreateSession};
@@ -9,7 +8,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Confirms the client id and makes a session.
 ///
 /// # Errors
-/// Those of [`state::State::create_session`].
+/// NFS4ERR_NOENT for a context that is not the caller's, and those of [`state::State::create_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = CreateSession4Args::decode(args)?;
     let request = CreateSession {
@@ -20,7 +19,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         back: channel(&args.csa_back_chan_attrs),
         minor_version: c.minor,
         callback_program: args.csa_cb_program,
-        callback_security: callback_security(&args.csa_sec_parms),
+        callback_security: c.callback_security(&args.csa_sec_parms)?,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
     let ok =

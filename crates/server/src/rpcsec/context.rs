@@ -5,10 +5,10 @@ use crate::security::Security;
 use identity::Mapped;
 use krb5::ContextKeys;
 use rpc::gss::RpcGssServiceT;
-use rpc::{SequenceWindow, WindowOutcome};
+use rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
@@ -65,6 +65,8 @@ pub struct Context {
     used: AtomicU64,
     created: Duration,
     send_sequence: AtomicU64,
+    /// The sequence number of the next callback by this context: both directions count by themselves (RFC 8881 section 18.36.3).
+    callback_sequence: AtomicU32,
     /// By service: none, integrity, privacy.
     security: [Security; 3],
     window_reported: AtomicBool,
@@ -97,6 +99,7 @@ impl Context {
             used: AtomicU64::new(0),
             created: now,
             send_sequence: AtomicU64::new(send_sequence),
+            callback_sequence: AtomicU32::new(1),
             security: [krb5, krb5i, krb5p],
             window_reported: AtomicBool::new(false),
         }
@@ -133,6 +136,11 @@ impl Context {
         self.window_size
     }
 
+    /// When the client's ticket runs out.
+    pub fn expires(&self) -> Duration {
+        self.expires
+    }
+
     /// Whether the client's ticket has run out.
     pub fn is_expired(&self, now: Duration) -> bool {
         now >= self.expires
@@ -154,6 +162,12 @@ impl Context {
     /// The sequence number of the next token that the server sends (RFC 4121 section 4.2.6).
     pub(crate) fn next_token_sequence(&self) -> u64 {
         self.send_sequence.fetch_add(1, Relaxed)
+    }
+
+    /// The sequence number of the next callback; none when they are used up (RFC 2203 section 5.3.3.1).
+    pub(crate) fn next_callback_sequence(&self) -> Option<u32> {
+        let next = |number: u32| (number < MAXSEQ).then_some(number + 1);
+        self.callback_sequence.fetch_update(Relaxed, Relaxed, next).ok()
     }
 
     /// True the first time: a context's trouble with its window is logged once.

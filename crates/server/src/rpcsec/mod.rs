@@ -21,6 +21,7 @@ pub use acceptor::{AcceptError, Accepted, ContextAcceptor, Identities};
 pub use context::{Context, HANDLE_LEN, Handle};
 pub use table::ContextTable;
 
+pub(crate) use context::SharedContext;
 pub(crate) use control::Created;
 pub(crate) use egress::{Confounders, Outgoing, Protection, begin_reply, reply_overhead, seal};
 pub(crate) use ingress::{GssCall, open_bodies, verify_headers};
@@ -60,7 +61,7 @@ impl Default for RpcsecLimits {
 pub struct Rpcsec {
     acceptor: Box<dyn ContextAcceptor>,
     identities: Box<dyn Identities>,
-    contexts: ContextTable,
+    contexts: Arc<ContextTable>,
     limits: RpcsecLimits,
 }
 
@@ -72,11 +73,16 @@ impl Rpcsec {
         limits: RpcsecLimits,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { acceptor, identities, contexts: ContextTable::new(limits.contexts_max, metrics), limits }
+        Self {
+            acceptor,
+            identities,
+            contexts: Arc::new(ContextTable::new(limits.contexts_max, metrics)),
+            limits,
+        }
     }
 
     /// The established contexts.
-    pub fn contexts(&self) -> &ContextTable {
+    pub fn contexts(&self) -> &Arc<ContextTable> {
         &self.contexts
     }
 }

@@ -1,5 +1,6 @@
 //! RPCSEC_GSS and the dispatch, bytes in and bytes out, with keys made by hand.
 
+mod backchannel;
 mod client;
 mod contexts;
 mod dispatch;

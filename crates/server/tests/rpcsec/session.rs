@@ -14,9 +14,9 @@ use std::time::Duration;
 use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, Timestamp};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
+pub const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
-fn nfs() -> Nfs {
+pub fn nfs() -> Nfs {
     let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
     let table = ExportTable::new(vec![Export::new("/", backend).unwrap()], Timestamp::default()).unwrap();
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], prior_clients: Vec::new() };
@@ -41,24 +41,24 @@ struct Mount {
     slot_sequence: u32,
 }
 
-fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
+pub fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Compound4Args { tag: b"".into(), minorversion: 2, argarray: operations }.encode(&mut encoder);
     encoder.into_vec()
 }
 
 /// The results of a COMPOUND; a reply that is not one is a failure of the test.
-fn run(host: &mut Host<Nfs>, client: &mut Client, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
+pub fn run(host: &mut Host<Nfs>, client: &mut Client, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
     let record = client.call(service, arguments);
     let reply = host.answer(record).expect("an answer");
     client.open(&reply, client.sequence, service)
 }
 
-fn decoded(results: &[u8]) -> Compound4Res<'_> {
+pub fn decoded(results: &[u8]) -> Compound4Res<'_> {
     Compound4Res::decode(&mut Decoder::new(results)).unwrap()
 }
 
-fn exchange_id() -> NfsArgop4<'static> {
+pub fn exchange_id() -> NfsArgop4<'static> {
     NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
         eia_clientowner: ClientOwner4 { co_verifier: [5; 8], co_ownerid: b"a client".into() },
         eia_flags: 0,
@@ -68,6 +68,10 @@ fn exchange_id() -> NfsArgop4<'static> {
 }
 
 fn create_session(clientid: Clientid4, sequence: Sequenceid4) -> NfsArgop4<'static> {
+    NfsArgop4::OP_CREATE_SESSION(create_session_args(clientid, sequence))
+}
+
+pub fn create_session_args(clientid: Clientid4, sequence: Sequenceid4) -> CreateSession4Args<'static> {
     let channel = ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 1 << 20,
@@ -77,7 +81,7 @@ fn create_session(clientid: Clientid4, sequence: Sequenceid4) -> NfsArgop4<'stat
         ca_maxrequests: 8,
         ca_rdma_ird: Vec::new(),
     };
-    NfsArgop4::OP_CREATE_SESSION(CreateSession4Args {
+    CreateSession4Args {
         csa_clientid: clientid,
         csa_sequence: sequence,
         csa_flags: 0,
@@ -85,7 +89,7 @@ fn create_session(clientid: Clientid4, sequence: Sequenceid4) -> NfsArgop4<'stat
         csa_back_chan_attrs: channel,
         csa_cb_program: 0,
         csa_sec_parms: vec![CallbackSecParms4::AUTH_NONE],
-    })
+    }
 }
 
 impl Mount {

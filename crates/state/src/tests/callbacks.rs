@@ -2,7 +2,10 @@
 
 use super::world::*;
 use crate::*;
-use nfs4::{SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION};
+use nfs4::{
+    SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+};
 
 /// sr_status_flags of the client's next SEQUENCE.
 fn flags(world: &mut World, client: &mut TestClient) -> u32 {
@@ -141,19 +144,53 @@ fn slots_about_which_client_and_server_disagree_are_used_no_more_and_without_any
 }
 
 #[test]
-fn a_backchannel_that_asks_for_what_is_not_supported_carries_nothing() {
-    // RFC 8881 section 18.36.3
+fn a_client_adds_to_the_ways_by_which_it_is_called_back() {
+    // RFC 8881 sections 18.33.3 and 18.36.3
     let mut world = World::new();
     let mut client = TestClient::new("a");
     world.exchange_id(&mut client, 0).unwrap();
-    let gss = CallbackSecurity::Gss { service: 1, handle_from_server: vec![1], handle_from_client: vec![2] };
     let sys = CallbackSecurity::Sys { machine: b"m".to_vec(), uid: 1, gid: 2 };
-    let args = CreateSession { callback_security: vec![gss.clone()], ..client.create_args() };
+    let args = CreateSession { callback_security: Vec::new(), ..client.create_args() };
     client.sessionid = world.state.create_session(world.now, &client.caller(), &args, 1).unwrap().sessionid;
     let key = world.key(&client);
-    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down);
-    world.state.backchannel_ctl(&client.sessionid, 5, &[gss, sys.clone(), CallbackSecurity::None]).unwrap();
-    let call = world.state.begin_callback(key).unwrap();
-    assert_eq!((call.channel.program, &call.channel.security), (5, &sys), "the first that is supported");
-    world.state.end_callback(call, CallbackEnd::Answered);
+    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down, "none is offered");
+    let none = CallbackSecurity::None;
+    for (list, expected) in [
+        (vec![none.clone()], vec![none.clone()]),
+        (vec![sys.clone()], vec![sys.clone(), none.clone()]),
+        (vec![], vec![sys.clone(), none.clone()]),
+        (vec![none.clone()], vec![none.clone(), sys.clone()]),
+    ] {
+        world.state.backchannel_ctl(&client.sessionid, 5, &list).unwrap();
+        let call = world.state.begin_callback(key).unwrap();
+        assert_eq!((call.channel.program, &call.channel.security), (5, &expected));
+        world.state.end_callback(call, CallbackEnd::Answered);
+    }
+}
+
+#[test]
+fn the_client_is_told_that_the_contexts_of_its_backchannel_end() {
+    // RFC 8881 section 18.46.3
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    let lease = world.state.limits().lease;
+    let gss = |expires| CallbackSecurity::Gss {
+        service: 1,
+        handle_from_server: vec![1],
+        handle_from_client: vec![2],
+        expires,
+    };
+    let end = world.now + 2 * lease;
+    world.state.backchannel_ctl(&client.sessionid, 5, &[gss(world.now), gss(end)]).unwrap();
+    assert_eq!(flags(&mut world, &mut client), 0, "one of them lasts");
+    world.now += lease;
+    assert_eq!(flags(&mut world, &mut client), SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING);
+    world.now = end;
+    assert_eq!(flags(&mut world, &mut client), SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED);
+    world.state.backchannel_ctl(&client.sessionid, 5, &[gss(end + 2 * lease)]).unwrap();
+    assert_eq!(flags(&mut world, &mut client), 0);
+    let call = world.state.begin_callback(world.key(&client)).unwrap();
+    world.state.callback_contexts_lost(&call);
+    world.state.end_callback(call, CallbackEnd::Unknown);
+    assert_eq!(flags(&mut world, &mut client), SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, "destroyed or evicted");
 }

@@ -3,6 +3,7 @@
 use super::world::*;
 use crate::*;
 use nfs4::Nfsstat4;
+use std::time::Duration;
 
 #[test]
 fn beyond_the_clients_max_the_oldest_unconfirmed_record_goes_and_confirmed_ones_stay() {
@@ -111,6 +112,7 @@ fn a_callback_security_list_keeps_few_and_short_entries()
         service: 1,
         handle_from_server: vec![1; 16],
         handle_from_client: vec![2; length],
+        expires: Duration::MAX,
     };
     let list = [vec![handle(1 << 20); 3], vec![handle(255), CallbackSecurity::None]].concat();
     world.state.backchannel_ctl(&client.sessionid, 9, &list).unwrap();
