@@ -118,6 +118,29 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         delegated
     }
 
+    /// Says whether a client may get a delegation on a file as things stand, so that nothing is done in vain before
+    /// [`State::delegate`].
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn delegable(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &F,
+        write: bool,
+    ) -> core::result::Result<(), WhyNoDelegation4> {
+        if !self.can_call_back(client) {
+            return Err(WhyNoDelegation4::WND4_RESOURCE);
+        }
+        if self.contention.is_recent(self.files.hash(file), now) {
+            return Err(WhyNoDelegation4::WND4_CONTENTION);
+        }
+        let files = self.files.read(file);
+        let state = files.get(file);
+        state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.view)(file)), write))
+    }
+
     fn delegate_with(
         &self,
         now: Duration,

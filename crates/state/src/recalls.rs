@@ -93,20 +93,59 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.contention.note(self.files.hash(name), now);
         let until = now.saturating_add(self.limits.recall_time);
         for ((holder, _), held) in against {
-            let recalled = self.delegations.write(held.key, |delegation| {
-                let held = delegation.standing == Standing::Held;
-                if held {
-                    delegation.standing = Standing::Recalled { until, answered: false };
-                }
-                held
-            });
-            if recalled == Some(true) {
-                self.recalls().insert((until, held.key));
-                let delegation = DelegationKey(held.key);
-                effects.callbacks.push(CallbackTask::Recall { client: *holder, delegation });
-            }
+            self.begin_recall(*holder, held.key, until, effects);
         }
         Err(Nfsstat4::NFS4ERR_DELAY)
+    }
+
+    /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's stripe.
+    fn begin_recall(&self, client: ClientKey, key: Key, until: Duration, effects: &mut Effects<O>) {
+        let before = self.delegations.write(key, |delegation| {
+            let before = delegation.standing;
+            match &mut delegation.standing {
+                Standing::Held => delegation.standing = Standing::Recalled { until, answered: false },
+                Standing::Recalled { until: earlier, .. } => *earlier = until.min(*earlier),
+                Standing::Revoked => {}
+            }
+            before
+        });
+        match before {
+            Some(Standing::Held) => {
+                self.recalls().insert((until, key));
+                let delegation = DelegationKey(key);
+                effects.callbacks.push(CallbackTask::Recall { client, delegation });
+            }
+            Some(Standing::Recalled { until: before, .. }) if until < before => {
+                let mut recalls = self.recalls();
+                recalls.remove(&(before, key));
+                recalls.insert((until, key));
+            }
+            _ => {}
+        }
+    }
+
+    /// Recalls all delegations of a file for somebody who is no client; those that are not back within that time are revoked. For a
+    /// while nobody gets one.
+    pub fn recall_all(&self, now: Duration, file: &F, within: Duration, effects: &mut Effects<O>) {
+        let files = self.files.lock(file);
+        let Some(state) = files.get(file).filter(|state| !state.delegations.is_empty()) else { return };
+        self.contention.note(self.files.hash(file), now);
+        let until = now.saturating_add(self.limits.recall_time.min(within));
+        for ((holder, _), held) in &state.delegations {
+            self.begin_recall(*holder, held.key, until, effects);
+        }
+    }
+
+    /// Returns what `take` makes of what the client's own delegation for writing on a file was granted with, if it has one. Costs
+    /// the look at one number while there is none.
+    pub fn own_writer<R>(&self, client: ClientKey, file: &F, take: impl FnOnce(&O) -> R) -> Option<R> {
+        if self.write_delegations.load(Relaxed) == 0 {
+            return None;
+        }
+        let own = (client, (self.view)(file));
+        let held = self.files.read(file).get(file)?.delegations.get(&own).copied()?;
+        let payload = |delegation: &Delegation<F, O>| delegation.payload.as_ref().map(take);
+        self.delegations.read(held.key, payload).flatten().filter(|_| held.write)
     }
 
     /// Begins a change of a file other than by an open for writing: of its attributes, names, or data with a special stateid.

@@ -4,7 +4,7 @@ use crate::{
     attributes::{self, stat_fd},
     cache::{Object, ObjectCache},
     change::{self, Changes},
-    errno::{retry, vfs_error},
+    errno::{retry, uninterrupted, vfs_error},
     features, handle, identity, mounts,
     name::Name,
     places::Places,
@@ -276,8 +276,9 @@ impl LocalBackend {
 
     /// Opens the object itself, past any name, as whom the thread is; the kernel checks the rights.
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // Not to block also means not to wait for who has a lease: that is `AGAIN`.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        retry(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
+        uninterrupted(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
     }
 
     /// Returns a path to the object itself, for system calls that take no path-only descriptor.

@@ -13,7 +13,7 @@ use rustix::{
     path::DecInt,
 };
 use std::{os::fd::OwnedFd, sync::Arc};
-use vfs::{Caller, NewObject, ObjectHandle, OpenFile, SetAttributes, VfsError, VfsResult};
+use vfs::{Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult};
 
 /// Mode of a file or special file whose creator gave none.
 const FILE_MODE: u32 = 0o600;
@@ -28,6 +28,7 @@ impl LocalBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         name: &[u8],
+        access: OpenAccess,
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
         let parent = self.resolve_directory(directory)?;
@@ -38,14 +39,14 @@ impl LocalBackend {
         if is_exclusive(set)
             && let Some(fd) = self.open_nameless(&parent, mode)?
         {
-            return self.finish_file(caller, &parent, &name, fd, set, true);
+            return self.finish_file(caller, (&parent, &name), (fd, access), set, true);
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let fd = retry(|| openat(&parent, name.as_c_str(), flags, mode));
         let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
-        let finished = self.finish_file(caller, &parent, &name, fd, set, false);
+        let finished = self.finish_file(caller, (&parent, &name), (fd, access), set, false);
         if finished.is_err() {
             let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
         }
@@ -66,9 +67,8 @@ impl LocalBackend {
     fn finish_file(
         &self,
         caller: &Caller,
-        parent: &Object,
-        name: &Name,
-        fd: OwnedFd,
+        (parent, name): (&Object, &Name),
+        (fd, access): (OwnedFd, OpenAccess),
         set: &SetAttributes,
         nameless: bool,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
@@ -92,8 +92,18 @@ impl LocalBackend {
             self.changes.note(object.ino);
         }
         self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
-        let file = self.opened(fd, object.ino, caller);
+        let file = self.opened(self.without_writing(fd, access)?, object.ino, caller);
         Ok((object.handle, Arc::new(file)))
+    }
+
+    /// Opens a new file for reading alone where that was asked for: who has it open for writing could have no lease on it. It
+    /// stays as it is where its mode forbids that.
+    fn without_writing(&self, fd: OwnedFd, access: OpenAccess) -> VfsResult<OwnedFd> {
+        if access.write {
+            return Ok(fd);
+        }
+        self.act_as_server()?;
+        Ok(self.reopen(&fd, OFlags::RDONLY).unwrap_or(fd))
     }
 
     pub(crate) fn make(

@@ -31,6 +31,16 @@ pub(crate) fn vfs_error(errno: Errno) -> VfsError {
     }
 }
 
+/// Runs a system call again when a signal interrupted it.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
 /// Runs a system call again when a signal or a concurrent rename interrupted it.
 pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     const TRIES: usize = 16;

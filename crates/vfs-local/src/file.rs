@@ -4,7 +4,7 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     errno::vfs_error,
-    identity, sys,
+    identity, leases, sys,
 };
 use rustix::{
     fs::{SeekFrom, fdatasync, ftruncate, seek},
@@ -15,7 +15,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
-use vfs::{Advice, Attributes, Caller, Extent, OpenFile, VfsError, VfsResult};
+use vfs::{Advice, Attributes, Broken, Caller, Extent, Lease, OpenFile, VfsError, VfsResult};
 
 /// Largest offset that the kernel knows.
 pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -26,7 +26,7 @@ type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errn
 /// A descriptor that was opened with the rights of its caller; reading it needs no others.
 #[derive(Debug)]
 pub(crate) struct LocalFile {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Arc<OwnedFd>,
     /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root to whoever
     /// the thread is when it writes.
     pub(crate) writer: Option<Caller>,
@@ -159,6 +159,10 @@ impl OpenFile for LocalFile {
         count: u64,
     ) -> VfsResult<()> {
         self.share_blocks(source, source_offset, offset, count)
+    }
+
+    fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+        leases::take(&self.fd, write, broken).map(Some)
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -15,6 +15,7 @@ mod features;
 mod file;
 mod handle;
 mod identity;
+mod leases;
 mod mounts;
 mod name;
 mod names;
@@ -26,8 +27,10 @@ mod ranges;
 mod readdir;
 mod setattr;
 mod sys;
+mod sys_leases;
 mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
 pub use identity::become_server;
+pub use leases::can_lease_for_others;
 pub use prepare::{Prepared, ServesAs, prepare_process};

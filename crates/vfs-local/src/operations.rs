@@ -5,7 +5,7 @@ use crate::{
     attributes::{attributes, stat_fd},
     errno::vfs_error,
     file::LocalFile,
-    sys,
+    leases, sys,
 };
 use rustix::{
     fs::{FileType, OFlags, fstatvfs, fsync, readlinkat},
@@ -134,10 +134,10 @@ impl Backend for LocalBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         name: &[u8],
-        _access: OpenAccess,
+        access: OpenAccess,
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        self.make_file(caller, directory, name, set)
+        self.make_file(caller, directory, name, access, set)
     }
 
     fn create(
@@ -223,6 +223,10 @@ impl Backend for LocalBackend {
         if !matches!(object.file_type, FileType::RegularFile | FileType::Directory) {
             return Ok(());
         }
+        let stat = stat_fd(&*object).map_err(vfs_error)?;
+        if let Some(fd) = leases::writer_of(&stat) {
+            return fsync(&*fd).map_err(vfs_error);
+        }
         self.act_as_server()?;
         let fd = match self.reopen(&*object, OFlags::RDONLY) {
             // Without root the file may be writable only.
@@ -259,6 +263,7 @@ impl LocalBackend {
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());
         let changes = Arc::clone(&self.changes);
+        let fd = Arc::new(fd);
         LocalFile { fd, writer, ino, changes, may_wait: self.may_wait, seeker: OnceLock::new() }
     }
 

@@ -16,8 +16,9 @@ pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID);
 
-/// Kept beside: binding port 2049 and below.
-const KEPT: CapabilitySet = IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE);
+/// Kept beside: binding port 2049 and below, and leases of others' files.
+const KEPT: CapabilitySet =
+    IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE).union(CapabilitySet::LEASE);
 
 /// Whose rights the kernel checks when a caller's operation runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::{
     errno::{retry, vfs_error},
     file::{LocalFile, OFFSET_MAX},
-    sys,
+    leases, sys,
 };
 use rustix::{
     fs::{
@@ -25,6 +25,10 @@ impl LocalFile {
     /// Returns a descriptor whose position may be moved. The kernel holds it for as long as it looks for extents, which
     /// can take a disk's time, and readers of the other descriptor must not wait for that.
     fn seeker(&self) -> BorrowedFd<'_> {
+        if leases::is_for_writing(&self.fd) {
+            // Another descriptor would break the lease.
+            return self.fd.as_fd();
+        }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let own = self.seeker.get_or_init(|| {
             let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());

@@ -250,7 +250,8 @@ fn data_is_written_as_the_user_who_opened_the_file() {
     };
     backend.setattr(&me(), &backend.root(), &mode(0o777)).unwrap();
     let caller = vfs::Caller { uid: 1234, gid: 1234, groups: [].into() };
-    let made = backend.create_file(&caller, &backend.root(), b"f", READ, &mode(0o600)).unwrap();
+    let access = vfs::OpenAccess { read: true, write: true };
+    let made = backend.create_file(&caller, &backend.root(), b"f", access, &mode(0o600)).unwrap();
     become_server();
     assert_eq!(user(), 0);
     assert_eq!(made.1.write_at(b"data", 0), Ok(4));

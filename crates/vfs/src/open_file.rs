@@ -1,7 +1,7 @@
 //! The trait of what is open for reading and writing.
 
 use crate::{Advice, Attributes, Extent, VfsError, VfsResult};
-use std::any::Any;
+use std::{any::Any, sync::Arc, time::Duration};
 
 /// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
 pub trait OpenFile: Send + Sync {
@@ -91,11 +91,30 @@ pub trait OpenFile: Send + Sync {
         Err(VfsError::Notsupp)
     }
 
+    /// Takes a lease, for a client that is to trust what it has in its cache: for reading as long as nobody else writes the
+    /// file, for writing as long as nobody else has it open. `broken` is called, on any thread, when that is to end, with the time
+    /// that others wait before they go on all the same. `None`: nobody but the server reaches the file.
+    ///
+    /// # Errors
+    /// `Delay` when somebody has the file open against it, others where there are no leases.
+    fn lease(&self, _write: bool, _broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+        Ok(None)
+    }
+
     /// Returns the file itself, by which a backend knows its own when it copies from one to another.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 }
+
+/// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits goes on.
+pub trait Lease: Send + Sync {
+    /// Says whether it is to be given up.
+    fn is_broken(&self) -> bool;
+}
+
+/// Called when a lease is to be given up.
+pub type Broken = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Bytes that a copy through memory moves at once.
 const PIECE: u64 = 1 << 20;

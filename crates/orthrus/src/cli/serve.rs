@@ -71,8 +71,8 @@ pub struct Arguments {
     /// Seconds after a restart in which clients may reclaim their state.
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
-    /// Which delegations clients get: none (the default), read, or all, those for writing
-    /// as well; for files that change by this server and in one export only.
+    /// Which delegations clients get: none, read (the default), or all, those for writing
+    /// as well.
     #[arg(long, value_name = "CHOICE")]
     delegations: Option<Delegations>,
     /// Seconds that a client may take to give a delegation back (default: the lease).

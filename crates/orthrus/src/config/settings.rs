@@ -56,8 +56,8 @@ impl Default for Settings {
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
-            // Local programs and other exports do not recall them yet, and stale caches must be asked for.
-            delegations: Delegations::None,
+            // With those for writing local programs that read would wait for clients: that is to be asked for.
+            delegations: Delegations::Read,
             recall_time: None,
             limits: Limits::default(),
             exports: Vec::new(),

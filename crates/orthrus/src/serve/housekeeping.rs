@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// after two of these.
 const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Starts the thread that ends what has timed out and trims the backends of all exports.
+/// Starts the thread that ends what has timed out, recalls what local programs wait for and trims the backends of all exports.
 ///
 /// # Errors
 /// When the system gives no thread.
@@ -21,7 +21,7 @@ pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result
     let run = move || {
         let mut next_trim = Instant::now() + TRIM_INTERVAL;
         loop {
-            std::thread::sleep(INTERVAL);
+            wait(&service);
             let trims = Instant::now() >= next_trim;
             if trims {
                 next_trim = Instant::now() + TRIM_INTERVAL;
@@ -34,6 +34,17 @@ pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result
         }
     };
     std::thread::Builder::new().name("housekeeping".into()).spawn(run).map(drop)
+}
+
+/// Waits for the next round, and has delegations recalled that local programs wait for.
+fn wait(service: &NfsService) {
+    let next = Instant::now() + INTERVAL;
+    loop {
+        let rest = next.saturating_duration_since(Instant::now());
+        if rest.is_zero() || service.server().engine().wait_for_breaks(rest) {
+            return;
+        }
+    }
 }
 
 fn once(service: &NfsService, exports: &Exports, trims: bool) {

@@ -18,7 +18,7 @@ use net::{Listener, Running};
 use records::Records;
 use server::dispatch::Server;
 use server::dispatch::{Environment, Metrics};
-use server::engine::{Nfs, NfsConfig, Start};
+use server::engine::{Delegations, Nfs, NfsConfig, Start};
 use server::rpcsec::{Rpcsec, RpcsecLimits};
 use service::NfsService;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -51,6 +51,11 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     let listener = Listener::bind(settings.listen)?;
     let (service, running) = start(&settings, exports.clone(), listener, descriptors)?;
     tracing::info!("{prepared}");
+    if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
+        tracing::warn!(
+            "without CAP_LEASE local programs could not be seen coming: delegations are granted only to the owners of files"
+        );
+    }
     announce(&exports, &running);
     if end_with_input {
         end_when_input_ends()?;

@@ -3,6 +3,7 @@
 //! [`Nfs`] is the server, [`Compound`] what one call carries from operation to operation, [`table`] says what
 //! has to hold before an operation may run, and [`crate::ops`] has the operations.
 
+mod breaks;
 mod call;
 mod change;
 mod compound;

@@ -1,5 +1,6 @@
 //! The server: everything that outlives one call.
 
+use super::breaks::Breaks;
 use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
 use identity::Mapper;
@@ -16,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{Exports, OpenFile, VfsResult};
+use vfs::{Exports, Lease, OpenFile, VfsResult};
 
 /// Bytes of a call that tell it from another on the same slot; its length counts too. A retry repeats all of
 /// them, and a WRITE differs from the next within them.
@@ -33,6 +34,8 @@ pub struct OpenPayload {
     /// The user who opened first, as the export sees it. Stateids and session ids travel in clear with some
     /// flavors, so that others may come to know them: they get what the file's mode allows them.
     pub user: Option<u32>,
+    /// With a delegation: what tells when somebody comes at the file who is no client. It ends with the delegation.
+    pub lease: Option<Arc<dyn Lease>>,
 }
 
 impl OpenPayload {
@@ -66,6 +69,7 @@ pub struct Nfs {
     sync_failures: AtomicU64,
     pub(crate) callbacks: Callbacks,
     pub(crate) offloads: Offloads,
+    pub(crate) breaks: Arc<Breaks>,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -95,6 +99,7 @@ impl Nfs {
             sync_failures: AtomicU64::new(0),
             callbacks: Callbacks::default(),
             offloads: Offloads::default(),
+            breaks: Arc::default(),
             records,
             random,
         }
@@ -108,6 +113,7 @@ impl Nfs {
 
     /// Expires leases and ends the grace period; to be called about once a second.
     pub fn housekeeping(&self, now: Duration) {
+        self.recall_broken(now);
         let expired = self.with_effects(now, |state, effects| state.expire(now, effects));
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");

@@ -5,9 +5,12 @@ use nfs4::NfsLockType4::WRITE_LT;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 use vfs::Export;
 use vfs_local::{LocalBackend, LocalOptions, become_server};
@@ -122,4 +125,219 @@ fn a_delegation_is_recalled_by_whoever_comes_by_another_export() // RFC 8881 sec
         let comer = if by_herself { &mut alice } else { &mut other };
         comer.at("inner", vec![open(name, 2)]).ok();
     }
+}
+
+/// How long a test waits for what has to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+const NO_DELEGATION: u32 = OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+
+/// A server with one export, and a client that can be called back.
+struct Leased<'s> {
+    server: &'s Server,
+    wire: Wire,
+    alice: Client<'s>,
+}
+
+impl<'s> Leased<'s> {
+    fn new(server: &'s Server) -> Self {
+        let wire = Wire::under(server);
+        let alice = Client::delegated(server, &wire, b"a", 11);
+        Self { server, wire, alice }
+    }
+
+    /// A file with data, which nobody has open.
+    fn make(&mut self, name: &str) -> Vec<u8> {
+        let reply = self.alice.at("export", vec![open_create(name, 3 | NO_DELEGATION), getfh()]).ok();
+        let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+        self.alice.run(vec![put(&fh), write(stateid, 0, b"data"), close(stateid)]).ok();
+        fh
+    }
+
+    /// Opens the file; returns the delegation and the open.
+    fn delegate(&mut self, name: &str, access: u32) -> (Stateid4, Stateid4) {
+        let reply = self.alice.at("export", vec![open(name, access)]).ok();
+        (granted(&reply), reply.opened().stateid)
+    }
+
+    /// Waits until the file system wants a delegation back; returns the recall.
+    #[track_caller]
+    fn broken(&mut self) -> (Stateid4, Vec<u8>) {
+        assert!(self.server.nfs.wait_for_breaks(PATIENCE), "the file system says nothing");
+        self.server.nfs.recall_broken(self.alice.now);
+        let recall = self.wire.one();
+        self.server.answer_ok(self.alice.now, &recall);
+        recalled(&recall)
+    }
+}
+
+/// A folder and a server that exports it; nothing where its file system has no leases.
+fn leasing() -> Option<(Folder, Server)> {
+    let place = Folder::new();
+    fs::write(place.join("probe"), b"").unwrap();
+    let probe = folder("/probe", place.path()).backend;
+    let root = vfs::Caller { uid: 0, gid: 0, groups: [].into() };
+    let handle = probe.lookup(&root, &probe.root(), b"probe").unwrap();
+    let opened = probe.open(&root, &handle, vfs::OpenAccess { read: true, write: false }).unwrap();
+    if let Err(error) = opened.lease(false, Arc::new(|_| {})) {
+        println!("skipped: the usual place for temporary files has no leases: {error}");
+        return None;
+    }
+    let server = Setup::with_exports(vec![folder("/export", place.path())]).start();
+    Some((place, server))
+}
+
+/// A program of this machine that opens a file, and waits until it may.
+fn local_open(path: PathBuf, write: bool) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut how = fs::File::options();
+        let how = if write { how.append(true) } else { how.read(true) };
+        let mut file = how.open(path).unwrap();
+        if write {
+            file.write_all(b"local").unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_local_program_that_writes_waits_until_the_delegation_is_back() // RFC 8881 section 10.4
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let (stateid, _) = leased.delegate("f", 1);
+    local_open(place.join("f"), false).join().unwrap();
+    assert!(!server.nfs.wait_for_breaks(Duration::ZERO), "a reader is no conflict");
+    let local = local_open(place.join("f"), true);
+    assert_eq!(leased.broken(), (stateid, fh.clone()));
+    assert!(!local.is_finished());
+    leased.alice.run(vec![put(&fh), delegreturn(stateid)]).ok();
+    local.join().unwrap();
+    assert_eq!(fs::read(place.join("f")).unwrap(), b"datalocal");
+    let reply = leased.alice.at("export", vec![open("f", 1)]).ok();
+    assert!(matches!(delegation(&reply), OpenDelegation4::OPEN_DELEGATE_NONE), "it was contended just now");
+}
+
+#[test]
+fn a_delegation_that_does_not_come_back_is_revoked_before_the_kernel_gives_up() // RFC 8881 section 10.4.6
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let (stateid, _) = leased.delegate("f", 1);
+    let local = local_open(place.join("f"), true);
+    assert_eq!(leased.broken(), (stateid, fh.clone()));
+    let text = fs::read_to_string("/proc/sys/fs/lease-break-time").unwrap();
+    let kernel: u64 = text.trim().parse().unwrap();
+    server.nfs.housekeeping(leased.alice.now + Duration::from_secs(kernel));
+    local.join().unwrap();
+    leased.alice.run(vec![put(&fh), read(stateid, 0, 4)]).expect(NFS4ERR_DELEG_REVOKED);
+}
+
+#[test]
+fn a_file_that_a_local_program_has_open_against_it_is_not_delegated() // RFC 8881 section 10.4
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let wish = |access| vec![open("f", access)];
+    let writer = fs::File::options().write(true).open(place.join("f")).unwrap();
+    let reply = leased.alice.at("export", wish(1 | OPEN4_SHARE_ACCESS_WANT_READ_DELEG)).ok();
+    let OpenDelegation4::OPEN_DELEGATE_NONE_EXT(why) = delegation(&reply) else { panic!() };
+    assert!(matches!(why, OpenNoneDelegation4::WND4_CONTENTION(false)), "{why:?}");
+    leased.alice.run(vec![put(&fh), close(reply.opened().stateid)]).ok();
+    drop(writer);
+    let reader = fs::File::open(place.join("f")).unwrap();
+    let reply = leased.alice.at("export", wish(3 | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG)).ok();
+    assert!(matches!(delegation(&reply), OpenDelegation4::OPEN_DELEGATE_NONE_EXT(_)));
+    leased.alice.run(vec![put(&fh), close(reply.opened().stateid)]).ok();
+    drop(reader);
+    let reply = leased.alice.at("export", wish(3 | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG)).ok();
+    assert!(matches!(delegation(&reply), OpenDelegation4::OPEN_DELEGATE_WRITE(_)));
+}
+
+#[test]
+fn under_a_delegation_for_writing_the_holder_is_not_in_its_own_way() // RFC 8881 sections 10.4.2 and 18.16.3
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let (stateid, first) = leased.delegate("f", 3);
+    let alice = &mut leased.alice;
+    let commit = NfsArgop4::OP_COMMIT(Commit4Args { offset: 0, count: 0 });
+    alice.run(vec![put(&fh), write(stateid, 0, b"DATA"), commit, read(stateid, 0, 4)]).ok();
+    alice.minor = 2;
+    alice.run(vec![put(&fh), seek(stateid, 0, DataContent4::NFS4_CONTENT_DATA)]).ok();
+    let other = open_how(NOCREATE, by_name("f"), 3, 0, b"another owner");
+    let other = alice.at("export", vec![other]).ok().opened().stateid;
+    let claim = OpenClaim4::CLAIM_DELEG_CUR_FH(stateid);
+    let third = open_how(NOCREATE, claim, 2, 0, b"third owner");
+    let third = alice.run(vec![put(&fh), third]).ok().opened().stateid;
+    assert!(!server.nfs.wait_for_breaks(Duration::ZERO), "nobody else has come");
+    let local = local_open(place.join("f"), false);
+    assert_eq!(leased.broken(), (stateid, fh.clone()));
+    let alice = &mut leased.alice;
+    for (open, data) in [(first, b"1"), (other, b"2"), (third, b"3")] {
+        alice.run(vec![put(&fh), write(open, 0, data), close(open)]).ok();
+    }
+    assert!(!local.is_finished());
+    alice.run(vec![put(&fh), delegreturn(stateid)]).ok();
+    local.join().unwrap();
+}
+
+#[test]
+fn another_user_gets_no_more_under_a_delegation_than_the_mode_allows() // RFC 8881 section 10.4
+{
+    let Some((_place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let alice = &mut leased.alice;
+    alice.run(vec![put(&fh), setattr(Stateid4::ANONYMOUS, mode(0o600))]).ok();
+    if fs::metadata(_place.join("f")).unwrap().uid() != ALICE {
+        return println!("skipped: not root, so all callers are one user");
+    }
+    leased.delegate("f", 3);
+    leased.alice.security = sys(BOB);
+    let other = open_how(NOCREATE, by_name("f"), 1, 0, b"bob");
+    leased.alice.at("export", vec![other]).expect(NFS4ERR_ACCESS);
+}
+
+#[test]
+fn changes_that_the_kernel_tells_no_lease_of_are_seen_within_seconds() // RFC 8881 section 10.4
+{
+    let Some((place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let names = ["replaced", "removed", "linked", "mode"];
+    let files: Vec<Vec<u8>> = names.iter().map(|name| leased.make(name)).collect();
+    let stateids: Vec<Stateid4> = names.iter().map(|name| leased.delegate(name, 1).0).collect();
+    fs::write(place.join("new"), b"new").unwrap();
+    fs::rename(place.join("new"), place.join("replaced")).unwrap();
+    fs::remove_file(place.join("removed")).unwrap();
+    fs::hard_link(place.join("linked"), place.join("another")).unwrap();
+    fs::set_permissions(place.join("mode"), Permissions::from_mode(0o640)).unwrap();
+    let mut told = Vec::new();
+    while told.len() < names.len() {
+        assert!(server.nfs.wait_for_breaks(PATIENCE), "{} of {}", told.len(), names.len());
+        server.nfs.recall_broken(leased.alice.now);
+        for recall in leased.wire.take() {
+            server.answer_ok(leased.alice.now, &recall);
+            told.push(recalled(&recall));
+        }
+    }
+    for expected in stateids.into_iter().zip(files) {
+        assert!(told.contains(&expected));
+    }
+}
+
+#[test]
+fn an_open_for_writing_by_the_holder_waits_for_its_own_delegation() // RFC 8881 section 10.4
+{
+    let Some((_place, server)) = leasing() else { return };
+    let mut leased = Leased::new(&server);
+    let fh = leased.make("f");
+    let (stateid, _) = leased.delegate("f", 1);
+    // The kernel would tell of no local writer once the server is one.
+    leased.alice.at("export", vec![open("f", 2)]).expect(NFS4ERR_DELAY);
+    assert_eq!(leased.broken(), (stateid, fh.clone()));
+    leased.alice.run(vec![put(&fh), delegreturn(stateid)]).ok();
+    leased.alice.at("export", vec![open("f", 2)]).ok();
 }

@@ -385,3 +385,23 @@ fn a_crowd_that_looks_has_the_delegation_recalled() {
     }
     assert_eq!(recalled(&world).len(), 1);
 }
+
+#[test]
+fn who_is_no_client_has_all_of_a_file_recalled_sooner_than_clients_have() {
+    // RFC 8881 section 10.4
+    let mut world = World::new();
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let first = delegated(&mut world, &a, false);
+    assert_eq!(world.open(&b, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
+    let within = Duration::from_secs(3);
+    assert_eq!(recalled(&world).len(), 1);
+    let (now, shared) = (world.now, world.shared());
+    let mut effects = Effects::default();
+    shared.recall_all(now, &FILE, within, &mut effects);
+    assert!(effects.callbacks.is_empty(), "it is recalled already");
+    super::checks::check_delegations(shared);
+    world.pass(3);
+    world.state.expire(world.now);
+    let used = world.state.access(world.key(&a), &first, &FILE, READ);
+    assert_eq!(used, Err(Nfsstat4::NFS4ERR_DELEG_REVOKED));
+}

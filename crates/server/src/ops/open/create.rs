@@ -3,7 +3,7 @@
 use super::target::Target;
 use super::{DirectoryChange, Share, VERIFIER_ATTRIBUTES, exclusive};
 use crate::attr::{self, Settable, Subject};
-use crate::engine::io::{SHARE_READ, SHARE_WRITE};
+use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Failure, Object, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
 use vfs::{ObjectHandle, OpenAccess, VfsError};
@@ -103,7 +103,8 @@ fn create(
     }
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
-    let access = OpenAccess { read: share.access & SHARE_READ != 0, write: share.access & SHARE_WRITE != 0 };
+    // Who has a delegation for writing may read as well, and nobody else has to open the file for that.
+    let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
     let caller = c.caller(&directory.export);
     let (handle, file) =
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;

@@ -2,7 +2,7 @@
 
 use super::Share;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
-use crate::engine::{Compound, Delegations, Object, OpenPayload};
+use crate::engine::{Compound, Delegations, FileKey, NfsState, Object, OpenPayload};
 use nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, NfsSpaceLimit4, Nfsace4, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
@@ -10,7 +10,8 @@ use nfs4::{
     OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4, WhyNoDelegation4,
 };
 use state::{Delegated, Wish};
-use vfs::OpenAccess;
+use std::sync::Arc;
+use vfs::{Broken, OpenAccess, VfsError};
 
 /// Grants a delegation for what was just opened, or says why not if the client has said what it wants.
 pub fn grant(
@@ -68,18 +69,54 @@ fn delegate(
     if write && object.export.read_only {
         return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
+    let session = c.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
+    let (file, token) = (object.key(), session.token.as_ref());
+    if !reclaim {
+        // Before anything is opened or leased in vain.
+        c.state().delegable(c.now(), session.client, &file, write)?;
+    }
     // With its stateid the client may read, and with one for writing write, whatever it has opened the file for.
     complete(c, object, &mut payload, SHARE_READ)?;
     match write {
         true => complete(c, object, &mut payload, SHARE_WRITE)?,
         false => payload.write = None,
     }
-    let session = c.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
-    let (file, token) = (object.key(), session.token.as_ref());
+    let leased = lease(c, &file, &mut payload, write);
+    if !reclaim {
+        leased?;
+    }
+    let lease = payload.lease.clone();
     let attributes = object.export.backend.getattr(&object.handle);
     let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
     let wish = Wish { file: &file, write, reclaim, change };
-    c.with_effects(|state, effects| state.delegate(c.now(), session.client, &wish, token, payload, effects))
+    let delegate = |state: &NfsState, effects: &mut _| {
+        state.delegate(c.now(), session.client, &wish, token, payload, effects)
+    };
+    let mut delegated = c.with_effects(delegate)?;
+    // Whom it stands against may have come before it was there to be recalled, or while the server was away.
+    if leased.is_err() || lease.is_some_and(|lease| lease.is_broken()) {
+        delegated.recall |= reclaim;
+        c.nfs.breaks.push(file, c.nfs.config.limits.recall_time);
+    }
+    Ok(delegated)
+}
+
+/// Has the file system tell of those who come at the file and are no clients, where there can be such.
+fn lease(
+    c: &Compound<'_>,
+    file: &FileKey,
+    payload: &mut OpenPayload,
+    write: bool,
+) -> Result<(), WhyNoDelegation4> {
+    let opened = if write { &payload.write } else { &payload.read };
+    let opened = opened.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
+    let (breaks, file) = (c.nfs.breaks.clone(), *file);
+    let broken: Broken = Arc::new(move |break_time| breaks.push(file, break_time));
+    payload.lease = opened.lease(write, broken).map_err(|error| match error {
+        VfsError::Delay => WhyNoDelegation4::WND4_CONTENTION,
+        _ => WhyNoDelegation4::WND4_RESOURCE,
+    })?;
+    Ok(())
 }
 
 /// Opens the file for what the payload lacks, as far as its mode lets the caller.

@@ -99,7 +99,7 @@ impl Opening<'_, '_> {
         let user = self.target.object.export.squash_uid(self.c.call.security.caller.as_ref());
         payload.user.get_or_insert(user);
         if let Some(created) = &self.target.created {
-            put(&mut payload, created, self.share.access);
+            put(&mut payload, created, self.share.access | SHARE_READ);
         } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
             // What this OPEN asks for is for the file's mode to allow, whatever is open already.
             let file = self.open(self.share.access, self.is_granted())?;
@@ -122,11 +122,34 @@ impl Opening<'_, '_> {
     fn open(&self, bits: u32, granted: bool) -> Result<Arc<dyn OpenFile>, Failure> {
         let access = OpenAccess { read: bits & SHARE_READ != 0, write: bits & SHARE_WRITE != 0 };
         let object = &self.target.object;
+        if let Some(file) = self.leased(access, granted)? {
+            return Ok(file);
+        }
         if granted {
             return self.c.open_granted(object, access);
         }
         let caller = self.c.caller(&object.export);
         Ok(object.export.backend.open(&caller, &object.handle, access)?)
+    }
+}
+
+impl Opening<'_, '_> {
+    /// Returns the file of the client's own delegation for writing, where its lease would be broken by another descriptor; the
+    /// caller needs the same permission as if it were opened.
+    fn leased(&self, access: OpenAccess, granted: bool) -> Result<Option<Arc<dyn OpenFile>>, Failure> {
+        let object = &self.target.object;
+        let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());
+        let Some(file) = self.c.state().own_writer(self.c.client()?, &object.key(), take).flatten() else {
+            return Ok(None);
+        };
+        let caller = self.c.caller(&object.export);
+        let may = object.export.backend.access(&caller, &object.handle)?;
+        let reads = may.read || may.execute && !access.write;
+        let allowed = (reads || !access.read) && (may.write || !access.write);
+        if allowed || granted && object.export.backend.getattr(&object.handle)?.uid == caller.uid {
+            return Ok(Some(file));
+        }
+        Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 }
 
