@@ -22,7 +22,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
-        // Without enforcement any connection counts as associated: a SEQUENCE over it would have been enough.
+        // RFC 8881 section 18.37.3 wants a connection that is associated with the session. Without enforcement any counts as one,
+        // since a SEQUENCE over it would have been enough: Linux destroys its session over whatever connection it has, by unmount
+        // often a new one that has carried none. It takes a refusal for the end of the session, and then asks for ten seconds why
+        // its client id is busy.
         session.check_connection(caller.connection)?;
         if !session.pulse.close(u32::from(own == Some(sessionid))) {
             return Err(Nfsstat4::NFS4ERR_DELAY);

@@ -80,7 +80,7 @@ pub use limits::Limits;
 pub use lock_ranges::{LockRange, RangeError};
 pub use lock_requests::{Lock, LockDenied, LockError, Locker};
 pub use lock_waits::{LockNotice, NoticeKey};
-pub use looks::{HeldAttributes, Looked};
+pub use looks::{HeldAttributes, LookKey, Looked};
 pub use open_requests::{OpenClaim, OpenOutcome, OpenRequest};
 pub use recalls::Recall;
 pub use sequence::{Begun, Sequence, SequenceOk, Sequenced};

@@ -13,6 +13,13 @@ use std::time::Duration;
 /// Clients that look at one file with a delegation for writing at the same time; with more it is recalled.
 const LOOKS_MAX: usize = 16;
 
+/// Names what a client waits for when it looks at a file with a delegation for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookKey {
+    client: ClientKey,
+    delegation: DelegationKey,
+}
+
 /// What the holder of a delegation for writing says of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldAttributes {
@@ -62,30 +69,46 @@ enum Turn {
 
 impl Looks {
     fn turn(&mut self, client: ClientKey) -> Turn {
-        if self.refused {
-            return Turn::Recall;
-        }
-        match self.clients.iter().position(|(other, _)| *other == client) {
-            Some(place) => match self.clients.get(place) {
-                Some((_, Look::Answered(held))) => {
-                    let held = *held;
-                    self.clients.swap_remove(place);
-                    return Turn::Answer(held);
-                }
-                _ => return Turn::Wait(false),
-            },
-            None if self.clients.len() >= LOOKS_MAX => {
-                // Some have never come back for their answers.
-                self.clients.retain(|(_, look)| !matches!(look, Look::Answered(_)));
-                if self.clients.len() >= LOOKS_MAX {
-                    return Turn::Recall;
-                }
+        let answered = |(other, look): &(ClientKey, Look)| match look {
+            Look::Answered(held) if *other == client => Some(*held),
+            _ => None,
+        };
+        let found = self.clients.iter().enumerate().find_map(|(place, look)| Some((place, answered(look)?)));
+        match found {
+            Some((place, held)) if !self.refused => {
+                self.clients.swap_remove(place);
+                Turn::Answer(held)
             }
-            None => {}
+            _ => self.ask(client).map_or(Turn::Recall, Turn::Wait),
+        }
+    }
+
+    /// Notes that a client waits for an answer that it has not got; says whether the holder has yet to be asked. None where there is no
+    /// use in asking.
+    fn ask(&mut self, client: ClientKey) -> Option<bool> {
+        if self.refused {
+            return None;
+        }
+        if self.clients.iter().any(|(other, _)| *other == client) {
+            return Some(false);
+        }
+        if self.clients.len() >= LOOKS_MAX {
+            // Some have never come back for their answers.
+            self.clients.retain(|(_, look)| !matches!(look, Look::Answered(_)));
+            if self.clients.len() >= LOOKS_MAX {
+                return None;
+            }
         }
         let ask = !std::mem::replace(&mut self.under_way, true);
         self.clients.push((client, if ask { Look::Asked } else { Look::Late }));
-        Turn::Wait(ask)
+        Some(ask)
+    }
+
+    /// Whether a client has yet to get its answer.
+    fn waits(&self, client: ClientKey) -> bool {
+        let waits =
+            |(other, look): &(ClientKey, Look)| *other == client && !matches!(look, Look::Answered(_));
+        !self.refused && self.clients.iter().any(waits)
     }
 
     /// Takes the holder's answer; returns whether it has to be asked again for those who came late.
@@ -120,6 +143,30 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut all = files.get(file)?.delegations.iter();
         all.find(|(holder, held)| **holder != own && held.write)
             .map(|((holder, _), held)| (*holder, held.key))
+    }
+
+    /// Has the holder of a delegation for writing asked, if another client has one and has not said yet what it has. Returns what
+    /// to wait for; then, and if there is nothing to wait for, [`State::look`] is next.
+    pub fn ask(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<LookKey> {
+        let (holder, key) = self.other_writer(client, file)?;
+        let asked = self.delegations.write(key, |delegation| {
+            let held = delegation.standing == Standing::Held;
+            let asked = if held { delegation.looks.ask(client) } else { None };
+            asked.filter(|_| delegation.looks.waits(client))
+        });
+        let delegation = DelegationKey(key);
+        if asked.flatten()? {
+            effects.callbacks.push(CallbackTask::Getattr { client: holder, delegation });
+        }
+        Some(LookKey { client, delegation })
+    }
+
+    /// Tells whether a client has yet to get its answer, and may get one.
+    pub fn look_waits(&self, look: LookKey) -> bool {
+        let waits = |delegation: &Delegation<F, O>| {
+            delegation.standing == Standing::Held && delegation.looks.waits(look.client)
+        };
+        self.delegations.read(look.delegation.0, waits).unwrap_or(false)
     }
 
     /// Returns what the holder of a delegation for writing says of a file, if another client has one.

@@ -5,7 +5,8 @@ use client::{Flavor, Security};
 use e2e::{Serve, in_world};
 use e2e::{Server, World, account, empty_folder, is_root};
 use nfs4::{
-    NfsCbArgop4, Nfsstat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, Stateid4,
+    AttributeValues, Bitmap4, CbGetattr4Res, CbGetattr4Resok, FATTR4_SIZE, NfsCbArgop4, NfsCbResop4,
+    Nfsstat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, Stateid4, attributes,
 };
 use nix::unistd::chown;
 use std::fs;
@@ -114,6 +115,42 @@ fn the_server_calls_back_by_the_clients_context_and_believes_no_broken_answer() 
             alice.close().expect("it is there");
         }
     });
+}
+
+#[test]
+fn whoever_looks_at_a_file_that_another_writes_gets_the_answer_with_one_request() {
+    // RFC 8881 section 10.4.3
+    let folder = empty_folder();
+    let (server, options) = plain(folder.path(), "60");
+    let mut alice = begin(&options, PATH);
+    let file = alice.open_path(PATH, &OpenHow { access: 3, ..OpenHow::new(0) }).expect("it may be written");
+    assert!(matches!(file.delegation, OpenDelegation4::OPEN_DELEGATE_WRITE(_)), "{file:?}");
+    alice.on_callback(|operation| match operation {
+        NfsCbArgop4::OP_CB_GETATTR(_) => {
+            let says = AttributeValues { change: Some(u64::MAX / 2), size: Some(4711), ..Default::default() };
+            let obj_attributes = attributes::fattr4(&says.present(), &says);
+            CallbackAnswer::Result(NfsCbResop4::OP_CB_GETATTR(CbGetattr4Res::NFS4_OK(CbGetattr4Resok {
+                obj_attributes,
+            })))
+        }
+        _ => CallbackAnswer::Status(Nfsstat4::NFS4_OK),
+    });
+    let handle = file.handle.clone();
+    let bob = thread::spawn(move || {
+        let mut bob = Client::connect(options).expect("the server is there");
+        let mut compound = bob.compound();
+        compound.putfh(&handle).getattr(Bitmap4::of(&[FATTR4_SIZE]));
+        let reply = bob.call(compound).expect("an answer");
+        reply.check().expect("not NFS4ERR_DELAY");
+        bob.getattr(&handle, Bitmap4::of(&[FATTR4_SIZE])).expect("attributes")
+    });
+    let begin = Instant::now();
+    while !bob.is_finished() && begin.elapsed() < PATIENCE {
+        alice.serve_callbacks(Duration::from_millis(5)).expect("the system helps");
+    }
+    let seen = bob.join().expect("bob gets his answer");
+    assert_eq!(seen.values().expect("attributes").size, Some(4711));
+    assert_eq!(server.counter("answers_waiting"), 0);
 }
 
 /// A server without Kerberos, and the options of its only user.

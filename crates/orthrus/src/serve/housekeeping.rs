@@ -49,6 +49,7 @@ fn wait(service: &NfsService) {
 
 fn once(service: &NfsService, exports: &Exports, trims: bool) {
     service.server().housekeeping();
+    service.wake(Some(Instant::now()));
     if trims {
         exports.snapshot().iter().for_each(|export| export.backend.trim());
     }

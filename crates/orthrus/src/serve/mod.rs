@@ -4,6 +4,7 @@ mod accounts;
 mod exports;
 mod housekeeping;
 mod kerberos;
+mod parked;
 mod records;
 mod service;
 mod store;
@@ -159,6 +160,7 @@ fn start(
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
     let service = Arc::new(NfsService::new(Server::new(engine, Some(rpcsec), environment, metrics)));
+    service.listen_for_answers();
     let shards = match settings.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,

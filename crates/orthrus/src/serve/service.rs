@@ -1,12 +1,15 @@
 //! Between the network layer and the server.
 
+use super::parked::Parked;
 use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Engine, Outlet, Scratch, Server};
 use server::engine::{BackgroundCopy, CopyRunner, Nfs};
+use state::LookKey;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
 /// hangs does not hold up those of other exports.
@@ -42,6 +45,8 @@ pub struct NfsService {
     disk: Pool<Task>,
     /// Creates contexts: Kerberos, and the directory of users.
     contexts: Pool<Task>,
+    /// Wait for a client's answer to a callback.
+    parked: Parked<LookKey, Task>,
     /// Carries copies on.
     copies: Arc<Pool<Box<BackgroundCopy>>>,
 }
@@ -77,7 +82,46 @@ impl NfsService {
         let copies = Arc::new(Pool::new("copies", limits, move |copy| copying.copy_on(copy)));
         // The pool keeps the server, and so the server must not keep the pool.
         server.engine().connect_copies(Box::new(Copies(Arc::downgrade(&copies))));
-        Self { server, disk, contexts, copies }
+        Self { server, disk, contexts, parked: Parked::default(), copies }
+    }
+
+    /// Has calls go on when the answers are there that they wait for.
+    pub fn listen_for_answers(self: &Arc<Self>) {
+        let service = Arc::downgrade(self);
+        self.server.engine().connect_answers(Box::new(move || {
+            if let Some(service) = service.upgrade() {
+                service.wake(None);
+            }
+        }));
+    }
+
+    /// Has those calls go on whose answers are there, and by `now` those that have waited for long enough.
+    pub fn wake(&self, now: Option<Instant>) {
+        for task in self.parked.take(now, |look| self.server.engine().look_waits(look)) {
+            if let Err(Task { away, sink }) = self.submit(task) {
+                let (connection, held) = (away.connection(), away.held());
+                sink.send(Late { connection, held, item: self.server.decline(away) });
+            }
+        }
+    }
+
+    /// Has a call carried out, or keeps it until the answer is there that it waits for.
+    #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
+    fn send_away(&self, task: Task) -> Result<(), Task> {
+        match task.away.answer() {
+            Some(look) => {
+                let parked = self.parked.park(look, task, |look| self.server.engine().look_waits(look));
+                parked.or_else(|task| self.submit(task))
+            }
+            None => self.submit(task),
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
+    fn submit(&self, task: Task) -> Result<(), Task> {
+        let pool = if task.away.is_init() { &self.contexts } else { &self.disk };
+        let (export, held) = (task.away.export(), task.away.held());
+        pool.submit(export, task, held)
     }
 
     /// The server.
@@ -94,6 +138,7 @@ impl NfsService {
             ("disk_waiting", disk_tasks),
             ("context_threads", threads),
             ("contexts_waiting", tasks),
+            ("answers_waiting", self.parked.len()),
             ("copy_threads", copy_threads),
             ("copies_waiting", copies),
         ];
@@ -195,9 +240,8 @@ impl Outlet<Suspended> for TickOutlet<'_> {
     }
 
     fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
-        let pool = if away.is_init() { &self.service.contexts } else { &self.service.disk };
-        let (connection, held, export) = (away.connection(), away.held(), away.export());
-        pool.submit(export, Task { away, sink: self.sink.clone() }, held).map_err(|task| task.away)?;
+        let (connection, held) = (away.connection(), away.held());
+        self.service.send_away(Task { away, sink: self.sink.clone() }).map_err(|task| task.away)?;
         self.replies.push(Reply { connection, action: Action::Away(held) });
         Ok(())
     }

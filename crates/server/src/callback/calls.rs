@@ -41,6 +41,7 @@ struct Table {
 pub(crate) struct Callbacks {
     transport: OnceLock<Box<dyn CallbackTransport>>,
     contexts: OnceLock<Arc<ContextTable>>,
+    answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<Table>,
 }
 
@@ -57,6 +58,18 @@ impl Callbacks {
     /// Takes the contexts by which clients call.
     pub(crate) fn connect_contexts(&self, contexts: Arc<ContextTable>) {
         let _ = self.contexts.set(contexts);
+    }
+
+    /// Takes what is to be told when somebody may have got an answer that he waits for.
+    pub(super) fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.answered.set(answered);
+    }
+
+    /// Tells those who wait for answers to see whether theirs is there.
+    pub(super) fn wake(&self) {
+        if let Some(answered) = self.answered.get() {
+            answered();
+        }
     }
 
     /// Finds a context by the name that the server has given it.

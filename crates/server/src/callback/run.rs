@@ -11,7 +11,7 @@ use nfs4::{
     RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
 };
 use rpc::ConnectionId;
-use state::{CallbackEnd, CallbackTask, ClientKey, NoBackChannel, Offload};
+use state::{CallbackEnd, CallbackTask, ClientKey, LookKey, NoBackChannel, Offload};
 use std::sync::Arc;
 use std::time::Duration;
 use xdr::Decoder;
@@ -32,6 +32,17 @@ impl Nfs {
     /// Takes what sends callbacks. Until then clients count as ones that cannot be called back.
     pub fn connect_callbacks(&self, transport: Box<dyn CallbackTransport>) {
         self.callbacks.connect(transport);
+    }
+
+    /// Takes what is called, without any lock held, whenever [`Nfs::look_waits`] may have come to an end for somebody.
+    pub fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
+        self.callbacks.connect_answers(answered);
+    }
+
+    /// Tells whether a COMPOUND still waits for what a client is to say (see
+    /// [`WaitsFor::answer`](crate::dispatch::WaitsFor::answer)).
+    pub fn look_waits(&self, look: LookKey) -> bool {
+        self.state.look_waits(look)
     }
 
     /// Sends callbacks, as far as there are slots and connections; the others wait or are for housekeeping to repeat.
@@ -197,6 +208,7 @@ impl Nfs {
                 if self.state.look_answered(*delegation, held) {
                     self.start_callback(*task, 0, now);
                 }
+                self.callbacks.wake();
             }
             (CallbackTask::NotifyLock { notice, .. }, _) => self.state.lock_notice_done(*notice),
             // It is said again by housekeeping.
@@ -237,7 +249,10 @@ impl Nfs {
     /// the delegation recalled instead.
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
-            CallbackTask::Getattr { delegation, .. } => drop(self.state.look_answered(*delegation, None)),
+            CallbackTask::Getattr { delegation, .. } => {
+                self.state.look_answered(*delegation, None);
+                self.callbacks.wake();
+            }
             CallbackTask::NotifyLock { notice, .. } => self.state.lock_notice_done(*notice),
             CallbackTask::Probe { .. }
             | CallbackTask::Recall { .. }

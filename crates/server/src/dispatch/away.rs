@@ -4,6 +4,7 @@ use super::execute::Answer;
 use super::{Action, Engine, Job, Scratch, Server};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{ConnectionId, memory};
+use state::LookKey;
 use xdr::Encoder;
 
 /// Where a tick's results go.
@@ -40,6 +41,11 @@ impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
 pub trait WaitsFor {
     /// The number of the export whose file system it waits for; 0 for anything else.
     fn export(&self) -> u32;
+
+    /// What a client has to answer first: until then it is of no use to carry it out.
+    fn answer(&self) -> Option<LookKey> {
+        None
+    }
 }
 
 /// Of an engine that never waits.
@@ -73,6 +79,14 @@ impl<S: WaitsFor> Away<S> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.export(),
             Stage::Init => 0,
+        }
+    }
+
+    /// What a client has to answer first: see [`WaitsFor::answer`].
+    pub fn answer(&self) -> Option<LookKey> {
+        match &self.stage {
+            Stage::Compound { suspended, .. } => suspended.answer(),
+            Stage::Init => None,
         }
     }
 }
@@ -126,6 +140,15 @@ impl<E: Engine> Server<E> {
         };
         let connection = job.connection;
         Back { connection, reply: Some(Outgoing { connection, buffer, protection }), record: job.record }
+    }
+
+    /// Answers a call that would wait and that nobody has room for after all, as a tick does.
+    pub fn decline(&self, away: Away<E::Suspended>) -> Back {
+        let connection = away.connection();
+        match self.give_up(away, (self.environment.clock)()) {
+            Answer::Ready(reply) => Back { connection, reply: Some(reply), record: Vec::new() },
+            Answer::Close(_) | Answer::Away(_) => Back::defect(connection),
+        }
     }
 
     /// Puts a call that was away among the replies of the next tick.

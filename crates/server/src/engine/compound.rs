@@ -2,8 +2,13 @@
 
 use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, OpenPayload, Patience};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
-use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
-use std::{cell::RefCell, net::IpAddr, sync::Arc, time::Duration};
+use state::{ChannelAttrs, ClientKey, Effects, LookKey, OpSet, SlotToken, StateidKind};
+use std::{
+    cell::{Cell, RefCell},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 use vfs::{Caller, Export, ExportTable};
 use xdr::{Decoder, Encoder};
 
@@ -74,6 +79,8 @@ pub struct Compound<'c> {
     pub reply_end: usize,
     /// Files that the operation changes, from which others' delegations are kept off until its end.
     pub changing: RefCell<Vec<FileKey>>,
+    /// What a client has to answer first, of an operation that fails with [`Failure::would_wait`] for that.
+    pub awaits: Cell<Option<LookKey>>,
     /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
     pub patience: Patience,
 }
@@ -97,6 +104,7 @@ impl<'c> Compound<'c> {
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
             changing: RefCell::default(),
+            awaits: Cell::default(),
             patience: Patience::Waits,
         }
     }

@@ -7,7 +7,7 @@ use super::{Compound, Failure, Fh, FileKey, Object, OpResult};
 use nfs4::{
     Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY,
 };
-use state::Looked;
+use state::{ClientKey, Looked};
 use std::str::FromStr;
 use vfs::{Attributes, SetAttributes, SetTime};
 
@@ -104,12 +104,31 @@ impl Compound<'_> {
         if !self.state().others_write(client, &file) {
             return self.attributes(fh);
         }
+        self.await_holder(client, &file)?;
         // What is found may have to be put down.
         self.check_disk(object)?;
         let look = || self.with_effects(|state, effects| state.look(self.now(), client, &file, effects));
         match self.past_expired(&file, look)? {
             Some(looked) => self.attributes_held(object, looked),
             None => self.attributes(fh),
+        }
+    }
+
+    /// Has the holder of a delegation for writing asked and the COMPOUND suspended until it has answered, so that whoever looks need
+    /// not come again; but where this thread may wait it does not, since that is no time for one.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    fn await_holder(&self, client: ClientKey, file: &FileKey) -> OpResult {
+        if self.may_wait() {
+            return Ok(());
+        }
+        match self.with_effects(|state, effects| state.ask(client, file, effects)) {
+            Some(look) => {
+                self.awaits.set(Some(look));
+                Err(Failure::would_wait())
+            }
+            None => Ok(()),
         }
     }
 

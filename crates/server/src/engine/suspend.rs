@@ -5,7 +5,8 @@ use super::{Compound, Failure, Fh, InSession, Nfs, Object, OpResult, Position};
 use crate::dispatch::WaitsFor;
 use crate::engine::Call;
 use nfs4::Stateid4;
-use std::cell::RefCell;
+use state::LookKey;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use vfs::ExportTable;
 
@@ -34,6 +35,8 @@ pub struct Suspended {
     saved_stateid: Option<Stateid4>,
     session: Option<InSession>,
     reply_end: usize,
+    /// What a client has to answer first.
+    awaits: Option<LookKey>,
     /// Where in the reply COMPOUND4res begins.
     pub(super) start: usize,
     /// Where in the reply the number of results stands.
@@ -48,6 +51,10 @@ impl WaitsFor for Box<Suspended> {
             Some(Fh::Object(object)) => object.export.id,
             _ => 0,
         }
+    }
+
+    fn answer(&self) -> Option<LookKey> {
+        self.awaits
     }
 }
 
@@ -65,6 +72,7 @@ impl<'c> Compound<'c> {
             saved_stateid: self.saved_stateid,
             session: self.session.take(),
             reply_end: self.reply_end,
+            awaits: self.awaits.take(),
             start,
             count_at,
             args_at,
@@ -89,6 +97,7 @@ impl<'c> Compound<'c> {
             reply_start: suspended.start,
             reply_end: suspended.reply_end,
             changing: RefCell::default(),
+            awaits: Cell::default(),
             patience: Patience::Waits,
         }
     }

@@ -4,6 +4,7 @@ use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use rpc::ConnectionId;
+use server::dispatch::WaitsFor;
 use server::engine::{Call, Patience, Ran, Suspended};
 use std::sync::Arc;
 use std::time::Duration;
@@ -335,4 +336,81 @@ fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() // RFC 8881 s
     let server = Setup::default().start();
     let reply = Client::new(&server).at("export", vec![getattr(&all)]).ok();
     assert!(!reply.attributes().supported_attrs.unwrap().contains(FATTR4_QUOTA_USED));
+}
+
+/// What a thread that must not wait makes of a look at size and change.
+fn try_look(pair: &mut Pair<'_>) -> Tried {
+    let ops = vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])];
+    pair.b.sequence += 1;
+    try_on(&pair.b, 0, pair.b.sequence, ops)
+}
+
+#[test]
+fn a_look_waits_for_what_the_holder_of_a_delegation_says() // RFC 8881 section 10.4.3
+{
+    let server = Setup::default().start();
+    let mut pair = Pair::new(&server);
+    pair.delegate(3);
+    let waiting = try_look(&mut pair).waits();
+    let look = waiting.suspended.answer().expect("it waits for an answer");
+    let asked = pair.wire.one();
+    assert!(server.nfs.look_waits(look));
+    let says = AttributeValues { change: Some(77), size: Some(12), ..Default::default() };
+    server.answer_attributes(pair.a.now, &asked, says);
+    assert!(!server.nfs.look_waits(look));
+    let reply = waiting.resume(&pair.b);
+    let Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) = reply.resarray.last() else {
+        panic!("{reply:?}")
+    };
+    let values = decode_fattr4(&ok.obj_attributes, Purpose::Learn, &attributes::KNOWN).unwrap();
+    assert_eq!(values.size, Some(12));
+    assert!(pair.wire.take().is_empty());
+}
+
+#[test]
+fn a_look_that_nobody_answers_is_told_to_come_again() // RFC 8881 sections 10.4.3 and 15.1.1.3
+{
+    let server = Setup::default().start();
+    let mut pair = Pair::new(&server);
+    let (stateid, _) = pair.delegate(3);
+    let waiting = try_look(&mut pair).waits();
+    let look = waiting.suspended.answer().expect("it waits for an answer");
+    let asked = pair.wire.one();
+    assert_eq!(waiting.resume(&pair.b).status, NFS4ERR_DELAY, "its time is up");
+    assert!(server.nfs.look_waits(look), "but the answer would still be its");
+    // Refused: the delegation is recalled, and nobody waits any longer.
+    server.answer(pair.a.now, &asked, NFS4_OK, NFS4ERR_BADHANDLE);
+    assert!(!server.nfs.look_waits(look));
+    assert_eq!(try_look(&mut pair).answered(NFS4ERR_DELAY).resarray.len(), 3);
+    assert_eq!(recalled(&pair.wire.one()).0, stateid);
+}
+
+#[test]
+fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section 10.4.3
+{
+    let server = Setup::default().start();
+    let mut pair = Pair::new(&server);
+    let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = woken.clone();
+    let wake = move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    };
+    server.nfs.connect_answers(Box::new(wake));
+    pair.delegate(3);
+    let first = try_look(&mut pair).waits();
+    let asked = pair.wire.one();
+    // A third client asks while the callback is out: it gets the next answer, not this one.
+    let mut c = Client::delegated(&server, &pair.wire, b"c", 13);
+    c.sequence += 1;
+    let ops = vec![put(&pair.fh), getattr(&[FATTR4_SIZE])];
+    let late = try_on(&c, 0, c.sequence, ops).waits();
+    let [first_look, late_look] = [&first, &late].map(|waiting| waiting.suspended.answer().unwrap());
+    let says = |size| AttributeValues { change: Some(77), size: Some(size), ..Default::default() };
+    server.answer_attributes(pair.a.now, &asked, says(12));
+    assert_eq!(woken.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!([first_look, late_look].map(|look| server.nfs.look_waits(look)), [false, true]);
+    server.answer_attributes(pair.a.now, &pair.wire.one(), says(13));
+    assert!(!server.nfs.look_waits(late_look));
+    assert_eq!(first.resume(&pair.b).status, NFS4_OK);
+    assert_eq!(late.resume(&c).status, NFS4_OK);
 }

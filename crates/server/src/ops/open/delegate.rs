@@ -161,7 +161,9 @@ fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
     if !delegated.write {
         return OpenDelegation4::OPEN_DELEGATE_READ(OpenReadDelegation4 { stateid, recall, permissions });
     }
-    // No space is promised, so the client writes back what it has before it closes the file.
+    // RFC 8881 section 10.4.1: a promise of space has to be kept for all delegations at once, quotas included, and no file system
+    // here sets space aside for data that nobody has sent. So none is promised: the client writes back what it has before CLOSE
+    // returns, and close() tells the program that the disk is full.
     let space_limit = NfsSpaceLimit4::NFS_LIMIT_SIZE(0);
     OpenDelegation4::OPEN_DELEGATE_WRITE(OpenWriteDelegation4 { stateid, recall, space_limit, permissions })
 }

@@ -128,6 +128,9 @@ impl Listing<'_, '_> {
         Ok(())
     }
 
+    /// Writes the attributes of an entry that the server itself has. RFC 8881 section 10.4.3 has the holder of a delegation for writing
+    /// asked for another's GETATTR; here one listing would wait for as many clients as it has names. What it tells was true
+    /// of the file at some time, and who has to know more asks GETATTR.
     fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> Result<(), Failure> {
         let attributes = self.c.attributes(fh)?;
         attr::encode(self.c, fh, &attributes, &self.wanted, reply)
