@@ -46,7 +46,7 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_DELAY while others have delegations; they are recalled.
     pub fn begin_change(&self, object: &Object) -> OpResult {
-        if self.nfs.config.delegations == Delegations::None && !self.state().has_delegations() {
+        if !self.may_be_delegated() {
             return Ok(());
         }
         let (client, file) = (self.client()?, object.key());
@@ -57,13 +57,13 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// As [`Compound::begin_change`], of what a name stands for; the operation itself will say what is wrong with a name
-    /// that stands for nothing.
+    /// As [`Compound::begin_change`], of what a name stands for, in a directory that is held (see [`Compound::hold_names`]); the
+    /// operation itself will say what is wrong with a name that stands for nothing.
     ///
     /// # Errors
     /// As [`Compound::begin_change`].
     pub fn begin_change_of_name(&self, directory: &Object, name: &[u8]) -> OpResult {
-        if !self.state().has_delegations() {
+        if !self.may_be_delegated() {
             return Ok(());
         }
         let export = &directory.export;

@@ -13,6 +13,7 @@ mod failure;
 mod fh;
 pub mod io;
 pub mod names;
+mod names_held;
 mod namespace;
 mod nfs;
 mod offload;

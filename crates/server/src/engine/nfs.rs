@@ -1,6 +1,7 @@
 //! The server: everything that outlives one call.
 
 use super::breaks::Breaks;
+use super::names_held::NamesHeld;
 use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
 use identity::Mapper;
@@ -69,6 +70,7 @@ pub struct Nfs {
     sync_failures: AtomicU64,
     pub(crate) callbacks: Callbacks,
     pub(crate) offloads: Offloads,
+    pub(super) names: NamesHeld,
     pub(crate) breaks: Arc<Breaks>,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -99,6 +101,7 @@ impl Nfs {
             sync_failures: AtomicU64::new(0),
             callbacks: Callbacks::default(),
             offloads: Offloads::default(),
+            names: NamesHeld::default(),
             breaks: Arc::default(),
             records,
             random,

@@ -24,6 +24,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if backend.getattr(&object.handle)?.file_type == FileType::Directory {
         return Err(Nfsstat4::NFS4ERR_ISDIR.into());
     }
+    let _held = c.hold_names(&[&directory])?;
     c.begin_change(&object)?;
     let change = Change::before(&directory)?;
     backend.link(&c.caller(&directory.export), &object.handle, &directory.handle, name)?;

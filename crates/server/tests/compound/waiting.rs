@@ -7,6 +7,7 @@ use rpc::ConnectionId;
 use server::dispatch::WaitsFor;
 use server::engine::{Call, Patience, Ran, Suspended};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use vfs::Export;
 use xdr::{Decode, Decoder, Encoder};
@@ -390,10 +391,10 @@ fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section
 {
     let server = Setup::default().start();
     let mut pair = Pair::new(&server);
-    let woken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let woken = Arc::new(AtomicUsize::new(0));
     let count = woken.clone();
     let wake = move || {
-        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        count.fetch_add(1, Ordering::SeqCst);
     };
     server.nfs.connect_answers(Box::new(wake));
     pair.delegate(3);
@@ -407,10 +408,50 @@ fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section
     let [first_look, late_look] = [&first, &late].map(|waiting| waiting.suspended.answer().unwrap());
     let says = |size| AttributeValues { change: Some(77), size: Some(size), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says(12));
-    assert_eq!(woken.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
     assert_eq!([first_look, late_look].map(|look| server.nfs.look_waits(look)), [false, true]);
     server.answer_attributes(pair.a.now, &pair.wire.one(), says(13));
     assert!(!server.nfs.look_waits(late_look));
     assert_eq!(first.resume(&pair.b).status, NFS4_OK);
     assert_eq!(late.resume(&c).status, NFS4_OK);
+}
+
+#[test]
+fn a_name_stands_for_one_file_while_delegations_on_that_are_recalled() // RFC 8881 section 10.4
+{
+    // In the middle of one client's operation another tries to give the name to another file.
+    let intrusions: [fn() -> Vec<Op>; 3] = [
+        || [at_export(), vec![savefh()], at_export(), vec![rename("g", "f")]].concat(),
+        || [at_export(), vec![lookup("g"), savefh()], at_export(), vec![link("new")]].concat(),
+        || [at_export(), vec![open_create("new", 3)]].concat(),
+    ];
+    let removing: fn() -> Vec<Op> = || [at_export(), vec![remove("f")]].concat();
+    let renaming: fn() -> Vec<Op> =
+        || [at_export(), vec![savefh()], at_export(), vec![rename("g", "new")]].concat();
+    for (operation, intrusion) in
+        [(removing, intrusions[0]), (renaming, intrusions[1]), (renaming, intrusions[2])]
+    {
+        let disk = Slow::new();
+        let export = Export::new("/export", disk.clone()).expect("an export");
+        let server = Arc::new(Setup::with_exports(vec![export]).start());
+        let mut client = Client::new(&server);
+        ["f", "g"].into_iter().for_each(|name| drop(client.make_file("export", name, b"x")));
+        let (tried, site) = (Arc::new(AtomicBool::new(false)), server.clone());
+        let seen = tried.clone();
+        disk.during_lookup(move || {
+            let other = Client::with(&site, b"other", sys(ALICE), FORE);
+            let waiting = try_on(&other, 0, other.sequence + 1, intrusion()).waits();
+            seen.store(true, Ordering::SeqCst);
+            // The test's own thread holds the directory: it would wait for itself.
+            waiting.give_up(&other);
+        });
+        client.run(operation()).ok();
+        assert!(tried.load(Ordering::SeqCst), "the name was looked up");
+        let mut other = Client::with(&server, b"another", sys(ALICE), FORE);
+        other.at("export", vec![open_create("new", 3)]).ok();
+    }
+}
+
+fn at_export() -> Vec<Op> {
+    vec![put_root(), lookup("export")]
 }

@@ -101,6 +101,7 @@ fn create(
     if directory.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
+    let _held = c.hold_names(&[directory])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
     // Who has a delegation for writing may read as well, and nobody else has to open the file for that.

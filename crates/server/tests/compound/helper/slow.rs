@@ -1,8 +1,8 @@
 //! A file system on a disk that a test heats and cools.
 
 use super::memory;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use vfs::{
     Attributes, Backend, Caller, DirEntry, Extent, Features, FsStat, MemoryBackend, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsResult,
@@ -13,6 +13,10 @@ pub struct Slow {
     inner: Arc<MemoryBackend>,
     /// Whether nothing is in any cache.
     cold: Arc<AtomicBool>,
+    /// Whether it is all in memory, as if nothing ever waited.
+    quick: AtomicBool,
+    /// What happens, once, in the middle of the next look-up.
+    during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 struct SlowFile {
@@ -22,11 +26,22 @@ struct SlowFile {
 
 impl Slow {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { inner: memory(), cold: Arc::default() })
+        Arc::new(Self {
+            inner: memory(),
+            cold: Arc::default(),
+            quick: AtomicBool::new(false),
+            during: Mutex::default(),
+        })
     }
 
     pub fn set_cold(&self, cold: bool) {
         self.cold.store(cold, Ordering::SeqCst);
+    }
+
+    /// Nothing is waited for from now on, and this happens in the middle of the next look-up.
+    pub fn during_lookup(&self, happens: impl FnOnce() + Send + 'static) {
+        self.quick.store(true, Ordering::SeqCst);
+        *self.during.lock().unwrap() = Some(Box::new(happens));
     }
 
     fn is_cold(&self) -> bool {
@@ -86,7 +101,7 @@ impl Backend for Slow {
     }
 
     fn may_wait(&self) -> bool {
-        true
+        !self.quick.load(Ordering::SeqCst)
     }
 
     fn is_at_hand(&self, _: &ObjectHandle) -> bool {
@@ -119,7 +134,10 @@ impl Backend for Slow {
     }
 
     fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
-        self.inner.lookup(caller, directory, name)
+        let found = self.inner.lookup(caller, directory, name);
+        let during = self.during.lock().unwrap().take();
+        during.into_iter().for_each(|happens| happens());
+        found
     }
 
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {

@@ -1,0 +1,115 @@
+//! Names that are looked up and changed in one step.
+//!
+//! REMOVE and RENAME find out what a name stands for, have the delegations on that recalled, and then change the name. In
+//! between it must not come to stand for something else: so who changes names of a directory holds it meanwhile, while there can
+//! be delegations. What is changed by others than the server is not kept off.
+
+use super::{Compound, Delegations, Failure, FileKey, Object};
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The directories that are held.
+#[derive(Debug)]
+pub(crate) struct NamesHeld<K = FileKey> {
+    held: Mutex<HashSet<K>>,
+    freed: Condvar,
+}
+
+impl<K> Default for NamesHeld<K> {
+    fn default() -> Self {
+        Self { held: Mutex::default(), freed: Condvar::new() }
+    }
+}
+
+/// Holds directories until it is dropped.
+#[must_use = "names may change again when it is dropped"]
+#[derive(Debug)]
+pub struct Hold<'n, K: Hash + Eq = FileKey> {
+    names: &'n NamesHeld<K>,
+    directories: Vec<K>,
+}
+
+impl<K> NamesHeld<K> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<K>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + Hash + Eq> NamesHeld<K> {
+    /// Takes all the directories at once, so that nobody who waits holds any. None when it would have to wait and may not.
+    fn hold(&self, directories: Vec<K>, waits: bool) -> Option<Hold<'_, K>> {
+        let mut held = self.lock();
+        while directories.iter().any(|directory| held.contains(directory)) {
+            if !waits {
+                return None;
+            }
+            held = self.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        held.extend(directories.iter().cloned());
+        Some(Hold { names: self, directories })
+    }
+}
+
+impl<K: Hash + Eq> Drop for Hold<'_, K> {
+    fn drop(&mut self) {
+        let mut held = self.names.lock();
+        for directory in &self.directories {
+            held.remove(directory);
+        }
+        drop(held);
+        self.names.freed.notify_all();
+    }
+}
+
+impl<'c> Compound<'c> {
+    /// Whether anybody may have a delegation, or get one while the operation runs.
+    pub(super) fn may_be_delegated(&self) -> bool {
+        self.nfs.config.delegations != Delegations::None || self.state().has_delegations()
+    }
+
+    /// Keeps the names of directories as they are for everybody else, where that matters. It waits for whoever changes one of
+    /// them.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub fn hold_names(&self, directories: &[&Object]) -> Result<Option<Hold<'c>>, Failure> {
+        if !self.may_be_delegated() {
+            return Ok(None);
+        }
+        let directories = directories.iter().map(|directory| directory.key()).collect();
+        let held = self.nfs.names.hold(directories, self.may_wait());
+        held.map(Some).ok_or_else(Failure::would_wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread;
+
+    #[test]
+    fn a_directory_is_held_by_one_at_a_time_and_two_are_taken_together() {
+        let names = NamesHeld::default();
+        let held = names.hold(vec![1_u8, 1_u8], false).unwrap();
+        assert!(names.hold(vec![2_u8, 1_u8], false).is_none());
+        drop(names.hold(vec![2_u8], false).unwrap());
+        drop(held);
+        assert!(names.lock().is_empty());
+        let inside = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for number in 0..4_u8 {
+                let (names, inside) = (&names, &inside);
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let other = (number + round % 3) % 4 + 2;
+                        let _held = names.hold(vec![other, 1_u8], true);
+                        assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                        inside.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+        });
+    }
+}
