@@ -1,6 +1,7 @@
 //! What a workload asks of a mounted export.
 
 use anyhow::Result;
+use std::time::Duration;
 
 /// One flavor's way to the server: one file to read and write, with many requests in flight, and a folder for
 /// small files.
@@ -32,11 +33,24 @@ pub trait Endpoint {
     /// Those of [`Endpoint::start_read`].
     fn start_write(&mut self, tag: usize, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Waits until at least one request has finished and hands each that has to `done`.
+    /// Hands each request that has finished to `done`, and returns how many. Waits for the first at most `timeout`; without
+    /// one it waits as long as an answer may take.
     ///
     /// # Errors
     /// A failed request, an answer that does not come, or what `done` returns.
-    fn wait(&mut self, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()>;
+    fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>,
+    ) -> Result<usize>;
+
+    /// Waits until at least one request has finished and hands each that has to `done`.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::poll`].
+    fn wait(&mut self, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()> {
+        self.poll(None, done).map(drop)
+    }
 
     /// Brings all that was written to stable storage.
     ///

@@ -1,5 +1,6 @@
 //! An export of a real server as [`Endpoint`], over the project's own client.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use nfs4::attributes::fattr4;
 use nfs4::*;
 
 use crate::{Endpoint, Finished};
+
+mod tree;
 
 const FILE: &str = "data";
 
@@ -52,6 +55,10 @@ pub struct Mount {
     offered: [u64; 2],
     timeout: Duration,
     done: Vec<Completion>,
+    /// Handles of the folders that were made below, by path.
+    folders: BTreeMap<String, Vec<u8>>,
+    /// Bytes of the file that were filled.
+    file_size: u64,
 }
 
 impl Mount {
@@ -73,6 +80,8 @@ impl Mount {
             offered: [u64::MAX; 2],
             timeout,
             done: Vec::new(),
+            folders: BTreeMap::new(),
+            file_size: 0,
         };
         mount.parent_handle = mount.find_path()?;
         Ok(mount)
@@ -97,6 +106,16 @@ impl Mount {
     /// Where in the export the file is that reads and writes go to.
     pub fn file(&self) -> PathBuf {
         Path::new(&self.folder).join(FILE)
+    }
+
+    /// Notes how many bytes the file has.
+    pub fn filled(&mut self, file_size: u64) {
+        self.file_size = file_size;
+    }
+
+    /// How many bytes the file has, as far as [`Mount::filled`] knows.
+    pub fn file_size(&self) -> u64 {
+        self.file_size
     }
 
     /// The name of the folder in the export.
@@ -264,20 +283,25 @@ impl Endpoint for Mount {
         started
     }
 
-    fn wait(&mut self, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()> {
+    fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>,
+    ) -> Result<usize> {
         let mut completions = std::mem::take(&mut self.done);
-        let timeout = self.timeout;
+        let wait = timeout.unwrap_or(self.timeout);
         let client = self.client()?;
-        if client.poll(timeout, &mut completions)? == 0 {
+        if client.poll(wait, &mut completions)? == 0 && timeout.is_none() {
             bail!("no answer in time");
         }
+        let count = completions.len();
         for completion in completions.drain(..) {
             let reply = completion.result?;
             hand_over(completion.tag, &reply, done)?;
             client.recycle(reply);
         }
         self.done = completions;
-        Ok(())
+        Ok(count)
     }
 
     fn commit(&mut self) -> Result<()> {

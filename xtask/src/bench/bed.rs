@@ -3,26 +3,18 @@
 use super::cores::Cores;
 use super::site::Site;
 use super::stand::Stand;
-use anyhow::{Context, bail};
 use bench::ServerProcess;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use realm::Enctypes;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 /// Bytes of the file that each mount reads and writes.
 const FILE_SIZE: u64 = 64 << 20;
 
 /// MiB of the memory export: files of the mounts that are there at once, and room for what is made and removed.
 const MEMORY: &str = "512";
-
-/// How long the server may take to tell its counters.
-const COUNTERS_MAX: Duration = Duration::from_secs(10);
 
 /// See the module; all of it goes with the value.
 pub struct Bed {
@@ -34,7 +26,7 @@ pub struct Bed {
 }
 
 /// The server's counters by name.
-pub type Counters = BTreeMap<String, u64>;
+pub type Counters = bench::native::Counters;
 
 impl Bed {
     /// Starts all of it with one shard. What the server says goes to standard error.
@@ -110,42 +102,6 @@ impl Bed {
     /// # Errors
     /// When it does not tell.
     pub fn counters(&self) -> anyhow::Result<Counters> {
-        let log = self.work().join("log");
-        let read = || std::fs::read_to_string(&log).context("the server has no log");
-        // The line that comes last.
-        let answers = |log: &str| log.matches(" held: ").count();
-        let (before, end) = (answers(&read()?), Instant::now() + COUNTERS_MAX);
-        kill(Pid::from_raw(i32::try_from(self.server.pid())?), Signal::SIGUSR1)
-            .context("the server is gone")?;
-        loop {
-            let said = read()?;
-            if answers(&said) > before && said.ends_with('\n') {
-                return Ok(parse(&said));
-            }
-            if Instant::now() > end {
-                bail!("the server tells no counters:\n{said}");
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-/// Takes the last value of each counter out of a log.
-fn parse(log: &str) -> Counters {
-    let words = log.split_whitespace().filter_map(|word| word.split_once('='));
-    words.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    #[test]
-    fn the_last_value_of_a_counter_counts() {
-        let counters = parse("x INFO calls: calls=3 lag_0=1\ny INFO calls: calls=5 lag_0=x\n");
-        assert_eq!(
-            counters.into_iter().collect::<Vec<_>>(),
-            [("calls".to_owned(), 5), ("lag_0".to_owned(), 1)]
-        );
+        bench::counters::of_server(self.server.pid(), &self.work().join("log"))
     }
 }

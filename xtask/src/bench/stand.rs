@@ -27,12 +27,12 @@ pub enum Load {
 impl Load {
     /// Reads or writes of 4 KiB at random places.
     pub const fn random(write: bool, depth: usize) -> Self {
-        Self::Transfer(Shape { write, random: true, depth, size: 4096 })
+        Self::Transfer(Shape { writes: percentage(write), random: true, depth, size: 4096 })
     }
 
     /// Reads or writes of `size` bytes, one after the other through the file.
     pub const fn sequential(write: bool, depth: usize, size: usize) -> Self {
-        Self::Transfer(Shape { write, random: false, depth, size })
+        Self::Transfer(Shape { writes: percentage(write), random: false, depth, size })
     }
 
     /// What its rate counts.
@@ -42,6 +42,11 @@ impl Load {
             _ => Unit::OperationsPerSecond,
         }
     }
+}
+
+/// The part of the requests that write.
+const fn percentage(write: bool) -> u32 {
+    if write { 100 } else { 0 }
 }
 
 /// A server, and as whom to load it.

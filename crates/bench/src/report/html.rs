@@ -207,7 +207,7 @@ fn environment(out: &mut String, report: &Report) {
 }
 
 /// Formats seconds since 1970 as a date and time (the civil-from-days rule of the Gregorian calendar).
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
     let era = days / 146_097;
     let day_of_era = days % 146_097;

@@ -1,7 +1,7 @@
 //! Three forms of one report: a table for the terminal, JSON for programs, a page for people.
 
 mod chart;
-mod format;
+pub(crate) mod format;
 mod headline;
 mod html;
 mod overview;
@@ -9,6 +9,7 @@ mod table;
 
 pub use headline::headline;
 pub use html::html;
+pub(crate) use html::utc;
 pub use table::table;
 
 use crate::Report;

@@ -1,6 +1,6 @@
-//! Reads and writes of one file, several in flight.
+//! Reads and writes of one file, several in flight, each made as soon as one has finished.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
@@ -10,8 +10,8 @@ use crate::{Endpoint, Finished, Workload};
 /// How reads or writes go through the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Whether it writes.
-    pub write: bool,
+    /// Percentage of the requests that write.
+    pub writes: u32,
     /// Whether places are drawn at random, or follow each other.
     pub random: bool,
     /// Requests in flight.
@@ -33,14 +33,21 @@ impl Shape {
             Workload::Metadata => return None,
         };
         let size = if random { RANDOM_SIZE } else { SEQUENTIAL_SIZE };
-        Some(Self { write, random, depth, size })
+        Some(Self { writes: if write { 100 } else { 0 }, random, depth, size })
+    }
+
+    /// Whether any of its requests write.
+    pub const fn writes_at_all(self) -> bool {
+        self.writes > 0
     }
 
     /// Cuts it into what server and session take, as a mount does with what an application asks for: a request that is
     /// too large becomes several, in flight together.
-    fn fitted(self, endpoint: &dyn Endpoint) -> Self {
+    pub(super) fn fitted(self, endpoint: &dyn Endpoint) -> Self {
         let depth_max = endpoint.depth_max().max(1);
-        let size_max = endpoint.io_size_max(self.write).max(RANDOM_SIZE);
+        let read_max = if self.writes < 100 { endpoint.io_size_max(false) } else { usize::MAX };
+        let write_max = if self.writes_at_all() { endpoint.io_size_max(true) } else { usize::MAX };
+        let size_max = read_max.min(write_max).max(RANDOM_SIZE);
         // A power of two, so that a file of whole MiB is a whole number of requests.
         let size = 1 << self.size.min(size_max).ilog2();
         let depth = self.depth * (self.size / size).max(1);
@@ -48,109 +55,147 @@ impl Shape {
     }
 
     /// The same places for every repetition and every flavor, others for another kind of load.
-    fn seed(self) -> u64 {
-        u64::from(self.write) << 32 | self.depth as u64
+    pub(super) fn seed(self) -> u64 {
+        u64::from(self.writes) << 32 | self.depth as u64
     }
 }
 
 /// Chooses where the next request goes.
 struct Places {
     blocks: u64,
-    size: u64,
-    random: bool,
+    shape: Shape,
     next: u64,
     state: u64,
+    /// Hundredths of a write that are due.
+    due: u32,
 }
 
 impl Places {
     fn new(shape: Shape, file_size: u64, seed: u64) -> Self {
-        let size = shape.size as u64;
-        let blocks = (file_size / size).max(1);
-        Self { blocks, size, random: shape.random, next: 0, state: seed }
+        let blocks = (file_size / shape.size as u64).max(1);
+        Self { blocks, shape, next: 0, state: seed, due: 0 }
+    }
+
+    /// SplitMix64: every run and every flavor draws the same.
+    fn draw(&mut self, below: u64) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(mixed ^ (mixed >> 31)) * u128::from(below)) >> 64) as u64
     }
 
     fn next(&mut self) -> u64 {
-        let block = if self.random {
-            // SplitMix64: every run and every flavor goes through the same places.
-            self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = self.state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((u128::from(mixed ^ (mixed >> 31)) * u128::from(self.blocks)) >> 64) as u64
-        } else {
-            self.next % self.blocks
-        };
+        let block = if self.shape.random { self.draw(self.blocks) } else { self.next % self.blocks };
         self.next += 1;
-        block * self.size
+        block * self.shape.size as u64
+    }
+
+    /// Whether the next request writes. Reads and writes are spread evenly, so that short repetitions have the same part
+    /// of each as long ones.
+    fn writes(&mut self) -> bool {
+        self.due += self.shape.writes;
+        let writes = self.due >= 100;
+        self.due -= if writes { 100 } else { 0 };
+        writes
     }
 }
 
+/// One request: where, since when its latency counts, and whether it writes.
+#[derive(Clone, Copy)]
+struct Request {
+    offset: u64,
+    since: Instant,
+    write: bool,
+}
+
 /// The requests in flight; the tag of each is its index.
-struct InFlight<'a, 'b> {
+pub(super) struct InFlight<'a, 'b> {
     conditions: &'a Conditions<'b>,
     shape: Shape,
     places: Places,
     buffer: Vec<u8>,
-    requests: Vec<(u64, Instant)>,
+    requests: Vec<Request>,
     idle: Vec<usize>,
 }
 
 impl<'a, 'b> InFlight<'a, 'b> {
-    fn new(shape: Shape, conditions: &'a Conditions<'b>, seed: u64) -> Self {
-        let now = Instant::now();
+    pub(super) fn new(shape: Shape, conditions: &'a Conditions<'b>, seed: u64) -> Self {
+        let empty = Request { offset: 0, since: Instant::now(), write: false };
         Self {
             conditions,
             shape,
             places: Places::new(shape, conditions.file_size, seed),
-            buffer: vec![0; if shape.write { shape.size } else { 0 }],
-            requests: vec![(0, now); shape.depth],
+            buffer: vec![0; if shape.writes_at_all() { shape.size } else { 0 }],
+            requests: vec![empty; shape.depth],
             idle: (0..shape.depth).rev().collect(),
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.idle.len() == self.shape.depth
     }
 
+    /// Says whether as many requests are in flight as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.idle.is_empty()
+    }
+
     /// Starts as many requests as may be in flight.
-    fn start(&mut self, endpoint: &mut dyn Endpoint) -> Result<()> {
+    fn fill_up(&mut self, endpoint: &mut dyn Endpoint) -> Result<()> {
         // They all leave with the next wait: one look at the clock does for them.
         let now = Instant::now();
-        while let Some(tag) = self.idle.pop() {
-            let offset = self.places.next();
-            if self.shape.write {
-                self.conditions.pattern.fill(offset, &mut self.buffer);
-            }
-            if let Some(request) = self.requests.get_mut(tag) {
-                *request = (offset, now);
-            }
-            if self.shape.write {
-                endpoint.start_write(tag, offset, &self.buffer)?;
-            } else {
-                endpoint.start_read(tag, offset, self.shape.size)?;
-            }
+        while !self.is_full() {
+            self.start(endpoint, now)?;
         }
         Ok(())
     }
 
+    /// Starts the next request; its latency counts from `since`.
+    pub(super) fn start(&mut self, endpoint: &mut dyn Endpoint, since: Instant) -> Result<()> {
+        let Some(tag) = self.idle.pop() else { bail!("more requests than may be in flight") };
+        let (offset, write) = (self.places.next(), self.places.writes());
+        if let Some(request) = self.requests.get_mut(tag) {
+            *request = Request { offset, since, write };
+        }
+        if write {
+            self.conditions.pattern.fill(offset, &mut self.buffer);
+            endpoint.start_write(tag, offset, &self.buffer)
+        } else {
+            endpoint.start_read(tag, offset, self.shape.size)
+        }
+    }
+
     fn wait(&mut self, endpoint: &mut dyn Endpoint, tally: &mut Tally) -> Result<()> {
+        self.poll(endpoint, tally, None).map(drop)
+    }
+
+    /// Takes what has finished; waits for the first at most this long, or as long as the endpoint allows.
+    pub(super) fn poll(
+        &mut self,
+        endpoint: &mut dyn Endpoint,
+        tally: &mut Tally,
+        timeout: Option<Duration>,
+    ) -> Result<usize> {
         let Self { conditions, shape, requests, idle, .. } = self;
         // What one wait hands over had arrived when it did.
         let mut arrived = None;
-        endpoint.wait(&mut |tag, finished| {
-            let Some((offset, started)) = requests.get(tag).copied() else {
+        endpoint.poll(timeout, &mut |tag, finished| {
+            let Some(request) = requests.get(tag).copied() else {
                 bail!("an answer to a request that was never made");
             };
             let arrived = *arrived.get_or_insert_with(Instant::now);
-            check(finished, offset, *shape, conditions)?;
-            tally.count(shape.size, arrived.saturating_duration_since(started));
+            check(finished, request, *shape, conditions)?;
+            tally.count(shape.size, arrived.saturating_duration_since(request.since));
             idle.push(tag);
             Ok(())
         })
     }
 }
 
-fn check(finished: Finished<'_>, offset: u64, shape: Shape, conditions: &Conditions<'_>) -> Result<()> {
+fn check(finished: Finished<'_>, request: Request, shape: Shape, conditions: &Conditions<'_>) -> Result<()> {
+    let offset = request.offset;
+    ensure!(matches!(finished, Finished::Written(_)) == request.write, "an answer to another request");
     let length = match finished {
         Finished::Read(data) => data.len(),
         Finished::Written(length) => length,
@@ -173,14 +218,18 @@ pub fn run(
     let shape = shape.fitted(endpoint);
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
     while start.elapsed() < conditions.length && !conditions.stopped() {
-        in_flight.start(endpoint)?;
+        in_flight.fill_up(endpoint)?;
         in_flight.wait(endpoint, tally)?;
     }
     drain(&mut in_flight, endpoint, tally)?;
-    if shape.write { endpoint.commit() } else { Ok(()) }
+    if shape.writes_at_all() { endpoint.commit() } else { Ok(()) }
 }
 
-fn drain(in_flight: &mut InFlight<'_, '_>, endpoint: &mut dyn Endpoint, tally: &mut Tally) -> Result<()> {
+pub(super) fn drain(
+    in_flight: &mut InFlight<'_, '_>,
+    endpoint: &mut dyn Endpoint,
+    tally: &mut Tally,
+) -> Result<()> {
     while !in_flight.is_empty() {
         in_flight.wait(endpoint, tally)?;
     }
@@ -189,7 +238,7 @@ fn drain(in_flight: &mut InFlight<'_, '_>, endpoint: &mut dyn Endpoint, tally: &
 
 pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
     let (random, depth, size) = (false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
-    let shape = Shape { write: true, random, depth, size }.fitted(endpoint);
+    let shape = Shape { writes: 100, random, depth, size }.fitted(endpoint);
     // A file that is no multiple of the request's size would keep a tail without pattern.
     ensure!(
         conditions.file_size >= shape.size as u64 && conditions.file_size.is_multiple_of(shape.size as u64),
@@ -197,12 +246,12 @@ pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<
         shape.size
     );
     let mut in_flight = InFlight::new(shape, conditions, 0);
-    let mut tally = Tally::new()?;
+    let mut tally = Tally::default();
     while in_flight.places.next < in_flight.places.blocks && !conditions.stopped() {
         let left = in_flight.places.blocks - in_flight.places.next;
         let spare = in_flight.idle.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
         let spared = in_flight.idle.split_off(in_flight.idle.len() - spare);
-        in_flight.start(endpoint)?;
+        in_flight.fill_up(endpoint)?;
         in_flight.idle.extend(spared);
         in_flight.wait(endpoint, &mut tally)?;
     }

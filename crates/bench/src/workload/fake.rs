@@ -1,9 +1,11 @@
 //! An endpoint without a server: a file in memory that answers out of order and can be told to go wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
+use super::git::Tree;
 use crate::{Endpoint, Finished};
 
 enum Request {
@@ -22,6 +24,11 @@ pub(crate) struct Fake {
     pub(crate) rotten: Option<usize>,
     /// Requests after which the connection is gone.
     pub(crate) breaks_after: Option<usize>,
+    /// How long each poll takes.
+    pub(crate) delay: Duration,
+    /// What the tree holds.
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) folders: BTreeSet<String>,
     names: BTreeSet<String>,
     requests: Vec<(usize, Request)>,
     started: usize,
@@ -37,6 +44,9 @@ impl Fake {
             commits: 0,
             rotten: None,
             breaks_after: None,
+            delay: Duration::ZERO,
+            files: BTreeMap::new(),
+            folders: BTreeSet::new(),
             names: BTreeSet::new(),
             requests: Vec::new(),
             started: 0,
@@ -78,10 +88,15 @@ impl Endpoint for Fake {
         self.start(tag, Request::Write { length: data.len() })
     }
 
-    fn wait(&mut self, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()> {
+    fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        std::thread::sleep(self.delay.min(timeout.unwrap_or(self.delay)));
         // The youngest first, and half of them: an order that no workload may depend on.
         let count = self.requests.len().div_ceil(2);
-        ensure!(count > 0, "nothing to wait for");
+        ensure!(count > 0 || timeout.is_some(), "nothing to wait for");
         for _ in 0..count {
             let (tag, request) = self.requests.pop().ok_or_else(|| anyhow!("nothing there"))?;
             match request {
@@ -96,7 +111,7 @@ impl Endpoint for Fake {
                 }
             }
         }
-        Ok(())
+        Ok(count)
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -130,6 +145,70 @@ impl Endpoint for Fake {
 
     fn finish(&mut self) -> Result<()> {
         ensure!(self.names.is_empty(), "files are left");
+        Ok(())
+    }
+}
+
+impl Fake {
+    /// Fails unless the folder that holds a path is there.
+    fn parent(&self, path: &str) -> Result<()> {
+        let there = path.rsplit_once('/').is_none_or(|(folder, _)| self.folders.contains(folder));
+        ensure!(there, "{path}: no folder");
+        Ok(())
+    }
+
+    fn below(&self, path: &str) -> usize {
+        let prefix = format!("{path}/");
+        self.files.keys().chain(&self.folders).filter(|other| other.starts_with(&prefix)).count()
+    }
+}
+
+impl Tree for Fake {
+    fn make_folder(&mut self, path: &str) -> Result<()> {
+        self.parent(path)?;
+        ensure!(self.folders.insert(path.to_owned()), "{path} exists");
+        Ok(())
+    }
+
+    fn write_file(&mut self, path: &str, data: &[u8]) -> Result<()> {
+        self.parent(path)?;
+        ensure!(self.files.insert(path.to_owned(), data.to_vec()).is_none(), "{path} exists");
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &str) -> Result<Vec<u8>> {
+        let mut data = self.files.get(path).cloned().ok_or_else(|| anyhow!("{path} is not there"))?;
+        if let Some(rotten) = self.rotten.and_then(|at| data.get_mut(at)) {
+            *rotten ^= 1;
+        }
+        Ok(data)
+    }
+
+    fn look_at(&mut self, path: &str) -> Result<()> {
+        ensure!(self.files.contains_key(path), "{path} is not there");
+        Ok(())
+    }
+
+    fn move_file(&mut self, from: &str, to: &str) -> Result<()> {
+        self.parent(to)?;
+        let data = self.files.remove(from).ok_or_else(|| anyhow!("{from} is not there"))?;
+        self.files.insert(to.to_owned(), data);
+        Ok(())
+    }
+
+    fn list_folder(&mut self, path: &str) -> Result<usize> {
+        ensure!(self.folders.contains(path), "{path} is not there");
+        Ok(self.below(path))
+    }
+
+    fn remove_file(&mut self, path: &str) -> Result<()> {
+        ensure!(self.files.remove(path).is_some(), "{path} is not there");
+        Ok(())
+    }
+
+    fn remove_folder(&mut self, path: &str) -> Result<()> {
+        ensure!(self.below(path) == 0, "{path} is not empty");
+        ensure!(self.folders.remove(path), "{path} is not there");
         Ok(())
     }
 }

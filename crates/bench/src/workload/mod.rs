@@ -3,7 +3,9 @@
 mod data;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod git;
 mod metadata;
+mod open_loop;
 #[cfg(test)]
 mod tests;
 
@@ -11,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hdrhistogram::Histogram;
 
 pub use data::Shape;
 
+use crate::measuring::Histogram;
 use crate::pattern::Pattern;
 use crate::{Endpoint, Measurement, Workload, cpu};
 
@@ -23,8 +25,6 @@ const SEQUENTIAL_DEPTH: usize = 8;
 const SEQUENTIAL_SIZE: usize = 1 << 20;
 const RANDOM_DEPTH: usize = 64;
 const RANDOM_SIZE: usize = 4096;
-/// The longest latency that is told apart, in nanoseconds.
-const LATENCY_MAX: u64 = 120_000_000_000;
 
 /// What a repetition needs besides its endpoint.
 #[derive(Clone, Copy)]
@@ -48,26 +48,31 @@ impl Conditions<'_> {
 }
 
 /// Counts what a repetition does.
-struct Tally {
-    operations: u64,
-    bytes: u64,
-    latencies: Histogram<u64>,
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Operations that completed.
+    pub operations: u64,
+    /// Bytes of file data that they moved.
+    pub bytes: u64,
+    /// Operations that were due and had not begun at the end.
+    pub unserved: u64,
+    /// How long they took.
+    pub latencies: Histogram,
 }
 
 impl Tally {
-    fn new() -> Result<Self> {
-        let latencies = Histogram::new_with_bounds(1, LATENCY_MAX, 3)?;
-        Ok(Self { operations: 0, bytes: 0, latencies })
-    }
-
     fn count(&mut self, bytes: usize, latency: Duration) {
         self.operations += 1;
         self.bytes += bytes as u64;
-        self.latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        self.latencies.count(latency);
     }
 
-    fn quantile_us(&self, quantile: f64) -> f64 {
-        self.latencies.value_at_quantile(quantile) as f64 / 1000.0
+    /// Adds what another client did.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.unserved += other.unserved;
+        self.latencies.add(&other.latencies);
     }
 }
 
@@ -108,12 +113,30 @@ pub fn transfer(
     measure(round, conditions, |tally, start| data::run(shape, endpoint, conditions, tally, start))
 }
 
+/// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed schedule of so many a second
+/// ([`open_loop`]), else each as soon as one has finished.
+///
+/// # Errors
+/// As [`repeat`].
+pub fn load(
+    shape: Shape,
+    rate: Option<f64>,
+    endpoint: &mut dyn Endpoint,
+    conditions: &Conditions<'_>,
+    tally: &mut Tally,
+) -> Result<()> {
+    match rate {
+        Some(rate) => open_loop::run(shape, rate, endpoint, conditions, tally),
+        None => data::run(shape, endpoint, conditions, tally, Instant::now()),
+    }
+}
+
 fn measure(
     round: u32,
     conditions: &Conditions<'_>,
     run: impl FnOnce(&mut Tally, Instant) -> Result<()>,
 ) -> Result<Option<Measurement>> {
-    let mut tally = Tally::new()?;
+    let mut tally = Tally::default();
     let (server, client, start) = ((conditions.server_cpu)(), cpu::of_this_process(), Instant::now());
     run(&mut tally, start)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -127,8 +150,8 @@ fn measure(
         operations: tally.operations,
         bytes: tally.bytes,
         seconds,
-        p50_us: tally.quantile_us(0.5),
-        p99_us: tally.quantile_us(0.99),
+        p50_us: tally.latencies.quantile_us(0.5),
+        p99_us: tally.latencies.quantile_us(0.99),
         client_cpu_seconds: client.as_secs_f64(),
         server_cpu_seconds: server.map(|time| time.as_secs_f64()),
     }))

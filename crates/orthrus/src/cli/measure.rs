@@ -1,34 +1,15 @@
 //! Runs a plan against a server, with a progress bar, and leaves the report in three forms.
 
 use anyhow::Context;
+use bench::native::Target;
 use bench::quick::{self, Progress, Setup, Watch};
-use bench::{Flavor, Plan, Report, cpu, report};
-use client::{Options, Security};
-use gss::Credential;
+use bench::{Flavor, Plan, Report, report};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// What to measure, and how to get there.
-pub struct Target {
-    /// Host name or address to connect to.
-    pub host: String,
-    /// Host name in the service's principal, `nfs@NAME`.
-    pub service_host: String,
-    /// TCP port.
-    pub port: u16,
-    /// The export, as the server names it.
-    pub export: String,
-    /// Where tickets come from.
-    pub credential: Credential,
-    /// The server's process, when it is one of this machine.
-    pub pid: Option<u32>,
-    /// The server, as the report names it.
-    pub label: String,
-}
 
 /// What to run, from the command line.
 #[derive(Clone, clap::Args)]
@@ -109,7 +90,7 @@ fn measure(target: &Target, plan: Plan, stop: &AtomicBool) -> anyhow::Result<Rep
     bar.set_style(ProgressStyle::with_template(
         "{bar:32} {pos}/{len}  {elapsed} of about {duration}  {msg}",
     )?);
-    let options = |flavor: Flavor| connect_options(target, flavor);
+    let options = |flavor: Flavor| target.options(flavor);
     let setup = Setup {
         plan,
         path: &target.export,
@@ -121,21 +102,12 @@ fn measure(target: &Target, plan: Plan, stop: &AtomicBool) -> anyhow::Result<Rep
     };
     let watch = Watch {
         stop,
-        server_cpu: &|| target.pid.and_then(cpu::of_process),
+        server_cpu: &|| target.server_cpu(),
         progress: &mut |progress: &Progress| show(&bar, progress),
     };
     let report = quick::measure(setup, watch);
     bar.finish_and_clear();
     report
-}
-
-fn connect_options(target: &Target, flavor: Flavor) -> anyhow::Result<Options> {
-    let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
-    let security = Security::of(flavor, &target.service_host, target.credential.clone());
-    let mut options = Options::new(&target.host, security).port(target.port);
-    // A server that stays away is said to be so soon; the finished part is kept.
-    options.reconnect_max = Duration::from_secs(10);
-    Ok(options)
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {
@@ -156,7 +128,8 @@ fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBu
     Ok(path)
 }
 
-fn command_line() -> String {
+/// Returns the command that repeats this run.
+pub fn command_line() -> String {
     std::iter::once("orthrus".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,10 +1,11 @@
 //! `orthrus try`: everything at once, on a folder.
 
-use super::measure::{self, PlanArguments, Target};
+use super::measure::{self, PlanArguments};
 use super::own_realm::OwnRealm;
 use super::own_server;
 use anyhow::{Context, bail};
 use bench::ServerProcess;
+use bench::native::Target;
 use nix::unistd::{Uid, User, geteuid};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -57,6 +58,7 @@ impl Arguments {
             export: "/data".to_owned(),
             credential: realm.credential(),
             pid: Some(server.pid()),
+            remote_cpu: None,
             label: format!("this machine, orthrus serving {}", folder.display()),
         };
         measure::run(&target, &self.plan, &stop)?;

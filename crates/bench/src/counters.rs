@@ -1,0 +1,51 @@
+//! What a server that this program has started counts: it says so in its log, when it is asked by a signal.
+
+use crate::native::Counters;
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long the server may take to tell its counters.
+const COUNTERS_MAX: Duration = Duration::from_secs(10);
+
+/// Asks a server, whose log is in a file, for its counters, by SIGUSR1.
+///
+/// # Errors
+/// When it does not tell.
+pub fn of_server(pid: u32, log: &Path) -> anyhow::Result<Counters> {
+    let read = || std::fs::read_to_string(log).context("the server has no log");
+    // The line that comes last.
+    let answers = |log: &str| log.matches(" held: ").count();
+    let (before, end) = (answers(&read()?), Instant::now() + COUNTERS_MAX);
+    kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGUSR1).context("the server is gone")?;
+    loop {
+        let said = read()?;
+        if answers(&said) > before && said.ends_with('\n') {
+            return Ok(parse(&said));
+        }
+        if Instant::now() > end {
+            bail!("the server tells no counters:\n{said}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Takes the last value of each counter out of a log.
+fn parse(log: &str) -> Counters {
+    let words = log.split_whitespace().filter_map(|word| word.split_once('='));
+    words.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn the_last_value_of_a_counter_counts() {
+        let counters = parse("x INFO calls: calls=3 lag_0=1\ny INFO calls: calls=5 lag_0=x\n");
+        let expected = [("calls".to_owned(), 5), ("lag_0".to_owned(), 1)];
+        assert_eq!(counters.into_iter().collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,85 @@
+//! What a side costs against the baseline: the averages of the later article, and the sentence that a reader takes away.
+
+use crate::Unit;
+use crate::measuring::{CaseRecord, Comparison, Record};
+use crate::view::form;
+
+/// Averages over the workloads of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Operations a second that are left, as a part of the baseline's: the mean over the loads that look for the most.
+    pub operations: Option<f64>,
+    /// Throughput that is left, likewise.
+    pub throughput: Option<f64>,
+    /// Median latency beyond the baseline's in microseconds: the mean over the light loads.
+    pub latency_us: Option<f64>,
+    /// Comparisons that it was made of, and how many of them show a difference.
+    pub compared: (usize, usize),
+}
+
+/// Says whether a case is of a light load, one that looks for latency. Where there are no two loads every case is of both.
+fn is_light(one: &CaseRecord) -> bool {
+    one.case.word("load").is_none_or(|load| load == "low")
+}
+
+/// Says whether a case looks for the most.
+fn is_heavy(one: &CaseRecord) -> bool {
+    one.case.word("load").is_none_or(|load| load == "high")
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+impl Cost {
+    /// Averages what a side costs.
+    pub fn of(record: &Record, side: &str) -> Self {
+        let pairs: Vec<(&CaseRecord, &Comparison)> = record
+            .cases
+            .iter()
+            .filter(|one| one.case.side == side)
+            .filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?)))
+            .collect();
+        let ratio = |unit: Unit| {
+            let heavy = pairs.iter().filter(|(one, _)| is_heavy(one) && one.case.unit == unit);
+            mean(heavy.map(|(_, against)| against.ratio.median))
+        };
+        let light = pairs.iter().filter(|(one, _)| is_light(one));
+        let shown = pairs.iter().filter(|(_, against)| against.verdict.is_significant()).count();
+        Self {
+            operations: ratio(Unit::OperationsPerSecond),
+            throughput: ratio(Unit::MegabytesPerSecond),
+            latency_us: mean(light.filter_map(|(_, against)| Some(against.added_us?.median))),
+            compared: (pairs.len(), shown),
+        }
+    }
+}
+
+/// Says what the strongest measured side costs: operations, throughput, latency.
+pub fn headline(record: &Record) -> String {
+    let strongest = ["krb5p", "krb5i", "krb5"].into_iter().find(|side| Cost::of(record, side).compared.0 > 0);
+    let Some(side) = strongest else {
+        return "Nothing to compare: no flavor was measured beside sys.".to_owned();
+    };
+    let cost = Cost::of(record, side);
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let change = |ratio: Option<f64>, of: &str| {
+        let lost = 1.0 - ratio?;
+        // What the machine's own unsteadiness could have made is not called a cost.
+        (lost.abs() > noise && (lost * 100.0).round() != 0.0).then(|| match lost > 0.0 {
+            true => format!("{:.0}\u{202f}% of {of}", lost * 100.0),
+            false => format!("{:.0}\u{202f}% less than no {of}", -lost * 100.0),
+        })
+    };
+    let gains = |said: &String| said.contains("less than no");
+    let costs = [change(cost.operations, "IOPS"), change(cost.throughput, "throughput")];
+    let latency = cost.latency_us.filter(|added| *added >= 0.1).map(form::latency);
+    let said: Vec<String> = costs.into_iter().flatten().filter(|said| !gains(said)).chain(latency).collect();
+    match said.as_slice() {
+        _ if cost.compared.1 == 0 => format!("{side} costs you nothing that this run could measure."),
+        [] => format!("{side} costs you nothing that this run could measure."),
+        [only] => format!("{side} costs you {only}."),
+        [first @ .., last] => format!("{side} costs you {} and {last}.", first.join(", ")),
+    }
+}

@@ -1,0 +1,92 @@
+//! Whether the load generator held anything up.
+
+use crate::measuring::{CaseRecord, Load, Record, Sample};
+use crate::view::form::digits;
+
+/// What one core of the client should drive: 4 KiB reads with sys a second, MB/s of krb5p.
+const READS: f64 = 400_000.0;
+const SEALED: f64 = 2_000.0;
+
+/// From this part of its cores on a client is busy all the time.
+const BUSY: f64 = 0.95;
+
+/// Says in sentences how much one core of this client drives, and in which cases the client had no time left.
+pub fn generator_notes(record: &Record) -> Vec<String> {
+    let mut notes: Vec<String> = [reads(record), sealed(record)].into_iter().flatten().collect();
+    notes.extend(saturated(record));
+    notes
+}
+
+fn pure_reads(one: &CaseRecord, least: u64, most: u64) -> bool {
+    let Load::Transfer(transfer) = &one.case.load else { return false };
+    transfer.writes == 0
+        && transfer.rate.is_none()
+        && transfer.depth >= 8
+        && (least..=most).contains(&transfer.size)
+}
+
+/// Work for a second of the client's processor time, the best of the cases that fit.
+fn driven(record: &Record, side: &str, sizes: (u64, u64), work: fn(&Sample) -> f64) -> Option<f64> {
+    let fits = record.cases.iter().filter(|one| one.case.side == side && pure_reads(one, sizes.0, sizes.1));
+    let rates = fits
+        .flat_map(CaseRecord::counted)
+        .filter_map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
+    rates.filter(|rate| rate.is_finite()).reduce(f64::max)
+}
+
+fn verdict(found: f64, wanted: f64) -> &'static str {
+    if found >= wanted {
+        ""
+    } else {
+        " That is less than it should be: a server that is faster than that is not measured here, the client is."
+    }
+}
+
+fn reads(record: &Record) -> Option<String> {
+    let found = driven(record, "sys", (4096, 4096), |sample| sample.operations as f64)?;
+    Some(format!(
+        "One core of the load generator drives {} reads of 4 KiB a second with sys (by its processor time; {} are wanted).{}",
+        digits(found),
+        digits(READS),
+        verdict(found, READS)
+    ))
+}
+
+fn sealed(record: &Record) -> Option<String> {
+    let found = driven(record, "krb5p", (128 << 10, u64::MAX), |sample| sample.bytes as f64 / 1e6)?;
+    Some(format!(
+        "One core of it moves {} MB/s of krb5p reads ({} are wanted).{}",
+        digits(found),
+        digits(SEALED),
+        verdict(found, SEALED)
+    ))
+}
+
+/// Names the groups in which the client was busy all the time and the server was not.
+fn saturated(record: &Record) -> Option<String> {
+    let cores = record.environment.cores.max(1) as f64;
+    let held_up = |one: &&CaseRecord| {
+        let threads = f64::from(one.case.load.reach().clients).min(cores);
+        let busy = |seconds: Option<f64>, sample: &Sample| seconds.map(|seconds| sample.busy(seconds));
+        let mut samples = one.counted().peekable();
+        samples.peek().is_some()
+            && samples.all(|sample| {
+                let client = busy(sample.client_cpu_seconds, sample).unwrap_or(0.0);
+                let server = busy(sample.server_cpu_seconds, sample).unwrap_or(0.0);
+                client >= BUSY * threads && server < client
+            })
+    };
+    let names: Vec<String> = record.cases.iter().filter(held_up).map(|one| one.case.id()).collect();
+    match names.len() {
+        0 => None,
+        count @ 1..=4 => Some(format!(
+            "In {count} cases the client was busy all the time and the server was not, so the client held it up: {}.",
+            names.join("; ")
+        )),
+        count => Some(format!(
+            "In {count} of {} cases the client was busy all the time and the server was not, so the client held it up: {}; and others.",
+            record.cases.len(),
+            names.get(..3).unwrap_or_default().join("; ")
+        )),
+    }
+}

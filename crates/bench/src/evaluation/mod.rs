@@ -1,0 +1,55 @@
+//! The evaluations: which cases they measure, and how their records are shown.
+
+mod anf;
+mod anf_view;
+mod compare;
+mod cost;
+mod generator;
+mod nconnect;
+mod ontap;
+mod ontap_view;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use anf::{ANF, Anf};
+pub use compare::compare;
+pub use cost::{Cost, headline};
+pub use generator::generator_notes;
+pub use nconnect::{NCONNECT, Nconnect};
+pub use ontap::{ONTAP, Ontap};
+pub use plan::{OwnPlan, PLAN, PlanFile};
+
+use crate::measuring::{Case, Evaluation, Record};
+use crate::view::{View, plain};
+
+/// Cases that are known from the beginning, one block of sides after the other.
+struct Blocks {
+    left: std::vec::IntoIter<Vec<Case>>,
+}
+
+impl Blocks {
+    fn new(blocks: Vec<Vec<Case>>) -> Self {
+        Self { left: blocks.into_iter() }
+    }
+}
+
+impl Evaluation for Blocks {
+    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
+        self.left.next()
+    }
+
+    fn to_come(&self, _record: &Record) -> usize {
+        self.left.as_slice().iter().map(Vec::len).sum()
+    }
+}
+
+/// Shows a record as its evaluation does.
+pub fn view(record: &Record) -> View {
+    match record.evaluation.as_str() {
+        ANF => anf_view::view(record),
+        ONTAP => ontap_view::view(record),
+        NCONNECT => nconnect::view(record),
+        _ => plain(record, headline(record)),
+    }
+}

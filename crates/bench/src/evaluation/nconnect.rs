@@ -1,0 +1,191 @@
+//! `bench nconnect`: one security context over several connections, in order and reordered, and what is lost by it.
+
+use super::Blocks;
+use super::cost::headline;
+use crate::Unit;
+use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer};
+use crate::view::form::{percent, rate};
+use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Table, View, busy_bars};
+use serde_json::json;
+
+/// Name of the evaluation.
+pub const NCONNECT: &str = "nconnect";
+
+/// Connections that are measured.
+const CONNECTIONS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// Requests in flight on all connections together.
+const DEPTH: u32 = 64;
+
+/// See the module.
+pub struct Nconnect(Blocks);
+
+impl Nconnect {
+    /// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over others.
+    pub fn new(settings: &Settings, lag_max: u32) -> Self {
+        let mut blocks = Vec::new();
+        for connections in CONNECTIONS {
+            // On one connection there is nothing to reorder.
+            let orders: &[bool] = if connections > 1 { &[false, true] } else { &[false] };
+            for reordered in orders {
+                blocks.push(block(settings, connections, reordered.then_some(lag_max)));
+            }
+        }
+        Self(Blocks::new(blocks))
+    }
+}
+
+impl Evaluation for Nconnect {
+    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
+        self.0.next(record)
+    }
+
+    fn to_come(&self, record: &Record) -> usize {
+        self.0.to_come(record)
+    }
+}
+
+fn group(connections: u32, reordered: bool) -> String {
+    let plural = if connections == 1 { "" } else { "s" };
+    let order = if reordered { ", reordered" } else { "" };
+    format!("{connections} connection{plural}{order}")
+}
+
+fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Case> {
+    let case = |side: &String| Case {
+        group: group(connections, lag_max.is_some()),
+        side: side.clone(),
+        unit: Unit::OperationsPerSecond,
+        axes: Axes::from([
+            ("connections".to_owned(), json!(connections)),
+            ("reordered".to_owned(), json!(lag_max.is_some())),
+        ]),
+        load: Load::Transfer(Transfer {
+            random: true,
+            size: 4096,
+            writes: 0,
+            depth: DEPTH,
+            rate: None,
+            reach: Reach { connections, lag_max, ..Reach::default() },
+        }),
+    };
+    settings.sides.iter().map(case).collect()
+}
+
+/// Shows a record of `nconnect`.
+pub fn view(record: &Record) -> View {
+    let charts = [false, true].into_iter().filter_map(|reordered| chart(record, reordered));
+    let charts = charts.chain(busy_bars(record, |one| one.case.is("reordered", false))).collect();
+    View { headline: sentence(record), tables: vec![rates(record), losses(record)], charts }
+}
+
+/// What was lost over all connections, with what it costs.
+fn sentence(record: &Record) -> String {
+    let lost: u64 = record.cases.iter().map(lost).sum();
+    match lost {
+        0 => format!(
+            "{} Nothing was dropped, reconnected or sent again over any number of connections.",
+            headline(record)
+        ),
+        lost => {
+            format!("{} Several connections lost {lost} calls, connections or contexts.", headline(record))
+        }
+    }
+}
+
+/// What must not happen at all: drops, reconnects, repeated calls, renewed contexts.
+fn lost(one: &CaseRecord) -> u64 {
+    ["window_drops", "client_reconnects", "client_calls_repeated", "client_contexts_renewed"]
+        .iter()
+        .map(|name| one.counter(name))
+        .sum()
+}
+
+fn rates(record: &Record) -> Table {
+    let sides = record.sides();
+    let mut columns = vec!["random reads of 4 KiB"];
+    columns.extend(&sides);
+    let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. Reordered: the client \
+               holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
+               with krb5p and nconnect=8 falls from about 1 GB/s to about 0, because calls overrun the 128 entries of its window.";
+    let mut table = Table::new("IOPS by number of connections", how, &columns);
+    for name in record.groups() {
+        let cell = |side: &&str| {
+            let own = record.side(name, side)?.rate()?;
+            let single = record.side(&group(1, false), side).and_then(CaseRecord::rate);
+            let part = single.map_or(String::new(), |single| format!(" ({})", percent(own / single)));
+            Some(format!("{}{part}", rate(own, Unit::OperationsPerSecond)))
+        };
+        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| "–".into())).collect());
+    }
+    table
+}
+
+fn losses(record: &Record) -> Table {
+    let told =
+        record.cases.iter().flat_map(CaseRecord::counted).any(|sample| sample.counters.contains_key("calls"));
+    let how = if told {
+        "Counted by server and client over all repetitions; all of it should be 0. Behind: calls that arrived after 32 or more later ones of their context, \
+         which servers with a window of 32 would drop."
+    } else {
+        "Counted by the client over all repetitions; all of it should be 0. The server does not tell what it drops: a drop shows as a reconnect or a call that \
+         was sent again."
+    };
+    let mut table = Table::new(
+        "What was lost",
+        how,
+        &["case", "drops", "reconnects", "sent again", "contexts made anew", "behind by 32 or more"],
+    );
+    for one in record.cases.iter().filter(|one| one.figures.is_some()) {
+        let count = |name: &str| one.counter(name).to_string();
+        let drops = if told { count("window_drops") } else { "unknown".to_owned() };
+        let calls = one.counter("client_calls").max(1);
+        let behind: u64 = one
+            .counted()
+            .flat_map(|sample| &sample.counters)
+            .filter(|(name, _)| {
+                name.strip_prefix("lag_").and_then(|lag| lag.parse().ok()).is_some_and(|lag: u32| lag >= 32)
+            })
+            .map(|(_, count)| count)
+            .sum();
+        let behind = if told {
+            format!("{:.1} %", behind as f64 * 100.0 / calls as f64)
+        } else {
+            "unknown".to_owned()
+        };
+        let cells = vec![
+            drops,
+            count("client_reconnects"),
+            count("client_calls_repeated"),
+            count("client_contexts_renewed"),
+            behind,
+        ];
+        table.measured(one.case.id(), cells);
+    }
+    table
+}
+
+fn chart(record: &Record, reordered: bool) -> Option<Chart> {
+    let line = |side: &&str| {
+        let own = record.cases.iter().filter(|one| {
+            // One connection is the first point of both charts.
+            one.case.side == **side && (one.case.is("reordered", reordered) || one.case.is("connections", 1))
+        });
+        let point = |one: &CaseRecord| {
+            let rate = one.figures.as_ref()?.rate;
+            Some(Point { x: one.case.number("connections")?, y: rate.median, low: rate.low, high: rate.high })
+        };
+        Line { side: (*side).to_owned(), points: own.filter_map(point).collect() }
+    };
+    let lines: Vec<Line> = record.sides().iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    (!lines.is_empty()).then(|| Chart {
+        section: "IOPS by number of connections".to_owned(),
+        title: if reordered { "Reordered".to_owned() } else { "In order".to_owned() },
+        plot: Plot::Lines(Lines {
+            x: Axis::logarithmic("connections"),
+            y: Axis::linear("IOPS"),
+            lines,
+            limits: Vec::new(),
+        }),
+    })
+}

@@ -1,0 +1,160 @@
+//! `bench ontap`: latency against IOPS, a curve a flavor, with a load that climbs until the server is saturated.
+
+use crate::Unit;
+use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Transfer};
+use serde_json::json;
+
+/// Name of the evaluation.
+pub const ONTAP: &str = "ontap";
+
+/// Requests in flight of all clients together while the most is looked for.
+const DEPTH: u32 = 64;
+
+/// Steps of the climb, as parts of the most that the baseline did.
+const STEPS: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.15];
+
+/// A side that does less than this part of what is asked for is saturated, and is asked for no more.
+const KEPT_UP: f64 = 0.95;
+
+/// One chart: a size, reads or writes, so many clients, and the server's choice of instructions.
+#[derive(Clone, Debug, PartialEq)]
+struct Curve {
+    size: u64,
+    write: bool,
+    reach: Reach,
+}
+
+impl Curve {
+    fn name(&self) -> String {
+        let what = if self.write { "writes" } else { "reads" };
+        let clients = if self.reach.clients == 1 {
+            "1 client".to_owned()
+        } else {
+            format!("{} clients", self.reach.clients)
+        };
+        let cpu = self.reach.server_cpu.as_ref().map_or(String::new(), |cpu| format!(", server {cpu}"));
+        format!("{} KiB sequential {what}, {clients}{cpu}", self.size >> 10)
+    }
+
+    fn most(&self) -> String {
+        format!("{}: the most", self.name())
+    }
+
+    fn step(&self, step: f64) -> String {
+        format!("{}: step {:.0} %", self.name(), step * 100.0)
+    }
+
+    fn case(&self, side: &str, group: String, rate: Option<f64>, step: Option<f64>) -> Case {
+        let depth = (DEPTH / self.reach.clients).max(1);
+        let mut axes = Axes::from([
+            ("curve".to_owned(), json!(self.name())),
+            ("write".to_owned(), json!(self.write)),
+            ("size".to_owned(), json!(self.size)),
+            ("clients".to_owned(), json!(self.reach.clients)),
+            ("load".to_owned(), json!(if step.is_none() { "high" } else { "low" })),
+        ]);
+        axes.extend(step.map(|step| ("step".to_owned(), json!(step))));
+        axes.extend(self.reach.server_cpu.as_ref().map(|cpu| ("server_cpu".to_owned(), json!(cpu))));
+        Case {
+            group,
+            side: side.to_owned(),
+            unit: Unit::OperationsPerSecond,
+            axes,
+            load: Load::Transfer(Transfer {
+                random: false,
+                size: self.size,
+                writes: if self.write { 100 } else { 0 },
+                // A client's slots; with a rate all of them may be used.
+                depth: if rate.is_some() { DEPTH } else { depth },
+                rate,
+                reach: self.reach.clone(),
+            }),
+        }
+    }
+}
+
+/// See the module.
+pub struct Ontap {
+    curves: Vec<Curve>,
+    curve: usize,
+    /// The next step of the curve; 0 looks for the most.
+    step: usize,
+}
+
+impl Ontap {
+    /// Plans it for so many clients in turn; `server_cpus` are choices of instructions of a server that the run starts
+    /// itself, measured with the greatest number of clients beside the server's own choice.
+    pub fn new(clients: &[u32], server_cpus: &[String]) -> Self {
+        let most = clients.iter().copied().max().unwrap_or(1);
+        let mut reaches: Vec<Reach> =
+            clients.iter().map(|clients| Reach { clients: *clients, ..Reach::default() }).collect();
+        reaches.extend(server_cpus.iter().map(|cpu| Reach {
+            clients: most,
+            server_cpu: Some(cpu.clone()),
+            ..Reach::default()
+        }));
+        let curve = |reach: &Reach, size, write| Curve { size, write, reach: reach.clone() };
+        let curves = reaches
+            .iter()
+            .flat_map(|reach| {
+                [(4096, false), (4096, true), (8192, false), (8192, true)]
+                    .map(|(size, write)| curve(reach, size, write))
+            })
+            .collect();
+        Self { curves, curve: 0, step: 0 }
+    }
+
+    /// The sides that kept up at the step before, with what they are asked for now.
+    fn climb(&self, curve: &Curve, step: usize, record: &Record) -> Vec<Case> {
+        let part = STEPS.get(step - 1).copied().unwrap_or(1.0);
+        let group = curve.most();
+        let top = record.side(&group, &record.settings.baseline).and_then(CaseRecord::rate);
+        // Where the baseline is missing the fastest side leads.
+        let fastest = || {
+            record
+                .cases
+                .iter()
+                .filter(|one| one.case.group == group)
+                .filter_map(CaseRecord::rate)
+                .reduce(f64::max)
+        };
+        let Some(top) = top.or_else(fastest) else { return Vec::new() };
+        let before = step.checked_sub(2).and_then(|at| STEPS.get(at)).map(|before| curve.step(*before));
+        let keeps_up = |side: &&String| match &before {
+            None => record.side(&group, side).is_some_and(|one| one.figures.is_some()),
+            Some(before) => record.side(before, side).is_some_and(kept_up),
+        };
+        let rate = (top * part / 10.0).round().max(1.0) * 10.0;
+        let sides = record.settings.sides.iter().filter(keeps_up);
+        sides.map(|side| curve.case(side, curve.step(part), Some(rate), Some(part))).collect()
+    }
+}
+
+/// Says whether a side did what was asked for.
+fn kept_up(one: &CaseRecord) -> bool {
+    let offered = one.counted().find_map(|sample| sample.offered);
+    one.rate().zip(offered).is_some_and(|(rate, offered)| rate >= KEPT_UP * offered)
+}
+
+impl Evaluation for Ontap {
+    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
+        loop {
+            let (curve, step) = (self.curves.get(self.curve)?.clone(), self.step);
+            self.step += 1;
+            if step == 0 {
+                let sides = record.settings.sides.iter();
+                return Some(sides.map(|side| curve.case(side, curve.most(), None, None)).collect());
+            }
+            let cases = if step <= STEPS.len() { self.climb(&curve, step, record) } else { Vec::new() };
+            if !cases.is_empty() {
+                return Some(cases);
+            }
+            (self.curve, self.step) = (self.curve + 1, 0);
+        }
+    }
+
+    fn to_come(&self, record: &Record) -> usize {
+        let left = (self.curves.len() - self.curve) * (1 + STEPS.len());
+        left.saturating_sub(self.step) * record.settings.sides.len()
+    }
+}

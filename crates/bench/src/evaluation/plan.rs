@@ -1,0 +1,196 @@
+//! `bench run plan.toml`: one's own plan.
+
+use super::Blocks;
+use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
+use crate::{Flavor, Unit};
+use anyhow::{Result, ensure};
+use serde::Deserialize;
+
+/// Name of the evaluation.
+pub const PLAN: &str = "plan";
+
+/// The form of the file; docs/report.md has an example.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// What it is about.
+    #[serde(default = "title")]
+    pub title: String,
+    /// Flavors, the first to be compared with.
+    #[serde(default = "flavors")]
+    pub flavors: Vec<String>,
+    /// Repetitions of each case.
+    #[serde(default = "repetitions")]
+    pub repetitions: u32,
+    /// Length of one repetition.
+    #[serde(default = "seconds")]
+    pub seconds: f64,
+    /// Size of the files of a flavor.
+    #[serde(default = "file_size_mib")]
+    pub file_size_mib: u64,
+    /// What is measured.
+    pub case: Vec<PlanCase>,
+}
+
+/// One case for all flavors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanCase {
+    /// What it is called; each name once.
+    pub name: String,
+    /// `random`, `sequential` or `git`.
+    pub kind: String,
+    /// Bytes of a request.
+    #[serde(default = "size")]
+    pub size: u64,
+    /// Percentage of writes.
+    #[serde(default)]
+    pub writes: u32,
+    /// Requests in flight of each client.
+    #[serde(default = "depth")]
+    pub depth: u32,
+    /// Requests a second of all clients, on a fixed schedule.
+    pub rate: Option<f64>,
+    /// Clients.
+    #[serde(default = "one")]
+    pub clients: u32,
+    /// Connections of each.
+    #[serde(default = "one")]
+    pub connections: u32,
+    /// Draws the repository of `git`.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn title() -> String {
+    "What security costs, by a plan of one's own".to_owned()
+}
+
+fn flavors() -> Vec<String> {
+    Flavor::ALL.map(|flavor| flavor.name().to_owned()).to_vec()
+}
+
+const fn repetitions() -> u32 {
+    6
+}
+
+const fn seconds() -> f64 {
+    1.0
+}
+
+const fn file_size_mib() -> u64 {
+    64
+}
+
+const fn size() -> u64 {
+    4096
+}
+
+const fn depth() -> u32 {
+    1
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl PlanFile {
+    /// Checks what the form cannot say.
+    ///
+    /// # Errors
+    /// Names the key and what is allowed.
+    pub fn check(&self) -> Result<()> {
+        ensure!(!self.case.is_empty(), "the plan has no [[case]]");
+        ensure!((1..=1000).contains(&self.repetitions), "repetitions must be 1 to 1000");
+        ensure!((0.01..=3600.0).contains(&self.seconds), "seconds must be 0.01 to 3600");
+        ensure!((1..=1 << 20).contains(&self.file_size_mib), "file_size_mib must be 1 to 1048576");
+        ensure!(!self.flavors.is_empty(), "flavors must not be empty");
+        for flavor in &self.flavors {
+            flavor.parse::<Flavor>().map_err(|error| anyhow::anyhow!("flavors: {flavor:?}: {error}"))?;
+        }
+        for (index, case) in self.case.iter().enumerate() {
+            let name = &case.name;
+            ensure!(
+                self.case.iter().skip(index + 1).all(|other| other.name != *name),
+                "two cases are called {name:?}"
+            );
+            case.check().map_err(|error| error.context(format!("case {name:?}")))?;
+        }
+        Ok(())
+    }
+
+    /// How it measures.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            repetitions: self.repetitions,
+            seconds: self.seconds,
+            file_size: self.file_size_mib << 20,
+            sides: self.flavors.clone(),
+            baseline: self.flavors.first().cloned().unwrap_or_default(),
+            options: Default::default(),
+        }
+    }
+}
+
+impl PlanCase {
+    fn check(&self) -> Result<()> {
+        ensure!(
+            ["random", "sequential", "git"].contains(&self.kind.as_str()),
+            "kind must be random, sequential or git"
+        );
+        ensure!(
+            (512..=64 << 20).contains(&self.size) && self.size.is_power_of_two(),
+            "size must be a power of two from 512 bytes to 64 MiB"
+        );
+        ensure!(self.writes <= 100, "writes must be 0 to 100");
+        ensure!((1..=1024).contains(&self.depth), "depth must be 1 to 1024");
+        ensure!((1..=256).contains(&self.clients), "clients must be 1 to 256");
+        ensure!((1..=16).contains(&self.connections), "connections must be 1 to 16");
+        ensure!(self.rate.is_none_or(|rate| (0.1..=1e7).contains(&rate)), "rate must be 0.1 to 10000000");
+        Ok(())
+    }
+
+    fn case(&self, side: &str) -> Case {
+        let reach = Reach { clients: self.clients, connections: self.connections, ..Reach::default() };
+        let random = self.kind != "sequential";
+        let load = match self.kind.as_str() {
+            "git" => Load::Git { seed: self.seed, reach },
+            _ => Load::Transfer(Transfer {
+                random,
+                size: self.size,
+                writes: self.writes,
+                depth: self.depth,
+                rate: self.rate,
+                reach,
+            }),
+        };
+        Case {
+            group: self.name.clone(),
+            side: side.to_owned(),
+            unit: if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond },
+            axes: Axes::new(),
+            load,
+        }
+    }
+}
+
+/// See the module.
+pub struct OwnPlan(Blocks);
+
+impl OwnPlan {
+    /// Plans what a file that was checked says.
+    pub fn new(file: &PlanFile) -> Self {
+        let block = |case: &PlanCase| file.flavors.iter().map(|side| case.case(side)).collect();
+        Self(Blocks::new(file.case.iter().map(block).collect()))
+    }
+}
+
+impl Evaluation for OwnPlan {
+    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
+        self.0.next(record)
+    }
+
+    fn to_come(&self, record: &Record) -> usize {
+        self.0.to_come(record)
+    }
+}

@@ -1,0 +1,118 @@
+//! What is measured: one load, for one of the sides that are compared.
+
+use crate::Unit;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where a case stands in its evaluation, for tables and charts: `load` = `"high"`, `writes` = 25.
+pub type Axes = BTreeMap<String, serde_json::Value>;
+
+/// The name of the native metadata load in files.
+pub const GIT: &str = "git";
+
+/// One load on one side. Cases of a group differ in their side alone, and are measured in turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// What is done, as tables name it.
+    pub group: String,
+    /// Who does it: `sys`, `krb5`, `krb5i`, `krb5p`, or another protocol such as `scp`.
+    pub side: String,
+    /// What its rate counts.
+    pub unit: Unit,
+    /// Where it stands.
+    #[serde(default)]
+    pub axes: Axes,
+    /// What its driver does.
+    pub load: Load,
+}
+
+impl Case {
+    /// Names it among all cases of its evaluation.
+    pub fn id(&self) -> String {
+        format!("{} · {}", self.group, self.side)
+    }
+
+    /// Returns a number among the axes.
+    pub fn number(&self, axis: &str) -> Option<f64> {
+        self.axes.get(axis)?.as_f64()
+    }
+
+    /// Returns a word among the axes.
+    pub fn word(&self, axis: &str) -> Option<&str> {
+        self.axes.get(axis)?.as_str()
+    }
+
+    /// Says whether an axis has this value.
+    pub fn is(&self, axis: &str, value: impl Into<serde_json::Value>) -> bool {
+        self.axes.get(axis) == Some(&value.into())
+    }
+}
+
+/// What a driver does; each driver knows its own and refuses the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Load {
+    /// Reads and writes of a file, by the project's client.
+    Transfer(Transfer),
+    /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's client.
+    Git {
+        /// Draws the files' names, sizes and what changes.
+        seed: u64,
+        /// How to get to the server.
+        #[serde(flatten)]
+        reach: Reach,
+    },
+}
+
+/// Reads and writes of one file for each client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Whether places are drawn at random, or follow each other.
+    pub random: bool,
+    /// Bytes of a request; cut into what the server offers.
+    pub size: u64,
+    /// Percentage of the requests that write.
+    pub writes: u32,
+    /// Requests in flight of each client; with a rate the most that may be.
+    pub depth: u32,
+    /// Requests that all clients together make in a second, on a fixed schedule; without it each client makes the next
+    /// as soon as one has finished (closed loop).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// How to get to the server.
+    #[serde(flatten)]
+    pub reach: Reach,
+}
+
+/// How many clients get to the server, and how.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reach {
+    /// Clients with a session, a thread and a file each.
+    pub clients: u32,
+    /// Connections of a session, as nconnect makes them.
+    pub connections: u32,
+    /// Calls that may overtake a connection that the client holds back at random, so that they arrive in another order
+    /// than that of their sequence numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_max: Option<u32>,
+    /// The server's choice of instructions (`ORTHRUS_CPU`), of a server that the run has started itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cpu: Option<String>,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self { clients: 1, connections: 1, lag_max: None, server_cpu: None }
+    }
+}
+
+impl Load {
+    /// How to get to the server, of loads that the project's client makes.
+    pub fn reach(&self) -> &Reach {
+        match self {
+            Self::Transfer(transfer) => &transfer.reach,
+            Self::Git { reach, .. } => reach,
+        }
+    }
+}

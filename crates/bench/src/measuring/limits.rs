@@ -1,0 +1,194 @@
+//! How far this machine could go: memory, loopback and one core's cryptography, measured in the run that they explain.
+
+use anyhow::{Context as _, Result, ensure};
+use krb5::{ContextKeys, Enctype, Role, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use serde::{Deserialize, Serialize};
+use std::hint::black_box;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long each limit is measured.
+const LENGTH: Duration = Duration::from_millis(120);
+
+/// Bytes of one message of the cryptography, and how many are sealed at once.
+const MESSAGE: usize = 128 << 10;
+const MESSAGES: usize = 16;
+
+/// A limit of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// What is limited, in a few words.
+    pub name: String,
+    /// The figure: the median of short pieces.
+    pub value: f64,
+    /// `MB/s` (10^6 bytes) or `us`.
+    pub unit: String,
+    /// How it was measured.
+    pub how: String,
+}
+
+/// Measures all limits; takes about a second. What cannot be measured is left out.
+pub fn limits() -> Vec<Limit> {
+    let mut found = vec![memory_copy()];
+    found.extend(loopback_rate().ok());
+    found.extend(round_trip().ok());
+    for (enctype, name) in [
+        (Enctype::Aes256CtsHmacSha1_96, "aes256-cts-hmac-sha1-96"),
+        (Enctype::Aes256CtsHmacSha384_192, "aes256-cts-hmac-sha384-192"),
+    ] {
+        found.extend(cryptography(enctype, name).unwrap_or_default());
+    }
+    found
+}
+
+/// Repeats a piece of work that moves so many bytes; returns the median of MB/s.
+fn rate(bytes: usize, mut piece: impl FnMut() -> Result<()>) -> Result<f64> {
+    piece()?;
+    let (begin, mut rates) = (Instant::now(), Vec::new());
+    while begin.elapsed() < LENGTH || rates.len() < 3 {
+        let start = Instant::now();
+        piece()?;
+        rates.push(bytes as f64 / 1e6 / start.elapsed().as_secs_f64());
+    }
+    super::Interval::of(rates).map(|interval| interval.median).context("no figure")
+}
+
+fn limit(name: &str, value: f64, unit: &str, how: &str) -> Limit {
+    Limit { name: name.to_owned(), value, unit: unit.to_owned(), how: how.to_owned() }
+}
+
+fn memory_copy() -> Limit {
+    let (from, mut to) = (vec![0x5a_u8; 32 << 20], vec![0; 32 << 20]);
+    let copied = rate(from.len(), || {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+        Ok(())
+    });
+    limit("memory copy", copied.unwrap_or(0.0), "MB/s", "one core copies 32 MiB that no cache holds")
+}
+
+fn pair() -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    for stream in [&near, &far] {
+        stream.set_nodelay(true)?;
+    }
+    Ok((near, far))
+}
+
+fn loopback_rate() -> Result<Limit> {
+    const PIECE: usize = 16 << 20;
+    let (mut near, mut far) = pair()?;
+    // It ends when the other end is closed.
+    let sender = std::thread::spawn(move || {
+        let data = vec![0; 256 << 10];
+        while far.write_all(&data).is_ok() {}
+    });
+    let mut buffer = vec![0; 256 << 10];
+    let moved = rate(PIECE, || {
+        let mut left = PIECE;
+        while left > 0 {
+            let most = left.min(buffer.len());
+            let count = near.read(buffer.get_mut(..most).unwrap_or_default())?;
+            ensure!(count > 0, "the loopback is closed");
+            left -= count;
+        }
+        Ok(())
+    });
+    drop(near);
+    let _ = sender.join();
+    Ok(limit("loopback", moved?, "MB/s", "one TCP connection on 127.0.0.1, a thread at each end"))
+}
+
+fn round_trip() -> Result<Limit> {
+    let (mut near, mut far) = pair()?;
+    let echo = std::thread::spawn(move || {
+        let mut data = [0; 128];
+        while far.read_exact(&mut data).is_ok() && far.write_all(&data).is_ok() {}
+    });
+    let (begin, mut times, mut data) = (Instant::now(), Vec::new(), [0; 128]);
+    while begin.elapsed() < LENGTH {
+        let start = Instant::now();
+        near.write_all(&data)?;
+        near.read_exact(&mut data)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    drop(near);
+    let _ = echo.join();
+    let median = super::Interval::of(times).context("no round trip")?.median;
+    Ok(limit("loopback round trip", median, "us", "128 bytes there and back over TCP, a thread at each end"))
+}
+
+/// Seals and opens messages of the size of a READ's reply.
+fn cryptography(enctype: Enctype, name: &str) -> Result<Vec<Limit>> {
+    let key = vec![0x42; enctype.key_len()];
+    let client = ContextKeys::new(enctype, &key, Role::Initiator, true)?;
+    let server = ContextKeys::new(enctype, &key, Role::Acceptor, true)?;
+    let plain = vec![vec![0xa7; MESSAGE + WRAP_HEADROOM + client.wrap_trailer_len()]; MESSAGES];
+    let mut tokens = plain.clone();
+    let seal = rate(MESSAGE * MESSAGES, || {
+        let mut batch: Vec<WrapMessage<'_>> = tokens
+            .iter_mut()
+            .zip(0..)
+            .map(|(token, sequence)| WrapMessage {
+                keys: &client,
+                sequence,
+                confounder: [7; 16],
+                token: Segments::from(token),
+            })
+            .collect();
+        krb5::wrap(&mut batch);
+        Ok(())
+    })?;
+    let sealed = seal_once(&client, &plain);
+    let mut tokens = sealed.clone();
+    let open = rate(MESSAGE * MESSAGES, || {
+        tokens.iter_mut().zip(&sealed).for_each(|(token, sealed)| token.copy_from_slice(sealed));
+        let mut batch: Vec<UnwrapMessage<'_>> = tokens
+            .iter_mut()
+            .map(|token| UnwrapMessage {
+                keys: &server,
+                token: Segments::from(token),
+                result: Err(TokenError::Malformed),
+            })
+            .collect();
+        krb5::unwrap(&mut batch);
+        ensure!(batch.iter().all(|message| message.result.is_ok()), "a token was refused");
+        Ok(())
+    })?;
+    let how = "one core, 16 messages of 128 KiB at once, by the code that client and server use";
+    Ok(vec![
+        limit(&format!("sealing, {name}"), seal, "MB/s", how),
+        limit(&format!("opening, {name}"), open, "MB/s", &format!("{how}; with a copy of the message")),
+    ])
+}
+
+fn seal_once(keys: &ContextKeys, plain: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut tokens = plain.to_vec();
+    let mut batch: Vec<WrapMessage<'_>> = tokens
+        .iter_mut()
+        .zip(0..)
+        .map(|(token, sequence)| WrapMessage {
+            keys,
+            sequence,
+            confounder: [7; 16],
+            token: Segments::from(token),
+        })
+        .collect();
+    krb5::wrap(&mut batch);
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_has_a_figure() {
+        let found = limits();
+        assert_eq!(found.len(), 7, "{found:?}");
+        assert!(found.iter().all(|limit| limit.value > 0.0), "{found:?}");
+    }
+}

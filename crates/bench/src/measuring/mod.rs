@@ -1,0 +1,27 @@
+//! The measuring core: what is measured, in which order, how often, and what the samples come to.
+//!
+//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`Driver`] measures one of them once; [`run`] interleaves
+//! repetitions, keeps every [`Sample`] in a [`Record`], and looks at the machine's noise in between. A record is plain data:
+//! JSON, CSV, and, by way of `view`, tables, charts and a page.
+
+mod case;
+mod histogram;
+mod interval;
+mod limits;
+mod noise;
+mod record;
+mod sample;
+mod schedule;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use case::{Axes, Case, GIT, Load, Reach, Transfer};
+pub use histogram::Histogram;
+pub use interval::Interval;
+pub use limits::{Limit, limits};
+pub use noise::{Calibration, Noise, calibrate};
+pub use record::{CaseRecord, Missing, Record, SCHEMA, Settings};
+pub use sample::{Latencies, Sample};
+pub use schedule::{Driver, Evaluation, Phase, Step, Turn, Watch, run};
+pub use summary::{Comparison, Figures, Verdict};

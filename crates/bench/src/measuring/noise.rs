@@ -1,0 +1,85 @@
+//! How steady this machine is: the same piece of work, timed again and again between repetitions.
+
+use super::Interval;
+use serde::{Deserialize, Serialize};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// How long the piece of work takes at least.
+const LENGTH: Duration = Duration::from_millis(5);
+
+/// Words that a turn of the work goes through: a quarter of a common second-level cache.
+const WORDS: usize = 16 << 10;
+
+/// What one calibration found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Seconds since the start of the run.
+    pub at_seconds: f64,
+    /// Turns of the work a second. Only their differences mean something.
+    pub rate: f64,
+}
+
+/// What the calibrations of a run say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Half of the range that the middle 90 % of the calibrations span, as a part of their median.
+    pub relative: f64,
+    /// Calibrations that were made.
+    pub calibrations: u32,
+}
+
+/// Runs the work once.
+pub fn calibrate(since: Instant) -> Calibration {
+    let mut words: Vec<u64> = (0..WORDS as u64).collect();
+    let (start, mut turns) = (Instant::now(), 0u32);
+    while start.elapsed() < LENGTH {
+        let mut carried = u64::from(turns);
+        for word in &mut words {
+            carried = carried.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ *word;
+            *word = carried;
+        }
+        black_box(&mut words);
+        turns += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Calibration { at_seconds: since.elapsed().as_secs_f64(), rate: f64::from(turns) / seconds }
+}
+
+impl Noise {
+    /// Judges the calibrations of a run; `None` with fewer than three.
+    pub fn of(calibrations: &[Calibration]) -> Option<Self> {
+        let mut rates: Vec<f64> = calibrations.iter().map(|one| one.rate).collect();
+        if rates.len() < 3 {
+            return None;
+        }
+        rates.sort_by(f64::total_cmp);
+        let skipped = rates.len() / 20;
+        let (low, high) = (*rates.get(skipped)?, *rates.get(rates.len() - 1 - skipped)?);
+        let median = Interval::of(rates)?.median;
+        let calibrations = u32::try_from(calibrations.len()).unwrap_or(u32::MAX);
+        Some(Self { relative: (high - low) / 2.0 / median, calibrations })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_is_half_of_the_middle_range() {
+        let at = |rate| Calibration { at_seconds: 0.0, rate };
+        let noise = Noise::of(&[at(95.0), at(100.0), at(105.0)]).unwrap();
+        assert!((noise.relative - 0.05).abs() < 1e-9 && noise.calibrations == 3, "{noise:?}");
+        // One in twenty may stand out.
+        let mut many = vec![at(100.0); 39];
+        many.push(at(1.0));
+        assert_eq!(Noise::of(&many).map(|noise| noise.relative), Some(0.0));
+        assert_eq!(Noise::of(&[at(1.0); 2]), None);
+    }
+
+    #[test]
+    fn a_calibration_counts_something() {
+        assert!(calibrate(Instant::now()).rate > 1.0);
+    }
+}

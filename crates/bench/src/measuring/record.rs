@@ -1,0 +1,225 @@
+//! The data of a run: what was asked for, what was measured, and the figures drawn from it.
+
+use super::{Calibration, Case, Figures, Limit, Noise, Sample};
+use crate::Environment;
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Version of the JSON form; a change that a reader must know about raises the number.
+pub const SCHEMA: &str = "orthrus-bench/2";
+
+/// How a run measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Repetitions of each case, interleaved; six are the least that give a median a 95 % interval.
+    pub repetitions: u32,
+    /// Length of one repetition in seconds.
+    pub seconds: f64,
+    /// Bytes of the files that are read and written, those of all clients of a case together.
+    pub file_size: u64,
+    /// Who is compared.
+    pub sides: Vec<String>,
+    /// The side that the others are compared with.
+    pub baseline: String,
+    /// What else the evaluation was told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, serde_json::Value>,
+}
+
+impl Settings {
+    /// Returns the length of one repetition.
+    pub fn length(&self) -> Duration {
+        Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1))
+    }
+}
+
+/// A side that could not be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Which.
+    pub side: String,
+    /// Why, as part of a sentence without its full stop.
+    pub reason: String,
+}
+
+/// A case with its samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseRecord {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// All its repetitions, warm-ups among them, in the order in which they were made.
+    pub samples: Vec<Sample>,
+    /// What they come to; none without a sample that counts.
+    pub figures: Option<Figures>,
+}
+
+impl CaseRecord {
+    /// Returns the samples that count.
+    pub fn counted(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| !sample.warm_up)
+    }
+
+    /// Returns the median rate.
+    pub fn rate(&self) -> Option<f64> {
+        Some(self.figures.as_ref()?.rate.median)
+    }
+
+    /// Adds up one of the counters over the samples that count.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counted().filter_map(|sample| sample.counters.get(name)).sum()
+    }
+}
+
+/// All of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Which evaluation: `anf`, `ontap`, `nconnect`, …
+    pub evaluation: String,
+    /// What it is about, as a title.
+    pub title: String,
+    /// Seconds since 1970 at the start.
+    pub started_at: u64,
+    /// The server that was measured, as the user named it.
+    pub target: String,
+    /// The command that repeats the run.
+    pub command: String,
+    /// How it measured.
+    pub settings: Settings,
+    /// Whether all was measured; a run that was interrupted keeps what it has.
+    pub complete: bool,
+    /// What stopped it, when it is not complete.
+    pub stopped_by: Option<String>,
+    /// Sides that were asked for and could not be measured.
+    #[serde(default)]
+    pub left_out: Vec<Missing>,
+    /// The machine.
+    pub environment: Environment,
+    /// What a reader has to know besides, a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// How far this machine could go, measured in this run.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
+    /// How steady it was.
+    #[serde(default)]
+    pub calibrations: Vec<Calibration>,
+    /// What the calibrations say.
+    #[serde(default)]
+    pub noise: Option<Noise>,
+    /// What was measured, in the order in which it was planned.
+    pub cases: Vec<CaseRecord>,
+}
+
+impl Record {
+    /// Begins a run on this machine.
+    pub fn begin(evaluation: &str, title: &str, settings: Settings) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            evaluation: evaluation.to_owned(),
+            title: title.to_owned(),
+            started_at: 0,
+            target: String::new(),
+            command: String::new(),
+            settings,
+            complete: false,
+            stopped_by: None,
+            left_out: Vec::new(),
+            environment: Environment::of_this_machine(),
+            notes: Vec::new(),
+            limits: Vec::new(),
+            calibrations: Vec::new(),
+            noise: None,
+            cases: Vec::new(),
+        }
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is no record of this version.
+    pub fn parse(text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Head = serde_json::from_str(text).context("it is no report of orthrus bench")?;
+        ensure!(head.schema == SCHEMA, "it has the schema {}, and {SCHEMA} is known here", head.schema);
+        serde_json::from_str(text).context("it is damaged")
+    }
+
+    /// Checks that this run, which was begun before, is part of what is wanted now.
+    ///
+    /// # Errors
+    /// Names what differs.
+    pub fn continues(&self, wanted: &Self) -> Result<()> {
+        let same = [
+            ("evaluation", self.evaluation == wanted.evaluation),
+            ("server", self.target == wanted.target),
+            ("length or number of repetitions, file size or flavors", self.settings == wanted.settings),
+            ("machine", self.environment.processor == wanted.environment.processor),
+        ];
+        match same.iter().find(|(_, same)| !same) {
+            Some((what, _)) => {
+                anyhow::bail!("it was begun with another {what}; repeat its command: {}", self.command)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Finds a case.
+    pub fn find(&self, case: &Case) -> Option<&CaseRecord> {
+        self.cases.iter().find(|found| found.case.side == case.side && found.case.group == case.group)
+    }
+
+    /// Finds a side of a group.
+    pub fn side(&self, group: &str, side: &str) -> Option<&CaseRecord> {
+        self.cases.iter().find(|found| found.case.group == group && found.case.side == side)
+    }
+
+    /// Returns the groups in their order.
+    pub fn groups(&self) -> Vec<&str> {
+        let mut groups: Vec<&str> = Vec::new();
+        for one in &self.cases {
+            if !groups.contains(&one.case.group.as_str()) {
+                groups.push(&one.case.group);
+            }
+        }
+        groups
+    }
+
+    /// Returns the sides that were measured, in the order in which they were asked for.
+    pub fn sides(&self) -> Vec<&str> {
+        let measured =
+            |side: &&String| self.cases.iter().any(|one| one.case.side == **side && one.figures.is_some());
+        self.settings.sides.iter().filter(measured).map(String::as_str).collect()
+    }
+
+    /// Draws the figures of all cases anew from their samples.
+    pub fn summarise(&mut self) {
+        self.noise = Noise::of(&self.calibrations);
+        let noise = self.noise.map_or(0.0, |noise| noise.relative);
+        let baselines: BTreeMap<String, Vec<Sample>> = self
+            .cases
+            .iter()
+            .filter(|one| one.case.side == self.settings.baseline)
+            .map(|one| (one.case.group.clone(), one.samples.clone()))
+            .collect();
+        for one in &mut self.cases {
+            let base = baselines.get(&one.case.group).filter(|_| one.case.side != self.settings.baseline);
+            one.figures = Figures::of(one.case.unit, &one.samples, base.map(Vec::as_slice), noise);
+        }
+    }
+
+    /// Renders it as JSON, indented, with a newline at the end.
+    ///
+    /// # Errors
+    /// None in practice: all figures are finite.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}

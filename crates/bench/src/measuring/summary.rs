@@ -1,0 +1,115 @@
+//! What the samples of a case come to, and how they compare with the baseline's.
+
+use super::{Interval, Sample};
+use crate::Unit;
+use serde::{Deserialize, Serialize};
+
+/// The figures of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Rate in the case's unit.
+    pub rate: Interval,
+    /// Median latency in microseconds.
+    pub p50_us: Option<Interval>,
+    /// 99th percentile of latency in microseconds.
+    pub p99_us: Option<Interval>,
+    /// The client's processor time: microseconds an operation, or seconds a GB (10^9).
+    pub client_cpu: Option<Interval>,
+    /// The server's, where it is known.
+    pub server_cpu: Option<Interval>,
+    /// How it compares with the baseline; none for the baseline itself.
+    pub against: Option<Comparison>,
+}
+
+/// How a side compares with the baseline of its group, from repetitions that ran side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Rate as a part of the baseline's.
+    pub ratio: Interval,
+    /// Median latency beyond the baseline's, in microseconds.
+    pub added_us: Option<Interval>,
+    /// What that says of the rate.
+    pub verdict: Verdict,
+}
+
+/// Whether two rates differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// All of the ratio's interval is below 1, and by more than the machine's noise.
+    Lower,
+    /// All of it is above 1, likewise.
+    Higher,
+    /// The interval does not hold 1, but the difference is below the machine's noise.
+    BelowNoise,
+    /// The interval holds 1.
+    Same,
+}
+
+impl Verdict {
+    /// Judges a ratio.
+    pub fn of(ratio: &Interval, noise: f64) -> Self {
+        // A single value has no interval: it says nothing of a difference.
+        if ratio.contains(1.0) || ratio.values < 2 {
+            Self::Same
+        } else if (ratio.median - 1.0).abs() <= noise {
+            Self::BelowNoise
+        } else if ratio.median < 1.0 {
+            Self::Lower
+        } else {
+            Self::Higher
+        }
+    }
+
+    /// Says whether the rates differ.
+    pub fn is_significant(self) -> bool {
+        matches!(self, Self::Lower | Self::Higher)
+    }
+
+    /// Returns it as words of a table.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+            Self::BelowNoise => "below the noise",
+            Self::Same => "no difference shown",
+        }
+    }
+}
+
+impl Figures {
+    /// Draws them from samples; `base` are the baseline's. `None` without a sample that counts.
+    pub fn of(unit: Unit, samples: &[Sample], base: Option<&[Sample]>, noise: f64) -> Option<Self> {
+        let counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.warm_up).collect();
+        let all = |value: &dyn Fn(&Sample) -> Option<f64>| {
+            let values: Option<Vec<f64>> = counted.iter().map(|sample| value(sample)).collect();
+            values.and_then(Interval::of)
+        };
+        Some(Self {
+            rate: all(&|sample| Some(sample.rate(unit)))?,
+            p50_us: all(&|sample| Some(sample.latency.as_ref()?.p50_us)),
+            p99_us: all(&|sample| Some(sample.latency.as_ref()?.p99_us)),
+            client_cpu: all(&|sample| Some(sample.per_work(unit, sample.client_cpu_seconds?))),
+            server_cpu: all(&|sample| Some(sample.per_work(unit, sample.server_cpu_seconds?))),
+            against: base.and_then(|base| Comparison::of(unit, &counted, base, noise)),
+        })
+    }
+}
+
+impl Comparison {
+    fn of(unit: Unit, own: &[&Sample], base: &[Sample], noise: f64) -> Option<Self> {
+        let pairs: Vec<(&Sample, &Sample)> = own
+            .iter()
+            .filter_map(|own| {
+                let same = |other: &&Sample| !other.warm_up && other.repetition == own.repetition;
+                Some((*own, base.iter().find(same)?))
+            })
+            .collect();
+        let ratio = Interval::of(pairs.iter().map(|(own, base)| own.rate(unit) / base.rate(unit)))?;
+        let added: Option<Vec<f64>> = pairs
+            .iter()
+            .map(|(own, base)| Some(own.latency.as_ref()?.p50_us - base.latency.as_ref()?.p50_us))
+            .collect();
+        Some(Self { ratio, added_us: added.and_then(Interval::of), verdict: Verdict::of(&ratio, noise) })
+    }
+}

@@ -1,0 +1,195 @@
+use super::*;
+use crate::Unit;
+use anyhow::{Result, bail};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn settings() -> Settings {
+    Settings {
+        repetitions: 3,
+        seconds: 0.01,
+        file_size: 1 << 20,
+        sides: ["sys", "krb5", "krb5p"].map(str::to_owned).to_vec(),
+        baseline: "sys".to_owned(),
+        options: Default::default(),
+    }
+}
+
+fn case(group: &str, side: &str) -> Case {
+    let transfer =
+        Transfer { random: true, size: 4096, writes: 0, depth: 1, rate: None, reach: Reach::default() };
+    Case {
+        group: group.to_owned(),
+        side: side.to_owned(),
+        unit: Unit::OperationsPerSecond,
+        axes: Axes::new(),
+        load: Load::Transfer(transfer),
+    }
+}
+
+/// Two groups; the second is only asked for when the first has been measured.
+struct Two(usize);
+
+impl Evaluation for Two {
+    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
+        let group = *["one", "two"].get(self.0)?;
+        self.0 += 1;
+        Some(record.settings.sides.iter().map(|side| case(group, side)).collect())
+    }
+
+    fn to_come(&self, record: &Record) -> usize {
+        (2 - self.0) * record.settings.sides.len()
+    }
+}
+
+/// Answers with made-up figures and notes what it was asked.
+#[derive(Default)]
+struct Fake {
+    asked: Vec<String>,
+    refuses: Option<&'static str>,
+    breaks_at: Option<usize>,
+    finished: bool,
+}
+
+impl Driver for Fake {
+    fn begin(&mut self, _cases: &[Case]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, case: &Case, _record: &mut Record) -> Result<()> {
+        if self.refuses == Some(case.side.as_str()) || self.refuses == Some("all") {
+            bail!("NFS4ERR_WRONGSEC");
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+        let mark = if turn.warm_up { "*" } else { "" };
+        self.asked.push(format!("{}{mark}", case.side));
+        if self.breaks_at == Some(self.asked.len()) {
+            bail!("connection lost");
+        }
+        let slowness = if case.side == "krb5p" { 2 } else { 1 };
+        let mut histogram = Histogram::default();
+        histogram.count(std::time::Duration::from_micros(100 * slowness));
+        Ok(Some(Sample {
+            operations: 1000 / slowness + self.asked.len() as u64 % 2,
+            seconds: 1.0,
+            latency: Latencies::of(histogram),
+            ..Sample::default()
+        }))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.finished = true;
+        Ok(())
+    }
+}
+
+fn measure(driver: &mut Fake, record: &mut Record, stop_after: usize) -> Result<Vec<Record>> {
+    let (stop, mut saved, mut steps) = (AtomicBool::new(false), Vec::new(), 0);
+    let watch = Watch {
+        stop: &stop,
+        step: &mut |step| {
+            steps += usize::from(step.phase != Phase::Preparing);
+            stop.store(steps > stop_after, Ordering::Relaxed);
+        },
+        save: &mut |record: &Record| {
+            saved.push(record.clone());
+            Ok(())
+        },
+    };
+    run(&mut Two(0), driver, record, watch)?;
+    Ok(saved)
+}
+
+fn new_record() -> Record {
+    Record::begin("test", "A test", settings())
+}
+
+#[test]
+fn repetitions_are_interleaved_after_a_warm_up_that_is_kept_and_does_not_count() {
+    let (mut driver, mut record) = (Fake::default(), new_record());
+    let saved = measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    let block =
+        ["sys*", "krb5*", "krb5p*", "sys", "krb5", "krb5p", "sys", "krb5", "krb5p", "sys", "krb5", "krb5p"];
+    assert_eq!(driver.asked, [block, block].concat());
+    assert!(record.complete && driver.finished && saved.len() == 2);
+    assert_eq!(record.calibrations.len(), 6);
+    for one in &record.cases {
+        assert_eq!((one.samples.len(), one.counted().count()), (4, 3));
+        assert_eq!(one.figures.as_ref().unwrap().rate.values, 3);
+    }
+    let against = record.side("two", "krb5p").unwrap().figures.as_ref().unwrap().against.as_ref().unwrap();
+    assert!((against.ratio.median - 0.5).abs() < 0.01, "{against:?}");
+    assert!((against.added_us.unwrap().median - 100.0).abs() < 1.0, "{against:?}");
+    assert_eq!(record.side("two", "sys").unwrap().figures.as_ref().unwrap().against, None);
+}
+
+#[test]
+fn a_side_that_is_refused_is_left_out_and_named() {
+    let (mut driver, mut record) = (Fake { refuses: Some("krb5"), ..Fake::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert_eq!(record.left_out, [Missing { side: "krb5".into(), reason: "NFS4ERR_WRONGSEC".into() }]);
+    assert!(record.complete && record.sides() == ["sys", "krb5p"]);
+}
+
+#[test]
+fn a_run_of_nothing_says_why() {
+    let (mut driver, mut record) = (Fake { refuses: Some("all"), ..Fake::default() }, new_record());
+    let error = measure(&mut driver, &mut record, usize::MAX - 1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "nothing can be measured: sys: NFS4ERR_WRONGSEC; krb5: NFS4ERR_WRONGSEC; krb5p: NFS4ERR_WRONGSEC"
+    );
+    assert!(driver.finished);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
+    let (mut driver, mut record) = (Fake { breaks_at: Some(15), ..Fake::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert_eq!(record.stopped_by.as_deref(), Some("two · krb5p: connection lost"));
+    assert!(!record.complete && record.side("one", "krb5p").unwrap().figures.is_some());
+    assert!(record.side("two", "sys").unwrap().figures.is_none());
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on_where_it_ended_and_comes_to_the_same_cases() {
+    let (mut driver, mut record) = (Fake::default(), new_record());
+    measure(&mut driver, &mut record, 8).unwrap();
+    assert_eq!(record.stopped_by.as_deref(), Some("it was interrupted"));
+    let text = record.json().unwrap();
+    let mut again = Record::parse(&text).unwrap();
+    assert_eq!(again, record);
+    again.continues(&new_record().clone()).unwrap();
+    let mut driver = Fake::default();
+    measure(&mut driver, &mut again, usize::MAX - 1).unwrap();
+    // What was under way when the signal came is kept as well.
+    assert_eq!(driver.asked.iter().filter(|asked| !asked.ends_with('*')).count(), 18 - 6);
+    assert!(again.complete && again.cases.iter().all(|one| one.counted().count() == 3));
+}
+
+#[test]
+fn another_run_is_not_gone_on_with() {
+    let record = new_record();
+    let mut other = new_record();
+    other.settings.seconds = 7.0;
+    assert!(record.continues(&other).unwrap_err().to_string().contains("length"));
+    assert!(
+        Record::parse("{\"schema\": \"orthrus-bench/1\"}")
+            .unwrap_err()
+            .to_string()
+            .contains("orthrus-bench/2")
+    );
+    assert!(Record::parse("nonsense").is_err());
+}
+
+#[test]
+fn a_difference_within_the_noise_or_without_an_interval_is_no_difference() {
+    let judge = |values: &[f64], noise| Verdict::of(&Interval::of(values.iter().copied()).unwrap(), noise);
+    assert_eq!(judge(&[0.90, 0.91, 0.92], 0.02), Verdict::Lower);
+    assert_eq!(judge(&[0.98, 0.985, 0.99], 0.02), Verdict::BelowNoise);
+    assert_eq!(judge(&[0.90, 0.91, 1.01], 0.02), Verdict::Same);
+    assert_eq!(judge(&[1.2, 1.21, 1.3], 0.02), Verdict::Higher);
+    assert_eq!(judge(&[0.5], 0.02), Verdict::Same);
+}

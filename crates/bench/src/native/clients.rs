@@ -1,0 +1,118 @@
+//! The same load by several clients at once, each on a thread of its own.
+
+use super::Counters;
+use crate::measuring::{Case, Load};
+use crate::pattern::Pattern;
+use crate::workload::{self, Conditions, Shape, Tally, git};
+use crate::{Flavor, Mount};
+use anyhow::{Context as _, Result, anyhow};
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The files of the clients of a case.
+#[derive(Clone, Copy)]
+pub struct Files {
+    pattern: Pattern,
+    size: u64,
+}
+
+impl Files {
+    /// Files of a side; each at least a MiB.
+    pub fn new(side: &str, size: u64) -> Self {
+        Self { pattern: pattern(side), size: size.max(1 << 20) }
+    }
+
+    /// Fills a client's file.
+    pub fn fill(self, mount: &mut Mount, stop: &AtomicBool) -> Result<()> {
+        let conditions = Conditions {
+            file_size: self.size,
+            pattern: self.pattern,
+            length: Duration::ZERO,
+            stop,
+            server_cpu: &|| None,
+        };
+        workload::fill(mount, &conditions)?;
+        mount.filled(self.size);
+        Ok(())
+    }
+}
+
+/// A pattern of its own, so that one flavor's file is never taken for another's.
+fn pattern(side: &str) -> Pattern {
+    let number = Flavor::ALL.into_iter().position(|flavor| flavor.name() == side).unwrap_or(0);
+    Pattern(0x6f72_7468_7275_7300 + number as u64)
+}
+
+/// What all clients of a case do.
+pub struct Work<'a> {
+    case: &'a Case,
+    length: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Work<'a> {
+    /// The load of a case for so long.
+    pub fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Self {
+        Self { case, length, stop }
+    }
+
+    /// What client `index` of `clients` does.
+    fn alone(&self, mount: &mut Mount, index: usize, clients: usize) -> Result<(Tally, Counters)> {
+        let conditions = Conditions {
+            file_size: mount.file_size(),
+            pattern: pattern(&self.case.side),
+            length: self.length,
+            stop: self.stop,
+            server_cpu: &|| None,
+        };
+        let mut tally = Tally::default();
+        let counters = match &self.case.load {
+            Load::Git { seed, .. } => git::run(mount, seed + index as u64, &conditions, &mut tally)?,
+            Load::Transfer(transfer) => {
+                let shape = Shape {
+                    writes: transfer.writes,
+                    random: transfer.random,
+                    depth: transfer.depth.max(1) as usize,
+                    size: usize::try_from(transfer.size)?,
+                };
+                let rate = transfer.rate.map(|rate| rate / clients as f64);
+                workload::load(shape, rate, mount, &conditions, &mut tally)?;
+                Counters::new()
+            }
+        };
+        Ok((tally, counters))
+    }
+}
+
+/// Lets all clients begin at once and returns what they did together.
+pub fn run(mounts: &mut [Mount], work: &Work<'_>) -> Result<(Tally, Counters)> {
+    if let [mount] = mounts {
+        return work.alone(mount, 0, 1);
+    }
+    let (clients, barrier) = (mounts.len(), Barrier::new(mounts.len()));
+    let barrier = &barrier;
+    let parts: Vec<Result<(Tally, Counters)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = mounts
+            .iter_mut()
+            .enumerate()
+            .map(|(index, mount)| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    work.alone(mount, index, clients)
+                })
+            })
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a client has ended in a panic")));
+        joined.map(|part| part.and_then(|part| part)).collect()
+    });
+    let (mut all, mut counters) = (Tally::default(), Counters::new());
+    for (index, part) in parts.into_iter().enumerate() {
+        let (tally, own) = part.with_context(|| format!("client {} of {clients}", index + 1))?;
+        all.add(&tally);
+        own.into_iter().for_each(|(name, count)| *counters.entry(name).or_default() += count);
+    }
+    Ok((all, counters))
+}

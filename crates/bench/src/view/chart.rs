@@ -1,0 +1,105 @@
+//! Charts as plain data.
+
+/// A chart in a card of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// The section that it belongs to; charts of a section stand together.
+    pub section: String,
+    /// Its title.
+    pub title: String,
+    /// What is drawn.
+    pub plot: Plot,
+}
+
+/// What a chart draws.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plot {
+    /// Lines over a common axis.
+    Lines(Lines),
+    /// A bar for each side.
+    Bars(Bars),
+}
+
+/// Lines over a common axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// A line for each side.
+    pub lines: Vec<Line>,
+    /// How far the machine could go: a name and a value of the vertical axis.
+    pub limits: Vec<(String, f64)>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Axis {
+    /// What it counts, with its unit.
+    pub label: String,
+    /// Whether it is logarithmic.
+    pub logarithmic: bool,
+}
+
+impl Axis {
+    /// An axis with equal steps, from zero.
+    pub fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), logarithmic: false }
+    }
+
+    /// A logarithmic axis.
+    pub fn logarithmic(label: &str) -> Self {
+        Self { label: label.to_owned(), logarithmic: true }
+    }
+}
+
+/// A line of points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Whose it is.
+    pub side: String,
+    /// From left to right.
+    pub points: Vec<Point>,
+}
+
+/// A point with its interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Place on the horizontal axis.
+    pub x: f64,
+    /// Place on the vertical axis: a median.
+    pub y: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// The upper end of its interval.
+    pub high: f64,
+}
+
+/// Bars of up to two parts, a row each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bars {
+    /// What the parts are called; the second may be empty.
+    pub parts: [String; 2],
+    /// What they count.
+    pub unit: String,
+    /// The bars.
+    pub bars: Vec<Bar>,
+    /// Where the scale ends at least, such as at one whole core.
+    pub end: Option<f64>,
+}
+
+/// One bar.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bar {
+    /// Whose it is.
+    pub side: String,
+    /// What is written before it, if not its side.
+    pub label: String,
+    /// The parts, from left to right; nothing where it is unknown.
+    pub parts: [Option<f64>; 2],
+    /// The interval of their sum, where there is one.
+    pub range: Option<(f64, f64)>,
+    /// What is written behind it, large and small.
+    pub said: [String; 2],
+}

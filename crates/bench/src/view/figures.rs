@@ -1,0 +1,150 @@
+//! What every evaluation shows: all figures, processor time, the machine's limits and its noise.
+
+use super::chart::{Bar, Bars, Chart, Plot};
+use super::form::{self, cpu_unit, digits, latency, percent, rate, trust};
+use super::{Row, Table, View};
+use crate::measuring::{CaseRecord, Record};
+
+/// A view of any record: all figures in one table, rates and processor time as bars.
+pub fn plain(record: &Record, headline: String) -> View {
+    let mut charts = rate_bars(record);
+    charts.extend(busy_bars(record, |_| true));
+    View { headline, tables: vec![figures_table(record)], charts }
+}
+
+/// All figures, a row for each case.
+pub fn figures_table(record: &Record) -> Table {
+    let mut table = Table::new(
+        "All figures",
+        "",
+        &["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"],
+    );
+    for one in &record.cases {
+        table.rows.extend(figure_cells(one).map(|cells| Row {
+            name: one.case.id(),
+            cells,
+            ..Row::default()
+        }));
+    }
+    table
+}
+
+/// The cells of a case in the table of all figures; none without a sample that counts.
+pub fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
+    let figures = one.figures.as_ref()?;
+    let against = figures.against.as_ref();
+    let cpu = |interval: Option<crate::measuring::Interval>| {
+        interval
+            .map_or("unknown".to_owned(), |cpu| format!("{} {}", digits(cpu.median), cpu_unit(one.case.unit)))
+    };
+    let time = |interval: Option<crate::measuring::Interval>| {
+        interval.map_or("–".to_owned(), |interval| latency(interval.median))
+    };
+    Some(vec![
+        rate(figures.rate.median, one.case.unit),
+        trust(&figures.rate),
+        against.map_or("–".to_owned(), |against| percent(against.ratio.median)),
+        against.map_or(String::new(), |against| {
+            format!("{}, {}", form::percent_range(&against.ratio), against.verdict.words())
+        }),
+        time(figures.p50_us),
+        time(figures.p99_us),
+        cpu(figures.client_cpu),
+        cpu(figures.server_cpu),
+    ])
+}
+
+fn rate_bars(record: &Record) -> Vec<Chart> {
+    let chart = |group: &str| {
+        let cases = record.cases.iter().filter(|one| one.case.group == group);
+        let bars: Vec<Bar> = cases
+            .filter_map(|one| {
+                let figures = one.figures.as_ref()?;
+                let ratio = figures.against.as_ref().map(|against| percent(against.ratio.median));
+                Some(Bar {
+                    side: one.case.side.clone(),
+                    parts: [Some(figures.rate.median), None],
+                    range: Some((figures.rate.low, figures.rate.high)),
+                    said: [rate(figures.rate.median, one.case.unit), ratio.unwrap_or_default()],
+                    ..Bar::default()
+                })
+            })
+            .collect();
+        (!bars.is_empty()).then(|| Chart {
+            section: "Speed".to_owned(),
+            title: group.to_owned(),
+            plot: Plot::Bars(Bars { bars, unit: String::new(), ..Bars::default() }),
+        })
+    };
+    record.groups().into_iter().filter_map(chart).collect()
+}
+
+/// Processor time of both ends as bars, one chart for each group that is asked for.
+pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
+    let chart = |group: &str| {
+        let cases = record.cases.iter().filter(|one| one.case.group == group && wanted(one));
+        let bars: Vec<Bar> = cases.filter_map(busy_bar).collect();
+        let unit = record.cases.iter().find(|one| one.case.group == group).map(|one| cpu_unit(one.case.unit));
+        (!bars.is_empty()).then(|| Chart {
+            section: "Processor time".to_owned(),
+            title: group.to_owned(),
+            plot: Plot::Bars(Bars {
+                parts: ["server".to_owned(), "client".to_owned()],
+                unit: unit.unwrap_or_default().to_owned(),
+                bars,
+                end: None,
+            }),
+        })
+    };
+    record.groups().into_iter().filter_map(chart).collect()
+}
+
+fn busy_bar(one: &CaseRecord) -> Option<Bar> {
+    let figures = one.figures.as_ref()?;
+    let (server, client) =
+        (figures.server_cpu.map(|cpu| cpu.median), figures.client_cpu.map(|cpu| cpu.median));
+    let unit = cpu_unit(one.case.unit);
+    let said = |name: &str, value: Option<f64>| {
+        value.map_or(format!("{name} unknown"), |value| format!("{name} {} {unit}", digits(value)))
+    };
+    Some(Bar {
+        side: one.case.side.clone(),
+        parts: [server, client],
+        said: [said("server", server), said("client", client)],
+        ..Bar::default()
+    })
+}
+
+/// The machine's limits as a table; none where they were not measured.
+pub fn limits_table(record: &Record) -> Option<Table> {
+    let how = "Measured in this run: no server on this machine can be faster than these, and what comes near is not held up by anything else.";
+    let mut table =
+        Table::new("How far this machine could go", how, &["limit", "figure", "how it was measured"]);
+    for limit in &record.limits {
+        let unit = if limit.unit == "us" { "µs" } else { &limit.unit };
+        table
+            .measured(limit.name.clone(), vec![format!("{} {unit}", digits(limit.value)), limit.how.clone()]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Says how steady the machine was, and what follows for the figures.
+pub fn noise_sentence(record: &Record) -> String {
+    let Some(noise) = record.noise else {
+        return "The machine's noise was not measured: the run was too short.".to_owned();
+    };
+    let compared = || record.cases.iter().filter_map(|one| one.figures.as_ref()?.against.as_ref());
+    let hidden = compared().filter(|against| !against.verdict.is_significant()).count();
+    let said = format!(
+        "The same piece of work, timed {} times during the run, varied by ±{}: smaller differences are noise.",
+        noise.calibrations,
+        percent(noise.relative)
+    );
+    match (hidden, compared().count()) {
+        (_, 0) => said,
+        (0, _) => format!("{said} All differences to the baseline are larger."),
+        (hidden, all) => format!(
+            "{said} Of {all} differences to the baseline {hidden} are within it or within their own interval."
+        ),
+    }
+}

@@ -1,0 +1,37 @@
+//! What a record shows: tables and charts as plain data, and the forms in which they are written.
+//!
+//! An evaluation makes a [`View`] of a [`Record`](crate::measuring::Record); text, Markdown, CSV and the page are written from
+//! it without knowing which evaluation it was.
+
+mod bars;
+mod chart;
+mod csv;
+mod facts;
+mod figures;
+pub mod form;
+mod lines;
+mod page;
+mod side;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use chart::{Axis, Bar, Bars, Chart, Line, Lines, Plot, Point};
+pub use csv::csv;
+pub use figures::{busy_bars, figures_table, limits_table, noise_sentence, plain};
+pub use page::page;
+pub use side::meaning;
+pub use table::{Kind, Row, Table};
+pub use text::{markdown, tables, terminal};
+
+/// What a reader of a run gets to see.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// The one sentence that a reader takes away.
+    pub headline: String,
+    /// Tables, the most telling first.
+    pub tables: Vec<Table>,
+    /// Charts.
+    pub charts: Vec<Chart>,
+}

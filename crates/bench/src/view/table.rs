@@ -1,0 +1,58 @@
+//! Tables as plain data.
+
+/// A table of texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Its title.
+    pub title: String,
+    /// How to read it: sentences.
+    pub how: String,
+    /// Heads of the columns, the first that of the rows' names.
+    pub columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<Row>,
+}
+
+/// Whose figures a row has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Those of this run.
+    #[default]
+    Measured,
+    /// Those that somebody has published.
+    Published,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What it is about.
+    pub name: String,
+    /// One text for each further column.
+    pub cells: Vec<String>,
+    /// Whose figures they are.
+    pub kind: Kind,
+}
+
+impl Table {
+    /// Begins a table.
+    pub fn new(title: &str, how: &str, columns: &[&str]) -> Self {
+        Self {
+            title: title.to_owned(),
+            how: how.to_owned(),
+            columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of this run.
+    pub fn measured(&mut self, name: impl Into<String>, cells: Vec<String>) {
+        self.rows.push(Row { name: name.into(), cells, kind: Kind::Measured });
+    }
+
+    /// Adds a row of somebody else's figures.
+    pub fn published(&mut self, name: impl Into<String>, cells: &[&str]) {
+        let cells = cells.iter().map(|cell| (*cell).to_owned()).collect();
+        self.rows.push(Row { name: name.into(), cells, kind: Kind::Published });
+    }
+}

@@ -1,0 +1,94 @@
+//! Tables for the terminal and as Markdown.
+
+use super::{Kind, Row, Table, View, limits_table, noise_sentence};
+use crate::measuring::Record;
+use std::fmt::Write;
+
+/// Says what the record lacks and what has to be known of it.
+fn remarks(record: &Record) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !record.complete {
+        let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
+        remarks.push(format!("This run is not complete: {why}."));
+    }
+    remarks.extend(record.left_out.iter().map(|one| format!("{} was left out: {}.", one.side, one.reason)));
+    remarks.extend(record.notes.iter().cloned());
+    remarks.push(noise_sentence(record));
+    remarks
+}
+
+/// Renders a view for a terminal: nothing but text, so that it can be piped.
+pub fn terminal(record: &Record, view: &View) -> String {
+    let mut out = tables(view);
+    let _ = writeln!(out, "\n{}", view.headline);
+    for remark in remarks(record) {
+        let _ = writeln!(out, "{remark}");
+    }
+    out
+}
+
+/// Renders a view's tables for a terminal.
+pub fn tables(view: &View) -> String {
+    let mut out = String::new();
+    for table in &view.tables {
+        let _ = writeln!(out, "\n{}", table.title);
+        out.push_str(&aligned(table));
+    }
+    out
+}
+
+fn aligned(table: &Table) -> String {
+    let name = |row: &Row| match row.kind {
+        Kind::Measured => row.name.clone(),
+        Kind::Published => format!("{} (published)", row.name),
+    };
+    let lines: Vec<Vec<String>> = std::iter::once(table.columns.clone())
+        .chain(
+            table
+                .rows
+                .iter()
+                .map(|row| std::iter::once(name(row)).chain(row.cells.iter().cloned()).collect()),
+        )
+        .collect();
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for line in &lines {
+        let mut text = String::from(" ");
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let _ =
+                if column == 0 { write!(text, " {cell:width$}") } else { write!(text, "  {cell:>width$}") };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Renders a view as Markdown.
+pub fn markdown(record: &Record, view: &View) -> String {
+    let mut out = format!("# {}\n\n**{}**\n\n", record.title, view.headline);
+    for remark in remarks(record) {
+        let _ = writeln!(out, "- {remark}");
+    }
+    let limits = limits_table(record);
+    for table in view.tables.iter().chain(&limits) {
+        let _ = write!(out, "\n## {}\n\n{}\n\n", table.title, table.how);
+        let _ = writeln!(out, "| {} |", table.columns.join(" | "));
+        let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
+        for row in &table.rows {
+            let published = if row.kind == Kind::Published { " *(published)*" } else { "" };
+            let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));
+        }
+    }
+    let _ = writeln!(out, "\n## Where and how\n");
+    for (name, value) in super::facts::facts(record) {
+        let _ = writeln!(out, "- {name}: {value}");
+    }
+    let _ = writeln!(out, "\nRepeat it with:\n\n    {}", record.command);
+    out
+}

@@ -1,0 +1,147 @@
+//! What git asks of a file system, without git: the operations of clone, status, checkout, commit and gc on a small
+//! repository whose files are drawn with a seed.
+//!
+//! As git does it: what must not be seen half done is written under a name of its own (`index.lock`, `tmp_pack`) and renamed;
+//! status looks at every file and lists every folder; gc reads the loose objects, writes a pack and removes them.
+
+mod shape;
+mod turn;
+
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{Conditions, Tally};
+
+/// A folder tree at the server, by paths below the endpoint's own folder: `objects/ab`.
+pub trait Tree {
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// The server's, here and below.
+    fn make_folder(&mut self, path: &str) -> Result<()>;
+
+    /// Makes a file that is not there yet, writes it, and closes it.
+    ///
+    /// # Errors
+    /// The server's.
+    fn write_file(&mut self, path: &str, data: &[u8]) -> Result<()>;
+
+    /// Opens a file, reads all of it, and closes it.
+    ///
+    /// # Errors
+    /// The server's.
+    fn read_file(&mut self, path: &str) -> Result<Vec<u8>>;
+
+    /// Looks a file up and asks for its attributes.
+    ///
+    /// # Errors
+    /// The server's.
+    fn look_at(&mut self, path: &str) -> Result<()>;
+
+    /// Renames a file, over another if there is one.
+    ///
+    /// # Errors
+    /// The server's.
+    fn move_file(&mut self, from: &str, to: &str) -> Result<()>;
+
+    /// Lists a folder and returns the number of entries.
+    ///
+    /// # Errors
+    /// The server's.
+    fn list_folder(&mut self, path: &str) -> Result<usize>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The server's.
+    fn remove_file(&mut self, path: &str) -> Result<()>;
+
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// The server's.
+    fn remove_folder(&mut self, path: &str) -> Result<()>;
+}
+
+/// What took how long, by name: `clone_operations`, `clone_us`, …
+pub type Counters = BTreeMap<String, u64>;
+
+/// Works with repositories, one after the other, until the time is over; each begins and ends with an empty folder, so the
+/// last one runs over.
+///
+/// # Errors
+/// The server's, and data that is not what was written.
+pub fn run(
+    tree: &mut dyn Tree,
+    seed: u64,
+    conditions: &Conditions<'_>,
+    tally: &mut Tally,
+) -> Result<Counters> {
+    let (start, repository) = (Instant::now(), shape::Repository::draw(seed));
+    let mut work = turn::Work { tree, tally, counters: Counters::new() };
+    loop {
+        work.turn(&repository)?;
+        if start.elapsed() >= conditions.length || conditions.stopped() {
+            return Ok(work.counters);
+        }
+    }
+}
+
+impl turn::Work<'_> {
+    fn count(&mut self, phase: &'static str, bytes: usize, latency: Duration) {
+        self.tally.count(bytes, latency);
+        *self.counters.entry(format!("{phase}_operations")).or_default() += 1;
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        *self.counters.entry(format!("{phase}_us")).or_default() += micros;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+    use crate::workload::fake::Fake;
+    use std::sync::atomic::AtomicBool;
+
+    fn once(fake: &mut Fake, seed: u64) -> Result<(Tally, Counters)> {
+        let (stop, server_cpu) = (AtomicBool::new(false), || None);
+        let conditions = Conditions {
+            file_size: 0,
+            pattern: Pattern(0),
+            length: Duration::ZERO,
+            stop: &stop,
+            server_cpu: &server_cpu,
+        };
+        let mut tally = Tally::default();
+        let counters = run(fake, seed, &conditions, &mut tally)?;
+        Ok((tally, counters))
+    }
+
+    #[test]
+    fn a_turn_does_all_that_git_does_and_leaves_nothing() {
+        let mut fake = Fake::new();
+        let (tally, counters) = once(&mut fake, 1).unwrap();
+        assert!(fake.files.is_empty() && fake.folders.is_empty(), "{:?}", fake.files.keys());
+        for phase in ["clone", "status", "checkout", "commit", "gc", "remove"] {
+            assert!(counters[&format!("{phase}_operations")] > 5, "{phase}: {counters:?}");
+        }
+        assert_eq!(tally.operations, tally.latencies.len());
+        assert!(tally.bytes > 500_000, "{}", tally.bytes);
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_and_another_draws_something_else() {
+        let operations = |seed| once(&mut Fake::new(), seed).unwrap().0;
+        assert_eq!(operations(1).bytes, operations(1).bytes);
+        assert_ne!(operations(1).bytes, operations(2).bytes);
+    }
+
+    #[test]
+    fn an_object_that_is_not_what_was_written_ends_the_run() {
+        let mut fake = Fake::new();
+        fake.rotten = Some(5);
+        let error = once(&mut fake, 1).unwrap_err().to_string();
+        assert!(error.contains("objects/") && error.contains("not what was written"), "{error}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The repository that a seed draws.
+
+/// Folders of the working copy, and files of each.
+const FOLDERS: usize = 12;
+const FILES: usize = 10;
+
+/// Bytes of the pack that a clone brings.
+const PACK: usize = 384 << 10;
+
+/// Part of the files that another branch has otherwise: one in so many.
+const CHANGED: u64 = 5;
+
+/// Objects that commits leave before they are packed.
+const LOOSE: usize = 24;
+
+/// A file of the working copy or of the object store.
+pub struct Blob {
+    /// Where.
+    pub path: String,
+    /// Bytes.
+    pub size: usize,
+    /// Draws its content.
+    pub seed: u64,
+}
+
+/// What a clone makes and later commands change.
+pub struct Repository {
+    /// Folders of the working copy, parents first.
+    pub folders: Vec<String>,
+    /// Files of the working copy.
+    pub files: Vec<Blob>,
+    /// Indexes of those that the other branch has otherwise.
+    pub changed: Vec<usize>,
+    /// The pack that the clone brings.
+    pub pack: Blob,
+    /// What commits write, `objects/ab/…`.
+    pub loose: Vec<Blob>,
+}
+
+/// SplitMix64.
+pub struct Draw(pub u64);
+
+impl Draw {
+    /// Returns the next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as source files are.
+    fn size(&mut self) -> usize {
+        let power = 7 + self.next() % 8;
+        (1usize << power) + (self.next() % (1 << power)) as usize
+    }
+}
+
+impl Blob {
+    /// Returns its content: packed data looks like noise.
+    pub fn content(&self) -> Vec<u8> {
+        let mut draw = Draw(self.seed);
+        let words = (0..self.size.div_ceil(8)).flat_map(|_| draw.next().to_le_bytes());
+        words.take(self.size).collect()
+    }
+}
+
+impl Repository {
+    /// Draws one.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw(seed);
+        let mut folders = vec!["work".to_owned()];
+        for index in 1..FOLDERS {
+            // Half of the folders are below another one.
+            let parent = if index % 2 == 0 { draw.next() as usize % index } else { 0 };
+            let parent = folders.get(parent).cloned().unwrap_or_default();
+            folders.push(format!("{parent}/folder-{index}"));
+        }
+        let mut files = Vec::new();
+        for folder in &folders {
+            for index in 0..FILES {
+                let path = format!("{folder}/source-{index}.c");
+                files.push(Blob { path, size: draw.size(), seed: draw.next() });
+            }
+        }
+        let changed = (0..files.len()).filter(|_| draw.next().is_multiple_of(CHANGED)).collect();
+        let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: PACK, seed: draw.next() };
+        let loose = (0..LOOSE).map(|_| {
+            let name = draw.next();
+            let path = format!(".git/objects/{:02x}/{name:016x}", name >> 56 & 0x0f);
+            Blob { path, size: draw.size(), seed: draw.next() }
+        });
+        Self { folders, files, changed, pack, loose: loose.collect() }
+    }
+}

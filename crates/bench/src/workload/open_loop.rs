@@ -1,0 +1,130 @@
+//! Reads and writes on a fixed schedule, whatever the server makes of it.
+//!
+//! The n-th request is due at the start plus n / rate, and its latency counts from then: a server that stalls is charged for
+//! all that had to wait meanwhile (no coordinated omission). What finds no free slot waits here, as it would in a kernel.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::data::{InFlight, Shape, drain};
+use super::{Conditions, Tally};
+use crate::Endpoint;
+
+/// The highest rate that is asked for, in requests a second.
+const RATE_MAX: f64 = 100_000_000.0;
+
+/// A fixed schedule of arrivals.
+struct Arrivals {
+    start: Instant,
+    interval: f64,
+    /// Requests that were taken from it.
+    taken: u64,
+}
+
+impl Arrivals {
+    /// When the next one is due.
+    fn next(&self) -> Instant {
+        self.start + Duration::from_secs_f64(self.taken as f64 * self.interval)
+    }
+
+    /// How many are due before `end` that nobody took; the next is the one that has waited longest.
+    fn left(&self, end: Instant) -> u64 {
+        let due = (end.saturating_duration_since(self.start).as_secs_f64() / self.interval).ceil() as u64;
+        due.saturating_sub(self.taken)
+    }
+}
+
+/// Makes `rate` requests a second until the time is over, then waits for those that have begun.
+pub fn run(
+    shape: Shape,
+    rate: f64,
+    endpoint: &mut dyn Endpoint,
+    conditions: &Conditions<'_>,
+    tally: &mut Tally,
+) -> Result<()> {
+    ensure!(rate > 0.0 && rate < RATE_MAX, "{rate} requests a second cannot be made");
+    // What is cut into smaller requests becomes more of them.
+    let rate = rate * shape.size as f64 / shape.fitted(endpoint).size as f64;
+    let shape = shape.fitted(endpoint);
+    let mut in_flight = InFlight::new(shape, conditions, shape.seed());
+    let start = Instant::now();
+    let end = start + conditions.length;
+    let mut arrivals = Arrivals { start, interval: 1.0 / rate, taken: 0 };
+    loop {
+        let now = Instant::now();
+        if now >= end || conditions.stopped() {
+            break;
+        }
+        while !in_flight.is_full() && arrivals.next() <= now {
+            in_flight.start(endpoint, arrivals.next())?;
+            arrivals.taken += 1;
+        }
+        // With all slots taken only an answer helps.
+        let until = if in_flight.is_full() { end } else { arrivals.next().min(end) };
+        let wait = until.saturating_duration_since(Instant::now());
+        if in_flight.is_empty() {
+            std::thread::sleep(wait);
+        } else {
+            in_flight.poll(endpoint, tally, Some(wait))?;
+        }
+    }
+    drain(&mut in_flight, endpoint, tally)?;
+    give_up(&mut arrivals, end, tally);
+    if shape.writes_at_all() { endpoint.commit() } else { Ok(()) }
+}
+
+/// Counts what was due and never began, with the time that it has waited.
+fn give_up(arrivals: &mut Arrivals, end: Instant, tally: &mut Tally) {
+    let left = arrivals.left(end);
+    tally.unserved += left;
+    for _ in 0..left {
+        tally.latencies.count(end.saturating_duration_since(arrivals.next()));
+        arrivals.taken += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+    use crate::workload::fake::Fake;
+    use std::sync::atomic::AtomicBool;
+
+    fn run_at(rate: f64, delay: Duration, depth: usize) -> Tally {
+        let stop = AtomicBool::new(false);
+        let length = Duration::from_millis(200);
+        let server_cpu = || None;
+        let conditions = Conditions {
+            file_size: 2 << 20,
+            pattern: Pattern(3),
+            length,
+            stop: &stop,
+            server_cpu: &server_cpu,
+        };
+        let mut fake = Fake::new();
+        crate::workload::fill(&mut fake, &conditions).unwrap();
+        fake.delay = delay;
+        let mut tally = Tally::default();
+        let shape = Shape { writes: 50, random: true, depth, size: 4096 };
+        run(shape, rate, &mut fake, &conditions, &mut tally).unwrap();
+        tally
+    }
+
+    #[test]
+    fn as_many_are_asked_for_as_are_due() {
+        let tally = run_at(500.0, Duration::ZERO, 64);
+        assert_eq!(tally.operations + tally.unserved, 100);
+    }
+
+    #[test]
+    fn what_waits_for_a_slow_server_counts_from_when_it_was_due() {
+        // At depth 1 and 20 ms each, 200 ms are enough for ten of a hundred requests.
+        let tally = run_at(500.0, Duration::from_millis(20), 1);
+        assert_eq!(tally.operations + tally.unserved, 100);
+        assert!(tally.unserved >= 85, "{}", tally.unserved);
+        assert_eq!(tally.latencies.len(), 100);
+        // A closed loop would have said 20 ms.
+        assert!(tally.latencies.quantile_us(0.5) > 60_000.0, "{}", tally.latencies.quantile_us(0.5));
+    }
+}

@@ -1,0 +1,182 @@
+//! What the evaluations have in common on the command line.
+
+use crate::config::NFS_PORT;
+use anyhow::bail;
+use bench::Flavor;
+use bench::measuring::Settings;
+use bench::native::{RemoteCpu, Target};
+use gss::Credential;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Repetitions and their length with --quick.
+const QUICK: (u32, f64) = (3, 0.05);
+
+/// Size of the files with --quick, in MiB.
+const QUICK_FILE_SIZE: u64 = 8;
+
+/// The shortest repetition, in seconds.
+const SECONDS_MIN: f64 = 0.01;
+
+/// Which server is measured, and as whom.
+#[derive(Clone, clap::Args)]
+pub struct TargetArguments {
+    /// The export to measure, HOST:/EXPORT; without it a server of one's own.
+    target: Option<String>,
+    /// The server's port.
+    #[arg(long, default_value_t = NFS_PORT)]
+    port: u16,
+    /// Credential cache with the ticket to use (default: yours, as KRB5CCNAME and krb5.conf say).
+    #[arg(long, value_name = "CACHE", conflicts_with = "keytab")]
+    ccache: Option<String>,
+    /// Keytab to get a ticket with, for --principal.
+    #[arg(long, value_name = "FILE", requires = "principal")]
+    keytab: Option<PathBuf>,
+    /// The principal of --keytab.
+    #[arg(long, requires = "keytab")]
+    principal: Option<String>,
+    /// Process of a server on this machine, to read its processor time.
+    #[arg(long, value_name = "PID", conflicts_with = "server_metrics")]
+    server_pid: Option<u32>,
+    /// Where a server elsewhere tells its processor time (process_cpu_seconds_total), such as
+    /// http://server:9100/metrics; without it the report says that it is unknown.
+    #[arg(long, value_name = "URL")]
+    server_metrics: Option<RemoteCpu>,
+}
+
+impl TargetArguments {
+    /// Returns the server that is named, if one is.
+    ///
+    /// # Errors
+    /// When it is not HOST:/EXPORT.
+    pub fn remote(&self) -> anyhow::Result<Option<Target>> {
+        let Some(text) = &self.target else { return Ok(None) };
+        let (host, export) = split_target(text)?;
+        Ok(Some(Target {
+            service_host: host.clone(),
+            host,
+            port: self.port,
+            export,
+            credential: self.credential(),
+            pid: self.server_pid,
+            remote_cpu: self.server_metrics.clone(),
+            label: text.clone(),
+        }))
+    }
+
+    fn credential(&self) -> Credential {
+        match (&self.ccache, &self.keytab, &self.principal) {
+            (Some(cache), ..) => Credential::Ccache(cache.clone()),
+            (None, Some(path), Some(principal)) => {
+                Credential::Keytab { path: path.clone(), principal: principal.clone() }
+            }
+            _ => Credential::Default,
+        }
+    }
+}
+
+/// Splits `HOST:/EXPORT`; an IPv6 address stands in brackets.
+fn split_target(text: &str) -> anyhow::Result<(String, String)> {
+    let Some((host, export)) = text.split_once(":/") else {
+        bail!("{text:?} is no target; it must be HOST:/EXPORT, such as server.example.org:/home");
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        bail!("{text:?} names no host; it must be HOST:/EXPORT, such as server.example.org:/home");
+    }
+    Ok((host.to_owned(), format!("/{export}")))
+}
+
+/// How an evaluation measures.
+#[derive(Clone, clap::Args)]
+pub struct RunArguments {
+    /// Flavors to compare; the others are compared with the first.
+    #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
+    flavors: Vec<Flavor>,
+    /// Repetitions of each case, interleaved; six give each median an interval of 95 %.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Length of one repetition in seconds.
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// Size of the file that each flavor reads and writes, in MiB [default: 64].
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    file_size: Option<u64>,
+    /// A look at everything in a minute or so: 3 repetitions of 0.05 s, files of 8 MiB. Its figures are rough.
+    #[arg(long)]
+    pub quick: bool,
+    /// Take about this long in all, such as 90s, 10m or 2h: the length of a repetition follows.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "seconds")]
+    time: Option<Duration>,
+    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-EVALUATION].
+    #[arg(long, value_name = "PREFIX")]
+    pub output: Option<PathBuf>,
+    /// Go on with a run that was interrupted, from its PREFIX.json.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+}
+
+impl RunArguments {
+    /// Returns the settings of an evaluation of about so many groups of cases.
+    pub fn settings(&self, repetitions: u32, seconds: f64, groups: usize) -> Settings {
+        let (repetitions, seconds) = if self.quick { QUICK } else { (repetitions, seconds) };
+        let repetitions = self.repetitions.unwrap_or(repetitions);
+        let cases = (groups * self.flavors.len()).max(1) as f64;
+        // Each repetition has a lead-in, and each case a warm-up, of half of its length at most.
+        let share = |time: Duration| time.as_secs_f64() / cases / (1.5 * f64::from(repetitions) + 1.0);
+        let of_time = self.time.map(|time| share(time).max(SECONDS_MIN));
+        let file_size = self.file_size.unwrap_or(if self.quick { QUICK_FILE_SIZE } else { 64 });
+        Settings {
+            repetitions,
+            seconds: self.seconds.or(of_time).unwrap_or(seconds),
+            file_size: file_size << 20,
+            sides: self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
+            baseline: self.flavors.first().map_or("sys", |flavor| flavor.name()).to_owned(),
+            options: Default::default(),
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (SECONDS_MIN..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("allowed is 0.01 to 3600".to_owned())
+    }
+}
+
+/// Parses a time such as `90s`, `10m` or `2h`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let allowed = || "allowed is a number with s, m or h, such as 10m".to_owned();
+    let unit = text.chars().last().ok_or_else(allowed)?;
+    let seconds = match unit {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3600.0,
+        _ => return Err(allowed()),
+    };
+    let number: f64 = text.trim_end_matches(unit).parse().map_err(|_| allowed())?;
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| allowed())?;
+    if time.is_zero() { Err(allowed()) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(parse_time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("1.5h"), Ok(Duration::from_secs(5400)));
+        for wrong in ["", "10", "s", "-1s", "0s", "1d"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_host_and_an_export() {
+        assert_eq!(split_target("[::1]:/data").unwrap(), ("::1".to_owned(), "/data".to_owned()));
+        assert!(split_target("host").is_err() && split_target(":/x").is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! The evaluations: what each has of its own on the command line, and the run that they have in common.
+
+use super::arguments::{RunArguments, TargetArguments};
+use super::keep::{self, Files};
+use super::site::{Own, Remote};
+use crate::cli::measure::{self, command_line};
+use anyhow::{Context, bail};
+use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
+use bench::measuring::{self, Evaluation, Phase, Record, Settings, Step, Watch};
+use bench::native::{Native, Site};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Repeat "Performance impact of Kerberos on NFSv4.1 volumes" (Azure NetApp Files): its two tables, ours beside them.
+///
+/// Low load and high load; random 4 KiB, sequential 1 MiB, each from pure read to pure write in five steps; and the
+/// operations that git makes. 22 loads for each flavor: about 11 minutes with the 6 repetitions of 1 s that are the
+/// default, a minute with --quick.
+#[derive(clap::Args)]
+pub struct Anf {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Connections of each session, as the mount option nconnect makes them.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    connections: u32,
+}
+
+impl Anf {
+    /// Measures.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(self) -> anyhow::Result<()> {
+        let mut settings = self.run.settings(6, 1.0, 22);
+        settings.options.insert("connections".into(), json!(self.connections));
+        let title = "What Kerberos costs: low and high load, from pure read to pure write";
+        let evaluation = &mut evaluation::Anf::new(&settings, self.connections);
+        run(
+            &self.target,
+            &self.run,
+            Asked { name: ANF, title, settings, evaluation, files: 1, counting: false },
+        )
+    }
+}
+
+/// Repeat "Encrypt your NFS packets end to end with krb5p" (ONTAP 9.2): latency against IOPS, a curve a flavor.
+///
+/// Sequential reads and writes of 4 and 8 KiB on a fixed schedule that climbs until each flavor is saturated; latencies
+/// count from when a request was due. With a server of its own it also measures it with portable code instead of the
+/// processor's AES instructions. About 18 minutes with the default of 3 repetitions of 0.5 s.
+#[derive(clap::Args)]
+pub struct Ontap {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Numbers of clients; the article has 12 [default: 1,12].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: Vec<u32>,
+    /// Further choices of instructions (ORTHRUS_CPU) of a server of one's own [default: portable].
+    #[arg(long, value_delimiter = ',', value_name = "CHOICE,…")]
+    server_cpu: Vec<String>,
+}
+
+impl Ontap {
+    /// Measures.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(self) -> anyhow::Result<()> {
+        let own = self.target.remote()?.is_none();
+        if !own && !self.server_cpu.is_empty() {
+            bail!("--server-cpu is for a server of one's own: leave HOST:/EXPORT out");
+        }
+        let clients = match (self.clients.is_empty(), self.run.quick) {
+            (true, true) => vec![2],
+            (true, false) => vec![1, 12],
+            (false, _) => self.clients,
+        };
+        let choices = match (self.server_cpu.is_empty(), own && !self.run.quick) {
+            (true, true) => vec!["portable".to_owned()],
+            _ => self.server_cpu,
+        };
+        let curves = 4 * (clients.len() + choices.len());
+        let mut settings = self.run.settings(3, 0.5, 10 * curves);
+        settings.options.insert("clients".into(), json!(clients));
+        settings.options.insert("server_cpu".into(), json!(choices));
+        let evaluation = &mut evaluation::Ontap::new(&clients, &choices);
+        let title = "What Kerberos costs: latency against IOPS";
+        run(
+            &self.target,
+            &self.run,
+            Asked { name: ONTAP, title, settings, evaluation, files: 2, counting: false },
+        )
+    }
+}
+
+/// Measure one security context over 1, 2, 4, 8 and 16 connections, in order and reordered, and count what is lost.
+///
+/// Random reads of 4 KiB, 64 in flight. Nine ways for each flavor: about 3 minutes with the default of 6 repetitions of
+/// 0.5 s.
+#[derive(clap::Args)]
+pub struct Nconnect {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Calls that may overtake a connection that is held back. Orthrus' window is 8192 wide, those of others 32 to 512.
+    #[arg(long, default_value_t = 4096, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    lag: u32,
+}
+
+impl Nconnect {
+    /// Measures.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(self) -> anyhow::Result<()> {
+        let mut settings = self.run.settings(6, 0.5, 9);
+        settings.options.insert("lag".into(), json!(self.lag));
+        let evaluation = &mut evaluation::Nconnect::new(&settings, self.lag);
+        let title = "What several connections do to Kerberos";
+        run(
+            &self.target,
+            &self.run,
+            Asked { name: NCONNECT, title, settings, evaluation, files: 1, counting: true },
+        )
+    }
+}
+
+/// Measure by a plan of one's own: docs/report.md has an example of the file.
+#[derive(clap::Args)]
+pub struct Run {
+    /// The plan, as TOML.
+    plan: PathBuf,
+    #[command(flatten)]
+    target: TargetArguments,
+    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-plan].
+    #[arg(long, value_name = "PREFIX")]
+    output: Option<PathBuf>,
+    /// Go on with a run that was interrupted, from its PREFIX.json.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+}
+
+impl Run {
+    /// Measures.
+    ///
+    /// # Errors
+    /// A plan that cannot be used, and as [`run`].
+    pub fn run(self) -> anyhow::Result<()> {
+        let name = self.plan.display();
+        let text = std::fs::read_to_string(&self.plan).with_context(|| format!("{name} cannot be read"))?;
+        let plan: PlanFile = toml::from_str(&text).with_context(|| format!("{name} is no plan"))?;
+        plan.check().with_context(|| format!("{name} cannot be used"))?;
+        let mut settings = plan.settings();
+        settings.options.insert("plan".into(), json!(text));
+        let evaluation = &mut OwnPlan::new(&plan);
+        let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
+        start(&self.target, self.output, self.resume, asked)
+    }
+}
+
+/// What an evaluation asks for.
+struct Asked<'a> {
+    name: &'static str,
+    title: &'a str,
+    settings: Settings,
+    evaluation: &'a mut dyn Evaluation,
+    /// Files that a flavor has at once, at most.
+    files: u64,
+    /// Whether counters go into the samples.
+    counting: bool,
+}
+
+/// Measures, prints the tables, and writes the report. What was measured before an interruption is kept.
+///
+/// # Errors
+/// When no flavor can be measured or the report cannot be written; and, after the report was written, when the run was
+/// not complete.
+fn run(target: &TargetArguments, arguments: &RunArguments, asked: Asked<'_>) -> anyhow::Result<()> {
+    start(target, arguments.output.clone(), arguments.resume.clone(), asked)
+}
+
+fn start(
+    target: &TargetArguments,
+    output: Option<PathBuf>,
+    resume: Option<PathBuf>,
+    asked: Asked<'_>,
+) -> anyhow::Result<()> {
+    let beside = resume.as_ref().map(|path| path.with_extension(""));
+    let prefix = output.or(beside).unwrap_or_else(|| format!("orthrus-{}", asked.name).into());
+    let files = Files::new(prefix);
+    let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
+    let remote = target.remote()?;
+    record.target = remote.as_ref().map_or(Own::LABEL, |target| &target.label).to_owned();
+    record.command = command_line();
+    record.started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if let Some(path) = &resume {
+        let begun = keep::read(path)?;
+        begun.continues(&record).with_context(|| format!("{} cannot be gone on with", path.display()))?;
+        record = begun;
+    }
+    files.check()?;
+    let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
+    let mut site: Box<dyn Site> = match remote {
+        Some(target) => Box::new(Remote(target)),
+        None => Box::new(Own::start(memory(&asked))?),
+    };
+    let stop = measure::stop_flag()?;
+    if record.limits.is_empty() {
+        record.limits = measuring::limits();
+    }
+    let (name, counting) = (asked.name, asked.counting);
+    measure_into(&mut record, &mut *site, &files, &stop, asked.evaluation, counting)?;
+    keep::note(&mut record, local);
+    files.publish(&record)?;
+    match &record.stopped_by {
+        Some(reason) => bail!(
+            "the run is not complete: {reason}; the report has what was measured, and orthrus bench {name} --resume goes on"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// MiB of memory for the files of all flavors, and for what metadata loads make.
+fn memory(asked: &Asked<'_>) -> u64 {
+    let files = asked.settings.sides.len() as u64 * asked.files;
+    // Each client's file is at least a MiB.
+    ((asked.settings.file_size >> 20) + 64) * files + 256
+}
+
+fn measure_into(
+    record: &mut Record,
+    site: &mut dyn Site,
+    files: &Files,
+    stop: &AtomicBool,
+    evaluation: &mut dyn Evaluation,
+    counting: bool,
+) -> anyhow::Result<()> {
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);
+    let folder = format!(".orthrus-bench-{}", std::process::id());
+    let mut driver = Native::new(site, &folder, stop);
+    if counting {
+        driver = driver.counting();
+    }
+    let watch = Watch { stop, step: &mut |step| show(&bar, step), save: &mut |record| files.save(record) };
+    let outcome = measuring::run(evaluation, &mut driver, record, watch);
+    bar.finish_and_clear();
+    outcome
+}
+
+fn show(bar: &ProgressBar, step: &Step<'_>) {
+    bar.set_length(step.total as u64);
+    bar.set_position(step.done as u64);
+    let what = match step.phase {
+        Phase::Preparing => "preparing".to_owned(),
+        Phase::WarmUp => "warming up".to_owned(),
+        Phase::Repetition(number) => format!("repetition {}", number + 1),
+    };
+    let left =
+        if step.done == 0 { String::new() } else { format!("about {} left  ", rounded(step.remaining)) };
+    bar.set_message(format!("{left}{}, {what}", step.case.id()));
+}
+
+/// A time as people say it: `40 s`, `12 min`.
+fn rounded(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds < 100 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}

@@ -1,0 +1,100 @@
+//! Keeps a record and its reports in files.
+
+use anyhow::Context;
+use bench::evaluation::{generator_notes, view};
+use bench::measuring::Record;
+use bench::view::{csv, markdown, page, terminal};
+use std::path::{Path, PathBuf};
+
+/// Where the files of a run go.
+pub struct Files(PathBuf);
+
+impl Files {
+    /// Files that begin with `prefix`.
+    pub fn new(prefix: PathBuf) -> Self {
+        Self(prefix)
+    }
+
+    fn path(&self, extension: &str) -> PathBuf {
+        let mut name = self.0.clone().into_os_string();
+        name.push(".");
+        name.push(extension);
+        PathBuf::from(name)
+    }
+
+    /// Writes a file whole or not at all: what was there stays until all of it is written.
+    fn write(&self, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
+        let (path, part) = (self.path(extension), self.path(&format!("{extension}.part")));
+        let written = std::fs::write(&part, content).and_then(|()| std::fs::rename(&part, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&part);
+        }
+        written.with_context(|| {
+            format!("the report cannot be written to {}; name another place with --output", path.display())
+        })?;
+        Ok(path)
+    }
+
+    /// Keeps what has been measured so far.
+    ///
+    /// # Errors
+    /// A full disk, and the like.
+    pub fn save(&self, record: &Record) -> anyhow::Result<()> {
+        self.write("json", &record.json()?).map(drop)
+    }
+
+    /// Checks that a report can be written there, before anything is measured.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let part = self.path("json.part");
+        let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
+        tried.with_context(|| {
+            format!("the report cannot be written to {}; name another place with --output", part.display())
+        })
+    }
+
+    /// Writes all forms of the report, and prints the tables and where it is.
+    ///
+    /// # Errors
+    /// A full disk, and the like.
+    pub fn publish(&self, record: &Record) -> anyhow::Result<()> {
+        let view = view(record);
+        println!("{}", terminal(record, &view));
+        let data = self.write("json", &record.json()?)?;
+        let shown = self.write("html", &page(record, &view))?;
+        let table = self.write("md", &markdown(record, &view))?;
+        let samples = self.write("csv", &csv(record))?;
+        let said = [
+            ("report to look at", shown),
+            ("figures as JSON", data),
+            ("tables as Markdown", table),
+            ("samples as CSV", samples),
+        ];
+        said.iter().for_each(|(name, path)| println!("{:20}{}", format!("{name}:"), path.display()));
+        Ok(())
+    }
+}
+
+/// Reads a record from its file.
+///
+/// # Errors
+/// When it is not there or no record.
+pub fn read(path: &Path) -> anyhow::Result<Record> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    Record::parse(&text).with_context(|| path.display().to_string())
+}
+
+/// Puts into a record what it has to say of itself.
+pub fn note(record: &mut Record, local: bool) {
+    record.notes.clear();
+    if local {
+        let cores = record.environment.cores;
+        record.notes.push(format!(
+            "Client and server shared this machine and its {cores} cores: what one of them uses the other cannot. Figures of two machines are higher."
+        ));
+    }
+    let notes = generator_notes(record);
+    record.notes.extend(notes);
+}
