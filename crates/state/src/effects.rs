@@ -77,10 +77,12 @@ pub struct Effects<O> {
     pub queued: bool,
     /// Callbacks to send.
     pub callbacks: Vec<CallbackTask>,
+    /// Whether [`crate::State::take_unlocked`] has anything to tell.
+    pub unlocked: bool,
 }
 
 impl<O> Default for Effects<O> {
     fn default() -> Self {
-        Self { closed: Vec::new(), queued: false, callbacks: Vec::new() }
+        Self { closed: Vec::new(), queued: false, callbacks: Vec::new(), unlocked: false }
     }
 }

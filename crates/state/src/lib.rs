@@ -77,7 +77,7 @@ pub use delegations::{Delegated, DelegationKey, Referring, Wish};
 pub use effects::{CallbackTask, Effect, Effects};
 pub use exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use limits::Limits;
-pub use lock_ranges::{LockRange, RangeError};
+pub use lock_ranges::{LockRange, LockedFor, RangeError};
 pub use lock_requests::{Lock, LockDenied, LockError, Locker};
 pub use lock_waits::{LockNotice, NoticeKey};
 pub use looks::{HeldAttributes, LookKey, Looked};

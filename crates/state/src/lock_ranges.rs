@@ -30,9 +30,17 @@ impl LockRange {
         }
     }
 
+    /// All bytes that can be locked.
+    pub const WHOLE: Self = Self { first: 0, last: u64::MAX };
+
     /// Returns offset4.
     pub fn offset(self) -> u64 {
         self.first
+    }
+
+    /// Returns the last byte.
+    pub fn last(self) -> u64 {
+        self.last
     }
 
     /// Returns length4: all ones when the range reaches to the end.
@@ -42,6 +50,17 @@ impl LockRange {
             last => last - self.first + 1,
         }
     }
+}
+
+/// How all clients together have locked a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockedFor {
+    /// Not at all.
+    Nothing,
+    /// By some for reading.
+    Reading,
+    /// By one for writing.
+    Writing,
 }
 
 /// A lock that somebody holds.
@@ -110,6 +129,48 @@ impl<H: Copy + Ord> RangeTable<H> {
         if ranges.is_empty() {
             self.holders.remove(&holder);
         }
+    }
+
+    /// Returns the range from a holder's first locked byte to its last.
+    pub(crate) fn hull(&self, holder: H) -> Option<LockRange> {
+        let ranges = self.holders.get(&holder)?;
+        let ((first, _), (_, (last, _))) = (ranges.first_key_value()?, ranges.last_key_value()?);
+        Some(LockRange { first: *first, last: *last })
+    }
+
+    /// Returns how the bytes of a range are locked by all holders together, in pieces that follow each other; neighbours differ.
+    pub(crate) fn coverage(&self, range: LockRange) -> Vec<(LockRange, LockedFor)> {
+        // Where locks begin and where they have ended, readers and writers counted apart.
+        let mut edges: BTreeMap<u64, (i64, i64)> = BTreeMap::from([(range.first, (0, 0))]);
+        for (held, write) in self.holders.values().flat_map(|ranges| overlapping(ranges, range)) {
+            let step = if write { (0, 1) } else { (1, 0) };
+            let begin = edges.entry(held.first.max(range.first)).or_default();
+            *begin = (begin.0 + step.0, begin.1 + step.1);
+            if held.last < range.last {
+                let end = edges.entry(held.last + 1).or_default();
+                *end = (end.0 - step.0, end.1 - step.1);
+            }
+        }
+        let mut pieces: Vec<(LockRange, LockedFor)> = Vec::new();
+        let (mut readers, mut writers) = (0, 0);
+        for (first, step) in edges {
+            (readers, writers) = (readers + step.0, writers + step.1);
+            let locked = match (readers, writers) {
+                (0, 0) => LockedFor::Nothing,
+                (_, 0) => LockedFor::Reading,
+                _ => LockedFor::Writing,
+            };
+            match pieces.last_mut() {
+                Some((_, before)) if *before == locked => {}
+                before => {
+                    if let Some((piece, _)) = before {
+                        piece.last = first - 1;
+                    }
+                    pieces.push((LockRange { first, last: range.last }, locked));
+                }
+            }
+        }
+        pieces
     }
 
     /// Unlocks all of a holder and returns how many ranges that were.

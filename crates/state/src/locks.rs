@@ -1,20 +1,21 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 sections 18.10 to 18.12).
 
-use crate::clients::Books;
+use crate::clients::{Books, Client};
 use crate::files::FileState;
 use crate::lock_ranges::{Held, RangeTable};
 use crate::lock_waits::LockWait;
 use crate::opens::{Owner, next_seqid};
+use crate::registry::Registry;
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{
-    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
-    Stateid4,
+    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, LockedFor, Locker, Nfsstat4,
+    Result, State, Stateid4,
 };
 use std::hash::Hash;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// No key of any lock owner: the generation is never zero.
@@ -62,27 +63,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let registry = request.reclaim.then(|| self.registry());
         let record = self.client(client)?;
         let mut books = record.books()?;
-        let place = self.resolve_locker(&books, client, request)?;
-        self.check_grace(now, &record, &books, registry.as_deref())?;
-        // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section 18.10.3).
-        if place.access & if request.write { WRITE } else { READ } == 0 {
-            return Err(Nfsstat4::NFS4ERR_OPENMODE.into());
-        }
+        let place = self.lock_place(now, client, &record, &books, registry.as_deref(), request)?;
         let mut files = self.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        if let Some(held) = file.ranges.conflict(place.owner, range, request.write) {
-            if request.reclaim {
-                return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
-            }
-            if request.waits && record.paths.load(Relaxed) > 0 {
-                let (name, owner) = (self.name_of(request, place.owner), place.owner);
-                let (clientid, write) = (record.id, request.write);
-                let wait =
-                    LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
-                file.wait_for_lock(wait);
-            }
-            return Err(LockError::Denied(self.denied(held)));
-        }
+        self.check_free(client, &record, &place, file, range, request)?;
         self.reserve_locks(&books)?;
         if !file.waits.is_empty() {
             let name = self.name_of(request, place.owner);
@@ -101,6 +85,97 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         // What was locked for writing may be locked for reading now.
         self.notify_lock_waits(file, effects);
         Ok(locked?)
+    }
+
+    /// Checks all that [`State::lock`] will check, and returns what `take` makes of the payload of the open, so that the range can be
+    /// locked elsewhere first. A client that waits is remembered as by [`State::lock`].
+    ///
+    /// # Errors
+    /// Those of [`State::lock`].
+    pub fn lock_allowed<R>(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &Lock<'_, F>,
+        take: impl FnOnce(&O) -> R,
+    ) -> core::result::Result<R, LockError> {
+        let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
+        let registry = request.reclaim.then(|| self.registry());
+        let record = self.client(client)?;
+        let books = record.books()?;
+        let place = self.lock_place(now, client, &record, &books, registry.as_deref(), request)?;
+        let mut files = self.files.lock(request.file);
+        let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        self.check_free(client, &record, &place, file, range, request)?;
+        let taken = self.opens.read(place.open, |open| take(&open.payload));
+        taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
+    }
+
+    /// Finds what a LOCK is about, and checks what does not depend on others.
+    fn lock_place(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        record: &Client,
+        books: &Books,
+        registry: Option<&Registry>,
+        request: &Lock<'_, F>,
+    ) -> Result<Place<F>> {
+        let place = self.resolve_locker(books, client, request)?;
+        self.check_grace(now, record, books, registry)?;
+        // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section 18.10.3).
+        match place.access & if request.write { WRITE } else { READ } {
+            0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
+            _ => Ok(place),
+        }
+    }
+
+    /// Checks that nobody else has locked a range; a client that waits for it is remembered.
+    fn check_free(
+        &self,
+        client: ClientKey,
+        record: &Client,
+        place: &Place<F>,
+        file: &mut FileState<F>,
+        range: LockRange,
+        request: &Lock<'_, F>,
+    ) -> core::result::Result<(), LockError> {
+        let Some(held) = file.ranges.conflict(place.owner, range, request.write) else { return Ok(()) };
+        if request.reclaim {
+            return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
+        }
+        if request.waits && record.paths.load(Relaxed) > 0 {
+            let (name, owner) = (self.name_of(request, place.owner), place.owner);
+            let (clientid, write) = (record.id, request.write);
+            let wait = LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
+            file.wait_for_lock(wait);
+        }
+        Err(LockError::Denied(self.denied(held)))
+    }
+
+    /// Returns how a range of a file is locked by all clients together, in pieces that follow each other and cover it.
+    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
+        let files = self.files.read(file);
+        match files.get(file) {
+            Some(file) => file.ranges.coverage(range),
+            None => vec![(range, LockedFor::Nothing)],
+        }
+    }
+
+    /// Tells whether anybody has locked anything of a file.
+    pub fn has_locks(&self, file: &F) -> bool {
+        self.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
+    }
+
+    /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has locked any more is to be
+    /// unlocked elsewhere, too.
+    pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
+        std::mem::take(&mut *self.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_unlocked(&self, file: &F, range: LockRange, effects: &mut Effects<O>) {
+        effects.unlocked = true;
+        self.unlocked.lock().unwrap_or_else(PoisonError::into_inner).push((file.clone(), range));
     }
 
     /// Handles LOCKT: whether `owner` could lock the range.
@@ -159,6 +234,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             Some(state) => {
                 let unlocked = self.change_ranges(&mut books, state, key, unlock);
                 self.notify_lock_waits(state, effects);
+                self.note_unlocked(file, range, effects);
                 unlocked
             }
             None => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
@@ -314,6 +390,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.opens.write(lock.open, |open| open.locks.retain(|other| *other != key));
         let mut gone = 1;
         if !self.has_lock_state(books, lock.owner, name) {
+            if let Some(hull) = file.ranges.hull(lock.owner) {
+                self.note_unlocked(name, hull, effects);
+            }
             gone += file.ranges.unlock_all(lock.owner);
             self.notify_lock_waits(file, effects);
         }

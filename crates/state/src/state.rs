@@ -7,6 +7,7 @@ use crate::copies::Copy;
 use crate::delegations::Delegation;
 use crate::files::{Files, View};
 use crate::grace;
+use crate::lock_ranges::LockRange;
 use crate::lock_waits::Notices;
 use crate::locks::LockState;
 use crate::opens::{Open, Owner};
@@ -93,6 +94,8 @@ pub struct State<F, O> {
     pub(crate) recalls: Mutex<BTreeSet<(Duration, Key)>>,
     pub(crate) contention: Contention,
     pub(crate) notices: Notices<F>,
+    /// Ranges that were unlocked; a leaf of the lock order.
+    pub(crate) unlocked: Mutex<Vec<(F, LockRange)>>,
     /// Delegations, for the limit, and those for writing that are not revoked, for whoever looks at attributes.
     pub(crate) delegations_count: AtomicUsize,
     pub(crate) write_delegations: AtomicUsize,
@@ -136,6 +139,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             recalls: Mutex::default(),
             contention: Contention::new(),
             notices: Notices::default(),
+            unlocked: Mutex::default(),
             delegations_count: AtomicUsize::new(0),
             write_delegations: AtomicUsize::new(0),
             copies: Table::new(),

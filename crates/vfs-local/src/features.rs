@@ -16,6 +16,7 @@ pub(crate) fn of(root: &OwnedFd) -> Features {
         quotas: quota::counted(root.as_fd()),
         xattrs: has(root, "user.orthrus"),
         change_grows: false,
+        local_programs: true,
     }
 }
 

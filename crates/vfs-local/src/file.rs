@@ -15,7 +15,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
-use vfs::{Advice, Attributes, Broken, Caller, Extent, Lease, OpenFile, VfsError, VfsResult};
+use vfs::{Advice, Attributes, Broken, Caller, Extent, Lease, OpenFile, RangeLocks, VfsError, VfsResult};
 
 /// Largest offset that the kernel knows.
 pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -163,6 +163,10 @@ impl OpenFile for LocalFile {
 
     fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
         leases::take(&self.fd, write, broken).map(Some)
+    }
+
+    fn range_locks(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+        self.lockable(write)
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -16,6 +16,7 @@ mod file;
 mod handle;
 mod identity;
 mod leases;
+mod locks;
 mod mounts;
 mod name;
 mod names;

@@ -23,6 +23,6 @@ pub use exports::{
 pub use in_force::Exports;
 pub use memory::{MemoryBackend, MemoryLimits};
 pub use network::{Network, NetworkError};
-pub use open_file::{Broken, Lease, OpenFile, copy_by_pieces};
+pub use open_file::{Broken, Lease, LocalLock, OpenFile, RangeLocks, copy_by_pieces};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;

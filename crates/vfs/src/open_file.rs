@@ -101,10 +101,50 @@ pub trait OpenFile: Send + Sync {
         Ok(None)
     }
 
+    /// Returns what locks ranges of the file for all clients together, for programs of this machine to see; `write`: also for
+    /// writing. `None` where there are no such programs, or the file cannot be opened for it.
+    ///
+    /// # Errors
+    /// `Delay` while somebody has a lease on the file, or there are no descriptors.
+    fn range_locks(&self, _write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+        Ok(None)
+    }
+
     /// Returns the file itself, by which a backend knows its own when it copies from one to another.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
+}
+
+/// Locked bytes of a file that programs of this machine see. Dropping it unlocks all.
+pub trait RangeLocks: Send + Sync {
+    /// Says whether it can lock for writing.
+    fn can_write(&self) -> bool;
+
+    /// Locks the bytes from `first` to `last` for reading (`Some(false)`), for writing or not at all, whatever they were, without a
+    /// wait. False: a program has them locked against it, and all is as it was. What lies behind the largest offset of the kernel
+    /// no program can lock, and is passed over.
+    ///
+    /// # Errors
+    /// `Io` and others of the kernel's.
+    fn set(&self, first: u64, last: u64, write: Option<bool>) -> VfsResult<bool>;
+
+    /// Returns a lock of a program that stands against locking these bytes.
+    ///
+    /// # Errors
+    /// As `set`.
+    fn find(&self, first: u64, last: u64, write: bool) -> VfsResult<Option<LocalLock>>;
+}
+
+/// A lock that a program of this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalLock {
+    /// Its first byte.
+    pub first: u64,
+    /// Its last byte; all ones where it has no end.
+    pub last: u64,
+    /// Whether it is for writing.
+    pub write: bool,
 }
 
 /// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits goes on.

@@ -246,12 +246,20 @@ pub struct Features {
     pub xattrs: bool,
     /// Whether the change attribute never goes back.
     pub change_grows: bool,
+    /// Whether programs of this machine use the files as well.
+    pub local_programs: bool,
 }
 
 impl Features {
     /// A file system that can do all of it.
-    pub const EVERY: Self =
-        Self { clone_block: 4096, acls: true, quotas: true, xattrs: true, change_grows: true };
+    pub const EVERY: Self = Self {
+        clone_block: 4096,
+        acls: true,
+        quotas: true,
+        xattrs: true,
+        change_grows: true,
+        local_programs: true,
+    };
 }
 
 /// How a file is opened.

@@ -2,7 +2,10 @@
 
 use client::{Client, OpenHow, Options, Security};
 use e2e::{Serve, Server, account, empty_folder, is_root};
-use nfs4::{OPEN4_SHARE_ACCESS_READ, OpenDelegation4, Stateid4};
+use nfs4::{
+    Lock4Args, Locker4, NfsLockType4, OPEN4_SHARE_ACCESS_BOTH as BOTH, OPEN4_SHARE_ACCESS_READ,
+    OpenDelegation4, OpenToLockOwner4, StateOwner4, Stateid4,
+};
 use nix::unistd::chown;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,5 +67,50 @@ fn a_local_program_that_writes_has_a_delegation_recalled_and_goes_on() {
     let (data, _) = alice.read(&file.handle, file.stateid, 0, 10).expect("it is open");
     assert_eq!(data, b"local\n");
     alice.close_file(&file).expect("it is open");
+    alice.close().expect("it is there");
+}
+
+/// Tries to lock a byte of a file in another process; says whether it was free.
+fn lock_elsewhere(path: &Path, byte: u64) -> bool {
+    let script = "import fcntl, sys\nf = open(sys.argv[1], 'r+b')\ntry: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))\nexcept BlockingIOError: sys.exit(3)\n";
+    let status = Command::new("python3").args(["-c", script]).arg(path).arg(byte.to_string()).status();
+    match status.expect("it was there a moment ago").code() {
+        Some(0) => true,
+        Some(3) => false,
+        code => panic!("python ends with {code:?}"),
+    }
+}
+
+#[test]
+fn a_lock_of_a_client_stands_against_other_programs_and_a_crash_drops_it() {
+    // RFC 8881 sections 9.5 and 8.4.2
+    if Command::new("python3").arg("-V").output().is_err() {
+        return println!("skipped: there is no python3");
+    }
+    let folder = empty_folder();
+    let (mut server, options, export) = plain(folder.path());
+    let path = export.join("file");
+    let mut alice = Client::connect(options).expect("the server is there");
+    let file = alice.open_path("/export/file", &OpenHow::create(0o644)).expect("it is a new name");
+    let lock = alice.lock(&file, b"owner", NfsLockType4::WRITE_LT, 10, 10);
+    lock.expect("it is open").expect("nobody else has it");
+    assert!(!lock_elsewhere(&path, 15) && lock_elsewhere(&path, 9));
+    server.kill();
+    assert!(lock_elsewhere(&path, 15), "the kernel has dropped it");
+    server.restart();
+    let status = alice.read(&file.handle, file.stateid, 0, 1);
+    assert!(status.is_err(), "the server has forgotten the session");
+    alice.recover().expect("the server is there");
+    let file =
+        alice.reclaim_open(&file.handle, &OpenHow::new(BOTH)).expect("the server has its client on record");
+    let lock_owner = StateOwner4 { clientid: 0, owner: b"owner".as_slice().into() };
+    let open = OpenToLockOwner4 { open_seqid: 0, open_stateid: file.stateid, lock_seqid: 0, lock_owner };
+    let (locktype, locker) = (NfsLockType4::WRITE_LT, Locker4::TRUE(open));
+    let lock = Lock4Args { locktype, reclaim: true, offset: 10, length: 10, locker };
+    alice.lock_with(&file.handle, lock).expect("it was its own").expect("nobody has taken it");
+    alice.finish_reclaim().expect("that was all");
+    assert!(!lock_elsewhere(&path, 15) && lock_elsewhere(&path, 9));
+    alice.close_file(&file).expect("it is open");
+    assert!(lock_elsewhere(&path, 15));
     alice.close().expect("it is there");
 }

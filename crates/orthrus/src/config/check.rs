@@ -65,6 +65,7 @@ impl<'a> Checker<'a> {
                 None => default.recall_time,
             },
             delegations: raw.delegations.map_or(Ok(default.delegations), |value| self.parsed(&value))?,
+            local_locks: raw.local_locks.unwrap_or(default.local_locks),
             limits: self.limits(raw.limits)?,
             exports,
         })

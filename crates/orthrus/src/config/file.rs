@@ -19,6 +19,7 @@ pub(super) struct File {
     pub grace_time: Option<Spanned<u32>>,
     pub delegations: Option<Spanned<String>>,
     pub recall_time: Option<Spanned<u32>>,
+    pub local_locks: Option<bool>,
     #[serde(default)]
     pub principals: HashMap<String, String>,
     #[serde(default)]

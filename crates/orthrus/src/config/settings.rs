@@ -37,6 +37,8 @@ pub struct Settings {
     pub delegations: Delegations,
     /// How long a client may take to give a delegation back; `None`: the lease.
     pub recall_time: Option<Duration>,
+    /// Whether local programs see the locks of clients.
+    pub local_locks: bool,
     /// Bounds.
     pub limits: Limits,
     /// What is exported; at least one.
@@ -59,6 +61,7 @@ impl Default for Settings {
             // With those for writing local programs that read would wait for clients: that is to be asked for.
             delegations: Delegations::Read,
             recall_time: None,
+            local_locks: true,
             limits: Limits::default(),
             exports: Vec::new(),
         }

@@ -14,6 +14,7 @@ fn a_whole_configuration_is_read() {
         lease_time = 30
         delegations = "read"
         recall_time = 20
+        local_locks = false
 
         [limits]
         contexts_max = 1000
@@ -36,6 +37,7 @@ fn a_whole_configuration_is_read() {
     assert_eq!(settings.delegations, server::engine::Delegations::Read);
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
+    assert!(!settings.local_locks);
     let export = &settings.exports[0];
     assert_eq!(export.pseudo, "/home/data");
     assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);

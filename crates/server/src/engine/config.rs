@@ -58,6 +58,8 @@ pub struct NfsConfig {
     pub symlink_max: usize,
     /// Which delegations are granted.
     pub delegations: Delegations,
+    /// Whether locks are held in the file system as well, where programs of this machine use it.
+    pub local_locks: bool,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
 }
@@ -77,6 +79,7 @@ impl Default for NfsConfig {
             tag_max: 1024,
             symlink_max: 4095,
             delegations: Delegations::default(),
+            local_locks: true,
             limits: Limits::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! The server: everything that outlives one call.
 
 use super::breaks::Breaks;
+use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
@@ -72,6 +73,7 @@ pub struct Nfs {
     pub(crate) offloads: Offloads,
     pub(super) names: NamesHeld,
     pub(crate) breaks: Arc<Breaks>,
+    pub(crate) local_locks: LocalLocks,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -103,6 +105,7 @@ impl Nfs {
             offloads: Offloads::default(),
             names: NamesHeld::default(),
             breaks: Arc::default(),
+            local_locks: LocalLocks::default(),
             records,
             random,
         }
@@ -134,7 +137,7 @@ impl Nfs {
         self.state.counts()
     }
 
-    /// Runs what leaves something to do, and does it: what is closed is closed without any lock of the state, and
+    /// Runs what leaves something to do, and does it: what clients have unlocked is unlocked in its file system, what is closed is closed without any lock of the state, and
     /// client records are on stable storage before it returns. Callbacks are on their way.
     pub(crate) fn with_effects<R>(
         &self,
@@ -145,6 +148,9 @@ impl Nfs {
         let result = run(&self.state, &mut effects);
         if effects.queued {
             self.handle_queue();
+        }
+        if effects.unlocked {
+            self.unlock_locally();
         }
         self.start_callbacks(std::mem::take(&mut effects.callbacks), now);
         result

@@ -1,6 +1,6 @@
 //! LOCK (RFC 8881 section 18.10).
 
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, Failure, LockFailure, OpResult};
 use nfs4::{Lock4Args, Locker4, NfsLockType4, Nfsstat4};
 use state::{Lock, LockDenied, LockError, Locker};
 use xdr::{Decode, Decoder, Encoder};
@@ -8,10 +8,11 @@ use xdr::{Decode, Decoder, Encoder};
 /// Locks a range of bytes.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock in the way, and those of [`state::State::lock`].
+/// NFS4ERR_DENIED with the lock in the way, and those of [`Compound::lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lock4Args::decode(args)?;
-    let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_ISDIR)?);
+    let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
+    let file = object.key();
     let locker = match &args.locker {
         Locker4::TRUE(new) => {
             Locker::New { open_stateid: c.resolve(new.open_stateid)?, owner: &new.lock_owner.owner }
@@ -27,9 +28,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         length: args.length,
         locker,
     };
-    let lock = || c.with_effects(|state, effects| state.lock(c.now(), client, &request, effects));
-    let locked = match lock() {
-        Err(LockError::Denied(_)) if c.expired_give_way(&file)? => lock(),
+    let locked = match c.lock(object, &request) {
+        // A program of this machine does not give way.
+        Err(LockFailure::Lock(LockError::Denied(denied)))
+            if denied.clientid != 0 && c.expired_give_way(&file)? =>
+        {
+            c.lock(object, &request)
+        }
         locked => locked,
     };
     match locked {
@@ -48,10 +53,11 @@ pub fn is_write(locktype: NfsLockType4) -> bool {
 }
 
 /// Writes LOCK4denied where that is the answer.
-pub fn refusal(error: LockError, reply: &mut Encoder) -> Failure {
+pub fn refusal(error: LockFailure, reply: &mut Encoder) -> Failure {
     match error {
-        LockError::Status(status) => status.into(),
-        LockError::Denied(denied) => {
+        LockFailure::Other(failure) => failure,
+        LockFailure::Lock(LockError::Status(status)) => status.into(),
+        LockFailure::Lock(LockError::Denied(denied)) => {
             encode_denied(&denied, reply);
             Failure::with_body(Nfsstat4::NFS4ERR_DENIED)
         }

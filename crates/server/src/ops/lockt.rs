@@ -1,7 +1,7 @@
 //! LOCKT (RFC 8881 section 18.11).
 
 use super::lock::{is_write, refusal};
-use crate::engine::{Compound, OpResult, regular_file};
+use crate::engine::{Compound, LockFailure, OpResult, regular_file};
 use nfs4::{Lockt4Args, Nfsstat4};
 use state::LockError;
 use xdr::{Decode, Decoder, Encoder};
@@ -10,7 +10,7 @@ use xdr::{Decode, Decoder, Encoder};
 ///
 /// # Errors
 /// NFS4ERR_DENIED with the lock in the way, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and those of
-/// [`state::State::lockt`].
+/// [`state::State::lockt`] and [`Compound::check_local_lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lockt4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
@@ -23,5 +23,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Err(LockError::Denied(_)) if c.expired_give_way(&file)? => look(),
         free => free,
     };
+    let free = free.map_err(LockFailure::from);
+    let free = free.and_then(|()| c.check_local_lock(object, args.offset, args.length, write));
     free.map_err(|error| refusal(error, reply))
 }

@@ -10,6 +10,7 @@ mod helper;
 mod io;
 mod limits;
 mod local;
+mod local_locks;
 mod locks;
 mod metadata;
 mod minor2;

@@ -111,6 +111,7 @@ impl Backend for MemoryBackend {
             quotas: false,
             xattrs: true,
             change_grows: true,
+            local_programs: false,
         }
     }
 

@@ -1,0 +1,337 @@
+//! Locks of clients and of programs of the server's machine (RFC 8881 sections 9.5 and 18.10).
+
+use crate::helper::*;
+use crate::local::{Folder, folder};
+use nfs4::NfsLockType4::{READ_LT, WRITE_LT};
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use server::engine::NfsConfig;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A program of this machine with a file open.
+struct Local(File);
+
+impl Local {
+    fn open(path: PathBuf) -> Self {
+        Self(File::options().read(true).write(true).open(path).unwrap())
+    }
+
+    fn words(kind: i32, first: u64, length: u64) -> libc::flock {
+        libc::flock {
+            l_type: kind as _,
+            l_whence: libc::SEEK_SET as _,
+            l_start: first.try_into().unwrap(),
+            l_len: length.try_into().unwrap(),
+            l_pid: 0,
+        }
+    }
+
+    /// Locks without waiting; a length of 0 is to the end.
+    fn lock(&self, write: bool, first: u64, length: u64) -> bool {
+        let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
+        fcntl(&self.0, FcntlArg::F_OFD_SETLK(&Self::words(kind, first, length))).is_ok()
+    }
+
+    fn unlock(&self) {
+        fcntl(&self.0, FcntlArg::F_OFD_SETLK(&Self::words(libc::F_UNLCK, 0, 0))).unwrap();
+    }
+
+    /// Whether it could lock, without doing so.
+    fn may(&self, write: bool, first: u64, length: u64) -> bool {
+        let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
+        let mut words = Self::words(kind, first, length);
+        fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut words)).unwrap();
+        i32::from(words.l_type) == libc::F_UNLCK
+    }
+}
+
+/// A server with a file "f" in its export, and a client that has it open.
+struct World<'s> {
+    alice: Client<'s>,
+    fh: Vec<u8>,
+    open: Stateid4,
+    local: Local,
+}
+
+fn server() -> (Folder, Server) {
+    let place = Folder::new();
+    let server = Setup::with_exports(vec![folder("/export", place.path())]).start();
+    (place, server)
+}
+
+impl<'s> World<'s> {
+    fn new(place: &Folder, server: &'s Server) -> Self {
+        let mut alice = Client::new(server);
+        let fh = alice.make_file("export", "f", b"data");
+        let open = alice.at("export", vec![open("f", 3)]).ok().opened().stateid;
+        Self { alice, fh, open, local: Local::open(place.join("f")) }
+    }
+
+    fn lock(&mut self, locktype: NfsLockType4, offset: u64, length: u64, owner: &[u8]) -> Reply {
+        self.alice.run(vec![put(&self.fh), lock_new(locktype, offset, length, self.open, owner)])
+    }
+
+    fn unlock(&mut self, stateid: Stateid4, offset: u64, length: u64) {
+        self.alice.run(vec![put(&self.fh), locku(stateid, offset, length)]).ok();
+    }
+}
+
+/// The lock in the way.
+fn denied(reply: &Reply) -> (u64, u64, NfsLockType4, u64) {
+    match reply.last() {
+        NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied))
+        | NfsResop4::OP_LOCKT(Lockt4Res::NFS4ERR_DENIED(denied)) => {
+            (denied.offset, denied.length, denied.locktype, denied.owner.clientid)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lock_of_a_local_program_denies_those_of_clients() // RFC 8881 sections 18.10.3 and 18.11.3
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    assert!(world.local.lock(true, 10, 5));
+    let reply = world.lock(READ_LT, 0, u64::MAX, b"a").expect(NFS4ERR_DENIED);
+    assert_eq!(denied(&reply), (10, 5, WRITE_LT, 0));
+    let reply = world.alice.run(vec![put(&world.fh), lockt(READ_LT, 14, 1, b"a")]);
+    assert_eq!(denied(&reply.expect(NFS4ERR_DENIED)), (10, 5, WRITE_LT, 0));
+    world.alice.run(vec![put(&world.fh), lockt(READ_LT, 15, 1, b"a")]).ok();
+    world.lock(WRITE_LT, 0, 10, b"a").ok();
+    let reply = world.alice.run(vec![put(&world.fh), lockt(READ_LT, 14, 1, b"a")]);
+    reply.expect(NFS4ERR_DENIED);
+    assert!(world.local.may(true, 15, 0), "what was refused is locked nowhere");
+    world.local.unlock();
+    assert!(world.local.lock(false, 10, 0));
+    assert_eq!(denied(&world.lock(WRITE_LT, 20, 1, b"a").expect(NFS4ERR_DENIED)), (10, u64::MAX, READ_LT, 0));
+    world.lock(READ_LT, 20, 1, b"a").ok();
+}
+
+#[test]
+fn a_lock_of_a_client_denies_those_of_local_programs_until_it_is_undone()
+// RFC 8881 sections 18.10.3 and 18.12.3
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let stateid = stateid_of(locked(&world.lock(WRITE_LT, 4, 4, b"a").ok()));
+    assert!(!world.local.lock(false, 7, 1));
+    assert!(world.local.lock(true, 0, 4) && world.local.lock(true, 8, 0));
+    world.local.unlock();
+    world.unlock(stateid, 0, 6);
+    assert!(world.local.may(true, 0, 6) && !world.local.may(false, 6, 1));
+    world.unlock(stateid, 6, u64::MAX);
+    assert!(world.local.lock(true, 0, 0));
+}
+
+#[test]
+fn what_another_owner_has_locked_stays_locked() // RFC 8881 section 9.5
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let one = locked(&world.lock(READ_LT, 0, 10, b"one").ok());
+    world.lock(READ_LT, 5, 10, b"two").ok();
+    world.unlock(one, 0, u64::MAX);
+    assert!(world.local.may(true, 0, 5) && !world.local.may(true, 5, 1) && !world.local.may(true, 14, 1));
+    let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
+    let open_b = other.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    other.run(vec![put(&world.fh), lock_new(READ_LT, 0, u64::MAX, open_b, b"b")]).ok();
+    world.alice.run(vec![put(&world.fh), close(world.open)]).ok();
+    assert!(!world.local.may(true, 5, 1), "the other client has locked all of it");
+    other.run(vec![put(&world.fh), close(open_b)]).ok();
+    assert!(world.local.may(true, 0, 0));
+}
+
+#[test]
+fn locks_are_made_weaker_and_stronger_in_place() // RFC 8881 section 9.5
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let stateid = locked(&world.lock(WRITE_LT, 0, 10, b"a").ok());
+    let change = |locktype, offset, length| {
+        let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid: stateid_of(stateid), lock_seqid: 0 });
+        NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim: false, offset, length, locker })
+    };
+    world.alice.run(vec![put(&world.fh), change(READ_LT, 0, 5)]).ok();
+    assert!(world.local.lock(false, 0, 5) && !world.local.may(false, 5, 1));
+    let reply = world.alice.run(vec![put(&world.fh), change(WRITE_LT, 0, 10)]).expect(NFS4ERR_DENIED);
+    assert_eq!(denied(&reply), (0, 5, READ_LT, 0));
+    assert!(!world.local.may(true, 0, 1), "what the client had it has still");
+    world.local.unlock();
+    world.alice.run(vec![put(&world.fh), change(WRITE_LT, 0, 10)]).ok();
+    assert!(!world.local.may(false, 0, 1));
+}
+
+/// Its newest sequence number, whichever that is.
+fn stateid_of(stateid: Stateid4) -> Stateid4 {
+    Stateid4 { seqid: 0, ..stateid }
+}
+
+#[test]
+fn a_file_that_was_locked_for_reading_alone_can_be_locked_for_writing_by_another() // RFC 8881 section 18.10.3
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let reader = open_how(NOCREATE, by_name("f"), 1, 0, b"reader");
+    let reader = world.alice.at("export", vec![reader]).ok().opened().stateid;
+    world.alice.run(vec![put(&world.fh), lock_new(READ_LT, 0, 5, reader, b"r")]).ok();
+    assert!(!world.local.may(true, 0, 1));
+    world.lock(WRITE_LT, 5, 5, b"w").ok();
+    assert!(!world.local.may(true, 0, 1) && world.local.may(false, 0, 5) && !world.local.may(false, 5, 1));
+}
+
+#[test]
+fn what_lies_behind_the_kernels_largest_offset_is_locked_between_clients_alone() // RFC 8881 section 18.10.3
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let largest = i64::MAX.unsigned_abs();
+    world.lock(WRITE_LT, largest + 1, 10, b"a").ok();
+    assert!(world.local.may(true, 0, 0));
+    world.lock(WRITE_LT, largest + 5, 1, b"b").expect(NFS4ERR_DENIED);
+    world.lock(WRITE_LT, largest - 1, 2, b"b").ok();
+    assert!(world.local.may(true, 0, largest - 1) && !world.local.may(true, largest - 1, 1));
+}
+
+#[test]
+fn locks_end_with_the_client_and_not_before() // RFC 8881 section 8.4.3
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    world.lock(WRITE_LT, 0, 10, b"a").ok();
+    let lease = Duration::from_secs(3600);
+    server.nfs.housekeeping(world.alice.now + lease);
+    assert!(!world.local.may(true, 0, 1), "on sufferance");
+    server.nfs.housekeeping(world.alice.now + Duration::from_secs(100_000));
+    assert!(world.local.may(true, 0, 0));
+}
+
+#[test]
+fn a_lock_that_a_local_program_has_taken_meanwhile_is_not_reclaimed() // RFC 8881 section 9.6.1
+{
+    let place = Folder::new();
+    let export = || vec![folder("/export", place.path())];
+    let server = Setup::with_exports(export()).start();
+    let fh = Client::new(&server).make_file("export", "f", b"data");
+    drop(server);
+    let local = Local::open(place.join("f"));
+    assert!(local.lock(true, 0, 4));
+    let prior_clients = vec![b"client".to_vec()];
+    let server = Setup { exports: export(), prior_clients, epoch: 2, ..Setup::default() }.start();
+    let mut alice = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+    let claim = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);
+    let stateid = alice.run(vec![put(&fh), open_how(NOCREATE, claim, 3, 0, b"o")]).ok().opened().stateid;
+    let reclaim = |offset| {
+        let NfsArgop4::OP_LOCK(args) = lock_new(WRITE_LT, offset, 4, stateid, b"a") else { panic!() };
+        NfsArgop4::OP_LOCK(Lock4Args { reclaim: true, ..args })
+    };
+    alice.run(vec![put(&fh), reclaim(2)]).expect(NFS4ERR_RECLAIM_CONFLICT);
+    alice.run(vec![put(&fh), reclaim(4)]).ok();
+    local.unlock();
+    assert!(local.may(true, 0, 4) && !local.may(true, 4, 1));
+}
+
+#[test]
+fn a_file_without_a_name_can_be_locked_and_unlocked() // RFC 8881 section 18.25.4
+{
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let (fh, stateid) = (world.fh.clone(), world.open);
+    world.alice.at("export", vec![remove("f")]).ok();
+    let reply = world.lock(WRITE_LT, 0, 4, b"a").ok();
+    assert!(!world.local.may(true, 0, 1));
+    world.unlock(locked(&reply), 0, 4);
+    assert!(world.local.may(true, 0, 0));
+    world.alice.run(vec![put(&fh), close(stateid)]).ok();
+}
+
+#[test]
+fn under_a_delegation_for_writing_locks_are_held_by_its_one_descriptor() // RFC 8881 section 10.4.2
+{
+    let (place, server) = server();
+    let wire = Wire::under(&server);
+    let mut alice = Client::delegated(&server, &wire, b"a", 11);
+    let reply = alice.at("export", vec![open_create("f", 3), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    if !matches!(delegation(&reply), OpenDelegation4::OPEN_DELEGATE_WRITE(_)) {
+        return println!("skipped: no leases here");
+    }
+    let deleg = granted(&reply);
+    alice.run(vec![put(&fh), lock_new(WRITE_LT, 0, 4, stateid, b"a")]).ok();
+    assert!(!server.nfs.wait_for_breaks(Duration::ZERO), "it is not in its own way");
+    alice.run(vec![put(&fh), delegreturn(deleg)]).ok();
+    let local = Local::open(place.join("f"));
+    assert!(!local.may(true, 0, 1));
+    alice.run(vec![put(&fh), close(stateid)]).ok();
+    assert!(local.may(true, 0, 0));
+}
+
+#[test]
+fn where_they_are_switched_off_clients_and_local_programs_do_not_see_each_other() {
+    let place = Folder::new();
+    let config = NfsConfig { local_locks: false, ..NfsConfig::default() };
+    let exports = vec![folder("/export", place.path())];
+    let server = Setup { config, exports, ..Setup::default() }.start();
+    let mut world = World::new(&place, &server);
+    assert!(world.local.lock(true, 0, 4));
+    world.lock(WRITE_LT, 0, 10, b"a").ok();
+    assert!(world.local.may(true, 0, 0));
+}
+
+#[test]
+fn a_local_program_sees_exactly_what_all_owners_have_together() // RFC 8881 section 9.5
+{
+    const BYTES: u64 = 12;
+    let (place, server) = server();
+    let mut world = World::new(&place, &server);
+    let mut owners: Vec<(Option<Stateid4>, [u8; BYTES as usize])> = vec![(None, [0; BYTES as usize]); 3];
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % below
+    };
+    let (mut granted, mut refused) = (0, 0);
+    for _ in 0..400 {
+        let (which, first) = (draw(3) as usize, draw(BYTES));
+        let length = 1 + draw(BYTES - first);
+        let range = first as usize..(first + length) as usize;
+        let kind = draw(3) as u8;
+        let locktype = if kind == 2 { WRITE_LT } else { READ_LT };
+        let free = owners.iter().enumerate().all(|(other, (_, bytes))| {
+            other == which || range.clone().all(|at| bytes[at] == 0 || (bytes[at] == 1 && kind == 1))
+        });
+        let name = [b'a' + which as u8];
+        let reply = match (owners[which].0, kind) {
+            (None, 0) => continue,
+            (Some(stateid), 0) => {
+                world.unlock(stateid, first, length);
+                owners[which].1[range].fill(0);
+                continue;
+            }
+            (Some(lock_stateid), _) => {
+                let locker = Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid: 0 });
+                let args = Lock4Args { locktype, reclaim: false, offset: first, length, locker };
+                world.alice.run(vec![put(&world.fh), NfsArgop4::OP_LOCK(args)])
+            }
+            (None, _) => world.lock(locktype, first, length, &name),
+        };
+        if free {
+            owners[which].0 = Some(stateid_of(locked(&reply.ok())));
+            owners[which].1[range].fill(kind);
+            granted += 1;
+        } else {
+            reply.expect(NFS4ERR_DENIED);
+            refused += 1;
+        }
+        for at in 0..BYTES {
+            let held = owners.iter().map(|(_, bytes)| bytes[at as usize]).max().unwrap();
+            assert_eq!(world.local.may(true, at, 1), held == 0, "byte {at} of {owners:?}");
+            assert_eq!(world.local.may(false, at, 1), held < 2, "byte {at} of {owners:?}");
+        }
+    }
+    assert!(granted > 50 && refused > 50, "{granted} and {refused}");
+}

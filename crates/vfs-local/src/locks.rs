@@ -1,0 +1,119 @@
+//! Locks of ranges in the kernel, for local programs to see (fcntl F_OFD_SETLK).
+//!
+//! They belong to an open file description, of which a file has one for all clients: in the kernel these never conflict with
+//! each other. They conflict with those of other descriptions (OFD) and of processes (POSIX).
+
+use crate::{
+    errno::{uninterrupted, vfs_error},
+    file::{LocalFile, OFFSET_MAX},
+    identity, leases,
+};
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+};
+use vfs::{LocalLock, RangeLocks, VfsResult};
+
+/// The description that holds a file's locks.
+#[derive(Debug)]
+struct LocalLocks {
+    fd: Arc<OwnedFd>,
+    reads: bool,
+    writes: bool,
+}
+
+impl LocalFile {
+    /// Opens the file once more to lock ranges of it, past its name and with the server's rights.
+    pub(crate) fn lockable(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+        if leases::is_for_writing(&self.fd) {
+            // Its one descriptor, which is open for both: another would break the lease.
+            return Ok(Some(Box::new(LocalLocks { fd: self.fd.clone(), reads: true, writes: true })));
+        }
+        if self.writer.is_some() {
+            identity::become_superuser()?;
+        }
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let open = |access| {
+            let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+            uninterrupted(|| openat(CWD, &*path, flags, Mode::empty()))
+        };
+        let ways: &[_] = match write {
+            // Without root a file may be writable only.
+            true => &[(OFlags::RDWR, true, true), (OFlags::WRONLY, false, true)],
+            false => &[(OFlags::RDONLY, true, false)],
+        };
+        for (access, reads, writes) in ways {
+            match open(*access) {
+                Ok(fd) => {
+                    let locks = LocalLocks { fd: Arc::new(fd), reads: *reads, writes: *writes };
+                    return Ok(Some(Box::new(locks)));
+                }
+                Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {}
+                Err(errno) => return Err(vfs_error(errno)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl LocalLocks {
+    /// The kernel's words for a lock; `None` for what lies behind its largest offset.
+    fn words(first: u64, last: u64, kind: libc::c_int) -> Option<libc::flock> {
+        let l_start = i64::try_from(first).ok()?;
+        // A length of zero has no end.
+        let l_len = if last >= OFFSET_MAX { 0 } else { i64::try_from(last - first + 1).ok()? };
+        // The kinds fit: they are 0 to 2.
+        let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        Some(libc::flock { l_type, l_whence, l_start, l_len, l_pid: 0 })
+    }
+}
+
+/// The description may live on in an open file.
+impl Drop for LocalLocks {
+    fn drop(&mut self) {
+        let _ = self.set(0, u64::MAX, None);
+    }
+}
+
+impl RangeLocks for LocalLocks {
+    fn can_write(&self) -> bool {
+        self.writes
+    }
+
+    fn set(&self, first: u64, last: u64, write: Option<bool>) -> VfsResult<bool> {
+        let kind = match write {
+            None => libc::F_UNLCK,
+            Some(true) => libc::F_WRLCK,
+            // What cannot be locked for reading is not held against programs that read.
+            Some(false) if !self.reads => libc::F_UNLCK,
+            Some(false) => libc::F_RDLCK,
+        };
+        let Some(words) = Self::words(first, last, kind) else { return Ok(true) };
+        match fcntl(&*self.fd, FcntlArg::F_OFD_SETLK(&words)) {
+            Ok(_) => Ok(true),
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+            Err(error) => Err(vfs_error(Errno::from_raw_os_error(error as i32))),
+        }
+    }
+
+    fn find(&self, first: u64, last: u64, write: bool) -> VfsResult<Option<LocalLock>> {
+        let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
+        let Some(mut words) = Self::words(first, last, kind) else { return Ok(None) };
+        let asked = fcntl(&*self.fd, FcntlArg::F_OFD_GETLK(&mut words));
+        asked.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
+        if i32::from(words.l_type) == libc::F_UNLCK {
+            return Ok(None);
+        }
+        let first = u64::try_from(words.l_start).unwrap_or(0);
+        let last = match u64::try_from(words.l_len) {
+            Ok(length @ 1..) => first.saturating_add(length - 1),
+            _ => u64::MAX,
+        };
+        Ok(Some(LocalLock { first, last, write: i32::from(words.l_type) == libc::F_WRLCK }))
+    }
+}
