@@ -24,6 +24,8 @@ if [ "$purpose" = test ]; then
   want mount.nfs4 nfs-common
   want ip iproute2
   want fio                                   # many requests in flight, from the Linux client
+  want scp openssh-client                    # bench lanl compares with it
+  want sshd openssh-server
   want modprobe kmod
   want mkfs.ext4 e2fsprogs                   # file systems to break, to fill and to share blocks on
   want mkfs.xfs xfsprogs

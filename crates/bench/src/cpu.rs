@@ -24,6 +24,47 @@ pub fn of_this_process() -> Duration {
     used(UsageWho::RUSAGE_SELF)
 }
 
+/// Returns the processor time of the children of this process that have ended and been waited for, and of theirs.
+pub fn of_children() -> Duration {
+    used(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// Returns the processor time that all processors of this machine have spent at work since it started, in steps of 10 ms;
+/// `None` where /proc does not say so.
+pub fn of_machine() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    ticks(busy(stat.lines().next()?)?)
+}
+
+/// Returns the processor time of a process and of its children that have ended, in steps of 10 ms; `None` when it is gone.
+pub fn of_family(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    ticks(family(&stat)?)
+}
+
+fn ticks(count: u64) -> Option<Duration> {
+    let rate = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    Some(Duration::from_secs_f64(count as f64 / rate as f64))
+}
+
+/// Adds up a line `cpu user nice system idle iowait irq softirq …` of /proc/stat but for idle, iowait, and what follows
+/// softirq (stolen time is another machine's, a guest's is in user).
+fn busy(line: &str) -> Option<u64> {
+    let mut fields = line.split_whitespace();
+    if fields.next() != Some("cpu") {
+        return None;
+    }
+    let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    (fields.len() >= 7).then(|| [0, 1, 2, 5, 6].iter().filter_map(|at| fields.get(*at)).sum())
+}
+
+/// Adds up utime, stime, cutime and cstime, fields 14 to 17 of proc(5); the name in parentheses may hold blanks.
+fn family(stat: &str) -> Option<u64> {
+    let (_, after) = stat.rsplit_once(") ")?;
+    let fields: Vec<u64> = after.split(' ').skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    (fields.len() == 4).then(|| fields.iter().sum())
+}
+
 fn used(by: UsageWho) -> Duration {
     let Ok(usage) = getrusage(by) else { return Duration::ZERO };
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
@@ -42,6 +83,22 @@ mod tests {
         while Instant::now() < end {}
         assert!(of_this_thread() - thread > Duration::from_millis(5));
         assert!(of_process(std::process::id()).unwrap() > process);
+    }
+
+    #[test]
+    fn busy_time_leaves_out_what_was_idle_stolen_or_a_guests() {
+        assert_eq!(busy("cpu  100 20 30 4000 500 6 7 800 90 1"), Some(163));
+        assert_eq!(busy("cpu0 1 2 3 4 5 6 7"), None);
+        assert_eq!(busy("cpu 1 2 3"), None);
+    }
+
+    #[test]
+    fn a_family_is_the_process_and_its_ended_children() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 700 800 0 0 11 22 33 44 20 0 1 0 555";
+        assert_eq!(family(stat), Some(110));
+        assert_eq!(family("7 (x) S 1 2"), None);
+        assert!(of_family(std::process::id()).is_some() && of_family(u32::MAX - 1).is_none());
+        assert!(of_machine() >= of_family(std::process::id()));
     }
 
     #[test]

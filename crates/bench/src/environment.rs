@@ -19,6 +19,9 @@ pub struct Environment {
     pub program: String,
     /// Encryption type of the Kerberos contexts, such as `aes256-cts-hmac-sha1-96`.
     pub enctype: Option<String>,
+    /// How what was measured is mounted, where mounts were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<crate::mounted::MountFacts>,
 }
 
 impl Environment {
@@ -48,6 +51,7 @@ impl Environment {
                 .to_owned(),
             program: concat!("orthrus ", env!("CARGO_PKG_VERSION")).to_owned(),
             enctype: None,
+            mounts: Vec::new(),
         }
     }
 }

@@ -90,12 +90,7 @@ impl Mount {
     /// The encryption type of the session's Kerberos context; `None` with AUTH_SYS.
     pub fn enctype(&self) -> Option<&'static str> {
         let context = self.client.as_ref()?.context(IdentityId::USER)?;
-        Some(match context.keys().enctype() {
-            Enctype::Aes128CtsHmacSha1_96 => "aes128-cts-hmac-sha1-96",
-            Enctype::Aes256CtsHmacSha1_96 => "aes256-cts-hmac-sha1-96",
-            Enctype::Aes128CtsHmacSha256_128 => "aes128-cts-hmac-sha256-128",
-            Enctype::Aes256CtsHmacSha384_192 => "aes256-cts-hmac-sha384-192",
-        })
+        Some(enctype_name(context.keys().enctype()))
     }
 
     /// What the session has done and what has happened to it; nothing after its end.
@@ -200,6 +195,16 @@ impl Mount {
             compound.putfh(handle).remove(name);
         })?;
         Ok(())
+    }
+}
+
+/// Returns the name that MIT's configuration uses.
+pub(crate) fn enctype_name(enctype: Enctype) -> &'static str {
+    match enctype {
+        Enctype::Aes128CtsHmacSha1_96 => "aes128-cts-hmac-sha1-96",
+        Enctype::Aes256CtsHmacSha1_96 => "aes256-cts-hmac-sha1-96",
+        Enctype::Aes128CtsHmacSha256_128 => "aes128-cts-hmac-sha256-128",
+        Enctype::Aes256CtsHmacSha384_192 => "aes256-cts-hmac-sha384-192",
     }
 }
 

@@ -7,6 +7,7 @@ mod delegations;
 mod faults;
 mod flavors;
 mod hostile;
+mod lanl;
 mod local;
 mod minor2;
 mod misuse;

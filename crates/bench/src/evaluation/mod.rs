@@ -20,6 +20,7 @@ pub use nconnect::{NCONNECT, Nconnect};
 pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
 
+use crate::lanl::LANL;
 use crate::measuring::{Case, Evaluation, Record};
 use crate::view::{View, plain};
 
@@ -50,6 +51,7 @@ pub fn view(record: &Record) -> View {
         ANF => anf_view::view(record),
         ONTAP => ontap_view::view(record),
         NCONNECT => nconnect::view(record),
+        LANL => crate::lanl::view(record),
         _ => plain(record, headline(record)),
     }
 }

@@ -1,6 +1,7 @@
 //! What is measured: one load, for one of the sides that are compared.
 
 use crate::Unit;
+use crate::lanl::{Copy, Fetch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -62,6 +63,10 @@ pub enum Load {
         #[serde(flatten)]
         reach: Reach,
     },
+    /// Files that are copied to the server, one after the other.
+    Copy(Copy),
+    /// A file that is read, with caches warm or cold.
+    Fetch(Fetch),
 }
 
 /// Reads and writes of one file for each client.
@@ -101,9 +106,14 @@ pub struct Reach {
     pub server_cpu: Option<String>,
 }
 
+impl Reach {
+    /// One client with one connection.
+    const ONE: Self = Self { clients: 1, connections: 1, lag_max: None, server_cpu: None };
+}
+
 impl Default for Reach {
     fn default() -> Self {
-        Self { clients: 1, connections: 1, lag_max: None, server_cpu: None }
+        Self::ONE
     }
 }
 
@@ -113,6 +123,7 @@ impl Load {
         match self {
             Self::Transfer(transfer) => &transfer.reach,
             Self::Git { reach, .. } => reach,
+            Self::Copy(_) | Self::Fetch(_) => &Reach::ONE,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::measuring::{Case, Load};
 use crate::pattern::Pattern;
 use crate::workload::{self, Conditions, Shape, Tally, git};
 use crate::{Flavor, Mount};
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -69,6 +69,7 @@ impl<'a> Work<'a> {
         let mut tally = Tally::default();
         let counters = match &self.case.load {
             Load::Git { seed, .. } => git::run(mount, seed + index as u64, &conditions, &mut tally)?,
+            Load::Copy(_) | Load::Fetch(_) => bail!("files are copied by `bench lanl`"),
             Load::Transfer(transfer) => {
                 let shape = Shape {
                     writes: transfer.writes,

@@ -167,7 +167,7 @@ impl Driver for Native<'_> {
         }
         let rate = match &case.load {
             Load::Transfer(transfer) => transfer.rate,
-            Load::Git { .. } => None,
+            _ => None,
         };
         Ok(Some(Sample {
             operations: tally.operations,

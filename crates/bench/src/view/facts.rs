@@ -1,11 +1,13 @@
 //! Where and how a run was made.
 
 use super::form::utc;
+use crate::lanl::LANL;
 use crate::measuring::Record;
 
 /// Returns names and values of what the figures depend on.
 pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
-    let (machine, settings) = (&record.environment, &record.settings);
+    let machine = &record.environment;
+    let [plan, method] = plan_and_method(record);
     vec![
         ("Server", record.target.clone()),
         ("Processor", format!("{}, {} cores", machine.processor, machine.cores)),
@@ -14,23 +16,35 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("Kernel", machine.kernel.clone()),
         ("Encryption type", machine.enctype.clone().unwrap_or_else(|| "unknown".into())),
         ("Program", machine.program.clone()),
-        (
-            "Plan",
-            format!(
-                "{} repetitions of {} s of each case, interleaved (all sides, then all sides again), after a warm-up of each; files of {} MiB for each side",
-                settings.repetitions,
-                settings.seconds,
-                settings.file_size >> 20
-            ),
-        ),
-        (
-            "Method",
-            "figures are medians of the repetitions, all of which are kept; intervals are those of order statistics, at 95 % \
-             where there are six repetitions or more, else from the least to the greatest; ratios are of repetitions that ran \
-             side by side; every byte that is read is compared with what was written; writes need not be stable until the \
-             COMMIT at the end of each repetition, which counts"
-                .to_owned(),
-        ),
+        ("Plan", plan),
+        ("Method", method),
         ("Started", utc(record.started_at)),
+    ]
+}
+
+/// What was done how often, and how figures were drawn from it. Copies last as long as they last; other loads go on for a time.
+fn plan_and_method(record: &Record) -> [String; 2] {
+    let settings = &record.settings;
+    let interleaved = "of each case, interleaved (all sides, then all sides again), after a warm-up of each";
+    let drawn = "figures are medians of the repetitions, all of which are kept; intervals are those of order statistics, at 95 % \
+         where there are six repetitions or more, else from the least to the greatest; ratios are of repetitions that ran \
+         side by side";
+    if record.evaluation == LANL {
+        return [
+            format!("{} repetitions {interleaved}", settings.repetitions),
+            format!(
+                "{drawn}; where an average is named, it is the mean with Student's 95 % interval. A copy is timed from its beginning until \
+                 what copies says that it is done: for NFS all is then on the server's stable storage, for SCP it need not be. The warm-up's copies \
+                 are compared with their source, and all that is read with what was written"
+            ),
+        ];
+    }
+    let (seconds, mebibytes) = (settings.seconds, settings.file_size >> 20);
+    [
+        format!("{} repetitions of {seconds} s {interleaved}; files of {mebibytes} MiB for each side", settings.repetitions),
+        format!(
+            "{drawn}; every byte that is read is compared with what was written; writes need not be stable until the COMMIT \
+             at the end of each repetition, which counts"
+        ),
     ]
 }

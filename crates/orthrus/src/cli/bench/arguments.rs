@@ -64,6 +64,16 @@ impl TargetArguments {
         }))
     }
 
+    /// Returns the server's port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the server's process, when it is one of this machine.
+    pub fn server_pid(&self) -> Option<u32> {
+        self.server_pid
+    }
+
     fn credential(&self) -> Credential {
         match (&self.ccache, &self.keytab, &self.principal) {
             (Some(cache), ..) => Credential::Ccache(cache.clone()),

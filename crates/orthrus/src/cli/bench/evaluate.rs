@@ -6,11 +6,11 @@ use super::site::{Own, Remote};
 use crate::cli::measure::{self, command_line};
 use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
-use bench::measuring::{self, Evaluation, Phase, Record, Settings, Step, Watch};
+use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
 use bench::native::{Native, Site};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -193,33 +193,52 @@ fn start(
     resume: Option<PathBuf>,
     asked: Asked<'_>,
 ) -> anyhow::Result<()> {
-    let beside = resume.as_ref().map(|path| path.with_extension(""));
-    let prefix = output.or(beside).unwrap_or_else(|| format!("orthrus-{}", asked.name).into());
-    let files = Files::new(prefix);
     let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
     let remote = target.remote()?;
     record.target = remote.as_ref().map_or(Own::LABEL, |target| &target.label).to_owned();
-    record.command = command_line();
-    record.started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    if let Some(path) = &resume {
-        let begun = keep::read(path)?;
-        begun.continues(&record).with_context(|| format!("{} cannot be gone on with", path.display()))?;
-        record = begun;
-    }
-    files.check()?;
+    let files = begin(&mut record, output, resume.as_deref())?;
     let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
     let mut site: Box<dyn Site> = match remote {
         Some(target) => Box::new(Remote(target)),
         None => Box::new(Own::start(memory(&asked))?),
     };
     let stop = measure::stop_flag()?;
-    if record.limits.is_empty() {
-        record.limits = measuring::limits();
+    let folder = format!(".orthrus-bench-{}", std::process::id());
+    let mut driver = Native::new(&mut *site, &folder, &stop);
+    if asked.counting {
+        driver = driver.counting();
     }
-    let (name, counting) = (asked.name, asked.counting);
-    measure_into(&mut record, &mut *site, &files, &stop, asked.evaluation, counting)?;
+    conduct(&mut record, &mut driver, &files, &stop, asked.evaluation)?;
     keep::note(&mut record, local);
-    files.publish(&record)?;
+    publish(&record, &files)
+}
+
+/// Finds out where the report goes, and takes up the run that is to go on, if one is.
+///
+/// # Errors
+/// A run that was another one; a place that cannot be written to.
+pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>) -> anyhow::Result<Files> {
+    let beside = resume.map(|path| path.with_extension(""));
+    let prefix = output.or(beside).unwrap_or_else(|| format!("orthrus-{}", record.evaluation).into());
+    let files = Files::new(prefix);
+    record.command = command_line();
+    record.started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if let Some(path) = resume {
+        let begun = keep::read(path)?;
+        begun.continues(record).with_context(|| format!("{} cannot be gone on with", path.display()))?;
+        *record = begun;
+    }
+    files.check()?;
+    Ok(files)
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// When it cannot be written; and, after that, when the run was not complete.
+pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
+    files.publish(record)?;
+    let name = &record.evaluation;
     match &record.stopped_by {
         Some(reason) => bail!(
             "the run is not complete: {reason}; the report has what was measured, and orthrus bench {name} --resume goes on"
@@ -235,23 +254,24 @@ fn memory(asked: &Asked<'_>) -> u64 {
     ((asked.settings.file_size >> 20) + 64) * files + 256
 }
 
-fn measure_into(
+/// Measures the machine's limits, then what the evaluation asks for, with a progress bar.
+///
+/// # Errors
+/// When nothing can be measured, or the record cannot be kept.
+pub fn conduct(
     record: &mut Record,
-    site: &mut dyn Site,
+    driver: &mut dyn Driver,
     files: &Files,
     stop: &AtomicBool,
     evaluation: &mut dyn Evaluation,
-    counting: bool,
 ) -> anyhow::Result<()> {
+    if record.limits.is_empty() {
+        record.limits = measuring::limits();
+    }
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);
-    let folder = format!(".orthrus-bench-{}", std::process::id());
-    let mut driver = Native::new(site, &folder, stop);
-    if counting {
-        driver = driver.counting();
-    }
     let watch = Watch { stop, step: &mut |step| show(&bar, step), save: &mut |record| files.save(record) };
-    let outcome = measuring::run(evaluation, &mut driver, record, watch);
+    let outcome = measuring::run(evaluation, driver, record, watch);
     bar.finish_and_clear();
     outcome
 }

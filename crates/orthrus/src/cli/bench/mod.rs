@@ -1,8 +1,12 @@
 //! `orthrus bench`: what each flavor costs.
 
 mod arguments;
+mod enctypes;
 mod evaluate;
+mod folder_server;
 mod keep;
+mod lanl;
+mod mounts;
 mod quick;
 mod records;
 mod site;
@@ -12,6 +16,7 @@ mod site;
 pub enum Command {
     Quick(quick::Quick),
     Anf(evaluate::Anf),
+    Lanl(lanl::Arguments),
     Ontap(evaluate::Ontap),
     Nconnect(evaluate::Nconnect),
     Run(evaluate::Run),
@@ -28,6 +33,7 @@ impl Command {
         match self {
             Self::Quick(quick) => quick.run(),
             Self::Anf(anf) => anf.run(),
+            Self::Lanl(lanl) => lanl.run(),
             Self::Ontap(ontap) => ontap.run(),
             Self::Nconnect(nconnect) => nconnect.run(),
             Self::Run(run) => run.run(),

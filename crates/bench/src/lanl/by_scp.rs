@@ -1,0 +1,92 @@
+//! scp: to a server of this run's on loopback, or to a host that the user has keys for.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::carrier::{Carried, Carrier};
+use super::on_mount::compare;
+use crate::Pattern;
+use crate::mounted::tools::run;
+use crate::mounted::{Sshd, free, remove};
+
+/// scp to a folder of this machine.
+#[derive(Debug)]
+pub struct ByScp {
+    sshd: Sshd,
+    folder: Option<PathBuf>,
+}
+
+impl ByScp {
+    /// Starts the SSH server; copies go to a fresh folder in `parent`.
+    ///
+    /// # Errors
+    /// A missing program with its package, or what the server said.
+    pub fn start(parent: &Path) -> Result<Self> {
+        let sshd = Sshd::start()?;
+        let folder = parent.join(format!(".orthrus-bench-{}-scp", std::process::id()));
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        Ok(Self { sshd, folder: Some(folder) })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.folder.as_ref().context("the folder is gone")?.join(name))
+    }
+}
+
+impl Drop for ByScp {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+impl Carrier for ByScp {
+    fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
+        let before = self.sshd.cpu();
+        let ran = run(&mut self.sshd.copy(source, &self.path(name)?)?, stop);
+        let ran = ran.with_context(|| format!("sshd: {}", self.sshd.said()))?;
+        let server_cpu = before.zip(self.sshd.cpu()).map(|(from, to)| to.saturating_sub(from));
+        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), server_cpu }))
+    }
+
+    fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
+        compare(source, &self.path(name)?, stop)
+    }
+
+    fn get(&mut self, _name: &str, _pattern: Pattern, _stop: &AtomicBool) -> Result<Option<Carried>> {
+        bail!("scp only copies there")
+    }
+
+    fn forget(&mut self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn beneath(&self, name: &str) -> Option<PathBuf> {
+        self.path(name).ok()
+    }
+
+    fn free(&mut self) -> Result<Option<u64>> {
+        self.folder.as_ref().map(|folder| free(folder)).transpose()
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        let path = self.path(name)?;
+        if path.is_dir() {
+            return remove(&path);
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.folder.take().map_or(Ok(()), |folder| remove(&folder))
+    }
+}

@@ -1,0 +1,88 @@
+//! A way for files to get to the server and back: the project's client, cp on a mount, or scp.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::Pattern;
+
+/// What copying something came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// How long it took, from its beginning until the data was where it belongs.
+    pub time: Duration,
+    /// The client's processor time; none where it cannot be known.
+    pub client_cpu: Option<Duration>,
+    /// The server's, likewise.
+    pub server_cpu: Option<Duration>,
+}
+
+impl Carried {
+    /// Adds what came after it.
+    pub fn add(&mut self, other: Self) {
+        let sum = |own: Option<Duration>, more: Option<Duration>| own.zip(more).map(|(own, more)| own + more);
+        self.time += other.time;
+        self.client_cpu = sum(self.client_cpu, other.client_cpu);
+        self.server_cpu = sum(self.server_cpu, other.server_cpu);
+    }
+
+    /// What sums begin with.
+    pub fn nothing() -> Self {
+        Self { time: Duration::ZERO, client_cpu: Some(Duration::ZERO), server_cpu: Some(Duration::ZERO) }
+    }
+}
+
+/// A side of the comparison. Names are those of files and folders in a folder of its own at the server.
+pub trait Carrier {
+    /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was set meanwhile.
+    ///
+    /// # Errors
+    /// The server's, or the program's that copies.
+    fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>>;
+
+    /// Compares the copy `name` with its source. Not timed.
+    ///
+    /// # Errors
+    /// Names the first difference.
+    fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()>;
+
+    /// Reads the file `name` and checks that it holds the pattern. `None` when `stop` was set meanwhile.
+    ///
+    /// # Errors
+    /// The server's, wrong data, or that this way does not read.
+    fn get(&mut self, name: &str, pattern: Pattern, stop: &AtomicBool) -> Result<Option<Carried>>;
+
+    /// Makes the client forget what it has of the file `name`.
+    ///
+    /// # Errors
+    /// The system's.
+    fn forget(&mut self, name: &str) -> Result<()>;
+
+    /// Returns where the file `name` is on this machine's disks beneath the server, where that is known.
+    fn beneath(&self, name: &str) -> Option<PathBuf>;
+
+    /// Returns how many bytes are free where copies go; none where that is not told.
+    ///
+    /// # Errors
+    /// The server's.
+    fn free(&mut self) -> Result<Option<u64>>;
+
+    /// Says whether it works without a server that could be gone.
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    /// Removes a copy. One that is not there is no error. Not timed.
+    ///
+    /// # Errors
+    /// The server's.
+    fn remove(&mut self, name: &str) -> Result<()>;
+
+    /// Removes all that it has made at the server, and ends.
+    ///
+    /// # Errors
+    /// The server's.
+    fn finish(&mut self) -> Result<()>;
+}

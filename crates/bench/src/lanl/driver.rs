@@ -1,0 +1,260 @@
+//! Measures the cases: makes sources and sides as they are needed, copies, compares, removes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::carrier::{Carried, Carrier};
+use super::load::{Copy, Fetch};
+use super::on_mount::drop_cache;
+use super::sources::{Contents, Sources};
+use crate::Pattern;
+use crate::measuring::{Case, Driver, Load, Record, Sample, Turn};
+use crate::mounted::{MountFacts, ensure_room};
+
+/// What the file that is read holds.
+const PATTERN: Pattern = Pattern(0x6c61_6e6c_0000_0001);
+
+/// How much of a server's room is left to others, in bytes.
+const SPARE: u64 = 64 << 20;
+
+/// Where the kernel is told to forget what is cached and clean (proc(5)).
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// A side, ready to copy.
+pub struct Way {
+    /// What copies.
+    pub carrier: Box<dyn Carrier>,
+    /// Encryption type of its Kerberos context or ticket.
+    pub enctype: Option<String>,
+    /// How it is mounted, when it is a mount.
+    pub facts: Option<MountFacts>,
+}
+
+/// How the server's cache of a file is made cold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerCache {
+    /// Not at all.
+    #[default]
+    Unknown,
+    /// Its file beneath the server is known: the system is asked to forget that one (POSIX_FADV_DONTNEED).
+    File,
+    /// The server is on this machine and we are root: all that is cached is forgotten (drop_caches).
+    All,
+}
+
+/// Makes a side, by its name.
+pub type Ways<'a> = dyn FnMut(&str) -> Result<Way> + 'a;
+
+/// See the module.
+pub struct Copier<'a> {
+    ways: &'a mut Ways<'a>,
+    sources: Sources,
+    stop: &'a AtomicBool,
+    cache: ServerCache,
+    /// Bytes that a side has at its server at most.
+    most: u64,
+    carriers: BTreeMap<String, Box<dyn Carrier>>,
+    /// Files to read that are at the server already.
+    there: BTreeSet<(String, u64)>,
+}
+
+impl<'a> Copier<'a> {
+    /// Makes sides with `ways` as they are needed. `room` is what [`super::Lanl::room`] says; that for the sources is checked
+    /// now, that at each server before anything is copied there.
+    ///
+    /// # Errors
+    /// No room for the sources.
+    pub fn new(
+        ways: &'a mut Ways<'a>,
+        sources: Sources,
+        room: (u64, u64),
+        cache: ServerCache,
+        stop: &'a AtomicBool,
+    ) -> Result<Self> {
+        ensure_room(sources.folder(), room.0, "the files that are copied")?;
+        Ok(Self {
+            ways,
+            sources,
+            stop,
+            cache,
+            most: room.1,
+            carriers: BTreeMap::new(),
+            there: BTreeSet::new(),
+        })
+    }
+
+    fn carrier(&mut self, side: &str) -> Result<&mut Box<dyn Carrier>> {
+        self.carriers.get_mut(side).context("the side was not prepared")
+    }
+
+    fn connect(&mut self, side: &str, record: &mut Record) -> Result<()> {
+        if self.carriers.contains_key(side) {
+            return Ok(());
+        }
+        let mut way = (self.ways)(side)?;
+        let free = way.carrier.free();
+        if let Ok(Some(free)) = free
+            && free < self.most.saturating_add(SPARE)
+        {
+            let _ = way.carrier.finish();
+            bail!(
+                "{} MB are free where the copies go, and they need {} MB; make them smaller with --scale",
+                free / 1_000_000,
+                self.most.saturating_add(SPARE).div_ceil(1_000_000)
+            );
+        }
+        let environment = &mut record.environment;
+        environment.enctype = environment.enctype.take().or(way.enctype);
+        if let Some(facts) = way.facts {
+            environment.mounts.retain(|known| known.side != side);
+            environment.mounts.push(facts);
+        }
+        self.carriers.insert(side.to_owned(), way.carrier);
+        Ok(())
+    }
+
+    fn source(&self, copy: &Copy) -> Result<std::path::PathBuf> {
+        let made = match (copy.files, copy.zeros) {
+            (1, true) => self.sources.file(copy.size, Contents::Zeros, self.stop)?,
+            (1, false) => self.sources.file(copy.size, Contents::Random, self.stop)?,
+            (files, _) => self.sources.files(files, copy.size, self.stop)?,
+        };
+        made.context("interrupted")
+    }
+
+    /// Brings the file that is to be read to the server, once.
+    fn bring(&mut self, side: &str, fetch: &Fetch) -> Result<()> {
+        let key = (side.to_owned(), fetch.size);
+        if self.there.contains(&key) {
+            return Ok(());
+        }
+        let made = self.sources.file(fetch.size, Contents::Checked(PATTERN), self.stop)?;
+        let source = made.context("interrupted")?;
+        let stop = self.stop;
+        let carrier = self.carrier(side)?;
+        carrier.put(&source, &name_of(fetch), stop)?.context("interrupted")?;
+        self.there.insert(key);
+        Ok(())
+    }
+
+    fn copy(&mut self, side: &str, copy: &Copy, warm_up: bool) -> Result<Option<Sample>> {
+        let source = self.source(copy)?;
+        let times = if warm_up { 1 } else { copy.times.max(1) };
+        let stop = self.stop;
+        let carrier = self.carrier(side)?;
+        let carried = put(carrier.as_mut(), &source, times, stop);
+        let compared = match &carried {
+            // What is fast because it is wrong is found out here; not timed.
+            Ok(Some(_)) if warm_up => carrier.compare(&source, &copy_name(0), stop),
+            _ => Ok(()),
+        };
+        let removed = (0..times).try_for_each(|number| carrier.remove(&copy_name(number)));
+        // What went wrong first is what the user has to know.
+        let carried = carried?;
+        compared?;
+        removed?;
+        let times = u64::from(times);
+        Ok(carried.map(|carried| sample(carried, copy.files * times, copy.bytes() * times)))
+    }
+
+    fn fetch(&mut self, side: &str, fetch: &Fetch) -> Result<Option<Sample>> {
+        let (name, stop, cache) = (name_of(fetch), self.stop, self.cache);
+        let carrier = self.carrier(side)?;
+        if fetch.client_cold {
+            carrier.forget(&name)?;
+        }
+        if fetch.server_cold {
+            make_cold(carrier.as_ref(), &name, cache)?;
+        }
+        let carried = carrier.get(&name, PATTERN, stop)?;
+        Ok(carried.map(|carried| sample(carried, 1, fetch.size)))
+    }
+}
+
+fn name_of(fetch: &Fetch) -> String {
+    format!("read-{}", fetch.size)
+}
+
+fn copy_name(number: u32) -> String {
+    format!("copy-{number}")
+}
+
+fn put(carrier: &mut dyn Carrier, source: &Path, times: u32, stop: &AtomicBool) -> Result<Option<Carried>> {
+    let mut all = Carried::nothing();
+    for number in 0..times {
+        match carrier.put(source, &copy_name(number), stop)? {
+            Some(carried) => all.add(carried),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
+}
+
+fn make_cold(carrier: &dyn Carrier, name: &str, cache: ServerCache) -> Result<()> {
+    match cache {
+        ServerCache::File => drop_cache(&carrier.beneath(name).context("the server's file is not known")?),
+        ServerCache::All => {
+            nix::unistd::sync();
+            std::fs::write(DROP_CACHES, "3").context(DROP_CACHES)
+        }
+        ServerCache::Unknown => bail!("the server's cache cannot be made cold"),
+    }
+}
+
+fn sample(carried: Carried, operations: u64, bytes: u64) -> Sample {
+    Sample {
+        operations,
+        bytes,
+        // A clock that stood still would make a rate of infinity.
+        seconds: carried.time.as_secs_f64().max(1e-9),
+        client_cpu_seconds: carried.client_cpu.map(|time| time.as_secs_f64()),
+        server_cpu_seconds: carried.server_cpu.map(|time| time.as_secs_f64()),
+        ..Sample::default()
+    }
+}
+
+impl Driver for Copier<'_> {
+    fn begin(&mut self, _cases: &[Case]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()> {
+        self.connect(&case.side, record)?;
+        match &case.load {
+            Load::Copy(copy) => self.source(copy).map(drop),
+            Load::Fetch(fetch) => self.bring(&case.side, fetch),
+            _ => bail!("files are copied here, nothing else"),
+        }
+    }
+
+    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+        let measured = match &case.load {
+            Load::Copy(copy) => self.copy(&case.side, copy, turn.warm_up),
+            Load::Fetch(fetch) => self.fetch(&case.side, fetch),
+            _ => bail!("files are copied here, nothing else"),
+        };
+        // What an interruption broke is no error.
+        if turn.stop.load(Ordering::Relaxed) { Ok(None) } else { measured }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let carriers = std::mem::take(&mut self.carriers);
+        ensure_finished(carriers)
+    }
+}
+
+/// Finishes all sides. After one that fails, those over the network are not waited for each in turn; their processes end with
+/// this one.
+fn ensure_finished(carriers: BTreeMap<String, Box<dyn Carrier>>) -> Result<()> {
+    let mut first = Ok(());
+    for (side, mut carrier) in carriers {
+        if first.is_ok() || carrier.is_local() {
+            let finished = carrier.finish().context(side);
+            first = first.and(finished);
+        }
+    }
+    first
+}

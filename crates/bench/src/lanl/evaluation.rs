@@ -1,0 +1,320 @@
+//! The tests of the paper, and of what its authors left open, as cases.
+
+use std::collections::VecDeque;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::load::{Copy, Fetch};
+use crate::Unit;
+use crate::measuring::{Axes, Case, Evaluation, Load, Record};
+
+/// Name of the evaluation.
+pub const LANL: &str = "lanl";
+
+/// The side that copies over SSH.
+pub const SCP: &str = "scp";
+
+/// File sizes of the first test in bytes, and how often a file is copied in one repetition.
+const SIZES: [(u64, u32); 6] =
+    [(100_000, 5), (1_000_000, 5), (10_000_000, 2), (100_000_000, 1), (1_000_000_000, 1), (2_000_000_000, 1)];
+
+/// The second test.
+const SMALL_FILES: u64 = 10_000;
+const SMALL_SIZE: u64 = 5_000;
+
+/// The third test.
+const LARGE_FILES: u64 = 20;
+const LARGE_SIZE: u64 = 500_000_000;
+
+/// The smallest part of the published sizes that still measures something.
+pub const SCALE_MIN: f64 = 0.000_1;
+
+/// A part of the evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Transfer rate by file size.
+    Sizes,
+    /// 10,000 files of 5 kB.
+    Small,
+    /// 20 files of 500 MB.
+    Large,
+    /// Reading with cold and warm caches.
+    Caches,
+    /// The encryption types side by side.
+    Enctypes,
+}
+
+impl Part {
+    /// All, in their order.
+    pub const ALL: [Self; 5] = [Self::Sizes, Self::Small, Self::Large, Self::Caches, Self::Enctypes];
+
+    /// Returns the name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sizes => "sizes",
+            Self::Small => "small",
+            Self::Large => "large",
+            Self::Caches => "caches",
+            Self::Enctypes => "enctypes",
+        }
+    }
+}
+
+impl std::str::FromStr for Part {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|part| part.name() == name);
+        found.ok_or_else(|| "allowed are sizes, small, large, caches and enctypes".to_owned())
+    }
+}
+
+/// What can be done about caches before a file is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caches {
+    /// Whether the server's can be made cold.
+    pub server: bool,
+    /// Whether the client has one that can be made cold.
+    pub client: bool,
+}
+
+/// How large, for whom, which parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scope {
+    /// The part of the published sizes and of the number of small files; 1 is as published.
+    pub scale: f64,
+    /// Sides that copy.
+    pub sides: Vec<String>,
+    /// Sides that read: those of them that are no scp.
+    pub readers: Vec<String>,
+    /// Sides with one encryption type each, and the one that they are compared with first.
+    pub enctypes: Vec<String>,
+    /// Parts.
+    pub parts: Vec<Part>,
+    /// What can be done about caches.
+    pub caches: Caches,
+}
+
+/// See the module.
+pub struct Lanl {
+    left: VecDeque<Vec<Case>>,
+}
+
+impl Lanl {
+    /// Plans it.
+    ///
+    /// # Errors
+    /// A scale that is none.
+    pub fn new(scope: &Scope) -> Result<Self> {
+        ensure!((SCALE_MIN..=1.0).contains(&scope.scale), "the scale has to be from {SCALE_MIN} to 1");
+        let has = |part: &Part| scope.parts.contains(part);
+        let parts = Part::ALL.into_iter().filter(has).flat_map(|part| match part {
+            Part::Sizes => sizes(scope),
+            Part::Small => vec![copies(&scope.sides, "small", small(scope.scale), &[])],
+            Part::Large => vec![copies(&scope.sides, "large", large(scope.scale), &[])],
+            Part::Caches => caches(scope),
+            Part::Enctypes => enctypes(scope),
+        });
+        Ok(Self { left: parts.filter(|cases| !cases.is_empty()).collect() })
+    }
+
+    /// Returns the bytes of sources that are made, and the most that one side has at its server at a time.
+    pub fn room(&self) -> (u64, u64) {
+        let loads = || self.left.iter().filter_map(|cases| cases.first()).map(|case| &case.load);
+        let mut sources: Vec<(u64, u64)> = Vec::new();
+        let (mut most, mut kept) = (0, 0);
+        for load in loads() {
+            match load {
+                Load::Copy(copy) => {
+                    most = most.max(blocks(copy.files, copy.size) * u64::from(copy.times));
+                    let source = (copy.files, copy.size);
+                    if !copy.zeros && !sources.contains(&source) {
+                        sources.push(source);
+                    }
+                }
+                Load::Fetch(fetch) => kept = fetch.size,
+                _ => {}
+            }
+        }
+        let made: u64 = sources.iter().map(|(files, size)| blocks(*files, *size)).sum();
+        // What is read is copied once, and stays until the end.
+        (made + kept, most + kept)
+    }
+}
+
+/// Bytes that files take on a disk, in blocks of 4 KiB.
+fn blocks(files: u64, size: u64) -> u64 {
+    files.saturating_mul(size.next_multiple_of(4096))
+}
+
+impl Evaluation for Lanl {
+    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
+        self.left.pop_front()
+    }
+
+    fn to_come(&self, _record: &Record) -> usize {
+        self.left.iter().map(Vec::len).sum()
+    }
+}
+
+fn scaled(number: u64, scale: f64) -> u64 {
+    ((number as f64 * scale).round() as u64).max(1)
+}
+
+/// Returns the second test at a scale: as many files fewer, of the same size.
+pub fn small(scale: f64) -> Copy {
+    Copy { files: scaled(SMALL_FILES, scale), size: SMALL_SIZE, zeros: false, times: 1 }
+}
+
+/// Returns the third test at a scale: as many files, of a smaller size.
+pub fn large(scale: f64) -> Copy {
+    Copy { files: LARGE_FILES, size: scaled(LARGE_SIZE, scale), zeros: false, times: 1 }
+}
+
+/// Formats bytes as the paper does: kB, MB and GB are powers of ten.
+pub fn bytes(count: u64) -> String {
+    let trim = |value: f64, unit: &str| {
+        let text = format!("{value:.1}");
+        format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
+    };
+    match count {
+        1_000_000_000.. => trim(count as f64 / 1e9, "GB"),
+        1_000_000.. => trim(count as f64 / 1e6, "MB"),
+        1_000.. => trim(count as f64 / 1e3, "kB"),
+        _ => format!("{count} B"),
+    }
+}
+
+/// Names what a copy does.
+pub fn title(copy: &Copy) -> String {
+    match copy.files {
+        1 => format!("One file of {}", bytes(copy.size)),
+        files => format!("{files} files of {}", bytes(copy.size)),
+    }
+}
+
+fn case(group: &str, side: &str, part: &str, load: Load, more: &[(&str, serde_json::Value)]) -> Case {
+    let unit = match &load {
+        Load::Copy(copy) if copy.files > 1 && copy.size <= SMALL_SIZE => Unit::OperationsPerSecond,
+        _ => Unit::MegabytesPerSecond,
+    };
+    let mut axes = Axes::from([("part".to_owned(), json!(part))]);
+    axes.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    Case { group: group.to_owned(), side: side.to_owned(), unit, axes, load }
+}
+
+fn copies(sides: &[String], part: &str, copy: Copy, more: &[(&str, serde_json::Value)]) -> Vec<Case> {
+    let group = title(&copy);
+    sides.iter().map(|side| case(&group, side, part, Load::Copy(copy.clone()), more)).collect()
+}
+
+fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
+    let one = |(size, times): (u64, u32)| {
+        let size = scaled(size, scope.scale);
+        let copy = Copy { files: 1, size, zeros: true, times };
+        copies(&scope.sides, "sizes", copy, &[("bytes", json!(size))])
+    };
+    SIZES.into_iter().map(one).collect()
+}
+
+/// Cold first: what is read in a warm-up makes the caches warm.
+fn caches(scope: &Scope) -> Vec<Vec<Case>> {
+    let size = scaled(LARGE_SIZE, scope.scale);
+    let word = |cold: bool| if cold { "cold" } else { "warm" };
+    let states = [(true, true), (true, false), (false, false)];
+    let possible = |(client, server): &(bool, bool)| {
+        (!server || scope.caches.server) && (*client || scope.caches.client)
+    };
+    let block = |(client_cold, server_cold): (bool, bool)| {
+        let client =
+            if scope.caches.client { format!("client {}, ", word(client_cold)) } else { String::new() };
+        let group = format!("Reading {}, {client}server {}", bytes(size), word(server_cold));
+        let load = Load::Fetch(Fetch { size, client_cold, server_cold });
+        let axes = [("client", json!(word(client_cold))), ("server", json!(word(server_cold)))];
+        scope.readers.iter().map(|side| case(&group, side, "caches", load.clone(), &axes)).collect()
+    };
+    states.into_iter().filter(possible).map(block).collect()
+}
+
+fn enctypes(scope: &Scope) -> Vec<Vec<Case>> {
+    let block = |copy: Copy, test: &str| -> Vec<Case> {
+        let group = format!("{}, by encryption type", title(&copy));
+        let load = Load::Copy(copy);
+        let axes = [("test", json!(test))];
+        scope.enctypes.iter().map(|side| case(&group, side, "enctypes", load.clone(), &axes)).collect()
+    };
+    vec![block(small(scope.scale), "small"), block(large(scope.scale), "large")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(scale: f64) -> Scope {
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+        Scope {
+            scale,
+            sides: names(&["sys", "krb5p", SCP]),
+            readers: names(&["sys", "krb5p"]),
+            enctypes: names(&["sys", "krb5p-17"]),
+            parts: Part::ALL.to_vec(),
+            caches: Caches { server: true, client: false },
+        }
+    }
+
+    fn groups(plan: &Lanl) -> Vec<&str> {
+        plan.left.iter().map(|cases| cases[0].group.as_str()).collect()
+    }
+
+    #[test]
+    fn at_scale_1_it_is_what_the_paper_did() {
+        let plan = Lanl::new(&scope(1.0)).unwrap();
+        assert_eq!(
+            groups(&plan)[..8],
+            [
+                "One file of 100 kB",
+                "One file of 1 MB",
+                "One file of 10 MB",
+                "One file of 100 MB",
+                "One file of 1 GB",
+                "One file of 2 GB",
+                "10000 files of 5 kB",
+                "20 files of 500 MB",
+            ]
+        );
+        let (sources, copies) = plan.room();
+        // The random folders and the file that is read; at a server 10 GB and that file.
+        assert!((10_540_000_000..10_600_000_000).contains(&sources), "{sources}");
+        assert!((10_500_000_000..10_501_000_000).contains(&copies), "{copies}");
+    }
+
+    #[test]
+    fn a_scale_makes_it_smaller_and_never_nothing() {
+        let plan = Lanl::new(&scope(0.001)).unwrap();
+        let found = groups(&plan);
+        assert!(found.contains(&"One file of 100 B") && found.contains(&"10 files of 5 kB"), "{found:?}");
+        assert!(found.contains(&"20 files of 500 kB"), "{found:?}");
+        for scale in [0.0, -1.0, 1.1, f64::NAN] {
+            assert!(Lanl::new(&scope(scale)).is_err(), "{scale}");
+        }
+    }
+
+    #[test]
+    fn caches_are_named_as_far_as_they_can_be_made_cold() {
+        let part = |caches| {
+            let plan = Lanl::new(&Scope { parts: vec![Part::Caches], caches, ..scope(1.0) }).unwrap();
+            groups(&plan).iter().map(|group| group.replace("Reading 500 MB, ", "")).collect::<Vec<_>>()
+        };
+        let all = ["client cold, server cold", "client cold, server warm", "client warm, server warm"];
+        assert_eq!(part(Caches { server: true, client: true }), all);
+        assert_eq!(part(Caches { server: true, client: false }), ["server cold", "server warm"]);
+        assert_eq!(part(Caches { server: false, client: false }), ["server warm"]);
+    }
+
+    #[test]
+    fn sizes_are_written_as_in_the_paper() {
+        let all = [(5, "5 B"), (5_000, "5 kB"), (1_500_000, "1.5 MB"), (2_000_000_000, "2 GB")];
+        all.iter().for_each(|(count, text)| assert_eq!(bytes(*count), *text));
+    }
+}

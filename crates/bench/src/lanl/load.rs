@@ -1,0 +1,34 @@
+//! What is copied and read, as part of a case.
+
+use serde::{Deserialize, Serialize};
+
+/// Files that are copied to the server, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copy {
+    /// How many files.
+    pub files: u64,
+    /// Bytes of each.
+    pub size: u64,
+    /// Whether they hold zeros, or else random bytes.
+    pub zeros: bool,
+    /// How often they are copied in one repetition; more than once where one copy is too short to be timed.
+    pub times: u32,
+}
+
+impl Copy {
+    /// Returns the bytes of all files once.
+    pub fn bytes(&self) -> u64 {
+        self.files.saturating_mul(self.size)
+    }
+}
+
+/// A file that is read from the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// Its bytes.
+    pub size: u64,
+    /// Whether the client forgets it before each time. The project's client keeps nothing in any case.
+    pub client_cold: bool,
+    /// Whether the server's system forgets it before each time, and so has to read its disk.
+    pub server_cold: bool,
+}

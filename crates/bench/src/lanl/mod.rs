@@ -1,0 +1,25 @@
+//! The evaluation of "Kerberized Network File System for Clusters" (LANL): NFSv4 with each flavor and scp, side by side.
+
+mod average;
+mod by_scp;
+mod carrier;
+mod driver;
+mod evaluation;
+mod findings;
+mod load;
+mod native;
+mod on_mount;
+mod sources;
+mod view;
+
+pub use average::Average;
+pub use by_scp::ByScp;
+pub use carrier::{Carried, Carrier};
+pub use driver::{Copier, ServerCache, Way, Ways};
+pub use evaluation::{Caches, LANL, Lanl, Part, SCALE_MIN, SCP, Scope};
+pub use findings::{Finding, findings};
+pub use load::{Copy, Fetch};
+pub use native::Native;
+pub use on_mount::{OnMount, drop_cache};
+pub use sources::{Contents, Sources};
+pub use view::{scale_note, view};

@@ -1,0 +1,207 @@
+//! cp on a mounted folder, as the paper measured. What it has written is at the server when cp ends: an NFS client flushes when
+//! a file is closed (RFC 8881 section 10.3.1).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use super::carrier::{Carried, Carrier};
+use crate::mounted::tools::{CP, run};
+use crate::mounted::{Place, free, remove};
+use crate::{Pattern, cpu};
+
+/// Bytes of one read.
+const PIECE: usize = 1 << 20;
+
+/// A mounted folder.
+#[derive(Debug)]
+pub struct OnMount {
+    place: Option<Place>,
+    server_pid: Option<u32>,
+}
+
+impl OnMount {
+    /// Takes a place on a mount; `server_pid` is the server's process where that is on this machine.
+    ///
+    /// # Errors
+    /// When cp is missing.
+    pub fn new(place: Place, server_pid: Option<u32>) -> Result<Self> {
+        CP.find()?;
+        Ok(Self { place: Some(place), server_pid })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.place.as_ref().context("the folder is gone")?.folder().join(name))
+    }
+
+    /// The kernel's client works in threads of its own: the client's time is what all the machine spent, but for the server.
+    fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
+        let times = || (cpu::of_machine(), self.server_pid.and_then(cpu::of_process));
+        let (machine, server) = times();
+        let done = work()?;
+        let (machine_after, server_after) = times();
+        let part = |from: Option<Duration>, to: Option<Duration>| {
+            from.zip(to).map(|(from, to)| to.saturating_sub(from))
+        };
+        let server_cpu = part(server, server_after);
+        let client_cpu =
+            part(machine, machine_after).map(|all| all.saturating_sub(server_cpu.unwrap_or(Duration::ZERO)));
+        Ok(done.map(|time| Carried { time, client_cpu, server_cpu }))
+    }
+}
+
+/// Makes the system drop its cache of a file; what is not on disk yet is written first.
+///
+/// # Errors
+/// The system's.
+pub fn drop_cache(path: &Path) -> Result<()> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    file.sync_all()?;
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+    Ok(())
+}
+
+/// Compares two files, or two folders with the same files.
+///
+/// # Errors
+/// Names what differs.
+pub fn compare(source: &Path, copy: &Path, stop: &AtomicBool) -> Result<()> {
+    if source.is_dir() {
+        for entry in std::fs::read_dir(source)? {
+            let name = entry?.file_name();
+            compare(&source.join(&name), &copy.join(&name), stop)?;
+        }
+        return Ok(());
+    }
+    let differs = || format!("{} is not what was copied there", copy.display());
+    let (mut one, mut other) = (File::open(source)?, File::open(copy).with_context(differs)?);
+    ensure!(one.metadata()?.len() == other.metadata()?.len(), "{}", differs());
+    let (mut expected, mut found) = (vec![0; PIECE], vec![0; PIECE]);
+    while !stop.load(Ordering::Relaxed) {
+        let count = one.read(&mut expected)?;
+        if count == 0 {
+            break;
+        }
+        let found = found.get_mut(..count).unwrap_or_default();
+        other.read_exact(found).with_context(differs)?;
+        ensure!(expected.get(..count) == Some(found), "{}", differs());
+    }
+    Ok(())
+}
+
+impl Carrier for OnMount {
+    fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
+        let path = self.path(name)?;
+        self.timed(|| {
+            let mut command = CP.command()?;
+            // Holes and shared blocks would be no transfer.
+            command.args(["--recursive", "--sparse=never", "--reflink=never"]).arg(source).arg(&path);
+            Ok(run(&mut command, stop)?.map(|ran| ran.time))
+        })
+    }
+
+    fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
+        compare(source, &self.path(name)?, stop)
+    }
+
+    fn get(&mut self, name: &str, pattern: Pattern, stop: &AtomicBool) -> Result<Option<Carried>> {
+        let path = self.path(name)?;
+        self.timed(|| {
+            let start = Instant::now();
+            let mut file = File::open(&path).with_context(|| path.display().to_string())?;
+            let (mut buffer, mut offset) = (vec![0; PIECE], 0);
+            loop {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let mut count = 0;
+                while let Some(rest) = buffer.get_mut(count..).filter(|rest| !rest.is_empty()) {
+                    match file.read(rest)? {
+                        0 => break,
+                        more => count += more,
+                    }
+                }
+                if count == 0 {
+                    return Ok(Some(start.elapsed()));
+                }
+                let wrong = pattern.mismatch(offset, buffer.get(..count).unwrap_or_default());
+                ensure!(wrong.is_none(), "wrong data in {} at offset {offset}", path.display());
+                offset += count as u64;
+            }
+        })
+    }
+
+    fn forget(&mut self, name: &str) -> Result<()> {
+        drop_cache(&self.path(name)?)
+    }
+
+    fn beneath(&self, _name: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn free(&mut self) -> Result<Option<u64>> {
+        self.place.as_ref().map(|place| free(place.folder())).transpose()
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        let path = self.path(name)?;
+        if path.is_dir() {
+            return remove(&path);
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.place.take().map_or(Ok(()), Place::remove)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATTERN: Pattern = Pattern(9);
+
+    #[test]
+    fn copies_are_made_compared_read_and_removed() {
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let source = dir.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        let mut data = vec![0; 3 << 20];
+        PATTERN.fill(0, &mut data);
+        std::fs::write(source.join("a"), &data).unwrap();
+        let mount = dir.path().join("mount");
+        std::fs::create_dir(&mount).unwrap();
+        let mut carrier = OnMount::new(Place::claim("sys", &mount, true).unwrap(), None).unwrap();
+        let carried = carrier.put(&source, "copy", &stop).unwrap().unwrap();
+        assert!(
+            carried.time > Duration::ZERO && carried.client_cpu.is_some() && carried.server_cpu.is_none()
+        );
+        carrier.compare(&source, "copy", &stop).unwrap();
+        carrier.forget("copy/a").unwrap();
+        assert!(carrier.get("copy/a", PATTERN, &stop).unwrap().is_some());
+        assert!(carrier.get("copy/a", Pattern(8), &stop).is_err(), "another pattern");
+        std::fs::write(carrier.path("copy/a").unwrap(), b"damaged").unwrap();
+        assert!(carrier.compare(&source, "copy", &stop).is_err(), "a damaged copy");
+        carrier.remove("copy").unwrap();
+        carrier.remove("copy").unwrap();
+        assert!(carrier.compare(&source, "copy", &stop).is_err(), "a missing copy");
+        carrier.finish().unwrap();
+        assert_eq!(std::fs::read_dir(&mount).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_copy_that_is_stopped_is_none() {
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(true));
+        let mut carrier = OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), None).unwrap();
+        assert!(carrier.put(Path::new("/bin/sh"), "copy", &stop).unwrap().is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! The tables of the paper, ours beside what it found.
+
+use super::average::Average;
+use super::evaluation::bytes;
+use super::findings;
+use crate::measuring::{CaseRecord, Record};
+use crate::view::form::{digits, percent};
+use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Row, Table, View, busy_bars};
+
+const NONE: &str = "–";
+
+/// Shows a record of `lanl`.
+pub fn view(record: &Record) -> View {
+    let tables = [
+        Some(findings::table(record)),
+        rates(record),
+        times(record),
+        processor(record),
+        caches(record),
+        enctypes(record),
+    ];
+    let mut charts: Vec<Chart> = by_size(record).into_iter().collect();
+    charts.extend(busy_bars(record, |one| one.case.is("part", "small") || one.case.is("part", "large")));
+    View { headline: headline(record), tables: tables.into_iter().flatten().collect(), charts }
+}
+
+/// The sentence that a reader takes away.
+fn headline(record: &Record) -> String {
+    let cost = |part: &str| {
+        let one = findings::cases(record, part, "krb5p").next()?;
+        Some(one.figures.as_ref()?.against.as_ref()?.ratio.median)
+    };
+    let said = |part: &str| Some(format!("{} with {part} files", percent(1.0 / cost(part)?)));
+    let said: Vec<String> = ["small", "large"].into_iter().filter_map(said).collect();
+    if said.is_empty() {
+        return "Copies by krb5p were not compared with those by sys.".to_owned();
+    }
+    format!("Copies by krb5p take, of the time of those by sys, {}.", said.join(" and "))
+}
+
+/// A table with a column for each side; rows of cases that `wanted` picks, by group.
+fn by_side(
+    record: &Record,
+    texts: [&str; 3],
+    sides: &[&str],
+    wanted: impl Fn(&CaseRecord) -> bool,
+    cell: impl Fn(&CaseRecord) -> Option<String>,
+) -> Option<Table> {
+    let [title, how, first] = texts;
+    let mut columns = vec![first];
+    columns.extend(sides);
+    let mut table = Table::new(title, how, &columns);
+    for group in record.groups() {
+        let of = |side: &&str| record.side(group, side).filter(|one| wanted(one));
+        if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
+            let text = |side: &&str| of(side).and_then(&cell).unwrap_or_else(|| NONE.to_owned());
+            let cells = sides.iter().map(text).collect();
+            table.rows.push(Row { name: group.to_owned(), cells, ..Row::default() });
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The sides of a part, in the order in which they were asked for.
+fn sides<'a>(record: &'a Record, parts: &[&str]) -> Vec<&'a str> {
+    let has = |side: &&str| parts.iter().any(|part| findings::cases(record, part, side).next().is_some());
+    record.settings.sides.iter().map(String::as_str).filter(has).collect()
+}
+
+fn rates(record: &Record) -> Option<Table> {
+    by_side(
+        record,
+        [
+            "Average transfer rate by file size, MB/s",
+            "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
+            "file",
+        ],
+        &sides(record, &["sizes"]),
+        |one| one.case.is("part", "sizes"),
+        |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
+    )
+}
+
+fn times(record: &Record) -> Option<Table> {
+    by_side(
+        record,
+        [
+            "Average time to copy, seconds",
+            "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
+            "what",
+        ],
+        &sides(record, &["small", "large"]),
+        |one| one.case.is("part", "small") || one.case.is("part", "large"),
+        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.words(digits)),
+    )
+}
+
+fn processor(record: &Record) -> Option<Table> {
+    let sides = sides(record, &["small", "large"]);
+    let wanted = |one: &CaseRecord| one.case.is("part", "small") || one.case.is("part", "large");
+    let cell = |one: &CaseRecord| {
+        let part = |seconds: Option<f64>, of: f64| seconds.map(|seconds| seconds / of);
+        let client =
+            Average::of(one.counted().filter_map(|sample| part(sample.client_cpu_seconds, sample.seconds)));
+        let server =
+            Average::of(one.counted().filter_map(|sample| part(sample.server_cpu_seconds, sample.seconds)));
+        let words = |found: Option<Average>| found.map_or("unknown".to_owned(), |found| percent(found.mean));
+        Some(format!("{} / {}", words(client), words(server)))
+    };
+    by_side(
+        record,
+        [
+            "CPU use by protocol, client / server",
+            "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
+             machine used, but for the server where that is on the same machine, because the kernel\u{2019}s client works in threads of its own.",
+            "what",
+        ],
+        &sides,
+        wanted,
+        cell,
+    )
+}
+
+fn caches(record: &Record) -> Option<Table> {
+    by_side(
+        record,
+        [
+            "Reading with cold and warm caches, MB/s",
+            "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
+            "what",
+        ],
+        &sides(record, &["caches"]),
+        |one| one.case.is("part", "caches"),
+        |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
+    )
+}
+
+fn enctypes(record: &Record) -> Option<Table> {
+    by_side(
+        record,
+        [
+            "By encryption type, seconds",
+            "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
+            "what",
+        ],
+        &sides(record, &["enctypes"]),
+        |one| one.case.is("part", "enctypes"),
+        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.words(digits)),
+    )
+}
+
+fn by_size(record: &Record) -> Option<Chart> {
+    let line = |side: &&str| {
+        let points = findings::cases(record, "sizes", side).filter_map(|one| {
+            let rate = one.figures.as_ref()?.rate;
+            Some(Point { x: one.case.number("bytes")? / 1e6, y: rate.median, low: rate.low, high: rate.high })
+        });
+        Line { side: (*side).to_owned(), points: points.collect() }
+    };
+    let lines: Vec<Line> =
+        sides(record, &["sizes"]).iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    (!lines.is_empty()).then(|| Chart {
+        section: "Transfer rate".to_owned(),
+        title: "Transfer rate by file size: MB/s".to_owned(),
+        plot: Plot::Lines(Lines {
+            x: Axis::logarithmic("MB of the file"),
+            y: Axis::linear("MB/s"),
+            lines,
+            limits: Vec::new(),
+        }),
+    })
+}
+
+/// Says by how much a run is smaller than the published one.
+pub fn scale_note(scale: f64) -> Option<String> {
+    (scale < 1.0).then(|| {
+        let (small, large) = (super::evaluation::small(scale), super::evaluation::large(scale));
+        format!(
+            "Scaled down to {}\u{202f}% of the published sizes: files of up to {} instead of 2 GB, {} small files instead of 10,000, {} files of {} \
+             instead of 500 MB.",
+            digits(scale * 100.0),
+            bytes((2e9 * scale) as u64),
+            small.files,
+            large.files,
+            bytes(large.size)
+        )
+    })
+}

@@ -1,0 +1,211 @@
+//! fio: the options of a load, and what its JSON says of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use super::tools::FIO;
+
+/// A load that fio makes on one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Whether places are drawn at random, or follow each other.
+    pub random: bool,
+    /// Bytes of a request.
+    pub size: u64,
+    /// Percentage of the requests that write.
+    pub writes: u32,
+    /// Requests in flight of each client.
+    pub depth: u32,
+    /// Clients, each with a file of its own.
+    pub clients: u32,
+    /// Requests a second of all clients together; none means as many as go.
+    pub rate: Option<u64>,
+    /// Bytes of a client's file.
+    pub file_size: u64,
+    /// How long to go on.
+    pub length: Duration,
+}
+
+/// What fio measured, reads and writes together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Requests that completed.
+    pub operations: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// How long it went on.
+    pub seconds: f64,
+    /// Processor time of fio in seconds; the kernel's NFS client works besides, in threads of its own.
+    pub cpu_seconds: f64,
+    /// Completion latencies: nanoseconds and their count, ascending.
+    pub latencies: BTreeMap<u64, u64>,
+}
+
+impl Job {
+    fn mode(self) -> &'static str {
+        match (self.random, self.writes) {
+            (true, 0) => "randread",
+            (true, 100) => "randwrite",
+            (true, _) => "randrw",
+            (false, 0) => "read",
+            (false, 100) => "write",
+            (false, _) => "rw",
+        }
+    }
+
+    /// Makes the command; files are made in `folder`. I/O is direct where the file system has it (`direct`), so that the
+    /// server is measured and not the client's cache.
+    ///
+    /// # Errors
+    /// When fio is not installed.
+    pub fn command(self, folder: &Path, direct: bool) -> Result<Command> {
+        let mut command = FIO.command()?;
+        // Its own files would lie where the user stands.
+        command.current_dir(folder).args([
+            "--name=bench",
+            "--thread",
+            "--output-format=json+",
+            "--group_reporting",
+        ]);
+        command.arg(format!("--directory={}", folder.display()));
+        command.arg(format!("--rw={}", self.mode()));
+        command.arg(format!("--bs={}", self.size)).arg(format!("--size={}", self.file_size));
+        command.arg(format!("--iodepth={}", self.depth)).arg("--ioengine=libaio");
+        command
+            .arg(format!("--direct={}", u8::from(direct)))
+            .arg(format!("--numjobs={}", self.clients.max(1)));
+        command.arg(format!("--runtime={}ms", self.length.as_millis().max(1))).arg("--time_based");
+        command.args(["--randseed=1869770088", "--allrandrepeat=1", "--norandommap", "--end_fsync=1"]);
+        if !matches!(self.writes, 0 | 100) {
+            command.arg(format!("--rwmixwrite={}", self.writes));
+        }
+        if let Some(rate) = self.rate {
+            // Arrivals at random, whatever the server makes of them: latencies count from when a request was due.
+            let each = (rate / u64::from(self.clients.max(1))).max(1);
+            let write = each * u64::from(self.writes) / 100;
+            command.arg(format!("--rate_iops={},{}", (each - write).max(1), write.max(1)));
+            command.arg("--rate_process=poisson");
+        }
+        Ok(command)
+    }
+}
+
+#[derive(Deserialize)]
+struct Output {
+    jobs: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    error: i64,
+    /// Milliseconds of all jobs of the group together.
+    job_runtime: u64,
+    usr_cpu: f64,
+    sys_cpu: f64,
+    read: Direction,
+    write: Direction,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    io_bytes: u64,
+    total_ios: u64,
+    /// Milliseconds.
+    runtime: u64,
+    #[serde(default)]
+    clat_ns: Latency,
+}
+
+#[derive(Default, Deserialize)]
+struct Latency {
+    #[serde(default)]
+    bins: BTreeMap<u64, u64>,
+}
+
+/// Reads what fio printed. Warnings may stand before the JSON.
+///
+/// # Errors
+/// What is no output of fio, a job that failed, or one that did nothing.
+pub fn parse(text: &str) -> Result<Measured> {
+    let start = text.find('{').context("fio printed no JSON")?;
+    let output: Output = serde_json::from_str(text.get(start..).unwrap_or_default())
+        .context("fio's output is not understood")?;
+    let mut measured = Measured::default();
+    for group in output.jobs {
+        ensure!(group.error == 0, "fio failed with error {}", group.error);
+        // Percentages of the time of all jobs together.
+        measured.cpu_seconds += (group.usr_cpu + group.sys_cpu) / 100.0 * group.job_runtime as f64 / 1e3;
+        for direction in [group.read, group.write] {
+            measured.operations += direction.total_ios;
+            measured.bytes += direction.io_bytes;
+            measured.seconds = measured.seconds.max(direction.runtime as f64 / 1e3);
+            for (nanos, count) in direction.clat_ns.bins {
+                *measured.latencies.entry(nanos).or_default() += count;
+            }
+        }
+    }
+    ensure!(measured.operations > 0 && measured.seconds > 0.0, "fio completed no request");
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounted::tools;
+    use std::sync::atomic::AtomicBool;
+
+    const JOB: Job = Job {
+        random: true,
+        size: 4096,
+        writes: 25,
+        depth: 4,
+        clients: 2,
+        rate: None,
+        file_size: 1 << 20,
+        length: Duration::from_millis(200),
+    };
+
+    #[test]
+    fn reads_and_writes_are_added_up() {
+        let text = r#"fio: this is a warning
+            {"fio version":"fio-3.33","jobs":[{"jobname":"bench","error":0,"job_runtime":2000,"usr_cpu":10.0,"sys_cpu":15.0,
+            "read":{"io_bytes":40960,"total_ios":10,"runtime":1000,"clat_ns":{"bins":{"1000":4,"3000":6}}},
+            "write":{"io_bytes":8192,"total_ios":2,"runtime":998,"clat_ns":{"bins":{"3000":2}}},
+            "trim":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
+        let measured = parse(text).unwrap();
+        assert_eq!((measured.operations, measured.bytes, measured.seconds), (12, 49152, 1.0));
+        assert!((measured.cpu_seconds - 0.5).abs() < 1e-9);
+        assert_eq!(measured.latencies, BTreeMap::from([(1000, 4), (3000, 8)]));
+    }
+
+    #[test]
+    fn what_is_not_fios_output_or_failed_is_refused() {
+        for text in ["", "{}", "fio: failed", r#"{"jobs":[]}"#] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        let failed = r#"{"jobs":[{"error":28,"job_runtime":1,"usr_cpu":0,"sys_cpu":0,"read":{"io_bytes":0,"total_ios":0,
+            "runtime":0},"write":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
+        assert!(parse(failed).unwrap_err().to_string().contains("error 28"));
+    }
+
+    #[test]
+    fn the_installed_fio_says_what_is_understood_here() {
+        if let Err(missing) = FIO.find() {
+            return eprintln!("skipped: {missing}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for job in [JOB, Job { rate: Some(200), writes: 0, ..JOB }] {
+            let ran =
+                tools::run(&mut job.command(dir.path(), false).unwrap(), &AtomicBool::new(false)).unwrap();
+            let measured = parse(&ran.unwrap().stdout).unwrap();
+            assert!(measured.operations > 0 && measured.bytes == measured.operations * 4096, "{measured:?}");
+            assert_eq!(measured.latencies.values().sum::<u64>(), measured.operations);
+        }
+    }
+}

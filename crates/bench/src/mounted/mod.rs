@@ -1,0 +1,17 @@
+//! Folders that somebody mounted, driven by the programs of the published evaluations: fio, git, cp and scp.
+//!
+//! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there. [`OwnMounts`] makes the mounts
+//! itself, as root, where nobody else sees them.
+
+pub mod fio;
+mod kerberos;
+mod mountinfo;
+mod own_mounts;
+mod place;
+mod sshd;
+pub mod tools;
+
+pub use mountinfo::{MountFacts, MountLine};
+pub use own_mounts::{MountPlan, OwnMounts};
+pub use place::{Place, ensure_room, free, remove};
+pub use sshd::Sshd;

@@ -1,0 +1,168 @@
+//! A fresh folder of our own on a file system that somebody mounted. Nothing else there is touched.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::statvfs::statvfs;
+
+use super::{MountFacts, MountLine, kerberos};
+use crate::Flavor;
+
+/// How much of a file system is left to others, in bytes.
+const SPARE: u64 = 64 << 20;
+
+/// A folder of our own on a mount; it goes with what is in it when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    folder: PathBuf,
+    facts: MountFacts,
+}
+
+impl Place {
+    /// Looks how `dir` is mounted and makes a folder in it. `side` is what it is measured for; the name of a flavor has to
+    /// be that of the mount.
+    ///
+    /// # Errors
+    /// No folder, no NFS mount (unless any file system will do), another flavor, read-only, not writable.
+    pub fn claim(side: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
+        ensure!(dir.is_dir(), "{} is no folder", dir.display());
+        let line = MountLine::of(dir)?;
+        check(side, dir, &line, any_file_system)?;
+        let folder = dir.join(format!(".orthrus-bench-{}-{side}", std::process::id()));
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("no folder can be made in {}", dir.display()))?;
+        let secure = line.value("sec").is_some_and(|sec| sec.starts_with("krb5"));
+        let enctype = line.host().filter(|_| secure).and_then(kerberos::enctype);
+        let facts = MountFacts {
+            side: side.to_owned(),
+            folder: dir.to_owned(),
+            read_ahead_kib: line.read_ahead_kib(),
+            enctype: if secure { enctype } else { Some("none".to_owned()) },
+            source: line.source,
+            fs_type: line.fs_type,
+            options: line.options,
+        };
+        Ok(Self { folder, facts })
+    }
+
+    /// Returns our folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns what decides the result.
+    pub fn facts(&self) -> &MountFacts {
+        &self.facts
+    }
+
+    /// Removes the folder.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn remove(self) -> Result<()> {
+        remove(&self.folder)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Nothing sensible can be done about a failure here; `remove` tells of it where it matters.
+        let _ = remove(&self.folder);
+    }
+}
+
+/// Removes a folder with all that is in it; one that is not there is no error.
+pub fn remove(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{} cannot be removed", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check(side: &str, dir: &Path, line: &MountLine, any_file_system: bool) -> Result<()> {
+    let shown = dir.display();
+    if !line.is_nfs() && !any_file_system {
+        bail!(
+            "{shown} is no NFS mount but {} ({}); mount one there, or say --any-file-system to measure it all the same",
+            line.fs_type,
+            line.source
+        );
+    }
+    ensure!(!line.is_read_only(), "{shown} is mounted read-only; mount it with -o rw");
+    let Ok(flavor) = side.parse::<Flavor>() else { return Ok(()) };
+    match line.value("sec") {
+        Some(sec) if line.is_nfs() && sec != flavor.name() => {
+            bail!("{shown} is mounted with sec={sec}, not with sec={}", flavor.name())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns how many bytes a folder's file system has left for this user.
+///
+/// # Errors
+/// When the folder is not there.
+pub fn free(folder: &Path) -> Result<u64> {
+    let room = statvfs(folder).with_context(|| folder.display().to_string())?;
+    Ok(room.blocks_available().saturating_mul(room.fragment_size()))
+}
+
+/// Checks that a folder's file system has room for so many bytes.
+///
+/// # Errors
+/// Says how much is there, how much is needed, and for what.
+pub fn ensure_room(folder: &Path, bytes: u64, what: &str) -> Result<()> {
+    let free = free(folder)?;
+    ensure!(
+        free >= bytes.saturating_add(SPARE),
+        "{} has {} MB free, and {what} need {} MB there; free some, name another folder, or make them smaller with --scale",
+        folder.display(),
+        free / 1_000_000,
+        bytes.saturating_add(SPARE).div_ceil(1_000_000)
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> MountLine {
+        MountLine::parse(&format!("42 40 0:52 / /mnt {text}")).unwrap()
+    }
+
+    fn refusal(side: &str, text: &str) -> String {
+        check(side, Path::new("/mnt"), &line(text), false).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_mount_that_does_not_fit_is_refused_with_the_reason() {
+        let nfs = "rw - nfs4 server:/export rw,sec=krb5i";
+        assert!(check("krb5i", Path::new("/mnt"), &line(nfs), false).is_ok());
+        assert!(refusal("krb5p", nfs).contains("mounted with sec=krb5i, not with sec=krb5p"));
+        assert!(refusal("sys", "rw - ext4 /dev/sda rw").contains("no NFS mount but ext4"));
+        assert!(refusal("sys", "ro - nfs4 server:/export ro,sec=sys").contains("read-only"));
+    }
+
+    #[test]
+    fn a_place_is_a_folder_of_its_own_and_goes_with_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Place::claim("sys", &dir.path().join("none"), true).is_err());
+        let place = Place::claim("sys", dir.path(), true).unwrap();
+        std::fs::write(place.folder().join("file"), "x").unwrap();
+        assert!(place.folder().starts_with(dir.path()) && place.facts().side == "sys");
+        assert!(Place::claim("sys", dir.path(), true).is_err(), "two of a side would share a folder");
+        drop(place);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn room_is_compared_with_what_is_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(ensure_room(dir.path(), 1, "copies").is_ok());
+        let error = ensure_room(dir.path(), u64::MAX / 2, "copies").unwrap_err().to_string();
+        assert!(error.contains("copies need") && error.contains("--scale"), "{error}");
+    }
+}

@@ -1,0 +1,241 @@
+//! An SSH server for one measurement: on loopback, with keys of its own in a temporary folder. It lets in nobody but the user
+//! who runs it, by that key, and runs nothing but the file transfer. The user's ~/.ssh is neither read nor written.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use nix::unistd::{User, geteuid};
+
+use super::tools::{SCP, SSH_KEYGEN, SSHD, Tool, run};
+use crate::cpu;
+
+/// How long the server may take to begin.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// How long it may take until it has counted its children's time after they have ended.
+const REAP_MAX: Duration = Duration::from_secs(2);
+
+/// How often a port is chosen anew that somebody else took first.
+const TRIES: usize = 3;
+
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Ends a program with the one that started it, however that ends.
+const SETPRIV: Tool = Tool { name: "setpriv", package: "util-linux" };
+const UNSHARE: Tool = Tool { name: "unshare", package: "util-linux" };
+
+/// The empty folder that Debian's sshd wants when root runs it; it is there only while the system's own sshd runs.
+const SEPARATION: &str = "/run/sshd";
+
+const LOG: &str = "log";
+
+/// A running SSH server; dropping it ends it.
+#[derive(Debug)]
+pub struct Sshd {
+    child: Child,
+    port: u16,
+    user: String,
+    folder: tempfile::TempDir,
+}
+
+impl Sshd {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// A missing program with its package, or what the server said.
+    pub fn start() -> Result<Self> {
+        for tool in [SSHD, SSH_KEYGEN, SCP] {
+            tool.find()?;
+        }
+        let user = User::from_uid(geteuid())?.context("this user has no name")?.name;
+        let folder = tempfile::Builder::new().prefix("orthrus-sshd-").tempdir()?;
+        for key in ["host_key", "user_key"] {
+            let mut command = SSH_KEYGEN.command()?;
+            command.args(["-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f"]).arg(folder.path().join(key));
+            run(&mut command, &AtomicBool::new(false))?;
+        }
+        std::fs::copy(folder.path().join("user_key.pub"), folder.path().join("authorized_keys"))?;
+        let mut last = anyhow!("sshd was not started");
+        for _ in 0..TRIES {
+            match listen(folder.path(), &user) {
+                Ok((child, port)) => return Ok(Self { child, port, user, folder }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last.context("sshd does not start"))
+    }
+
+    /// Makes a command of scp that copies `source`, with all that is in it, to `target` on this server.
+    ///
+    /// # Errors
+    /// When scp is missing.
+    pub fn copy(&self, source: &Path, target: &Path) -> Result<Command> {
+        let key = |name: &str| self.folder.path().join(name).display().to_string();
+        let mut command = SCP.command()?;
+        command.args(["-r", "-F", "/dev/null", "-P", &self.port.to_string(), "-i", &key("user_key")]);
+        for option in [
+            format!("UserKnownHostsFile={}", key("known_hosts")),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+            "StrictHostKeyChecking=yes".to_owned(),
+            "BatchMode=yes".to_owned(),
+            "IdentitiesOnly=yes".to_owned(),
+            "IdentityAgent=none".to_owned(),
+        ] {
+            command.args(["-o", &option]);
+        }
+        command.arg(source).arg(format!("{}@127.0.0.1:{}", self.user, target.display()));
+        Ok(command)
+    }
+
+    /// Returns what the server said.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Returns the processor time of the server and of the connections that have ended, in steps of 10 ms. Waits until those
+    /// that are about to end have.
+    pub fn cpu(&self) -> Option<Duration> {
+        let end = Instant::now() + REAP_MAX;
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        while std::fs::read_to_string(&children).is_ok_and(|list| !list.trim().is_empty())
+            && Instant::now() < end
+        {
+            std::thread::sleep(LOOK);
+        }
+        cpu::of_family(self.child.id())
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // Connections that are about to end are its children, and would be left to others.
+        let _ = self.cpu();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a configuration with a free port and starts the server on it.
+fn listen(folder: &Path, user: &str) -> Result<(Child, u16)> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    std::fs::write(folder.join("sshd_config"), configuration(folder, user, port))?;
+    let host_key = std::fs::read_to_string(folder.join("host_key.pub"))?;
+    std::fs::write(folder.join("known_hosts"), format!("[127.0.0.1]:{port} {host_key}"))?;
+    let log = folder.join(LOG);
+    let mut command = command()?;
+    command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
+    let output = File::create(&log)?;
+    let mut child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
+    let answered = wait_until_it_answers(&mut child, port);
+    answered.map(|()| port).map_err(|error| {
+        let _ = child.kill();
+        let _ = child.wait();
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        if said.trim().is_empty() { error } else { anyhow!("{}", said.trim()) }
+    })?;
+    Ok((child, port))
+}
+
+fn wait_until_it_answers(child: &mut Child, port: u16) -> Result<()> {
+    let end = Instant::now() + START_MAX;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            bail!("it ended with {status}");
+        }
+        let greets = |mut stream: TcpStream| -> std::io::Result<bool> {
+            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+            let mut greeting = [0; 4];
+            stream.read_exact(&mut greeting)?;
+            Ok(&greeting == b"SSH-")
+        };
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(greets).unwrap_or(false) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    bail!("it does not answer")
+}
+
+/// The server's command. It starts itself again for each connection, for which it needs its whole path.
+fn command() -> Result<Command> {
+    let sshd = SSHD.find()?;
+    let mut command = if geteuid().is_root() && !Path::new(SEPARATION).exists() {
+        // The folder is made where only this server sees it: in a mount namespace of its own.
+        let mut command = UNSHARE.command()?;
+        let script = format!(
+            "mount -t tmpfs -o mode=755 none /run && mkdir -m 755 {SEPARATION} && exec \"$0\" \"$@\""
+        );
+        command.args(["--mount", "--propagation", "private", "--", "sh", "-c", &script]).arg(SETPRIV.find()?);
+        command
+    } else {
+        SETPRIV.command()?
+    };
+    command.args(["--pdeathsig", "KILL", "--"]).arg(sshd);
+    Ok(command)
+}
+
+fn configuration(folder: &Path, user: &str, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "Port {port}
+ListenAddress 127.0.0.1
+HostKey \"{folder}/host_key\"
+AuthorizedKeysFile \"{folder}/authorized_keys\"
+PidFile none
+StrictModes no
+UsePAM no
+AuthenticationMethods publickey
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+AllowUsers {user}
+AllowTcpForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitTunnel no
+PermitTTY no
+PrintMotd no
+Subsystem sftp internal-sftp
+ForceCommand internal-sftp
+LogLevel ERROR
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_goes_there_by_scp_and_the_server_ends_with_its_owner() {
+        if let Err(missing) = SSHD.find().and(SSH_KEYGEN.find()).and(SCP.find()) {
+            return eprintln!("skipped: {missing}");
+        }
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let source = dir.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("file"), b"contents").unwrap();
+        let sshd = Sshd::start().unwrap();
+        let (pid, before) = (sshd.child.id(), sshd.cpu().unwrap());
+        let copy = dir.path().join("copy");
+        let ran = run(&mut sshd.copy(&source, &copy).unwrap(), &stop);
+        let ran = ran.unwrap().unwrap();
+        assert_eq!(std::fs::read(copy.join("file")).unwrap(), b"contents");
+        assert!(ran.cpu > Duration::ZERO && sshd.cpu().unwrap() >= before);
+        // Another key is not let in.
+        std::fs::remove_file(sshd.folder.path().join("user_key")).unwrap();
+        let mut other = SSH_KEYGEN.command().unwrap();
+        other.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(sshd.folder.path().join("user_key"));
+        run(&mut other, &stop).unwrap();
+        let refused = run(&mut sshd.copy(&source, &dir.path().join("again")).unwrap(), &stop).unwrap_err();
+        assert!(format!("{refused:#}").contains("Permission denied"), "{refused:#}");
+        drop(sshd);
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the server goes on");
+    }
+}

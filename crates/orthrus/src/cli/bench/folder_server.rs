@@ -1,0 +1,152 @@
+//! A server of this program's on a folder, with all flavors, in a throw-away realm.
+
+use crate::cli::own_realm::OwnRealm;
+use anyhow::{Context, bail};
+use bench::ServerProcess;
+use bench::native::Target;
+use gss::Credential;
+use nix::unistd::{User, geteuid};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The export's name.
+pub const EXPORT: &str = "/data";
+
+/// A realm, a folder, a server that exports it. All goes when this is dropped.
+pub struct FolderServer {
+    // Ended before its folder goes.
+    _server: ServerProcess,
+    target: Target,
+    realm: Option<OwnRealm>,
+    folder: TempDir,
+}
+
+impl FolderServer {
+    /// Makes a folder in `parent` (by default where temporary files are) and starts the server on it.
+    ///
+    /// # Errors
+    /// A folder that cannot be written to; a server that ends instead.
+    pub fn start(parent: Option<&Path>) -> anyhow::Result<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let folder = tempfile::Builder::new().prefix("orthrus-lanl-server-").tempdir_in(&parent);
+        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        for name in ["export", "scp"] {
+            std::fs::create_dir(folder.path().join(name))?;
+        }
+        let realm = OwnRealm::start_if_installed()?;
+        let arguments = arguments(&folder.path().join("export"), &folder.path().join("state"));
+        let (mut arguments, mut environment) = (arguments, Vec::new());
+        match &realm {
+            Some(realm) => {
+                arguments.extend(realm.server_arguments());
+                arguments.extend(mapping(&realm.principal())?);
+                environment = realm.environment();
+            }
+            None => arguments.extend(["--sec".into(), "sys".into()]),
+        }
+        let server = start(arguments, &environment, &folder.path().join("log"))?;
+        let credential = realm.as_ref().map_or(Credential::Default, OwnRealm::credential);
+        let target = target(&server, "localhost", credential);
+        Ok(Self { _server: server, target, realm, folder })
+    }
+
+    /// Says whether there is a realm; without one only sys can be measured.
+    pub fn has_realm(&self) -> bool {
+        self.realm.is_some()
+    }
+
+    /// Returns the configuration of the realm.
+    pub fn krb5_conf(&self) -> Option<PathBuf> {
+        self.realm.as_ref().map(|realm| realm.realm().krb5_conf())
+    }
+
+    /// Returns how to get there with a flavor.
+    ///
+    /// # Errors
+    /// A Kerberos flavor without a realm.
+    pub fn target(&self, side: &str) -> anyhow::Result<&Target> {
+        if self.realm.is_none() && side != "sys" {
+            bail!(
+                "there is no realm: MIT's programs are not installed (apt install krb5-kdc krb5-admin-server krb5-user)"
+            );
+        }
+        Ok(&self.target)
+    }
+
+    /// Names the server.
+    pub fn label(&self) -> String {
+        let parent = self.folder.path().parent().unwrap_or(self.folder.path());
+        format!("this machine, orthrus serving a folder in {}", parent.display())
+    }
+
+    /// Returns the folder that is exported.
+    pub fn exported(&self) -> PathBuf {
+        self.folder.path().join("export")
+    }
+
+    /// Returns a folder on the same file system that is not exported.
+    pub fn beside(&self) -> PathBuf {
+        self.folder.path().join("scp")
+    }
+
+    /// Returns the folder of all.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Starts this program as a server that says what goes on in a file of its own.
+///
+/// # Errors
+/// When it ends instead, with what it said.
+pub fn start(
+    arguments: Vec<OsString>,
+    environment: &[(&str, OsString)],
+    log: &Path,
+) -> anyhow::Result<ServerProcess> {
+    let program = std::env::current_exe().context("this program cannot find itself")?;
+    let file = File::create(log).with_context(|| log.display().to_string())?;
+    ServerProcess::start_with_log(&program, arguments, environment, Some(file))
+        .with_context(|| std::fs::read_to_string(log).unwrap_or_default())
+}
+
+/// A server's arguments but for its keys: all flavors, everybody as who they are.
+pub fn arguments(exported: &Path, state: &Path) -> Vec<OsString> {
+    let mut export = exported.as_os_str().to_owned();
+    export.push("=");
+    export.push(EXPORT);
+    vec![
+        export,
+        "--listen".into(),
+        "127.0.0.1:0".into(),
+        "--squash".into(),
+        "none".into(),
+        "--state-dir".into(),
+        state.into(),
+    ]
+}
+
+/// The arguments that make a principal act as the user who runs this, whose folder it is.
+///
+/// # Errors
+/// A user without a name.
+pub fn mapping(principal: &str) -> anyhow::Result<[OsString; 2]> {
+    let user = User::from_uid(geteuid())?.context("this user has no name")?.name;
+    Ok(["--map".into(), format!("{principal}={user}").into()])
+}
+
+/// How to get to a server of this machine.
+pub fn target(server: &ServerProcess, service_host: &str, credential: Credential) -> Target {
+    Target {
+        host: server.address().ip().to_string(),
+        service_host: service_host.to_owned(),
+        port: server.address().port(),
+        export: EXPORT.to_owned(),
+        credential,
+        pid: Some(server.pid()),
+        remote_cpu: None,
+        label: String::new(),
+    }
+}

@@ -1,0 +1,285 @@
+//! `orthrus bench lanl`: the evaluation of "Kerberized Network File System for Clusters".
+
+use super::arguments::TargetArguments;
+use super::enctypes::{EnctypeServers, ensure_type};
+use super::evaluate;
+use super::folder_server::FolderServer;
+use super::keep;
+use super::mounts::{MountArguments, Mounts};
+use crate::cli::measure;
+use anyhow::{Context, ensure};
+use bench::lanl::{
+    ByScp, Caches, Carrier as _, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
+    Way,
+};
+use bench::measuring::{Record, Settings};
+use bench::native::Target;
+use bench::{Flavor, lanl};
+use nix::unistd::geteuid;
+use realm::RealmEnctype;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// What --quick stands for.
+const QUICK: (f64, u32) = (0.002, 3);
+
+/// Repeat "Kerberized Network File System for Clusters" (LANL): its tests, ours beside what it found.
+///
+/// Transfer rate of files of 100 kB to 2 GB; time and CPU use of copying 10,000 files of 5 kB and 20 files of 500 MB; with
+/// sys, krb5, krb5i, krb5p and SCP side by side, 10 repetitions, averages with confidence intervals. And what its authors
+/// left open: cold and warm caches, and the encryption types 17 to 20.
+///
+/// Without a target it starts a server of its own on a temporary folder, in a throw-away realm, and an SSH server for scp,
+/// both on loopback and both gone at the end. With HOST:/EXPORT it measures that server with the project's client; with
+/// --mount it copies with cp through the Linux client, as the paper did. It makes a folder of its own at each place and
+/// removes it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  orthrus bench lanl --quick                       a look at everything: a minute
+  orthrus bench lanl --scale 0.02                  a fiftieth of the sizes: about 10 minutes
+  orthrus bench lanl --folder /srv/disk            all of it, as published: hours; 21 GB of disk
+  orthrus bench lanl --parts small,large --scale 0.1 server.example.org:/home
+  orthrus bench lanl --mount sys=/mnt/sys krb5=/mnt/krb5 krb5p=/mnt/krb5p --scp-folder /srv/disk
+  sudo orthrus bench lanl --scale 0.1 --mount server.example.org:/home --mount-options vers=4.2,nconnect=4")]
+pub struct Arguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    mount: MountArguments,
+    /// Flavors to compare; the others are compared with the first.
+    #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
+    flavors: Vec<Flavor>,
+    /// Repetitions of each case, interleaved [default: 10].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// The part of the published file sizes, and of the number of small files [default: 1].
+    #[arg(long, value_name = "PART")]
+    scale: Option<f64>,
+    /// A look at everything: 3 repetitions at a scale of 0.002. Its figures are rough.
+    #[arg(long)]
+    quick: bool,
+    /// Parts to run: sizes, small, large, caches, enctypes (the last with a server of one's own only) [default: all that
+    /// can be].
+    #[arg(long, value_delimiter = ',', value_name = "PART,…")]
+    parts: Vec<Part>,
+    /// Encryption types to compare: 17 to 20.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER,…", default_value = "17,18,19,20", value_parser = parse_enctype)]
+    enctypes: Vec<RealmEnctype>,
+    /// Where a server of one's own has its export, and scp its copies (default: a temporary folder).
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "mounts"])]
+    folder: Option<PathBuf>,
+    /// Where the files are that are copied (default: a temporary folder).
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
+    /// Where on this machine scp copies to, on the disk of the server that is compared; without it SCP is measured only
+    /// beside a server of one's own.
+    #[arg(long, value_name = "DIR")]
+    scp_folder: Option<PathBuf>,
+    /// Leave SCP out.
+    #[arg(long, conflicts_with = "scp_folder")]
+    no_scp: bool,
+    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-lanl].
+    #[arg(long, value_name = "PREFIX")]
+    output: Option<PathBuf>,
+    /// Go on with a run that was interrupted, from its PREFIX.json.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+}
+
+fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
+    use RealmEnctype::{Aes128Sha1, Aes128Sha2, Aes256Sha1, Aes256Sha2};
+    let all = [Aes128Sha1, Aes256Sha1, Aes128Sha2, Aes256Sha2];
+    let found = all.into_iter().find(|enctype| enctype.number().to_string() == text);
+    found.ok_or_else(|| "allowed are 17, 18, 19 and 20".to_owned())
+}
+
+/// Where the sides come from.
+enum Sides {
+    Own(Box<(FolderServer, EnctypeServers)>),
+    Remote(Target),
+    Mounted(Mounts, Option<u32>),
+}
+
+impl Arguments {
+    /// Measures.
+    ///
+    /// # Errors
+    /// Nothing to measure, no room, a report that cannot be written; and, after the report was written, when the run was not
+    /// complete.
+    pub fn run(self) -> anyhow::Result<()> {
+        let mut sides = self.sides()?;
+        let scope = self.scope(&sides);
+        let mut evaluation = Lanl::new(&scope)?;
+        let room = evaluation.room();
+        let title = "What Kerberos costs a cluster: copies by NFSv4 and by SCP";
+        let mut record = Record::begin(LANL, title, self.settings(&scope));
+        record.target = match &sides {
+            Sides::Own(own) => own.0.label(),
+            Sides::Remote(target) => target.label.clone(),
+            Sides::Mounted(..) => self.mount.label(),
+        };
+        let files = evaluate::begin(&mut record, self.output.clone(), self.resume.as_deref())?;
+        let stop = measure::stop_flag()?;
+        let cache = self.server_cache(&sides);
+        let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
+        let (sources, scp) = (Sources::in_folder(&parent)?, self.scp_parent(&sides));
+        let local = self.is_local(&sides);
+        let ways = &mut |side: &str| sides.way(side, scp.as_deref(), &stop);
+        let mut driver = Copier::new(ways, sources, room, cache, &stop)?;
+        evaluate::conduct(&mut record, &mut driver, &files, &stop, &mut evaluation)?;
+        drop(driver);
+        keep::note(&mut record, local);
+        note(&mut record, scope.scale, cache, scope.caches);
+        evaluate::publish(&record, &files)
+    }
+
+    fn sides(&self) -> anyhow::Result<Sides> {
+        if self.mount.any() {
+            let mounts = self.mount.resolve(self.target.port(), &self.flavors)?;
+            return Ok(Sides::Mounted(mounts, self.target.server_pid()));
+        }
+        if let Some(target) = self.target.remote()? {
+            ensure!(
+                !self.parts.contains(&Part::Enctypes),
+                "encryption types are compared with a server of one's own only"
+            );
+            return Ok(Sides::Remote(target));
+        }
+        let server = FolderServer::start(self.folder.as_deref())?;
+        let wanted = self.parts.is_empty() || self.parts.contains(&Part::Enctypes);
+        let enctypes = if wanted && server.has_realm() { self.enctypes.as_slice() } else { &[] };
+        let enctypes = EnctypeServers::start(enctypes, &server)?;
+        Ok(Sides::Own(Box::new((server, enctypes))))
+    }
+
+    fn scope(&self, sides: &Sides) -> Scope {
+        let (readers, enctypes, client) = match sides {
+            Sides::Own(own) => (self.names(), own.1.sides(), false),
+            Sides::Remote(_) => (self.names(), Vec::new(), false),
+            Sides::Mounted(mounts, _) => (mounts.sides(), Vec::new(), true),
+        };
+        let mut all = readers.clone();
+        if !self.no_scp {
+            all.push(SCP.to_owned());
+        }
+        // The types are compared with sys, and with each other.
+        let base = readers.first().filter(|_| !enctypes.is_empty()).cloned();
+        let parts = if self.parts.is_empty() { Part::ALL.to_vec() } else { self.parts.clone() };
+        Scope {
+            scale: self.scale.unwrap_or(if self.quick { QUICK.0 } else { 1.0 }),
+            sides: all,
+            readers,
+            enctypes: base.into_iter().chain(enctypes).collect(),
+            parts,
+            caches: Caches { server: self.server_cache(sides) != ServerCache::Unknown, client },
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect()
+    }
+
+    fn settings(&self, scope: &Scope) -> Settings {
+        let mut sides = scope.sides.clone();
+        let more: Vec<String> = scope.enctypes.iter().filter(|side| !sides.contains(side)).cloned().collect();
+        sides.extend(more);
+        let mut settings = Settings {
+            repetitions: self.repetitions.unwrap_or(if self.quick { QUICK.1 } else { 10 }),
+            seconds: 0.0,
+            file_size: 0,
+            baseline: sides.first().cloned().unwrap_or_default(),
+            sides,
+            options: Default::default(),
+        };
+        let parts: Vec<&str> = scope.parts.iter().map(|part| part.name()).collect();
+        settings.options.insert("scale".into(), json!(scope.scale));
+        settings.options.insert("parts".into(), json!(parts));
+        settings
+    }
+
+    /// The file beneath a server of our own is known; of others on this machine root can make the system forget all.
+    fn server_cache(&self, sides: &Sides) -> ServerCache {
+        match sides {
+            Sides::Own(..) => ServerCache::File,
+            _ if self.is_local(sides) && geteuid().is_root() => ServerCache::All,
+            _ => ServerCache::Unknown,
+        }
+    }
+
+    fn is_local(&self, sides: &Sides) -> bool {
+        matches!(sides, Sides::Own(..)) || self.target.server_pid().is_some()
+    }
+
+    fn scp_parent(&self, sides: &Sides) -> Option<PathBuf> {
+        match (&self.scp_folder, sides) {
+            (Some(folder), _) => Some(folder.clone()),
+            (None, Sides::Own(own)) => Some(own.0.beside()),
+            _ => None,
+        }
+    }
+}
+
+impl Sides {
+    fn way(&mut self, side: &str, scp: Option<&Path>, stop: &AtomicBool) -> anyhow::Result<Way> {
+        if side == SCP {
+            let parent = scp.context(
+                "name a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
+            )?;
+            return Ok(Way { carrier: Box::new(ByScp::start(parent)?), enctype: None, facts: None });
+        }
+        match self {
+            Self::Own(own) => {
+                let (server, enctypes) = own.as_ref();
+                match enctypes.target(side) {
+                    Some(target) => native(target, Flavor::Krb5p, side, Some(server.exported())),
+                    None => native(server.target(side)?, flavor(side)?, side, Some(server.exported())),
+                }
+            }
+            Self::Remote(target) => native(target, flavor(side)?, side, None),
+            Self::Mounted(mounts, pid) => {
+                let place = mounts.place(side, stop)?;
+                let facts = place.facts().clone();
+                let enctype = facts.enctype.clone().filter(|name| name != "none");
+                Ok(Way { carrier: Box::new(OnMount::new(place, *pid)?), enctype, facts: Some(facts) })
+            }
+        }
+    }
+}
+
+fn flavor(side: &str) -> anyhow::Result<Flavor> {
+    side.parse().map_err(anyhow::Error::msg)
+}
+
+fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>) -> anyhow::Result<Way> {
+    let folder = format!(".orthrus-bench-{}-{side}", std::process::id());
+    let mut carrier = Native::connect(target.options(flavor)?, &target.export, &folder, beneath, target.pid)?;
+    let enctype = carrier.enctype().map(str::to_owned);
+    if let Err(error) = ensure_type(side, enctype.as_deref()) {
+        let _ = carrier.finish();
+        return Err(error);
+    }
+    Ok(Way { carrier: Box::new(carrier), enctype, facts: None })
+}
+
+/// Puts into the record what a reader has to know of this evaluation.
+fn note(record: &mut Record, scale: f64, cache: ServerCache, caches: Caches) {
+    record.notes.extend(lanl::scale_note(scale));
+    let mounts: Vec<String> =
+        record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
+    record.notes.extend(mounts);
+    record.notes.push(
+        match cache {
+            ServerCache::File => "The server's cache was made cold by asking the system to forget the file (posix_fadvise); a file system in memory has nothing to forget.",
+            ServerCache::All => "The server's cache was made cold by making this machine forget all that it had cached (drop_caches).",
+            ServerCache::Unknown => "The server's caches could not be made cold: it is not known to be on this machine, or we are not root. --server-pid names its process.",
+        }
+        .to_owned(),
+    );
+    let client = match caches.client {
+        true => "The client's cache was made cold by asking the system to forget the file (posix_fadvise).",
+        false => "The project's client keeps no data: its cache is always cold.",
+    };
+    record.notes.push(client.to_owned());
+}

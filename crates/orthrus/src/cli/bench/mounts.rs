@@ -1,0 +1,169 @@
+//! Mounts on the command line: folders that somebody mounted, or an export that is mounted with each flavor.
+
+use anyhow::{Context, bail, ensure};
+use bench::Flavor;
+use bench::mounted::{MountLine, MountPlan, OwnMounts, Place};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// What to measure through the Linux client instead of with the project's own.
+#[derive(Clone, clap::Args)]
+pub struct MountArguments {
+    /// Measure through mounts, with the programs of the published evaluations: FLAVOR=FOLDER for each, such as
+    /// sys=/mnt/sys krb5p=/mnt/krb5p (a FOLDER alone has the flavor that it is mounted with); or, as root,
+    /// SERVER:/EXPORT, which is mounted with each of --flavors where no other process sees it.
+    #[arg(long = "mount", value_name = "WHAT", num_args = 1.., conflicts_with = "target")]
+    mounts: Vec<Mounted>,
+    /// Further mount options for SERVER:/EXPORT, such as vers=4.2,nconnect=4 (default: vers=4.1).
+    #[arg(long, value_name = "OPTIONS", requires = "mounts")]
+    mount_options: Option<String>,
+    /// Take folders that are no NFS mounts, too.
+    #[arg(long, requires = "mounts")]
+    any_file_system: bool,
+}
+
+/// What one word after --mount says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mounted {
+    /// A folder, with the side that it is measured for where that is said.
+    Folder { side: Option<String>, folder: PathBuf },
+    /// An export to be mounted.
+    Export(String),
+}
+
+impl std::str::FromStr for Mounted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((side, folder)) = text.split_once('=')
+            && let Ok(flavor) = side.parse::<Flavor>()
+        {
+            return Ok(Self::Folder { side: Some(flavor.name().to_owned()), folder: folder.into() });
+        }
+        match text.split_once(":/") {
+            Some((host, _)) if !host.is_empty() && !text.starts_with(['/', '.']) => {
+                Ok(Self::Export(text.to_owned()))
+            }
+            _ if text.contains('/') => Ok(Self::Folder { side: None, folder: text.into() }),
+            _ => Err("it must be FLAVOR=FOLDER, FOLDER or SERVER:/EXPORT".to_owned()),
+        }
+    }
+}
+
+/// The mounts of a run.
+pub struct Mounts {
+    own: Option<(OwnMounts, MountPlan)>,
+    folders: Vec<(String, PathBuf)>,
+    any_file_system: bool,
+}
+
+impl MountArguments {
+    /// Says whether mounts are measured.
+    pub fn any(&self) -> bool {
+        !self.mounts.is_empty()
+    }
+
+    /// Names what is measured, for the report.
+    pub fn label(&self) -> String {
+        let word = |mounted: &Mounted| match mounted {
+            Mounted::Folder { side: Some(side), folder } => format!("{side}={}", folder.display()),
+            Mounted::Folder { side: None, folder } => folder.display().to_string(),
+            Mounted::Export(source) => source.clone(),
+        };
+        format!("mounts of {}", self.mounts.iter().map(word).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Finds the sides. What is to be mounted is mounted when it is first needed. This process must not have threads yet.
+    ///
+    /// # Errors
+    /// Two folders for one side, folders and an export together, an export without root.
+    pub fn resolve(&self, port: u16, flavors: &[Flavor]) -> anyhow::Result<Mounts> {
+        let mut found = Mounts { own: None, folders: Vec::new(), any_file_system: self.any_file_system };
+        for mounted in &self.mounts {
+            match mounted {
+                Mounted::Export(source) => {
+                    ensure!(self.mounts.len() == 1, "one export, or folders: not several of these");
+                    let plan =
+                        MountPlan { source: source.clone(), port, options: self.mount_options.clone() };
+                    found.own = Some((OwnMounts::begin()?, plan));
+                    let points = flavors.iter().map(|flavor| (flavor.name().to_owned(), PathBuf::new()));
+                    found.folders = points.collect();
+                }
+                Mounted::Folder { side, folder } => {
+                    let side = side.clone().map_or_else(|| side_of(folder), Ok)?;
+                    let taken = found.folders.iter().any(|(other, _)| *other == side);
+                    ensure!(!taken, "two folders are for {side}");
+                    found.folders.push((side, folder.clone()));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The flavor that a folder is mounted with.
+fn side_of(folder: &std::path::Path) -> anyhow::Result<String> {
+    let sec = MountLine::of(folder)?.value("sec").map(str::to_owned);
+    match sec {
+        Some(sec) if sec.parse::<Flavor>().is_ok() => Ok(sec),
+        _ => bail!("the flavor of {0} is not known; name it, such as krb5p={0}", folder.display()),
+    }
+}
+
+impl Mounts {
+    /// Returns the sides, in their order.
+    pub fn sides(&self) -> Vec<String> {
+        self.folders.iter().map(|(side, _)| side.clone()).collect()
+    }
+
+    /// Makes a folder of our own on the mount of a side.
+    ///
+    /// # Errors
+    /// What mount said, or why the folder will not do.
+    pub fn place(&mut self, side: &str, stop: &AtomicBool) -> anyhow::Result<Place> {
+        let found = self.folders.iter_mut().find(|(other, _)| other == side);
+        let (_, folder) = found.with_context(|| format!("there is no mount for {side}"))?;
+        if let Some((own, plan)) = &mut self.own
+            && folder.as_os_str().is_empty()
+        {
+            *folder = own.mount(plan, side.parse().map_err(anyhow::Error::msg)?, stop)?;
+        }
+        Place::claim(side, folder, self.any_file_system)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Mounted, String> {
+        text.parse()
+    }
+
+    fn folder(side: Option<&str>, folder: &str) -> Result<Mounted, String> {
+        Ok(Mounted::Folder { side: side.map(str::to_owned), folder: folder.into() })
+    }
+
+    #[test]
+    fn folders_and_exports_are_told_apart() {
+        assert_eq!(parse("krb5p=/mnt/a"), folder(Some("krb5p"), "/mnt/a"));
+        assert_eq!(parse("/mnt/a=b"), folder(None, "/mnt/a=b"));
+        assert_eq!(parse("./x:/y"), folder(None, "./x:/y"));
+        assert_eq!(parse("server:/export"), Ok(Mounted::Export("server:/export".into())));
+        assert_eq!(parse("[fd00::1]:/export"), Ok(Mounted::Export("[fd00::1]:/export".into())));
+        assert!(parse("server").is_err() && parse(":").is_err());
+    }
+
+    #[test]
+    fn two_folders_for_one_side_are_refused() {
+        let arguments = |mounts: &[&str]| MountArguments {
+            mounts: mounts.iter().map(|text| text.parse().unwrap()).collect(),
+            mount_options: None,
+            any_file_system: true,
+        };
+        assert!(arguments(&["sys=/tmp", "sys=/"]).resolve(2049, &[]).is_err());
+        let found = arguments(&["sys=/tmp", "krb5=/"]).resolve(2049, &[]).unwrap();
+        assert_eq!(found.sides(), ["sys", "krb5"]);
+        assert!(arguments(&["a:/b", "sys=/"]).resolve(2049, &[]).is_err());
+    }
+}
