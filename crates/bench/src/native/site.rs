@@ -120,7 +120,9 @@ impl RemoteCpu {
         let address = self.host.to_socket_addrs()?.next().context("the host has no address")?;
         let mut stream = TcpStream::connect_timeout(&address, METRICS_TIMEOUT)?;
         stream.set_read_timeout(Some(METRICS_TIMEOUT))?;
-        write!(stream, "GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", self.path, self.host)?;
+        // At once: a peer that answers after a part of it would close with the rest unread, and take its answer back.
+        let request = format!("GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", self.path, self.host);
+        stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.take(METRICS_MAX).read_to_string(&mut answer)?;
         let status = answer.split_whitespace().nth(1).unwrap_or_default();

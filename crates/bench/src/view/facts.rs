@@ -41,7 +41,10 @@ fn plan_and_method(record: &Record) -> [String; 2] {
     }
     let (seconds, mebibytes) = (settings.seconds, settings.file_size >> 20);
     [
-        format!("{} repetitions of {seconds} s {interleaved}; files of {mebibytes} MiB for each side", settings.repetitions),
+        format!(
+            "{} repetitions of {seconds} s {interleaved}; files of {mebibytes} MiB for each side",
+            settings.repetitions
+        ),
         format!(
             "{drawn}; every byte that is read is compared with what was written; writes need not be stable until the COMMIT \
              at the end of each repetition, which counts"
