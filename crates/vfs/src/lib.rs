@@ -21,7 +21,7 @@ pub use exports::{
     export_id, normalise,
 };
 pub use in_force::Exports;
-pub use memory::{MemoryBackend, MemoryLimits};
+pub use memory::{MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};
 pub use open_file::{Broken, Lease, LocalLock, OpenFile, RangeLocks, copy_by_pieces};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
+use server::engine::{journal_line, journal_owners};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -99,8 +100,7 @@ impl Store {
             return Ok(());
         }
         journal.lines += 1;
-        let line = format!("{}{}\n", if present { '+' } else { '-' }, hex(owner));
-        journal.file.write_all(line.as_bytes())?;
+        journal.file.write_all(journal_line(owner, present).as_bytes())?;
         // Forgetting late is harmless: the client is asked to reclaim and has nothing.
         if present { journal.file.sync_data() } else { Ok(()) }
     }
@@ -109,8 +109,7 @@ impl Store {
 impl Journal {
     /// Writes the owners into a new file that takes the old one's place whole or not at all.
     fn rewrite(directory: &Path, owners: BTreeSet<Vec<u8>>) -> std::io::Result<Self> {
-        let mut text = String::new();
-        owners.iter().for_each(|owner| text.push_str(&format!("+{}\n", hex(owner))));
+        let text: String = owners.iter().map(|owner| journal_line(owner, true)).collect();
         replace(directory, "clients", text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(directory.join("clients"))?;
         Ok(Self { file, lines: owners.len(), owners })
@@ -160,7 +159,7 @@ fn next_epoch(directory: &Path) -> anyhow::Result<u32> {
     Ok(epoch)
 }
 
-/// Reads the journal; a last line that a crash cut short was never promised to anybody.
+/// Reads the journal.
 fn read_journal(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
     let mut text = String::new();
     match File::open(path) {
@@ -168,18 +167,9 @@ fn read_journal(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }
-    let mut owners = BTreeSet::new();
-    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
-        match (line.get(..1), line.get(1..).and_then(unhex)) {
-            (Some("+"), Some(owner)) => drop(owners.insert(owner)),
-            (Some("-"), Some(owner)) => drop(owners.remove(&owner)),
-            _ => bail!(
-                "{} is damaged at {line:?}; remove it, and clients lose what they had open",
-                path.display()
-            ),
-        }
-    }
-    Ok(owners)
+    journal_owners(&text).or_else(|line| {
+        bail!("{} is damaged at {line:?}; remove it, and clients lose what they had open", path.display())
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,11 +1,13 @@
-//! Bytes and objects that the backend may still hold.
+//! What all objects of a backend share: bytes and objects that it may still hold, and the time of day.
 
-use crate::{FsStat, VfsError, VfsResult};
+use super::WallClock;
+use crate::{FsStat, Timestamp, VfsError, VfsResult};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what is in use against two limits.
-#[derive(Debug)]
+/// Counts what is in use against two limits, and tells the time of day.
 pub(super) struct Budget {
+    clock: Box<WallClock>,
     bytes_max: u64,
     objects_max: u64,
     bytes: AtomicU64,
@@ -13,8 +15,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(bytes_max: u64, objects_max: u64) -> Self {
-        Self { bytes_max, objects_max, bytes: AtomicU64::new(0), objects: AtomicU64::new(0) }
+    pub(super) fn new(bytes_max: u64, objects_max: u64, clock: Box<WallClock>) -> Self {
+        Self { clock, bytes_max, objects_max, bytes: AtomicU64::new(0), objects: AtomicU64::new(0) }
+    }
+
+    /// Returns the time of day.
+    pub(super) fn now(&self) -> Timestamp {
+        (self.clock)()
     }
 
     /// Takes bytes, or `Nospc` and takes nothing.
@@ -49,6 +56,13 @@ impl Budget {
             link_max: super::LINK_MAX,
             file_size_max: super::FILE_SIZE_MAX,
         }
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_use = [&self.bytes, &self.objects].map(|counter| counter.load(Ordering::Relaxed));
+        write!(f, "Budget({in_use:?} of {:?})", [self.bytes_max, self.objects_max])
     }
 }
 

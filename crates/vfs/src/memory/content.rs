@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn content(bytes_max: u64) -> (Content, Arc<Budget>) {
-        let budget = Arc::new(Budget::new(bytes_max, 1));
+        let budget = Arc::new(Budget::new(bytes_max, 1, Box::new(crate::Timestamp::default)));
         (Content::new(Arc::clone(&budget)), budget)
     }
 

@@ -16,12 +16,13 @@ mod xattrs;
 
 use crate::{
     Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, SetAttributes, VfsError, VfsResult, XattrHow,
+    OpenFile, Permissions, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
 use directory::Directory;
 use node::{Body, Inner, Node};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 use table::Table;
 
 /// Longest name in bytes.
@@ -38,6 +39,9 @@ const ROOT_INO: u64 = 2;
 const FSID: (u64, u64) = (0x6d65_6d66, 0x6f72_7468);
 /// Entries that READDIR takes at once; the callback runs without the directory's lock.
 const READDIR_BATCH: usize = 128;
+
+/// Tells the time of day, as objects are stamped with it.
+pub type WallClock = dyn Fn() -> Timestamp + Send + Sync;
 
 /// Limits of a [`MemoryBackend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +78,15 @@ impl MemoryBackend {
     /// # Errors
     /// `Nospc` when the limits leave no room for the root.
     pub fn new(limits: MemoryLimits) -> VfsResult<Self> {
-        let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max));
+        Self::with_clock(limits, Box::new(system_time))
+    }
+
+    /// As [`MemoryBackend::new`], with a time of day of the caller's instead of the system's.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_clock(limits: MemoryLimits, clock: Box<WallClock>) -> VfsResult<Self> {
+        let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max, clock));
         let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
         let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0, &budget), &budget)?;
         let nodes = Table::new(ROOT_INO + 1);
@@ -88,6 +100,14 @@ impl MemoryBackend {
 
     fn change_names(&self) -> MutexGuard<'_, ()> {
         self.namespace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn system_time() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
     }
 }
 

@@ -2,10 +2,7 @@
 
 use super::{acls::HeldAcls, budget::Budget, content::Content, directory::Directory, xattrs::Xattrs};
 use crate::{Attributes, Caller, FileType, Permissions, Timestamp, VfsError, VfsResult};
-use std::{
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::SystemTime,
-};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Set-user-id, set-group-id and sticky bit; execute for the group.
 pub(super) const S_ISUID: u32 = 0o4000;
@@ -42,6 +39,7 @@ pub(super) struct Inner {
     pub(super) body: Body,
     pub(super) xattrs: Xattrs,
     pub(super) acls: HeldAcls,
+    pub(super) budget: Arc<Budget>,
 }
 
 /// An object; it lives as long as a name or an open file refers to it.
@@ -91,7 +89,7 @@ impl Drop for Node {
 impl Inner {
     /// Makes the attributes of a new object owned by the caller.
     pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, budget: &Arc<Budget>) -> Self {
-        let now = now();
+        let now = budget.now();
         let nlink = if matches!(body, Body::Directory(_)) { 2 } else { 1 };
         // Starts at the time, so that it does not repeat what a former object under this name had.
         let change =
@@ -110,6 +108,7 @@ impl Inner {
             body,
             xattrs: Xattrs::new(budget),
             acls: HeldAcls::new(budget),
+            budget: Arc::clone(budget),
         }
     }
 
@@ -183,7 +182,7 @@ impl Inner {
 
     /// Notes a change of metadata.
     pub(super) fn touch(&mut self) {
-        self.ctime = now();
+        self.ctime = self.budget.now();
         self.change = self.change.wrapping_add(1);
     }
 
@@ -247,13 +246,4 @@ impl Inner {
 /// Says whether a group is among the caller's.
 pub(super) fn in_group(caller: &Caller, gid: u32) -> bool {
     caller.gid == gid || caller.groups.contains(&gid)
-}
-
-/// Returns the current time.
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
 }

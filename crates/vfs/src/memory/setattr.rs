@@ -1,6 +1,6 @@
 //! SETATTR: who may change what.
 
-use super::node::{Body, Inner, S_ISGID, WRITE, in_group, now};
+use super::node::{Body, Inner, S_ISGID, WRITE, in_group};
 use crate::{Caller, SetAttributes, SetTime, Timestamp, VfsError, VfsResult};
 
 /// Changes all attributes given, or none.
@@ -93,13 +93,14 @@ fn set_times(inner: &mut Inner, set: &SetAttributes) {
     if set.atime.is_none() && set.mtime.is_none() {
         return;
     }
+    inner.touch();
+    let now = inner.ctime;
     let value = |time: SetTime| -> Timestamp {
         match time {
-            SetTime::Now => now(),
+            SetTime::Now => now,
             SetTime::At(time) => time,
         }
     };
-    inner.touch();
     inner.atime = set.atime.map_or(inner.atime, value);
     inner.mtime = set.mtime.map_or(inner.mtime, value);
 }
