@@ -4,6 +4,9 @@ use super::store::Store;
 use server::engine::ClientRecords;
 use std::sync::Arc;
 
+/// What a failure costs: clients are served all the same.
+const MEANING: &str = "after a restart who may reclaim is not what it should be";
+
 /// Passes the server's wishes on to the store.
 pub struct Records(pub Arc<Store>);
 
@@ -16,15 +19,21 @@ impl ClientRecords for Records {
         // The thread may still have the identity of the last caller, who must not write the store.
         vfs_local::become_server();
         if let Err(error) = self.0.record(owner) {
-            // The client is served all the same; only a restart would cost it what it has open.
-            tracing::error!("a client could not be recorded, it cannot reclaim after a restart: {error}");
+            tracing::error!("a client could not be recorded: {error}; {MEANING}");
         }
     }
 
     fn forget(&self, owner: &[u8]) {
         vfs_local::become_server();
         if let Err(error) = self.0.forget(owner) {
-            tracing::warn!("a client could not be taken off the records: {error}");
+            tracing::error!("a client could not be taken off the records: {error}; {MEANING}");
+        }
+    }
+
+    fn sync(&self) {
+        vfs_local::become_server();
+        if let Err(error) = self.0.sync() {
+            tracing::error!("the client records could not be put on stable storage: {error}; {MEANING}");
         }
     }
 }

@@ -39,6 +39,8 @@ struct Journal {
     file: File,
     owners: BTreeSet<Vec<u8>>,
     lines: usize,
+    /// Whether there are lines that may not be on stable storage.
+    dirty: bool,
 }
 
 impl Store {
@@ -77,14 +79,24 @@ impl Store {
         ))
     }
 
-    /// Puts an owner on stable storage; returns after it is there.
+    /// Puts an owner down; [`Store::sync`] makes it last.
     pub fn record(&self, owner: &[u8]) -> std::io::Result<()> {
         self.change(owner, true)
     }
 
-    /// Takes an owner off.
+    /// Strikes an owner out; [`Store::sync`] makes it last.
     pub fn forget(&self, owner: &[u8]) -> std::io::Result<()> {
         self.change(owner, false)
+    }
+
+    /// Puts what has changed on stable storage; returns after it is there.
+    pub fn sync(&self) -> std::io::Result<()> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if journal.dirty {
+            journal.file.sync_data()?;
+            journal.dirty = false;
+        }
+        Ok(())
     }
 
     fn change(&self, owner: &[u8], present: bool) -> std::io::Result<()> {
@@ -100,9 +112,8 @@ impl Store {
             return Ok(());
         }
         journal.lines += 1;
-        journal.file.write_all(journal_line(owner, present).as_bytes())?;
-        // Forgetting late is harmless: the client is asked to reclaim and has nothing.
-        if present { journal.file.sync_data() } else { Ok(()) }
+        journal.dirty = true;
+        journal.file.write_all(journal_line(owner, present).as_bytes())
     }
 }
 
@@ -112,7 +123,7 @@ impl Journal {
         let text: String = owners.iter().map(|owner| journal_line(owner, true)).collect();
         replace(directory, "clients", text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(directory.join("clients"))?;
-        Ok(Self { file, lines: owners.len(), owners })
+        Ok(Self { file, lines: owners.len(), owners, dirty: false })
     }
 }
 

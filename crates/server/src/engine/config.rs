@@ -6,14 +6,20 @@ use state::{Boot, Limits};
 use vfs::SecFlavor;
 
 /// Where the names of clients that may reclaim after a restart are kept (RFC 8881 section 8.4.2.1).
+///
+/// What is recorded or forgotten counts once it is synced. A forgotten client must not come back by a crash either: others may
+/// have had its locks since (section 8.4.3).
 pub trait ClientRecords: Send + Sync {
-    /// Puts a client owner on stable storage; doing so twice is harmless.
+    /// Puts a client owner down; doing so twice is harmless.
     fn record(&self, owner: &[u8]);
 
-    /// Takes a client owner off stable storage.
+    /// Strikes a client owner out.
     fn forget(&self, owner: &[u8]);
 
-    /// Whether either can wait for a disk.
+    /// Puts what has changed on stable storage.
+    fn sync(&self) {}
+
+    /// Whether any of them can wait for a disk.
     fn may_wait(&self) -> bool {
         false
     }

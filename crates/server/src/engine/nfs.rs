@@ -160,12 +160,21 @@ impl Nfs {
     /// whichever thread has put it there: each takes its record while it holds `recording`.
     fn handle_queue(&self) {
         let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = false;
         while let Some(effect) = self.state.next_effect() {
             match effect {
                 Effect::RecordClient { owner } => self.records.record(&owner),
                 Effect::ForgetClient { owner } => self.records.forget(&owner),
-                Effect::GraceEnded => tracing::info!("the grace period has ended"),
+                Effect::GraceEnded => {
+                    tracing::info!("the grace period has ended");
+                    continue;
+                }
             }
+            changed = true;
+        }
+        // Once for all of them: at the end of a grace period there may be many.
+        if changed {
+            self.records.sync();
         }
     }
 

@@ -111,3 +111,53 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
     server.nfs.housekeeping(client.now + Duration::from_secs(25 * 3600));
     assert_eq!(free(), before);
 }
+
+/// Records on a disk: what was not synced a crash loses.
+#[derive(Clone, Default)]
+struct Synced {
+    now: Kept,
+    stable: Kept,
+}
+
+impl ClientRecords for Synced {
+    fn record(&self, owner: &[u8]) {
+        self.now.record(owner);
+    }
+
+    fn forget(&self, owner: &[u8]) {
+        self.now.forget(owner);
+    }
+
+    fn sync(&self) {
+        *self.stable.0.lock().unwrap() = self.now.0.lock().unwrap().clone();
+    }
+}
+
+#[test]
+fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
+// RFC 8881 section 8.4.3, first edge condition
+{
+    let (backend, records) = (memory(), Synced::default());
+    let setup = |epoch| Setup {
+        epoch,
+        records: Box::new(records.clone()),
+        prior_clients: records.stable.0.lock().unwrap().iter().cloned().collect(),
+        ..Setup::with_exports(vec![export("/export", &backend)])
+    };
+    let server = setup(1).start();
+    let mut cut_off = Client::new(&server);
+    let fh = cut_off.make_file("export", "f", b"data");
+    cut_off.at("export", vec![open_how(NOCREATE, by_name("f"), 3, 2, b"owner")]).ok();
+    assert!(records.stable.0.lock().unwrap().contains(&b"client"[..]));
+
+    let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
+    other.at("export", vec![open("f", 3)]).expect(NFS4ERR_SHARE_DENIED);
+    other.now += Duration::from_secs(61);
+    let stateid = other.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    other.run(vec![put(&fh), close(stateid)]).ok();
+
+    // The server's machine loses its power.
+    let server = setup(2).start();
+    let mut cut_off = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
+    cut_off.run(vec![put(&fh), previous(3)]).expect(NFS4ERR_RECLAIM_BAD);
+}
