@@ -9,6 +9,7 @@ mod licences;
 mod limits;
 mod memcheck;
 mod protocol;
+mod simulate;
 mod steps;
 mod tests;
 
@@ -43,6 +44,8 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Run the tests of krb5 under the address sanitizer and valgrind, on every set of instructions (about 5 minutes).
     Memcheck,
+    /// Play seeds of the simulation: clients, network, crashes and clocks, with a checker outside (docs/simulation.md).
+    Simulate(simulate::Arguments),
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Memcheck => memcheck::run().map(|_| ()),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),

@@ -21,6 +21,7 @@ use crate::{
 use budget::Budget;
 use directory::Directory;
 use node::{Body, Inner, Node};
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use table::Table;
@@ -78,18 +79,27 @@ impl MemoryBackend {
     /// # Errors
     /// `Nospc` when the limits leave no room for the root.
     pub fn new(limits: MemoryLimits) -> VfsResult<Self> {
-        Self::with_clock(limits, Box::new(system_time))
+        Self::build(limits, Box::new(system_time), Some(RandomState::new()))
     }
 
-    /// As [`MemoryBackend::new`], with a time of day of the caller's instead of the system's.
+    /// As [`MemoryBackend::new`], for simulations: with a time of day of the caller's instead of the system's, and handles that
+    /// are the same every time, which therefore can be guessed.
     ///
     /// # Errors
     /// The same.
-    pub fn with_clock(limits: MemoryLimits, clock: Box<WallClock>) -> VfsResult<Self> {
+    pub fn determined(limits: MemoryLimits, clock: Box<WallClock>) -> VfsResult<Self> {
+        Self::build(limits, clock, None)
+    }
+
+    fn build(
+        limits: MemoryLimits,
+        clock: Box<WallClock>,
+        generations: Option<RandomState>,
+    ) -> VfsResult<Self> {
         let budget = Arc::new(Budget::new(limits.bytes_max, limits.objects_max, clock));
         let body = Body::Directory(Directory::new(ROOT_INO, Arc::clone(&budget)));
         let root = Node::new(ROOT_INO, Inner::new(body, 0o755, 0, 0, &budget), &budget)?;
-        let nodes = Table::new(ROOT_INO + 1);
+        let nodes = Table::new(ROOT_INO + 1, generations);
         nodes.insert(&root);
         Ok(Self { nodes, namespace: Mutex::new(()), budget, root })
     }

@@ -25,14 +25,18 @@ pub(super) struct Table {
     shards: [Shard; SHARDS],
     next: AtomicU64,
     /// Makes generations: a keyed hash of the inode number, so that no handle can be guessed from another
-    /// and handles of an earlier process are stale.
-    generations: RandomState,
+    /// and handles of an earlier process are stale. `None`: generations are the inode numbers.
+    generations: Option<RandomState>,
 }
 
 impl Table {
-    pub(super) fn new(first: u64) -> Self {
+    pub(super) fn new(first: u64, generations: Option<RandomState>) -> Self {
         let shards = std::array::from_fn(|_| RwLock::new(HashMap::new()));
-        Self { shards, next: AtomicU64::new(first), generations: RandomState::new() }
+        Self { shards, next: AtomicU64::new(first), generations }
+    }
+
+    fn generation(&self, ino: u64) -> u64 {
+        self.generations.as_ref().map_or(ino, |generations| generations.hash_one(ino))
     }
 
     pub(super) fn next_ino(&self) -> u64 {
@@ -69,7 +73,7 @@ impl Table {
     pub(super) fn handle(&self, ino: u64) -> ObjectHandle {
         let mut bytes = [HANDLE_MARK; HANDLE_BYTES];
         bytes[1..9].copy_from_slice(&ino.to_be_bytes());
-        bytes[9..].copy_from_slice(&self.generations.hash_one(ino).to_be_bytes());
+        bytes[9..].copy_from_slice(&self.generation(ino).to_be_bytes());
         ObjectHandle::new(&bytes).unwrap_or_else(ObjectHandle::empty)
     }
 
@@ -84,7 +88,7 @@ impl Table {
         let (ino, generation) = rest.split_at(8);
         let number = |bytes: &[u8]| bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
         let ino = number(ino);
-        if self.generations.hash_one(ino) != number(generation) {
+        if self.generation(ino) != number(generation) {
             return Err(VfsError::Stale);
         }
         self.get(ino).ok_or(VfsError::Stale)

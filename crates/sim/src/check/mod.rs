@@ -1,0 +1,20 @@
+//! The checker: outside of the system, it knows what the clients saw, which faults there were, and what the disk holds at
+//! the end.
+
+mod data;
+mod locks;
+mod names;
+mod records;
+
+use crate::disk::Disk;
+use crate::history::{History, Violation};
+
+/// Checks everything.
+pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+    let mut violations = history.complaints.clone();
+    violations.extend(names::check(history, disk));
+    violations.extend(data::check(history, disk));
+    violations.extend(locks::check(history));
+    violations.extend(records::check(history, disk));
+    violations
+}

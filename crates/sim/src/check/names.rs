@@ -1,0 +1,187 @@
+//! Exactly-once: for each name there is an order of its operations, each between its call and its reply, in which every
+//! reply is what a name that is there or is not would have given. What nobody got an answer to may have been done, once.
+
+use crate::disk::Disk;
+use crate::history::{Act, History, NameOp, Violation};
+use crate::trace::line;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// Operations that are looked at together; a name with more that overlap is cut where none is under way.
+const OPS_MAX: usize = 120;
+
+/// What a name names: nothing, or what was made with a tag.
+type Held = Option<u64>;
+
+/// Checks all names.
+pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+    let mut names: BTreeMap<&str, Vec<NameOp>> = BTreeMap::new();
+    for op in &history.names {
+        // A look that nobody answered says nothing.
+        if !(op.act == Act::Look && op.done.is_none()) {
+            names.entry(&op.path).or_default().push(op.clone());
+        }
+    }
+    let mut violations = Vec::new();
+    for (path, mut ops) in names {
+        ops.sort_by_key(|op| op.begin);
+        // The look of the end, at the disk itself.
+        let at =
+            ops.iter().filter_map(|op| op.end).chain(ops.iter().map(|op| op.begin)).max().unwrap_or_default();
+        let (act, done) = (Act::Look, Some(disk.exists(path)));
+        let begin = at + Duration::from_nanos(1);
+        ops.push(NameOp {
+            client: usize::MAX,
+            path: path.to_owned(),
+            act,
+            begin,
+            end: None,
+            done,
+            lost: false,
+        });
+        if let Some(stuck) = first_stuck(&ops) {
+            let what = format!("the replies about {path} fit no order: {}", tell(&ops[stuck]));
+            let events = ops.iter().take(stuck + 3).map(|op| line(op.begin, format_args!("{}", tell(op))));
+            violations.push(Violation { property: "exactly once", what, events: events.collect() });
+        }
+    }
+    violations
+}
+
+/// The operation that fits nowhere, if there is one.
+fn first_stuck(ops: &[NameOp]) -> Option<usize> {
+    let mut held: HashSet<Held> = HashSet::from([None]);
+    let mut start = 0;
+    while start < ops.len() {
+        let end = section(ops, start);
+        let ways = orders(&ops[start..end], &held);
+        match ways {
+            Ok(after) => held = after,
+            Err(furthest) => return Some(start + furthest),
+        }
+        start = end;
+    }
+    None
+}
+
+/// Where a section ends that no operation reaches out of.
+fn section(ops: &[NameOp], start: usize) -> usize {
+    let mut until = Duration::ZERO;
+    for (at, op) in ops.iter().enumerate().skip(start) {
+        if at > start && (op.begin > until || at - start == OPS_MAX) {
+            return at;
+        }
+        until = until.max(op.end.unwrap_or(Duration::MAX));
+    }
+    ops.len()
+}
+
+/// What the name can hold after all operations of a section, or how many of the answered ones fit at most.
+fn orders(ops: &[NameOp], before: &HashSet<Held>) -> Result<HashSet<Held>, usize> {
+    let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
+    let (mut after, mut seen) = (HashSet::new(), HashSet::new());
+    let mut furthest = 0;
+    let mut open: Vec<(u128, Held)> = before.iter().map(|held| (0, *held)).collect();
+    while let Some((done, held)) = open.pop() {
+        if !seen.insert((done, held)) {
+            continue;
+        }
+        if done & must == must {
+            after.insert(held);
+        }
+        let left = must & !done;
+        furthest = furthest.max(if left == 0 { 0 } else { left.trailing_zeros() as usize });
+        // Nothing comes after what was answered before it was called.
+        let first_end = ops
+            .iter()
+            .enumerate()
+            .filter(|(at, op)| done & 1 << at == 0 && op.done.is_some())
+            .filter_map(|(_, op)| op.end)
+            .min()
+            .unwrap_or(Duration::MAX);
+        for (at, op) in ops.iter().enumerate() {
+            if done & 1 << at == 0
+                && op.begin <= first_end
+                && let Some(next) = apply(op, held)
+            {
+                open.push((done | 1 << at, next));
+            }
+        }
+    }
+    if after.is_empty() { Err(furthest) } else { Ok(after) }
+}
+
+/// What a name holds after an operation; `None` when the reply is not what it would have been.
+fn apply(op: &NameOp, held: Held) -> Option<Held> {
+    let (done, ok) = (op.done, op.done != Some(false));
+    match op.act {
+        Act::Look => (done == Some(held.is_some())).then_some(held),
+        Act::Create { tag, repeats } => match held {
+            None => ok.then_some(Some(tag)),
+            Some(of) if repeats && of == tag => ok.then_some(held),
+            Some(_) => (done != Some(true)).then_some(held),
+        },
+        Act::Put { tag } => ok.then_some(Some(tag)),
+        Act::Take => match held {
+            Some(_) => ok.then_some(None),
+            None => (done != Some(true)).then_some(None),
+        },
+    }
+}
+
+fn tell(op: &NameOp) -> String {
+    let act = match op.act {
+        Act::Create { repeats: false, .. } => "makes",
+        Act::Create { repeats: true, .. } => "makes (exclusive)",
+        Act::Put { .. } => "renames to",
+        Act::Take => "removes or renames",
+        Act::Look => "looks up",
+    };
+    let done = match op.done {
+        Some(true) => "done",
+        Some(false) => "not done",
+        None => "no answer",
+    };
+    let end = op.end.map_or("the end".to_owned(), |end| format!("{:.6}", end.as_secs_f64()));
+    match op.client {
+        usize::MAX => format!(
+            "{} is {} on the disk at the end",
+            op.path,
+            if op.done == Some(true) { "there" } else { "not there" }
+        ),
+        client => format!("client {client} {act} {}: {done}, by {end}", op.path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(act: Act, begin: u64, end: u64, done: Option<bool>) -> NameOp {
+        let (begin, end) = (Duration::from_secs(begin), Some(Duration::from_secs(end)));
+        NameOp { client: 0, path: "p/n".to_owned(), act, begin, end, done, lost: false }
+    }
+
+    const MAKE: Act = Act::Create { tag: 1, repeats: false };
+
+    #[test]
+    fn one_of_two_that_make_a_name_at_once_succeeds() {
+        assert_eq!(first_stuck(&[op(MAKE, 0, 5, Some(true)), op(MAKE, 1, 4, Some(false))]), None);
+        assert!(first_stuck(&[op(MAKE, 0, 5, Some(true)), op(MAKE, 1, 4, Some(true))]).is_some());
+    }
+
+    #[test]
+    fn what_was_done_twice_is_found() {
+        // The first copy of the REMOVE took the name away, and the second one found nothing.
+        let ops = [op(MAKE, 0, 1, Some(true)), op(Act::Take, 2, 3, Some(false))];
+        assert_eq!(first_stuck(&ops), Some(1));
+    }
+
+    #[test]
+    fn what_has_no_answer_was_done_or_not_but_not_before_its_call() {
+        let lost = op(MAKE, 0, 10, None);
+        assert_eq!(first_stuck(&[lost.clone(), op(Act::Look, 11, 12, Some(true))]), None);
+        assert_eq!(first_stuck(&[lost, op(Act::Look, 11, 12, Some(false))]), None);
+        assert!(first_stuck(&[op(Act::Look, 0, 1, Some(true)), op(MAKE, 2, 10, None)]).is_some());
+    }
+}

@@ -1,0 +1,59 @@
+//! Records appended under a lock: each that was acknowledged is there once, each other one at most once.
+
+use crate::disk::Disk;
+use crate::history::{Append, History, Violation};
+use crate::trace::line;
+use crate::work::appends::records;
+use std::collections::BTreeMap;
+
+/// Checks the file of records as it is at the end.
+pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
+    let content = disk.read("a/log").unwrap_or_default();
+    let mut found: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for (at, record) in records(&content).into_iter().enumerate() {
+        // A write that nobody was promised may have been lost in a crash, with a later one behind it kept.
+        let bytes = content.chunks(crate::work::appends::RECORD).nth(at).unwrap_or_default();
+        match record {
+            Some(id) => *found.entry(id).or_default() += 1,
+            None if bytes.iter().all(|byte| *byte == 0) => {}
+            None => {
+                let what = format!("record {at} of the file is none");
+                violations.push(Violation {
+                    property: "no read of data never written",
+                    what,
+                    events: Vec::new(),
+                });
+            }
+        }
+    }
+    for append in &history.appends {
+        let times = found.remove(&append.id).unwrap_or(0);
+        let property = match (times, append.acked) {
+            (0, Some(_)) => "no lost acknowledged data",
+            (0 | 1, _) => continue,
+            _ => "exactly once",
+        };
+        let what = format!("record {:016x} is there {times} times", append.id);
+        violations.push(Violation { property, what, events: events(history, append) });
+    }
+    for id in found.into_keys() {
+        let what = format!("record {id:016x} is there, and nobody has written it");
+        violations.push(Violation { property: "no read of data never written", what, events: Vec::new() });
+    }
+    violations
+}
+
+/// What was appended around the same time, and the crashes.
+fn events(history: &History, append: &Append) -> Vec<String> {
+    let at = history.appends.iter().position(|other| other.id == append.id).unwrap_or(0);
+    let near = history.appends.iter().skip(at.saturating_sub(3)).take(8);
+    let tell = |append: &Append| {
+        let acked = append.acked.map_or("never".to_owned(), |at| format!("{:.6}", at.as_secs_f64()));
+        line(append.begin, format_args!("client {} appends {:016x}, done {acked}", append.client, append.id))
+    };
+    let mut events: Vec<String> = near.map(tell).collect();
+    events.extend(history.crashes.iter().map(|at| line(*at, format_args!("the server crashes"))));
+    events.sort();
+    events
+}

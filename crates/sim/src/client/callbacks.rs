@@ -1,0 +1,43 @@
+//! Callbacks, answered.
+
+use super::Client;
+use nfs4::*;
+use rpc::{Accepted, Message, OpaqueAuth};
+use std::rc::Rc;
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+impl Client {
+    /// Answers callbacks as they come, until the client is told to end.
+    pub async fn answer_callbacks(self: Rc<Self>) {
+        while !self.state.borrow().finished {
+            let next = self.world.lock().callbacks.get_mut(&self.host).and_then(|all| all.pop_front());
+            match next {
+                Some((connection, record)) => {
+                    if let Some(answer) = answer(&record) {
+                        self.world.answer(connection, answer);
+                    }
+                }
+                None => self.pause(20, 200).await,
+            }
+        }
+    }
+}
+
+/// The answer of a client that has nothing against a callback.
+fn answer(record: &[u8]) -> Option<Vec<u8>> {
+    let Ok(Message::Call(header)) = Message::parse(record) else { return None };
+    let args = CbCompound4Args::decode(&mut Decoder::new(record.get(header.arguments_at..)?)).ok()?;
+    let Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) = args.argarray.first() else { return None };
+    let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
+        csr_sessionid: sequence.csa_sessionid,
+        csr_sequenceid: sequence.csa_sequenceid,
+        csr_slotid: sequence.csa_slotid,
+        csr_highest_slotid: sequence.csa_highest_slotid,
+        csr_target_highest_slotid: sequence.csa_highest_slotid,
+    });
+    let resarray = vec![NfsCbResop4::OP_CB_SEQUENCE(sequence)];
+    let mut encoder = Encoder::new();
+    Accepted::Success.encode(&mut encoder, header.xid, &OpaqueAuth::NONE);
+    CbCompound4Res { status: Nfsstat4::NFS4_OK, tag: b"".into(), resarray }.encode(&mut encoder);
+    Some(encoder.into_vec())
+}

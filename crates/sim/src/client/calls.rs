@@ -1,0 +1,252 @@
+//! One call on a slot, sent again after a cut connection until it is answered (RFC 8881 section 2.10.6).
+
+use super::{Client, Op, Phase, Slot, record};
+use crate::trace::digest;
+use nfs4::{Compound4Res, Getfh4Res, NfsArgop4, NfsOpnum4, NfsResop4, Nfsstat4, Sequence4Args};
+use rpc::{Accepted, ReplyHeader};
+use xdr::{Decode, Decoder};
+
+/// A call whose outcome nobody knows: its session was lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost;
+
+/// A COMPOUND's results.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Of the last operation that ran.
+    pub status: Nfsstat4,
+    /// Of each.
+    pub results: Vec<NfsResop4<'static>>,
+}
+
+impl Reply {
+    /// Reads a record.
+    fn parse(record: &[u8]) -> Option<Self> {
+        let ReplyHeader::Accepted { status: Accepted::Success, results_at, .. } =
+            ReplyHeader::parse(record).ok()?
+        else {
+            return None;
+        };
+        let results = Compound4Res::decode(&mut Decoder::new(record.get(results_at..)?)).ok()?.into_owned();
+        Some(Self { status: results.status, results: results.resarray })
+    }
+
+    /// The filehandle that GETFH returned.
+    pub fn handle(&self) -> Option<Vec<u8>> {
+        self.results.iter().find_map(|result| match result {
+            NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
+            _ => None,
+        })
+    }
+}
+
+/// What the server says to a SEQUENCE.
+enum Verdict {
+    Done,
+    Again,
+    Broken,
+    Uncached,
+}
+
+impl Client {
+    /// Makes a call when there is a session and a slot free.
+    ///
+    /// # Errors
+    /// The session was lost before the answer came.
+    pub async fn call(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
+        let free = || {
+            let state = self.state.borrow();
+            state.phase == Phase::Ready && state.slots.iter().any(|slot| !slot.busy)
+        };
+        self.world.until(free).await;
+        self.call_now(operations, cached).await
+    }
+
+    /// Makes a call again and again, as long as the server asks for patience.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn run(&self, cached: bool, operations: impl Fn() -> Vec<Op>) -> Result<Reply, Lost> {
+        loop {
+            let reply = self.call(operations(), cached).await?;
+            if !matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE) {
+                return Ok(reply);
+            }
+            self.pause(100, 1500).await;
+        }
+    }
+
+    /// Waits for a time between two, in milliseconds.
+    pub async fn pause(&self, start: u64, end: u64) {
+        let time = self.draw(|chance| chance.millis(start, end));
+        self.world.sleep(time).await;
+    }
+
+    /// Makes a call, also while the client reclaims.
+    pub(super) async fn call_now(&self, operations: Vec<Op>, cached: bool) -> Result<Reply, Lost> {
+        let (id, sequence, session, highest) = {
+            let mut state = self.state.borrow_mut();
+            let Some(id) = state.slots.iter().position(|slot| !slot.busy) else { return Err(Lost) };
+            let highest = state.slots.len() - 1;
+            let slot = &mut state.slots[id];
+            slot.busy = true;
+            let sequence = slot.sequence.wrapping_add(1);
+            state.in_flight += 1;
+            (id, sequence, state.session, highest)
+        };
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let first = NfsArgop4::OP_SEQUENCE(Sequence4Args {
+            sa_sessionid: session,
+            sa_sequenceid: sequence,
+            sa_slotid: number(id),
+            sa_highest_slotid: number(highest),
+            sa_cachethis: cached,
+        });
+        let all: Vec<Op> = [first].into_iter().chain(operations).collect();
+        let result = self.repeat(&all, cached).await;
+        let mut state = self.state.borrow_mut();
+        state.in_flight -= 1;
+        if state.session == session
+            && let Some(slot) = state.slots.get_mut(id)
+        {
+            *slot = Slot { sequence, busy: false };
+        }
+        result
+    }
+
+    /// Sends a call until it is answered.
+    async fn repeat(&self, operations: &[Op], cached: bool) -> Result<Reply, Lost> {
+        let xid = self.world.xid();
+        let bytes = record(self.host, xid, operations);
+        let called = self.world.now();
+        self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(operations)));
+        loop {
+            let Some(reply) = self.send(xid, &bytes, || self.state.borrow().phase == Phase::Broken).await
+            else {
+                return Err(Lost);
+            };
+            match self.judge(&reply, cached) {
+                Verdict::Again => self.pause(20, 400).await,
+                Verdict::Broken => {
+                    self.lose_session();
+                    return Err(Lost);
+                }
+                Verdict::Uncached => return Err(Lost),
+                Verdict::Done => {
+                    let mut state = self.state.borrow_mut();
+                    state.renewed = state.renewed.max(called);
+                    drop(state);
+                    let status = reply.status.name();
+                    self.world.note(format_args!("client {} is answered {xid}: {status}", self.host));
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+
+    /// Takes note that the session is lost.
+    pub(super) fn lose_session(&self) {
+        let mut state = self.state.borrow_mut();
+        if state.phase != Phase::Broken {
+            // What was held under a former session that was not yet reclaimed is held by that one's lease.
+            if state.phase == Phase::Ready {
+                state.held_until_then = state.renewed;
+            }
+            state.phase = Phase::Broken;
+            drop(state);
+            self.world.note(format_args!("client {} has lost its session", self.host));
+        }
+    }
+
+    /// Sends a record over one connection after the other until there is a reply, or `ends` says that none is wanted.
+    pub(super) async fn send(&self, xid: u32, bytes: &[u8], ends: impl Fn() -> bool) -> Option<Reply> {
+        loop {
+            if ends() {
+                return None;
+            }
+            let Some(connection) = self.connection().await else {
+                self.pause(50, 1000).await;
+                continue;
+            };
+            let patience = self.draw(|chance| chance.millis(2000, 20_000));
+            match self.world.call(connection, xid, bytes.to_vec(), patience).await {
+                Some(record) => match Reply::parse(&record) {
+                    Some(reply) => return Some(reply),
+                    None => {
+                        let what = format!("client {} is answered {:016x}", self.host, digest(&record));
+                        let now = self.world.now();
+                        self.world.lock().history.complain("every reply can be read", what, now);
+                        return None;
+                    }
+                },
+                None => {
+                    self.world.hang_up(connection);
+                    let mut state = self.state.borrow_mut();
+                    state
+                        .links
+                        .iter_mut()
+                        .filter(|link| **link == Some(connection))
+                        .for_each(|link| *link = None);
+                }
+            }
+        }
+    }
+
+    /// A connection, a new one if need be.
+    async fn connection(&self) -> Option<u64> {
+        let at = self.draw(|chance| chance.next()) as usize % self.state.borrow().links.len().max(1);
+        let known = self.state.borrow().links.get(at).copied().flatten();
+        if let Some(known) = known.filter(|known| self.world.lock().network.is_up(*known)) {
+            return Some(known);
+        }
+        let connection = self.world.connect(self.host).await?;
+        let old = self.state.borrow_mut().links.get_mut(at)?.replace(connection);
+        // Another call has made one meanwhile.
+        if let Some(old) = old.filter(|old| Some(*old) != known) {
+            self.world.hang_up(old);
+        }
+        Some(connection)
+    }
+
+    fn judge(&self, reply: &Reply, cached: bool) -> Verdict {
+        let status = match reply.results.first() {
+            Some(NfsResop4::OP_SEQUENCE(result)) => result.discriminant(),
+            _ => reply.status,
+        };
+        match status {
+            Nfsstat4::NFS4_OK => Verdict::Done,
+            Nfsstat4::NFS4ERR_DELAY => Verdict::Again,
+            Nfsstat4::NFS4ERR_BADSESSION | Nfsstat4::NFS4ERR_DEADSESSION => Verdict::Broken,
+            Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if !cached => Verdict::Uncached,
+            other => {
+                let what = format!("client {}: SEQUENCE answers {}", self.host, other.name());
+                let now = self.world.now();
+                self.world.lock().history.complain(
+                    "a client that keeps the rules keeps its slots",
+                    what,
+                    now,
+                );
+                Verdict::Broken
+            }
+        }
+    }
+
+    /// Makes a call without a session.
+    pub(super) async fn sessionless(&self, operation: Op) -> Option<Reply> {
+        let xid = self.world.xid();
+        let operations = [operation];
+        self.world.note(format_args!("client {} calls {xid}: {}", self.host, names(&operations)));
+        let bytes = record(self.host, xid, &operations);
+        self.send(xid, &bytes, || false).await
+    }
+}
+
+/// The names of the operations.
+fn names(operations: &[Op]) -> String {
+    let names: Vec<String> = operations.iter().map(|op| name(op.discriminant()).to_owned()).collect();
+    names.join(" ")
+}
+
+fn name(operation: NfsOpnum4) -> &'static str {
+    operation.name().trim_start_matches("OP_")
+}

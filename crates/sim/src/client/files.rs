@@ -1,0 +1,316 @@
+//! Open files and their locks, as a client that may have to reclaim them keeps them.
+
+use super::{Client, Creates, Lost, Op, Phase, at, open, put, reclaim};
+use crate::history::Hold;
+use crate::world::Inner;
+use nfs4::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes of a file that are locked.
+pub const CELLS: usize = 12;
+
+/// An open file of one worker.
+#[derive(Debug)]
+pub struct Open {
+    /// Its number among the client's.
+    id: u64,
+    /// What its path comes to: the same for all clients.
+    pub file: u64,
+    /// Client, life and worker.
+    pub owner: (usize, u32, usize),
+    /// The file.
+    pub handle: Vec<u8>,
+    /// The open.
+    pub stateid: Stateid4,
+    /// The locks, if there are or were any.
+    pub locker: Option<Stateid4>,
+    /// For each byte that is locked, whether for writing.
+    pub cells: [Option<bool>; CELLS],
+    /// Where in the history the locks of the bytes are.
+    holds: [Option<usize>; CELLS],
+    /// Whether the server has given it to others.
+    pub lost: bool,
+}
+
+impl Open {
+    fn name(&self) -> Vec<u8> {
+        format!("{:?}", self.owner).into_bytes()
+    }
+
+    /// The operations that reclaim the open.
+    pub(super) fn reclaim_open(&self) -> Vec<Op> {
+        vec![put(&self.handle), reclaim(&self.name())]
+    }
+
+    /// The locks are to be had anew.
+    pub(super) fn forget_locker(&mut self) {
+        self.locker = None;
+    }
+
+    /// Locked ranges: whether for writing, start and length.
+    pub(super) fn ranges(&self) -> Vec<(bool, usize, usize)> {
+        let mut ranges: Vec<(bool, usize, usize)> = Vec::new();
+        for (cell, kind) in self.cells.iter().enumerate() {
+            match (kind, ranges.last_mut()) {
+                (Some(kind), Some((last, start, length))) if kind == last && *start + *length == cell => {
+                    *length += 1;
+                }
+                (Some(kind), _) => ranges.push((*kind, cell, 1)),
+                (None, _) => {}
+            }
+        }
+        ranges
+    }
+
+    /// The operations that lock a range.
+    pub(super) fn lock_operations(&self, write: bool, reclaim: bool, start: usize, length: usize) -> Vec<Op> {
+        let locker = match self.locker {
+            Some(lock_stateid) => Locker4::FALSE(ExistLockOwner4 { lock_stateid, lock_seqid: 0 }),
+            None => Locker4::TRUE(OpenToLockOwner4 {
+                open_seqid: 0,
+                open_stateid: self.stateid,
+                lock_seqid: 0,
+                lock_owner: StateOwner4 { clientid: 0, owner: self.name().into() },
+            }),
+        };
+        let locktype = if write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
+        let (offset, length) = (start as u64, length as u64);
+        vec![put(&self.handle), NfsArgop4::OP_LOCK(Lock4Args { locktype, reclaim, offset, length, locker })]
+    }
+
+    /// The client can no longer be sure of a byte.
+    fn release(&mut self, inner: &mut Inner, cell: usize, until: Duration) {
+        if let Some(hold) = self.holds[cell].take().and_then(|at| inner.history.holds.get_mut(at)) {
+            hold.until = Some(until.max(hold.from));
+        }
+    }
+
+    /// The open and its locks are lost; the client could be sure of them until then.
+    pub(super) fn lose(&mut self, inner: &mut Inner, until: Duration) {
+        self.lost = true;
+        (0..CELLS).for_each(|cell| self.release(inner, cell, until));
+        self.cells = [None; CELLS];
+        self.locker = None;
+    }
+}
+
+impl Client {
+    /// Opens a file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The session was lost; the open, if there was one, is closed when the client is gone.
+    pub async fn open(&self, directory: &str, name: &str, worker: usize) -> Result<Rc<RefCell<Open>>, Lost> {
+        let owner = (self.host, self.life, worker);
+        let label = format!("{owner:?}").into_bytes();
+        let reply = self
+            .run(true, || {
+                let last = [open(name, &label, Creates::Unchecked), NfsArgop4::OP_GETFH];
+                at(directory).into_iter().chain(last).collect()
+            })
+            .await?;
+        let stateid = reply.results.iter().find_map(|result| match result {
+            NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
+            _ => None,
+        });
+        let (Some(stateid), Some(handle)) = (stateid, reply.handle()) else {
+            self.complain("a file that everybody may write can be opened", reply.status);
+            return Err(Lost);
+        };
+        let file = crate::trace::digest(format!("{directory}/{name}").as_bytes());
+        let (locker, cells, holds) = (None, [None; CELLS], [None; CELLS]);
+        let mut state = self.state.borrow_mut();
+        state.next_open += 1;
+        let id = state.next_open;
+        let open = Open { id, file, owner, handle, stateid, locker, cells, holds, lost: false };
+        let open = Rc::new(RefCell::new(open));
+        state.opens.insert(id, open.clone());
+        Ok(open)
+    }
+
+    /// Complains of a status that must not be.
+    pub fn complain(&self, property: &'static str, status: Nfsstat4) {
+        let now = self.world.now();
+        let what = format!("client {}: {}", self.host, status.name());
+        self.world.lock().history.complain(property, what, now);
+    }
+
+    /// Makes a call with an open file's stateid, again and again while the server asks for patience. `None` when the open
+    /// is lost, by now or by this answer.
+    ///
+    /// # Errors
+    /// The session was lost.
+    pub async fn with(
+        &self,
+        open: &Rc<RefCell<Open>>,
+        cached: bool,
+        operations: impl Fn(&Open) -> Vec<Op>,
+    ) -> Result<Option<super::Reply>, Lost> {
+        loop {
+            // The stateid is another one after a restart.
+            self.world.until(|| self.state.borrow().phase == Phase::Ready).await;
+            if open.borrow().lost {
+                return Ok(None);
+            }
+            let built = operations(&open.borrow());
+            let clientid = self.state.borrow().clientid;
+            let free = || {
+                let state = self.state.borrow();
+                state.phase != Phase::Ready
+                    || state.clientid != clientid
+                    || state.slots.iter().any(|slot| !slot.busy)
+            };
+            self.world.until(free).await;
+            if self.state.borrow().clientid != clientid || self.state.borrow().phase != Phase::Ready {
+                continue;
+            }
+            let reply = self.call_now(built, cached).await?;
+            match reply.status {
+                Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE => self.pause(100, 1500).await,
+                Nfsstat4::NFS4ERR_BAD_STATEID
+                | Nfsstat4::NFS4ERR_EXPIRED
+                | Nfsstat4::NFS4ERR_STALE_STATEID
+                | Nfsstat4::NFS4ERR_ADMIN_REVOKED => {
+                    self.complain("what a client holds stays while its session does", reply.status);
+                    let mut inner = self.world.lock();
+                    let until = self.sure_until(&inner);
+                    open.borrow_mut().lose(&mut inner, until);
+                    return Ok(None);
+                }
+                _ => return Ok(Some(reply)),
+            }
+        }
+    }
+
+    /// Unlocks and closes a file, however often it takes.
+    pub async fn close(&self, open: Rc<RefCell<Open>>) {
+        self.unlock(&open, 0, CELLS).await;
+        loop {
+            let operations = |open: &Open| {
+                let close = Close4Args { seqid: 0, open_stateid: open.stateid };
+                vec![put(&open.handle), NfsArgop4::OP_CLOSE(close)]
+            };
+            match self.with(&open, true, operations).await {
+                Ok(Some(reply)) if reply.status != Nfsstat4::NFS4_OK => {
+                    self.complain("what is open can be closed", reply.status);
+                    break;
+                }
+                Ok(_) => break,
+                // It is reclaimed meanwhile, and then closed.
+                Err(Lost) => {}
+            }
+        }
+        let id = open.borrow().id;
+        self.state.borrow_mut().opens.remove(&id);
+    }
+
+    /// Locks bytes. False when others have them, or the open is lost.
+    ///
+    /// # Errors
+    /// The session was lost: nobody knows.
+    pub async fn lock(
+        &self,
+        open: &Rc<RefCell<Open>>,
+        write: bool,
+        start: usize,
+        length: usize,
+    ) -> Result<bool, Lost> {
+        let range = start..(start + length).min(CELLS);
+        // What is a lock for writing may become one for reading at any time from now on.
+        let before = open.borrow().cells;
+        if !write {
+            let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
+            let until = self.sure_until(&inner);
+            for cell in range.clone().filter(|cell| before[*cell] == Some(true)) {
+                open.release(&mut inner, cell, until);
+            }
+        }
+        let reply =
+            self.with(open, true, |open| open.lock_operations(write, false, start, range.len())).await;
+        let done = match reply.as_ref().map(|reply| reply.as_ref().and_then(|reply| reply.results.last())) {
+            Ok(Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok)))) => Some(ok.lock_stateid),
+            Ok(Some(NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(_)))) | Ok(None) => None,
+            Ok(Some(_)) => {
+                self.complain(
+                    "a lock is granted or denied",
+                    reply.ok().flatten().map_or(Nfsstat4::NFS4_OK, |r| r.status),
+                );
+                None
+            }
+            Err(Lost) => return Err(Lost),
+        };
+        let Some(stateid) = done else { return Ok(false) };
+        let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
+        let (now, until) = (inner.now, self.sure_until(&inner));
+        open.locker = Some(stateid);
+        for cell in range {
+            open.release(&mut inner, cell, until);
+            let (owner, file) = (open.owner, open.file);
+            open.cells[cell] = Some(write);
+            open.holds[cell] = Some(inner.history.holds.len());
+            inner.history.holds.push(Hold { owner, file, cell, write, from: now, until: None });
+        }
+        Ok(true)
+    }
+
+    /// Until when the client can be sure of what it holds now, unless it hears from the server again.
+    pub(super) fn sure_until(&self, inner: &Inner) -> Duration {
+        let state = self.state.borrow();
+        let renewed = if state.phase == Phase::Ready { state.renewed } else { state.held_until_then };
+        inner.now.min(inner.history.lease_end(renewed))
+    }
+
+    /// Unlocks bytes, however often it takes.
+    pub async fn unlock(&self, open: &Rc<RefCell<Open>>, start: usize, length: usize) {
+        let range = start..(start + length).min(CELLS);
+        let called = self.world.now();
+        let mut released: Vec<usize> = Vec::new();
+        {
+            let (mut inner, mut open) = (self.world.lock(), open.borrow_mut());
+            let until = self.sure_until(&inner);
+            released.extend(range.clone().filter_map(|cell| open.holds[cell]));
+            range.clone().for_each(|cell| open.release(&mut inner, cell, until));
+            // Whatever becomes of the call, these are not reclaimed.
+            range.clone().for_each(|cell| open.cells[cell] = None);
+        }
+        loop {
+            if open.borrow().locker.is_none() {
+                break;
+            }
+            let operations = |open: &Open| {
+                let unlock = open.locker.map(|stateid| unlock(stateid, start, range.len()));
+                [put(&open.handle)].into_iter().chain(unlock).collect()
+            };
+            match self.with(open, true, operations).await {
+                Ok(Some(reply)) => {
+                    if let Some(NfsResop4::OP_LOCKU(Locku4Res::NFS4_OK(stateid))) = reply.results.last() {
+                        open.borrow_mut().locker = Some(*stateid);
+                        // It was held all the time.
+                        let mut inner = self.world.lock();
+                        for at in released.drain(..) {
+                            let hold = &mut inner.history.holds[at];
+                            hold.until = Some(called.max(hold.from));
+                        }
+                    } else if open.borrow().locker.is_some() {
+                        self.complain("what is locked can be unlocked", reply.status);
+                    }
+                    break;
+                }
+                Ok(None) => break,
+                Err(Lost) => released.clear(),
+            }
+        }
+    }
+}
+
+fn unlock(lock_stateid: Stateid4, start: usize, length: usize) -> Op {
+    let (offset, length) = (start as u64, length as u64);
+    NfsArgop4::OP_LOCKU(Locku4Args {
+        locktype: NfsLockType4::WRITE_LT,
+        seqid: 0,
+        lock_stateid,
+        offset,
+        length,
+    })
+}

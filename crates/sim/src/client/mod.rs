@@ -1,0 +1,138 @@
+//! A client at the level of the protocol: a session with slots, several connections, leases and recovery.
+
+mod callbacks;
+mod calls;
+mod files;
+mod messages;
+mod recover;
+
+pub use calls::{Lost, Reply};
+pub use files::{CELLS, Open};
+pub use messages::*;
+
+use crate::chance::Chance;
+use crate::plan::LEASE;
+use crate::world::World;
+use nfs4::Sessionid4;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How far a client is with its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// It has none, or it was lost.
+    #[default]
+    Broken,
+    /// It has a new one, and reclaims what it held.
+    Reclaiming,
+    /// All may be done.
+    Ready,
+}
+
+/// A slot of the session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    sequence: u32,
+    busy: bool,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    session: Sessionid4,
+    slots: Vec<Slot>,
+    in_flight: usize,
+    links: Vec<Option<u64>>,
+    clientid: u64,
+    /// Whether the server has answered RECLAIM_COMPLETE of this client id.
+    complete: bool,
+    /// When the last SEQUENCE that was answered had been called.
+    renewed: Duration,
+    /// The same at the time when the session broke.
+    held_until_then: Duration,
+    opens: BTreeMap<u64, Rc<RefCell<Open>>>,
+    next_open: u64,
+    finished: bool,
+}
+
+/// A client, from one restart of its machine to the next.
+pub struct Client {
+    /// Where it lives.
+    pub world: World,
+    /// Its number.
+    pub host: usize,
+    /// How often its machine has restarted.
+    pub life: u32,
+    state: RefCell<State>,
+    chance: RefCell<Chance>,
+}
+
+impl Client {
+    /// Makes a client; it has no session yet.
+    pub fn new(world: &World, host: usize, life: u32) -> Rc<Self> {
+        let chance = world.lock().chance.split();
+        let links = vec![None; world.lock().plan.connections];
+        let state = State { links, ..State::default() };
+        Rc::new(Self { world: world.clone(), host, life, state: state.into(), chance: chance.into() })
+    }
+
+    /// Draws from the client's own chance.
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut Chance) -> T) -> T {
+        draw(&mut self.chance.borrow_mut())
+    }
+
+    /// Keeps session and lease, until the client is told to end.
+    pub async fn manage(self: Rc<Self>) {
+        loop {
+            let (phase, renewed, finished) = {
+                let state = self.state.borrow();
+                (state.phase, state.renewed, state.finished)
+            };
+            if finished {
+                return;
+            }
+            if phase == Phase::Broken {
+                self.recover().await;
+                continue;
+            }
+            let due = renewed + self.draw(|chance| chance.time(LEASE / 4, LEASE / 2));
+            let now = self.world.now();
+            // Not `call`, which waits for a session: without this task there would never be one.
+            if now >= due && self.state.borrow().slots.iter().any(|slot| !slot.busy) {
+                let _ = self.call_now(Vec::new(), false).await;
+                continue;
+            }
+            let pause = self.draw(|chance| chance.millis(100, 1000));
+            self.world.sleep(pause).await;
+        }
+    }
+
+    /// The machine stops at once: what it held is no longer its own.
+    pub fn stop(&self) {
+        let mut inner = self.world.lock();
+        let until = self.sure_until(&inner);
+        for open in self.state.borrow().opens.values() {
+            open.borrow_mut().lose(&mut inner, until);
+        }
+        inner.history.lose_all(self.host);
+        drop(inner);
+        let links: Vec<u64> = self.state.borrow_mut().links.drain(..).flatten().collect();
+        links.into_iter().for_each(|link| self.world.hang_up(link));
+    }
+
+    /// Says how far it is, for who wonders why nothing goes on.
+    pub fn tell(&self) -> String {
+        let state = self.state.borrow();
+        let busy = state.slots.iter().filter(|slot| slot.busy).count();
+        let (host, phase, opens) = (self.host, state.phase, state.opens.len());
+        format!("client {host}: {phase:?}, {} calls, {busy} slots busy, {opens} opens", state.in_flight)
+    }
+
+    /// Ends session and client, and tells whether the server let them go.
+    pub async fn finish(&self) {
+        self.destroy().await;
+        self.state.borrow_mut().finished = true;
+    }
+}

@@ -1,0 +1,187 @@
+//! A new session after the old one was lost, and what is reclaimed with it (RFC 8881 sections 8.4 and 8.5).
+
+use super::{Client, Lost, Open, Phase, Slot, create_session, exchange_id};
+use crate::plan::GRACE;
+use nfs4::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+impl Client {
+    /// Gets a session and reclaims, however often it takes.
+    pub(super) async fn recover(&self) {
+        // Calls of the old session end first: their outcome is unknown, and no slot is used twice.
+        self.world.until(|| self.state.borrow().in_flight == 0).await;
+        while !self.try_to_recover().await {
+            self.pause(10, 1000).await;
+        }
+    }
+
+    async fn try_to_recover(&self) -> bool {
+        let Some((clientid, sequence)) = self.exchange_id().await else { return false };
+        if !self.create_session(clientid, sequence).await {
+            return false;
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            if state.clientid != clientid {
+                state.clientid = clientid;
+                state.complete = false;
+            }
+            state.phase = Phase::Reclaiming;
+        }
+        let now = self.world.now();
+        self.world.lock().history.settle(self.host, now);
+        self.world.note(format_args!("client {} has a session as {clientid:016x}", self.host));
+        if !self.state.borrow().complete && self.reclaim().await.is_err() {
+            return false;
+        }
+        let mut state = self.state.borrow_mut();
+        if state.phase == Phase::Reclaiming {
+            state.phase = Phase::Ready;
+        }
+        state.phase == Phase::Ready
+    }
+
+    async fn exchange_id(&self) -> Option<(Clientid4, u32)> {
+        let reply = self.sessionless(exchange_id(self.host, self.life)).await?;
+        match reply.results.first() {
+            Some(NfsResop4::OP_EXCHANGE_ID(ExchangeId4Res::NFS4_OK(ok))) => {
+                Some((ok.eir_clientid, ok.eir_sequenceid))
+            }
+            _ => self.wonder("EXCHANGE_ID", reply.status, &[Nfsstat4::NFS4ERR_DELAY]),
+        }
+    }
+
+    async fn create_session(&self, clientid: Clientid4, sequence: u32) -> bool {
+        let slots = self.world.lock().plan.slots;
+        let Some(reply) = self.sessionless(create_session(clientid, sequence, slots)).await else {
+            return false;
+        };
+        let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok))) = reply.results.first() else {
+            // The server restarted in between, or an answer to an earlier copy was lost with its client id.
+            let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID, Nfsstat4::NFS4ERR_DELAY];
+            return self.wonder::<()>("CREATE_SESSION", reply.status, &known).is_some();
+        };
+        let mut state = self.state.borrow_mut();
+        state.session = ok.csr_sessionid;
+        state.slots = vec![Slot::default(); ok.csr_fore_chan_attrs.ca_maxrequests as usize];
+        true
+    }
+
+    /// Complains of a status that is none of those that may come.
+    fn wonder<T>(&self, operation: &str, status: Nfsstat4, known: &[Nfsstat4]) -> Option<T> {
+        if !known.contains(&status) {
+            let what = format!("client {}: {operation} answers {}", self.host, status.name());
+            let now = self.world.now();
+            self.world.lock().history.complain("a client that keeps the rules gets a session", what, now);
+        }
+        None
+    }
+
+    /// Reclaims opens and locks, and says that this was all.
+    async fn reclaim(&self) -> Result<(), Lost> {
+        let opens: Vec<Rc<RefCell<Open>>> = self.state.borrow().opens.values().cloned().collect();
+        for open in opens {
+            if !open.borrow().lost {
+                self.reclaim_one(&open).await?;
+            }
+        }
+        loop {
+            let last = NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false });
+            let reply = self.call_now(vec![last], true).await?;
+            match reply.status {
+                Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_COMPLETE_ALREADY => {
+                    self.state.borrow_mut().complete = true;
+                    return Ok(());
+                }
+                Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
+                other => {
+                    let _: Option<()> = self.wonder("RECLAIM_COMPLETE", other, &[]);
+                    return Err(Lost);
+                }
+            }
+        }
+    }
+
+    async fn reclaim_one(&self, open: &Rc<RefCell<Open>>) -> Result<(), Lost> {
+        loop {
+            let operations = open.borrow().reclaim_open();
+            let reply = self.call_now(operations, true).await?;
+            match reply.results.last() {
+                Some(NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok))) => {
+                    open.borrow_mut().stateid = ok.stateid;
+                    break;
+                }
+                _ if reply.status == Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
+                _ => return Ok(self.not_reclaimed(open, "open", reply.status)),
+            }
+        }
+        let ranges = open.borrow().ranges();
+        open.borrow_mut().forget_locker();
+        for (write, start, length) in ranges {
+            loop {
+                let operations = open.borrow().lock_operations(write, true, start, length);
+                let reply = self.call_now(operations, true).await?;
+                match reply.results.last() {
+                    Some(NfsResop4::OP_LOCK(Lock4Res::NFS4_OK(ok))) => {
+                        open.borrow_mut().locker = Some(ok.lock_stateid);
+                        break;
+                    }
+                    _ if reply.status == Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
+                    _ => return Ok(self.not_reclaimed(open, "lock", reply.status)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was held is lost. The server may only say so where the lease was over before the crash, or the grace period is.
+    fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, what: &str, status: Nfsstat4) {
+        let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
+        let mut inner = self.world.lock();
+        if inner.history.may_reclaim(renewed, now, GRACE) {
+            let what = format!(
+                "client {} may not reclaim an {what} that it held by a lease of {:.3}: {}",
+                self.host,
+                renewed.as_secs_f64(),
+                status.name()
+            );
+            inner.history.complain("a client in time reclaims what it held", what, now);
+        }
+        let until = now.min(inner.history.lease_end(renewed));
+        open.borrow_mut().lose(&mut inner, until);
+        drop(inner);
+        self.world.note(format_args!("client {} has lost an open: {}", self.host, status.name()));
+    }
+
+    /// DESTROY_SESSION and DESTROY_CLIENTID, at the end of all work.
+    pub(super) async fn destroy(&self) {
+        let idle = || {
+            let state = self.state.borrow();
+            state.in_flight == 0 && state.phase == Phase::Ready
+        };
+        self.world.until(idle).await;
+        let (session, clientid) = {
+            let mut state = self.state.borrow_mut();
+            state.finished = true;
+            (state.session, state.clientid)
+        };
+        let dsa_sessionid = session;
+        let last = NfsArgop4::OP_DESTROY_SESSION(DestroySession4Args { dsa_sessionid });
+        while let Some(reply) = self.sessionless(last.clone()).await {
+            match reply.status {
+                Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_BADSESSION => break,
+                Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
+                other => return self.wonder::<()>("DESTROY_SESSION", other, &[]).unwrap_or_default(),
+            }
+        }
+        let last = NfsArgop4::OP_DESTROY_CLIENTID(DestroyClientid4Args { dca_clientid: clientid });
+        while let Some(reply) = self.sessionless(last.clone()).await {
+            match reply.status {
+                Nfsstat4::NFS4_OK | Nfsstat4::NFS4ERR_STALE_CLIENTID => break,
+                Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
+                other => return self.wonder::<()>("DESTROY_CLIENTID", other, &[]).unwrap_or_default(),
+            }
+        }
+    }
+}

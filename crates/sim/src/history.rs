@@ -1,0 +1,216 @@
+//! What the clients saw: calls and replies with their times, and the faults that an onlooker knows of. The checker has
+//! nothing else, but for the contents of the disk at the end.
+
+use crate::plan::LEASE;
+use std::fmt;
+use std::time::Duration;
+
+/// A property that does not hold.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The property.
+    pub property: &'static str,
+    /// How it is violated.
+    pub what: String,
+    /// The events that show it, in order.
+    pub events: Vec<String>,
+}
+
+/// Events of a violation that are shown.
+const EVENTS_SHOWN: usize = 40;
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.property, self.what)?;
+        let left_out = self.events.len().saturating_sub(EVENTS_SHOWN);
+        if left_out > 0 {
+            write!(f, "\n    ({left_out} earlier ones are left out)")?;
+        }
+        self.events.iter().skip(left_out).try_for_each(|event| write!(f, "\n    {event}"))
+    }
+}
+
+/// What is done with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It is made, and must not be there; a repetition with the same tag counts as the first if `repeats`.
+    Create {
+        /// What it then names.
+        tag: u64,
+        /// Whether its own repetition finds what it has made.
+        repeats: bool,
+    },
+    /// Something is renamed to it, whatever was there.
+    Put {
+        /// What it then names.
+        tag: u64,
+    },
+    /// It goes, by REMOVE or as the source of RENAME.
+    Take,
+    /// It is looked up.
+    Look,
+}
+
+/// An operation on a name.
+#[derive(Clone, Debug)]
+pub struct NameOp {
+    /// Who.
+    pub client: usize,
+    /// On which path.
+    pub path: String,
+    /// What.
+    pub act: Act,
+    /// When it was called.
+    pub begin: Duration,
+    /// When it was answered, or could not be carried out any more.
+    pub end: Option<Duration>,
+    /// Whether it succeeded; `None` when nobody knows.
+    pub done: Option<bool>,
+    /// Whether nobody waits for the answer any more.
+    pub lost: bool,
+}
+
+/// A write of whole blocks of a file that one worker writes.
+#[derive(Clone, Debug)]
+pub struct WriteOp {
+    /// The file.
+    pub file: u64,
+    /// The first block and how many.
+    pub blocks: (usize, usize),
+    /// What stands in every block.
+    pub id: u64,
+    /// When it was called first.
+    pub begin: Duration,
+    /// When it was answered.
+    pub acked: Option<Duration>,
+    /// When the client knew it to be on stable storage.
+    pub durable: Option<Duration>,
+}
+
+/// A read of a block.
+#[derive(Clone, Debug)]
+pub struct ReadOp {
+    /// Who.
+    pub client: usize,
+    /// The file.
+    pub file: u64,
+    /// The block.
+    pub block: usize,
+    /// What stood there; `None` for what no client writes.
+    pub id: Option<u64>,
+    /// When it was called.
+    pub begin: Duration,
+    /// When it was answered.
+    pub end: Duration,
+}
+
+/// A locked byte, for as long as its owner could be sure of it.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// Client, life and worker.
+    pub owner: (usize, u32, usize),
+    /// The file.
+    pub file: u64,
+    /// The byte.
+    pub cell: usize,
+    /// Whether others are excluded that read.
+    pub write: bool,
+    /// From the reply to LOCK on.
+    pub from: Duration,
+    /// To the call of LOCKU, or the end of the lease.
+    pub until: Option<Duration>,
+}
+
+/// A record that was appended to a file under a lock.
+#[derive(Clone, Debug)]
+pub struct Append {
+    /// Who.
+    pub client: usize,
+    /// The record.
+    pub id: u64,
+    /// When it was begun.
+    pub begin: Duration,
+    /// When it was on stable storage, still under the lock.
+    pub acked: Option<Duration>,
+}
+
+/// All of it.
+#[derive(Default)]
+pub struct History {
+    /// When the server crashed.
+    pub crashes: Vec<Duration>,
+    /// When it started.
+    pub starts: Vec<Duration>,
+    /// When its clock jumped, and how far.
+    pub jumps: Vec<(Duration, Duration)>,
+    /// Names.
+    pub names: Vec<NameOp>,
+    /// Writes.
+    pub writes: Vec<WriteOp>,
+    /// Reads.
+    pub reads: Vec<ReadOp>,
+    /// Locks.
+    pub holds: Vec<Hold>,
+    /// Records.
+    pub appends: Vec<Append>,
+    /// What a client met with that must not be.
+    pub complaints: Vec<Violation>,
+}
+
+impl History {
+    /// Notes what must not be.
+    pub fn complain(&mut self, property: &'static str, what: String, now: Duration) {
+        let events = vec![crate::trace::line(now, format_args!("{what}"))];
+        self.complaints.push(Violation { property, what, events });
+    }
+
+    /// How far the server's clock has jumped between two times.
+    fn jumped(&self, from: Duration, to: Duration) -> Duration {
+        self.jumps.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, jump)| *jump).sum()
+    }
+
+    /// When a lease ends at the earliest that was renewed then: where the server's clock jumps, it ends earlier.
+    pub fn lease_end(&self, renewed: Duration) -> Duration {
+        let mut end = renewed + LEASE;
+        for (at, jump) in self.jumps.iter().filter(|(at, _)| *at > renewed) {
+            if *at < end {
+                end = end.saturating_sub(*jump).max(*at);
+            }
+        }
+        end
+    }
+
+    /// Whether a client whose lease was renewed last at `renewed` may reclaim for certain when it is answered at `now`: it held the lease
+    /// when the server crashed first, and no grace period since then was over.
+    pub fn may_reclaim(&self, renewed: Duration, now: Duration, grace: Duration) -> bool {
+        let crashes: Vec<Duration> = self.crashes.iter().copied().filter(|crash| *crash >= renewed).collect();
+        let Some(first) = crashes.first() else { return false };
+        let ends = crashes.iter().skip(1).copied().chain([now]);
+        *first < self.lease_end(renewed)
+            && ends.zip(&crashes).all(|(end, crash)| {
+                let start = self.starts.iter().copied().find(|start| start > crash);
+                start.is_none_or(|start| end.saturating_sub(start) + self.jumped(start, end) < grace)
+            })
+    }
+
+    /// Notes that nobody waits for the answer of an operation any more.
+    pub fn lose(&mut self, at: usize) {
+        if let Some(op) = self.names.get_mut(at) {
+            op.lost = true;
+        }
+    }
+
+    /// The same of all operations of a client.
+    pub fn lose_all(&mut self, client: usize) {
+        self.names
+            .iter_mut()
+            .filter(|op| op.client == client && op.end.is_none())
+            .for_each(|op| op.lost = true);
+    }
+
+    /// Notes that what was lost of a client's cannot be carried out any more: its sessions of before are gone.
+    pub fn settle(&mut self, client: usize, now: Duration) {
+        let lost = self.names.iter_mut().filter(|op| op.client == client && op.lost && op.end.is_none());
+        lost.for_each(|op| op.end = Some(now));
+    }
+}

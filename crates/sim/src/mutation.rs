@@ -1,0 +1,151 @@
+//! Deliberate faults: what the checker has to find, so that it is known to find something.
+
+use nfs4::{Compound4Args, NfsArgop4, NfsLockType4};
+use rpc::Message;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+/// A fault that is built into the simulated side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mutation {
+    /// None.
+    #[default]
+    None,
+    /// A retry is carried out as if it were a new request.
+    ReplyCacheBypassed,
+    /// Client records are not put on stable storage before the reply that promises it.
+    JournalNotSynced,
+    /// A lock for writing is handed out as one for reading.
+    LocksShared,
+    /// COMMIT and stable writes put nothing on stable storage.
+    CommitForgets,
+    /// The write verifier of a start is that of the one before.
+    VerifierStays,
+}
+
+impl Mutation {
+    /// All that do something.
+    pub const ALL: [Self; 5] = [
+        Self::ReplyCacheBypassed,
+        Self::JournalNotSynced,
+        Self::LocksShared,
+        Self::CommitForgets,
+        Self::VerifierStays,
+    ];
+
+    /// The name that the command line knows it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ReplyCacheBypassed => "reply-cache-bypassed",
+            Self::JournalNotSynced => "journal-not-synced",
+            Self::LocksShared => "locks-shared",
+            Self::CommitForgets => "commit-forgets",
+            Self::VerifierStays => "verifier-stays",
+        }
+    }
+}
+
+impl FromStr for Mutation {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let mut all = [Self::None].into_iter().chain(Self::ALL);
+        all.find(|mutation| mutation.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|mutation| mutation.name()).collect();
+            format!("{name:?} is no mutation; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// Where SEQUENCE's sa_sequenceid stands in a COMPOUND whose tag is empty: behind tag, minor version, count, operation
+/// and session id. In the result sr_sequenceid stands as far behind the status.
+const SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 16;
+const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
+
+/// Changes records on their way into the server and out of it.
+#[derive(Default)]
+pub struct Tamper {
+    mutation: Mutation,
+    /// For each session and slot: the last request, and how many retries of the slot were made new requests.
+    slots: BTreeMap<Vec<u8>, (Vec<u8>, u32)>,
+    /// What to take off the sequence id of a reply, by its XID.
+    replies: BTreeMap<u32, u32>,
+}
+
+impl Tamper {
+    /// Makes what a mutation needs; the records pass by any other unchanged.
+    pub fn new(mutation: Mutation) -> Self {
+        Self { mutation, ..Self::default() }
+    }
+
+    /// The server has forgotten all.
+    pub fn restart(&mut self) {
+        self.slots.clear();
+        self.replies.clear();
+    }
+
+    /// A record on its way to the server.
+    pub fn request(&mut self, record: Vec<u8>) -> Vec<u8> {
+        match self.mutation {
+            Mutation::ReplyCacheBypassed => self.renumber(record),
+            Mutation::LocksShared => share_locks(record),
+            _ => record,
+        }
+    }
+
+    /// A record on its way from the server, behind the room for its mark.
+    pub fn reply(&mut self, mut record: Vec<u8>) -> Vec<u8> {
+        let Some(xid) = record.get(4..8).and_then(|xid| xid.try_into().ok()).map(u32::from_be_bytes) else {
+            return record;
+        };
+        if let Some(offset) = self.replies.remove(&xid) {
+            // XID, REPLY, MSG_ACCEPTED, a verifier without a body, SUCCESS.
+            let at = 4 + 24 + RESULT_SEQUENCEID_AT;
+            add(&mut record, at, offset.wrapping_neg());
+        }
+        record
+    }
+
+    fn renumber(&mut self, mut record: Vec<u8>) -> Vec<u8> {
+        let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
+        let (xid, at) = (header.xid, header.arguments_at);
+        let is_sequence = record.get(at + 12..at + 16) == Some(&53u32.to_be_bytes());
+        let (session, slot) = (record.get(at + 16..at + 32), record.get(at + 36..at + 40));
+        let (true, Some(session), Some(slot)) = (is_sequence, session, slot) else { return record };
+        let key = [session, slot].concat();
+        let arguments = record.get(at..).unwrap_or_default().to_vec();
+        let (last, offset) = self.slots.entry(key).or_default();
+        if *last == arguments {
+            *offset += 1;
+        }
+        *last = arguments;
+        let offset = *offset;
+        add(&mut record, at + SEQUENCEID_AT, offset);
+        self.replies.insert(xid, offset);
+        record
+    }
+}
+
+/// Adds to the number at a place.
+fn add(record: &mut [u8], at: usize, offset: u32) {
+    if let Some(place) = record.get_mut(at..at + 4) {
+        let number = place.iter().fold(0u32, |number, byte| number << 8 | u32::from(*byte));
+        place.copy_from_slice(&number.wrapping_add(offset).to_be_bytes());
+    }
+}
+
+fn share_locks(record: Vec<u8>) -> Vec<u8> {
+    let Ok(Message::Call(header)) = Message::parse(&record) else { return record };
+    let (head, arguments) = record.split_at(header.arguments_at);
+    let Ok(mut compound) = Compound4Args::decode(&mut Decoder::new(arguments)) else { return record };
+    for operation in &mut compound.argarray {
+        if let NfsArgop4::OP_LOCK(lock) = operation {
+            lock.locktype = NfsLockType4::READ_LT;
+        }
+    }
+    let mut encoder = Encoder::from_vec(head.to_vec());
+    compound.encode(&mut encoder);
+    encoder.into_vec()
+}

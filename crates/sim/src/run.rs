@@ -1,0 +1,216 @@
+//! One simulation from its seed to its verdict.
+
+use crate::check;
+use crate::client::Client;
+use crate::history::Violation;
+use crate::mutation::Mutation;
+use crate::plan::{LEASE, Plan};
+use crate::work;
+use crate::world::{Event, World, note};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::catch_unwind;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// How long the clients may take when nothing goes wrong any more, before they count as stuck.
+const PATIENCE: Duration = Duration::from_secs(4000);
+
+/// What became of a simulation.
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The hash of its trace.
+    pub hash: u64,
+    /// Events of the trace.
+    pub events: u64,
+    /// Simulated time.
+    pub time: Duration,
+    /// Crashes of the server.
+    pub crashes: usize,
+    /// What the checker found.
+    pub violations: Vec<Violation>,
+    /// The trace, if it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Something that goes on by itself.
+struct Task {
+    host: usize,
+    /// Whether the simulation ends only after it.
+    works: bool,
+    future: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// The tasks of all clients.
+struct Tasks {
+    world: World,
+    all: BTreeMap<usize, Task>,
+    next: usize,
+    clients: Vec<Rc<Client>>,
+    /// Whether all work is done and the clients go.
+    ending: bool,
+}
+
+/// Runs the simulation of a seed. A panic is a violation, too.
+pub fn run(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
+    let outcome = catch_unwind(|| play(seed, mutation, keeps_trace));
+    outcome.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown kind");
+        let what = format!("a panic: {text}");
+        let violations = vec![Violation { property: "no panic", what, events: Vec::new() }];
+        let (hash, events, time, crashes) = (0, 0, Duration::ZERO, 0);
+        Outcome { seed, hash, events, time, crashes, violations, trace: Vec::new() }
+    })
+}
+
+fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
+    let (plan, chance) = Plan::of(seed, mutation);
+    let world = World::new(plan.clone(), chance, &work::paths(plan.clients), keeps_trace);
+    {
+        let mut inner = world.lock();
+        note!(inner, "{plan:?}");
+        inner.start();
+        inner.schedule(Duration::from_secs(1), Event::Housekeeping);
+        let first = inner.chance.time(Duration::ZERO, plan.fault_every);
+        inner.schedule(first, Event::Fault);
+    }
+    let mut tasks =
+        Tasks { world: world.clone(), all: BTreeMap::new(), next: 0, clients: Vec::new(), ending: false };
+    (0..plan.clients).for_each(|host| tasks.begin(host, 0));
+    let finished = tasks.run_until_done(plan.faults_until + PATIENCE);
+    if finished {
+        tasks.end();
+    } else {
+        let stuck: Vec<String> = tasks.clients.iter().map(|client| client.tell()).collect();
+        let mut inner = world.lock();
+        let now = inner.now;
+        let what = format!("the clients are not done by {:.0} s: {}", now.as_secs_f64(), stuck.join("; "));
+        inner.history.complain("progress", what, now);
+    }
+    // The power goes one last time: what was promised has to be on the disk.
+    tasks.all.clear();
+    let mut inner = world.lock();
+    inner.machine.crash(true);
+    let (time, crashes) = (inner.now, inner.history.crashes.len());
+    inner.history.crashes.push(time);
+    let violations = check::check(&inner.history, inner.machine.disk());
+    let trace = std::mem::take(&mut inner.trace);
+    let (hash, events) = (trace.hash(), trace.events());
+    Outcome { seed, hash, events, time, crashes, violations, trace: trace.into_lines() }
+}
+
+impl Tasks {
+    fn spawn(&mut self, host: usize, works: bool, future: impl Future<Output = ()> + 'static) {
+        self.next += 1;
+        self.all.insert(self.next, Task { host, works, future: Box::pin(future) });
+        self.world.lock().ready.push_back(self.next);
+    }
+
+    /// Begins a life of a client.
+    fn begin(&mut self, host: usize, life: u32) {
+        let client = Client::new(&self.world, host, life);
+        match self.clients.get_mut(host) {
+            Some(old) => *old = client.clone(),
+            None => self.clients.push(client.clone()),
+        }
+        self.spawn(host, false, client.clone().manage());
+        self.spawn(host, false, client.clone().answer_callbacks());
+        self.spawn(host, true, work::names::work(client.clone()));
+        self.spawn(host, true, work::data::work(client.clone()));
+        self.spawn(host, true, work::locks::work(client.clone()));
+        self.spawn(host, true, work::appends::work(client));
+    }
+
+    /// Ends a life of a client in the middle of whatever it does, and begins the next.
+    fn restart(&mut self, host: usize) {
+        let Some(client) = self.clients.get(host).cloned() else { return };
+        if self.ending || !self.all.values().any(|task| task.host == host && task.works) {
+            return;
+        }
+        self.all.retain(|_, task| task.host != host);
+        client.stop();
+        self.begin(host, client.life + 1);
+    }
+
+    /// Lets everything happen until the work is done; false when the time is over.
+    fn run_until_done(&mut self, deadline: Duration) -> bool {
+        loop {
+            self.poll();
+            if !self.all.values().any(|task| task.works) {
+                return true;
+            }
+            let restarts = std::mem::take(&mut self.world.lock().restarts);
+            if !restarts.is_empty() {
+                restarts.into_iter().for_each(|host| self.restart(host));
+                continue;
+            }
+            let mut inner = self.world.lock();
+            match inner.next_event() {
+                Some(event) if inner.now < deadline => inner.happen(event),
+                _ => return false,
+            }
+        }
+    }
+
+    /// Polls what can go on.
+    fn poll(&mut self) {
+        loop {
+            let next = self.world.lock().ready.pop_front();
+            let Some(id) = next else { return };
+            let Some(task) = self.all.get_mut(&id) else { continue };
+            self.world.lock().current = id;
+            if task.future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                self.all.remove(&id);
+            }
+        }
+    }
+
+    /// The clients go, and the server must have nothing left of them.
+    fn end(&mut self) {
+        self.ending = true;
+        let gone = Rc::new(Cell::new(0));
+        for client in self.clients.clone() {
+            let gone = gone.clone();
+            let host = client.host;
+            self.spawn(host, true, async move {
+                client.finish().await;
+                gone.set(gone.get() + 1);
+            });
+        }
+        let now = self.world.now();
+        let done = self.run_until_done(now + PATIENCE);
+        // What never confirmed goes with its lease.
+        let world = self.world.clone();
+        self.spawn(0, true, async move { world.sleep(LEASE * 3).await });
+        self.run_until_done(now + PATIENCE * 2);
+        let mut inner = self.world.lock();
+        let now = inner.now;
+        if !done || gone.get() != self.clients.len() {
+            inner.history.complain("progress", "the clients cannot end their sessions".to_owned(), now);
+        }
+        if let Some(counts) = inner.machine.counts() {
+            let left = [
+                counts.clients,
+                counts.sessions,
+                counts.opens,
+                counts.lock_stateids,
+                counts.ranges,
+                counts.delegations,
+                counts.files,
+                counts.reply_cache_reserved,
+            ];
+            if left != [0; 8] {
+                inner.history.complain(
+                    "nothing is left of clients that are gone",
+                    format!("{counts:?}"),
+                    now,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What happened, as a hash and, where somebody wants to read it, as lines.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// Lines that are kept at most: the last ones.
+const LINES_MAX: usize = 200_000;
+
+/// Takes in every event. Two runs of one seed have the same hash.
+#[derive(Debug, Default)]
+pub struct Trace {
+    hash: Fnv,
+    events: u64,
+    lines: Option<Vec<String>>,
+}
+
+impl Trace {
+    /// Makes a trace, with or without the lines.
+    pub fn new(keeps_lines: bool) -> Self {
+        Self { lines: keeps_lines.then(Vec::new), ..Self::default() }
+    }
+
+    /// Takes in an event.
+    pub fn note(&mut self, now: Duration, event: fmt::Arguments<'_>) {
+        self.events += 1;
+        // A hash takes everything.
+        let _ = write!(self.hash, "{} {event}", now.as_nanos());
+        if let Some(lines) = self.lines.as_mut().filter(|lines| lines.len() < LINES_MAX) {
+            lines.push(line(now, event));
+        }
+    }
+
+    /// The hash of all that was taken in.
+    pub fn hash(&self) -> u64 {
+        self.hash.0
+    }
+
+    /// How many events were taken in.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The lines, if they were kept.
+    pub fn into_lines(self) -> Vec<String> {
+        self.lines.unwrap_or_default()
+    }
+}
+
+/// A line of a trace: the time in seconds, and what happened.
+pub fn line(now: Duration, event: fmt::Arguments<'_>) -> String {
+    format!("{:12.6}  {event}", now.as_secs_f64())
+}
+
+/// Hashes bytes, to tell records apart in a trace.
+pub fn digest(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv::default();
+    hash.bytes(bytes);
+    hash.0
+}
+
+/// FNV-1a: the same on every machine and in every version.
+#[derive(Debug)]
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.bytes(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! What goes wrong: drawn from the seed, until the time when it stops.
+
+use crate::world::{Event, Inner, note};
+use std::time::Duration;
+
+impl Inner {
+    /// Lets something go wrong, or the server come up again.
+    pub(crate) fn weather(&mut self, event: Event) {
+        match event {
+            Event::Start => self.start(),
+            _ if self.now >= self.plan.faults_until => self.clear_up(),
+            _ => {
+                self.fault();
+                let mean = self.plan.fault_every;
+                let at = self.now + self.chance.time(Duration::from_millis(1), mean * 2);
+                self.schedule(at, Event::Fault);
+            }
+        }
+    }
+
+    /// From here on nothing goes wrong by itself.
+    fn clear_up(&mut self) {
+        note!(self, "the weather clears up");
+        self.machine.fuse.set(0);
+    }
+
+    fn fault(&mut self) {
+        let host = self.chance.below(self.plan.clients);
+        let now = self.now;
+        match self.chance.below(100) {
+            0..40 => {
+                let all = self.network.all();
+                if !all.is_empty() {
+                    let connection = all[self.chance.below(all.len())];
+                    self.cut(connection);
+                }
+            }
+            40..55 => {
+                // Some longer than a lease.
+                let long = self.chance.one_in(3);
+                let until = now + self.chance.millis(500, if long { 70_000 } else { 15_000 });
+                note!(self, "client {host} is cut off until {:.3}", until.as_secs_f64());
+                self.network.block(host, until);
+            }
+            55..62 => self.crash(),
+            62..75 => {
+                let steps = 1 + self.chance.below(12) as i64;
+                self.machine.fuse.set(steps);
+            }
+            75..82 => self.crash_again(),
+            82..88 => {
+                self.frozen_until = now + self.chance.millis(100, 30_000);
+                note!(self, "the server's machine is suspended until {:.3}", self.frozen_until.as_secs_f64());
+            }
+            88..93 => {
+                let jump = self.chance.millis(100, 40_000);
+                note!(self, "the server's clock jumps by {:.3}", jump.as_secs_f64());
+                self.jumped += jump;
+                self.history.jumps.push((now, jump));
+            }
+            93..97 => {
+                let hours = self.chance.next() % (48 * 3600 * 1_000_000_000);
+                self.wall_off = i64::try_from(hours).unwrap_or(0) - 24 * 3600 * 1_000_000_000;
+                note!(self, "the wall clock is off by {} ns", self.wall_off);
+            }
+            _ => {
+                note!(self, "client {host} restarts");
+                self.restarts.push(host);
+            }
+        }
+    }
+
+    fn cut(&mut self, connection: u64) {
+        let now = self.now;
+        if let Some((client, server)) = self.network.cut(connection, now) {
+            note!(self, "{connection} is cut");
+            self.schedule(client, Event::Gone(connection, crate::network::Way::ToClient));
+            self.schedule(server, Event::Gone(connection, crate::network::Way::ToServer));
+        }
+    }
+
+    /// A crash soon after the last start: in the middle of the grace period.
+    fn crash_again(&mut self) {
+        if self.server_clock() < crate::plan::GRACE {
+            self.crash();
+        }
+    }
+}

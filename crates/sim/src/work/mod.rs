@@ -1,0 +1,23 @@
+//! What the clients do.
+
+pub mod appends;
+pub mod data;
+pub mod locks;
+pub mod names;
+
+use crate::client::Client;
+use std::rc::Rc;
+
+/// The directories and files that are there from the beginning.
+pub fn paths(clients: usize) -> Vec<String> {
+    let private = (0..clients).map(|client| format!("p{client}/"));
+    let mut paths: Vec<String> = private.collect();
+    paths.extend(["s/", "d/", "l/", "a/", "s/old"].map(str::to_owned));
+    paths
+}
+
+/// Waits between two rounds: mostly shortly, sometimes as long as faults take to build up.
+async fn think(client: &Rc<Client>) {
+    let long = client.draw(|chance| chance.one_in(6));
+    client.pause(0, if long { 20_000 } else { 1500 }).await;
+}

@@ -1,0 +1,190 @@
+//! Names: made, looked up, renamed and removed, in a directory of the client's own and in one that all share.
+
+use crate::client::{Client, Creates, Lost, Op, Reply, at, link, lookup, mkdir, open, put, remove, rename};
+use crate::history::{Act, NameOp};
+use nfs4::{Close4Args, NfsArgop4, NfsResop4, Nfsstat4, Open4Res, Stateid4};
+use std::rc::Rc;
+
+/// Names of a directory.
+const NAMES: usize = 5;
+
+/// Works on names for some rounds.
+pub async fn work(client: Rc<Client>) {
+    let rounds = client.world.lock().plan.rounds * 2;
+    for _ in 0..rounds {
+        let shared = client.draw(|chance| chance.one_in(2));
+        let directory = if shared { "s".to_owned() } else { format!("p{}", client.host) };
+        let (name, other, act) =
+            client.draw(|chance| (chance.below(NAMES), chance.below(NAMES), chance.below(12)));
+        let (name, other) = (format!("n{name}"), format!("n{other}"));
+        match act {
+            0..3 => create(&client, &directory, &name, shared).await,
+            3 => make(&client, &directory, &name, |name| vec![mkdir(name)]).await,
+            // Names of one file are not renamed to each other, which would do nothing (RFC 8881 section 18.26.3).
+            4 if shared => make(&client, &directory, &format!("k{name}"), link_of_old).await,
+            5 if shared => take(&client, &directory, &format!("k{name}")).await,
+            4..7 => take(&client, &directory, &name).await,
+            7..9 if name != other => move_name(&client, &directory, &name, &other).await,
+            _ => look(&client, &directory, &name).await,
+        }
+        super::think(&client).await;
+    }
+}
+
+/// Notes the call of an operation and returns its place.
+fn begin(client: &Client, directory: &str, name: &str, act: Act) -> usize {
+    let begin = client.world.now();
+    let path = format!("{directory}/{name}");
+    let op = NameOp { client: client.host, path, act, begin, end: None, done: None, lost: false };
+    let mut inner = client.world.lock();
+    inner.history.names.push(op);
+    inner.history.names.len() - 1
+}
+
+/// Notes the answer.
+fn end(client: &Client, at: usize, done: bool) {
+    let now = client.world.now();
+    if let Some(op) = client.world.lock().history.names.get_mut(at) {
+        (op.end, op.done) = (Some(now), Some(done));
+    }
+}
+
+/// The operation can have done nothing.
+fn forget(client: &Client, at: usize) {
+    let now = client.world.now();
+    if let Some(op) = client.world.lock().history.names.get_mut(at) {
+        (op.act, op.end, op.done) = (Act::Look, Some(now), None);
+    }
+}
+
+/// Notes what a status says; `fails` is the one that says that the name was, or was not, there.
+fn answered(client: &Client, at: usize, reply: &Reply, fails: Nfsstat4) {
+    match reply.status {
+        Nfsstat4::NFS4_OK => end(client, at, true),
+        status if status == fails => end(client, at, false),
+        status => {
+            client.complain("an operation on a name succeeds or says why not", status);
+            forget(client, at);
+        }
+    }
+}
+
+async fn create(client: &Rc<Client>, directory: &str, name: &str, shared: bool) {
+    let (tag, exclusive) = client.draw(|chance| (chance.next() | 1, chance.one_in(2)));
+    let creates = if exclusive { Creates::Exclusive(tag) } else { Creates::Guarded };
+    let owner = tag.to_be_bytes();
+    let close = |open_stateid| NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid });
+    let operations = || {
+        let last = [open(name, &owner, creates), NfsArgop4::OP_GETFH, close(Stateid4::CURRENT)];
+        at(directory).into_iter().chain(last).collect::<Vec<Op>>()
+    };
+    loop {
+        let place = begin(client, directory, name, Act::Create { tag, repeats: exclusive });
+        let reply = loop {
+            match client.call(operations(), true).await {
+                Ok(reply) if is_later(&reply) && opened(&reply).is_none() => client.pause(100, 1500).await,
+                other => break other,
+            }
+        };
+        match reply {
+            Ok(reply) => match opened(&reply) {
+                Some(stateid) => {
+                    end(client, place, true);
+                    // The CLOSE may have been put off.
+                    if let (Some(handle), true) = (reply.handle(), is_later(&reply)) {
+                        let _ = client.run(true, || vec![put(&handle), close(stateid)]).await;
+                    }
+                    return;
+                }
+                None => return answered(client, place, &reply, Nfsstat4::NFS4ERR_EXIST),
+            },
+            // Where nobody else removes it, an exclusive create may be said again after a restart.
+            Err(Lost) => {
+                client.world.lock().history.lose(place);
+                if shared || !exclusive {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn is_later(reply: &Reply) -> bool {
+    matches!(reply.status, Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE)
+}
+
+/// The stateid of an OPEN that was done.
+fn opened(reply: &Reply) -> Option<Stateid4> {
+    reply.results.iter().find_map(|result| match result {
+        NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
+        _ => None,
+    })
+}
+
+async fn make(client: &Rc<Client>, directory: &str, name: &str, how: fn(&str) -> Vec<Op>) {
+    let tag = client.draw(|chance| chance.next() | 1);
+    let place = begin(client, directory, name, Act::Create { tag, repeats: false });
+    let operations = || at(directory).into_iter().chain(how(name)).collect();
+    match client.run(true, operations).await {
+        Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_EXIST),
+        Err(Lost) => client.world.lock().history.lose(place),
+    }
+}
+
+/// LINK of a file that is always there, in the current directory.
+fn link_of_old(name: &str) -> Vec<Op> {
+    [lookup("old"), NfsArgop4::OP_SAVEFH].into_iter().chain(at("s")).chain([link(name)]).collect()
+}
+
+async fn take(client: &Rc<Client>, directory: &str, name: &str) {
+    let place = begin(client, directory, name, Act::Take);
+    let operations = || at(directory).into_iter().chain([remove(name)]).collect();
+    match client.run(true, operations).await {
+        Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_NOENT),
+        Err(Lost) => client.world.lock().history.lose(place),
+    }
+}
+
+async fn move_name(client: &Rc<Client>, directory: &str, from: &str, to: &str) {
+    let tag = client.draw(|chance| chance.next() | 1);
+    let source = begin(client, directory, from, Act::Take);
+    let target = begin(client, directory, to, Act::Put { tag });
+    let operations = || {
+        let saved = [NfsArgop4::OP_SAVEFH, rename(from, to)];
+        at(directory).into_iter().chain(saved).collect()
+    };
+    let Ok(reply) = client.run(true, operations).await else {
+        let mut inner = client.world.lock();
+        inner.history.lose(source);
+        return inner.history.lose(target);
+    };
+    match reply.status {
+        Nfsstat4::NFS4_OK => {
+            end(client, source, true);
+            end(client, target, true);
+        }
+        Nfsstat4::NFS4ERR_NOENT => {
+            end(client, source, false);
+            forget(client, target);
+        }
+        // A directory and a file do not take each other's place.
+        Nfsstat4::NFS4ERR_EXIST | Nfsstat4::NFS4ERR_NOTDIR | Nfsstat4::NFS4ERR_ISDIR => {
+            forget(client, source);
+            forget(client, target);
+        }
+        status => {
+            client.complain("an operation on a name succeeds or says why not", status);
+            forget(client, source);
+            forget(client, target);
+        }
+    }
+}
+
+async fn look(client: &Rc<Client>, directory: &str, name: &str) {
+    let place = begin(client, directory, name, Act::Look);
+    let operations = || at(directory).into_iter().chain([lookup(name)]).collect();
+    match client.run(false, operations).await {
+        Ok(reply) => answered(client, place, &reply, Nfsstat4::NFS4ERR_NOENT),
+        Err(Lost) => forget(client, place),
+    }
+}

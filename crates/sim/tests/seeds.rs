@@ -1,0 +1,99 @@
+//! Seeds of the simulation, and the check of the checker. What fails is repeated by `cargo xtask simulate --seed S --trace`.
+
+use sim::{Mutation, Outcome, run};
+use std::ops::Range;
+
+/// Plays seeds, all of which have to be good.
+fn good(seeds: Range<u64>) {
+    for seed in seeds {
+        let outcome = run(seed, Mutation::None, false);
+        assert!(outcome.violations.is_empty(), "{}", tell(&outcome));
+    }
+}
+
+fn tell(outcome: &Outcome) -> String {
+    let mut text = format!("cargo xtask simulate --seed {} --trace\n", outcome.seed);
+    for violation in outcome.violations.iter().take(3) {
+        text.push_str(&format!("{violation}\n"));
+    }
+    text
+}
+
+// Four tests, so that the cores share them.
+
+#[test]
+fn clients_see_one_server_through_restarts_and_faults_first_quarter()
+// RFC 8881 sections 2.10.6, 8.4, 9 and 18.3
+{
+    good(0..75);
+}
+
+#[test]
+fn clients_see_one_server_through_restarts_and_faults_second_quarter()
+// RFC 8881 sections 2.10.6, 8.4, 9 and 18.3
+{
+    good(75..150);
+}
+
+#[test]
+fn clients_see_one_server_through_restarts_and_faults_third_quarter()
+// RFC 8881 sections 2.10.6, 8.4, 9 and 18.3
+{
+    good(150..225);
+}
+
+#[test]
+fn clients_see_one_server_through_restarts_and_faults_last_quarter()
+// RFC 8881 sections 2.10.6, 8.4, 9 and 18.3
+{
+    good(225..300);
+}
+
+#[test]
+fn a_seed_is_the_same_simulation_every_time() {
+    for seed in [1, 7, 42, 1000] {
+        let (first, second) = (run(seed, Mutation::None, false), run(seed, Mutation::None, false));
+        assert_eq!((first.hash, first.events), (second.hash, second.events), "seed {seed}");
+        assert_ne!(first.hash, run(seed + 1, Mutation::None, false).hash);
+    }
+}
+
+/// The checker has to find a deliberate fault within so many seeds, as a violation of one of these properties.
+#[track_caller]
+fn found(mutation: Mutation, seeds: u64, properties: &[&str]) {
+    let finds = |seed: &u64| {
+        let violations = run(*seed, mutation, false).violations;
+        violations.iter().any(|violation| properties.contains(&violation.property))
+    };
+    assert!((0..seeds).any(|seed| finds(&seed)), "{} goes unseen", mutation.name());
+}
+
+#[test]
+fn the_checker_finds_a_reply_cache_that_is_bypassed() // RFC 8881 section 2.10.6.1
+{
+    found(Mutation::ReplyCacheBypassed, 60, &["exactly once"]);
+}
+
+#[test]
+fn the_checker_finds_client_records_that_are_not_stable() // RFC 8881 section 8.4.2.1
+{
+    found(Mutation::JournalNotSynced, 60, &["a client in time reclaims what it held", "lock exclusion"]);
+}
+
+#[test]
+fn the_checker_finds_a_lock_with_two_owners() // RFC 8881 section 9.1
+{
+    found(Mutation::LocksShared, 10, &["lock exclusion"]);
+}
+
+#[test]
+fn the_checker_finds_a_commit_that_puts_nothing_on_stable_storage() // RFC 8881 section 18.3
+{
+    found(Mutation::CommitForgets, 10, &["no lost acknowledged data"]);
+}
+
+#[test]
+fn the_checker_finds_a_write_verifier_that_stays() // RFC 8881 section 18.32.3
+{
+    found(Mutation::VerifierStays, 60, &["no lost acknowledged data"]);
+}

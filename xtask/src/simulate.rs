@@ -1,0 +1,175 @@
+//! `cargo xtask simulate`: plays seeds of the simulation and says which of them violate what.
+
+use anyhow::{Context, bail, ensure};
+use serde_json::json;
+use sim::{Mutation, Outcome};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Seeds that fail after which no more are played.
+const FAILED_MAX: usize = 20;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// Arguments of `cargo xtask simulate`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// This one seed alone.
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// Print the trace of the seed.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed, journal-not-synced, locks-shared,
+    /// commit-forgets or verifier-stays.
+    #[arg(long, default_value = "none")]
+    mutation: Mutation,
+    /// Threads; as many as there are cores if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Write a summary here.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What the seeds came to.
+#[derive(Default)]
+struct Summary {
+    played: u64,
+    events: u64,
+    crashes: usize,
+    simulated: Duration,
+    failed: Vec<Outcome>,
+}
+
+/// Plays seeds.
+///
+/// # Errors
+/// When the checker finds something, or the summary cannot be written.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.trace {
+        let outcome = sim::run(arguments.seed.unwrap_or_default(), arguments.mutation, true);
+        let mut out = std::io::stdout().lock();
+        // Who reads only the beginning is no error.
+        let _ = outcome.trace.iter().try_for_each(|line| writeln!(out, "{line}"));
+        drop(out);
+        return end(arguments, &Summary::of([outcome]), Duration::ZERO);
+    }
+    let (from, seeds) = arguments.seed.map_or((arguments.from, arguments.seeds), |seed| (seed, 1));
+    let end_seed = from.checked_add(seeds).context("there are no seeds that high")?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.unwrap_or(cores).max(1);
+    let (next, summary, began) = (AtomicU64::new(from), Mutex::new(Summary::default()), Instant::now());
+    let last = Mutex::new(began);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Relaxed);
+                    if seed >= end_seed {
+                        return;
+                    }
+                    let outcome = sim::run(seed, arguments.mutation, false);
+                    let mut summary = summary.lock().expect("no thread panics while it adds");
+                    summary.add(outcome);
+                    let mut last = last.lock().expect("no thread panics while it prints");
+                    if last.elapsed() >= PROGRESS {
+                        *last = Instant::now();
+                        println!("{} of {seeds} seeds, {} failed", summary.played, summary.failed.len());
+                    }
+                    if summary.failed.len() >= FAILED_MAX {
+                        next.store(end_seed, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    end(arguments, &summary.into_inner().expect("no thread has panicked"), began.elapsed())
+}
+
+impl Summary {
+    fn of(outcomes: impl IntoIterator<Item = Outcome>) -> Self {
+        let mut summary = Self::default();
+        outcomes.into_iter().for_each(|outcome| summary.add(outcome));
+        summary
+    }
+
+    fn add(&mut self, outcome: Outcome) {
+        self.played += 1;
+        self.events += outcome.events;
+        self.crashes += outcome.crashes;
+        self.simulated += outcome.time;
+        if !outcome.violations.is_empty() {
+            self.failed.push(outcome);
+            self.failed.sort_by_key(|outcome| outcome.seed);
+        }
+    }
+}
+
+/// Says what the seeds came to.
+fn end(arguments: &Arguments, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+    for outcome in &summary.failed {
+        let mutation = match arguments.mutation {
+            Mutation::None => String::new(),
+            other => format!(" --mutation {}", other.name()),
+        };
+        println!("\nseed {}: cargo xtask simulate --seed {}{mutation} --trace", outcome.seed, outcome.seed);
+        outcome.violations.iter().take(5).for_each(|violation| println!("  {violation}"));
+        if outcome.violations.len() > 5 {
+            println!("  and {} more", outcome.violations.len() - 5);
+        }
+    }
+    println!(
+        "{} seeds: {} events, {} crashes of the server, {:.1} hours simulated, in {:.0} s; {} failed",
+        summary.played,
+        summary.events,
+        summary.crashes,
+        summary.simulated.as_secs_f64() / 3600.0,
+        took.as_secs_f64(),
+        summary.failed.len(),
+    );
+    if let Some(path) = &arguments.json {
+        write_json(path, arguments, summary, took)?;
+    }
+    ensure!(summary.played > 0, "no seed was played");
+    if !summary.failed.is_empty() {
+        bail!("{} of {} seeds failed", summary.failed.len(), summary.played);
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, arguments: &Arguments, summary: &Summary, took: Duration) -> anyhow::Result<()> {
+    let failed: Vec<_> = summary
+        .failed
+        .iter()
+        .map(|outcome| {
+            let violations: Vec<_> = outcome
+                .violations
+                .iter()
+                .map(|violation| json!({ "property": violation.property, "what": violation.what }))
+                .collect();
+            json!({ "seed": outcome.seed, "violations": violations })
+        })
+        .collect();
+    let json = json!({
+        "from": arguments.seed.unwrap_or(arguments.from),
+        "seeds": summary.played,
+        "mutation": arguments.mutation.name(),
+        "events": summary.events,
+        "crashes": summary.crashes,
+        "simulated_seconds": summary.simulated.as_secs(),
+        "seconds": took.as_secs_f64(),
+        "failed": failed,
+    });
+    let text = serde_json::to_string_pretty(&json)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+}
