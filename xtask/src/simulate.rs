@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Seeds that fail after which no more are played.
-const FAILED_MAX: usize = 20;
+const FAILED_ENOUGH: usize = 20;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                         *last = Instant::now();
                         println!("{} of {seeds} seeds, {} failed", summary.played, summary.failed.len());
                     }
-                    if summary.failed.len() >= FAILED_MAX {
+                    if summary.failed.len() >= FAILED_ENOUGH {
                         next.store(end_seed, Relaxed);
                     }
                 }

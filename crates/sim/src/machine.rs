@@ -67,9 +67,12 @@ pub struct Machine {
     wall: Arc<AtomicU64>,
 }
 
+/// A record, and the connection that it goes out on.
+type Sent = (u64, Vec<u8>);
+
 /// Takes the callbacks that the server sends.
 #[derive(Clone, Default)]
-struct Wire(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
+struct Wire(Arc<Mutex<Vec<Sent>>>);
 
 impl CallbackTransport for Wire {
     fn send(&self, connection: ConnectionId, record: Vec<u8>) -> bool {

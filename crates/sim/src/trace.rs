@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// Lines that are kept at most: the last ones.
-const LINES_MAX: usize = 200_000;
+const LINES_KEPT: usize = 200_000;
 
 /// Takes in every event. Two runs of one seed have the same hash.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Trace {
         self.events += 1;
         // A hash takes everything.
         let _ = write!(self.hash, "{} {event}", now.as_nanos());
-        if let Some(lines) = self.lines.as_mut().filter(|lines| lines.len() < LINES_MAX) {
+        if let Some(lines) = self.lines.as_mut().filter(|lines| lines.len() < LINES_KEPT) {
             lines.push(line(now, event));
         }
     }

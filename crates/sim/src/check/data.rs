@@ -86,12 +86,12 @@ fn judge(history: &History, seen: &Seen, writes: Option<&Vec<&WriteOp>>) -> Opti
     if found.is_some_and(|at| writes[at].begin > seen.end) {
         return wrong("no read of data never written", "what is written only later".to_owned());
     }
-    let later = writes.iter().skip(found.map_or(0, |at| at + 1));
-    let missed = later.filter(|write| {
+    let later = writes.iter().skip(found.map_or(0, |at| at + 1)).rev();
+    let mut missed = later.filter(|write| {
         let known = |time: Option<Duration>| time.is_some_and(|time| time <= seen.begin);
         let crashed = || history.crashes.iter().any(|at| *at >= write.begin && *at <= seen.end);
         known(write.durable) || (known(write.acked) && !crashed())
     });
-    let missed = missed.last()?;
+    let missed = missed.next()?;
     wrong("no lost acknowledged data", format!("{:016x}, and not {:016x}", seen.id.unwrap_or(0), missed.id))
 }

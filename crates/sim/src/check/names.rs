@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// Operations that are looked at together; a name with more that overlap is cut where none is under way.
-const OPS_MAX: usize = 120;
+const OPS_TOGETHER: usize = 120;
 
 /// What a name names: nothing, or what was made with a tag.
 type Held = Option<u64>;
@@ -68,7 +68,7 @@ fn first_stuck(ops: &[NameOp]) -> Option<usize> {
 fn section(ops: &[NameOp], start: usize) -> usize {
     let mut until = Duration::ZERO;
     for (at, op) in ops.iter().enumerate().skip(start) {
-        if at > start && (op.begin > until || at - start == OPS_MAX) {
+        if at > start && (op.begin > until || at - start == OPS_TOGETHER) {
             return at;
         }
         until = until.max(op.end.unwrap_or(Duration::MAX));

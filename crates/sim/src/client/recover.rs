@@ -113,7 +113,10 @@ impl Client {
                     break;
                 }
                 _ if reply.status == Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
-                _ => return Ok(self.not_reclaimed(open, "open", reply.status)),
+                _ => {
+                    self.not_reclaimed(open, "open", reply.status);
+                    return Ok(());
+                }
             }
         }
         let ranges = open.borrow().ranges();
@@ -128,7 +131,10 @@ impl Client {
                         break;
                     }
                     _ if reply.status == Nfsstat4::NFS4ERR_DELAY => self.pause(50, 500).await,
-                    _ => return Ok(self.not_reclaimed(open, "lock", reply.status)),
+                    _ => {
+                        self.not_reclaimed(open, "lock", reply.status);
+                        return Ok(());
+                    }
                 }
             }
         }
