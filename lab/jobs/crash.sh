@@ -1,5 +1,9 @@
-# The server is killed in the middle of a copy and started again; the copy completes and nothing is lost.
+# The server is killed in the middle of a copy and started again; the copy completes and nothing is lost. When it is killed is
+# left to chance: SEED repeats a run. One connection and eight take turns, unless CONNECTIONS says otherwise.
 . /lab/lib.sh
+default SEED 1
+default CONNECTIONS ""
+RANDOM=$SEED
 
 ticket alice
 cp -r /lab/repository.git /tmp/repository.git
@@ -33,17 +37,18 @@ crashed() {
   wait $copy || { echo "the copy failed or hung"; return 1; }
 }
 
-for flavor in $FLAVORS; do
-  begin=$(seconds)
-  check "crash: mount $flavor" mounted "$flavor" 1 || continue
-  if check "crash: the copy outlives the server $flavor" crashed 300; then
+turn=1
+for flavor in $FLAVORS; do for connections in ${CONNECTIONS:-$turn}; do
+  begin=$(seconds) case="$flavor nconnect=$connections" files=$((100 + RANDOM % 600))
+  check "crash: mount $case" mounted "$flavor" "$connections" || continue
+  if check "crash: the copy outlives the server, killed after $files files $case" crashed $files; then
     unmounted
-    check "crash: mount again $flavor" mounted "$flavor" 1 || continue
+    check "crash: mount again $case" mounted "$flavor" "$connections" || continue
     echo 3 >/proc/sys/vm/drop_caches
-    check "crash: nothing is lost $flavor" compared
+    check "crash: nothing is lost $case" compared
   fi
   as alice rm -rf /n/alice/copy
   unmounted
-  echo "# crash $flavor took $(since "$begin")"
-done
+  echo "# crash $case took $(since "$begin")"
+done; turn=$((9 - turn)); done
 finish

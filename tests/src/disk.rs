@@ -64,6 +64,7 @@ impl Disk {
     fn mount(self, what: &[&str]) -> Self {
         done("mount", &[what, &[&*self.path.to_string_lossy()]].concat());
         set_permissions(&self.path, Permissions::from_mode(0o777)).expect("it is ours");
+        File::open(&self.path).and_then(|root| root.sync_all()).expect("the disk is well");
         self
     }
 
@@ -75,6 +76,19 @@ impl Disk {
     /// Allows no changes any more.
     pub fn make_read_only(&self) {
         done("mount", &["-o", "remount,ro", &self.path.to_string_lossy()]);
+    }
+
+    /// Takes the power away and gives it back: what was not on the disk is lost, and the file system recovers as after a
+    /// crash. Whoever had files of it open has to be gone. False where the file system or a tool cannot do so.
+    pub fn power_cut(&self) -> bool {
+        // Without -f: not even the journal that is in memory reaches the disk.
+        let path = self.path.to_string_lossy();
+        if run("xfs_io", &["-x", "-c", "shutdown", &path]).is_err() {
+            return false;
+        }
+        done("umount", &[&path]);
+        done("mount", &["-o", "loop", &self.image.to_string_lossy(), &path]);
+        true
     }
 
     /// Lets whoever changes anything wait until [`Disk::thaw`], or until the test ends in whatever way: what waits for

@@ -3,12 +3,14 @@
 mod access;
 mod bench;
 mod control;
+mod crashes;
 mod delegations;
 mod faults;
 mod flavors;
 mod hostile;
 mod lanl;
 mod local;
+mod load;
 mod minor2;
 mod misuse;
 mod realms;

@@ -190,7 +190,8 @@ impl Copy<'_> {
     }
 }
 
-fn is_outage(error: &Error) -> bool {
+/// Whether an operation failed because its server went away.
+pub(crate) fn is_outage(error: &Error) -> bool {
     let closed = matches!(
         error,
         Error::Transport(TransportError::Closed | TransportError::Io(_) | TransportError::Connect(_))

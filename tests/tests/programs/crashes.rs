@@ -1,0 +1,274 @@
+//! Writes that no COMMIT has acknowledged when the server is killed, or its disk loses power, at points left to chance.
+//!
+//! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of the kills do not.
+
+use crate::restart::is_outage;
+use client::{Client, Error, Flavor, OpenFile, OpenHow, Options, Security};
+use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, in_world};
+use nfs4::StableHow4::UNSTABLE4;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The size that the file grows to.
+const SIZE: usize = 4 << 20;
+/// The longest WRITE.
+const PIECE: usize = 200_000;
+/// Times that the server is killed.
+const CRASHES: u32 = 8;
+
+/// Numbers that a seed decides (xorshift).
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Takes the seed from the environment, or a fixed one.
+    pub(crate) fn seeded(test: &str) -> Self {
+        let seed = std::env::var("ORTHRUS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(4711);
+        println!("{test}: ORTHRUS_SEED={seed}");
+        Self(u64::max(seed, 1))
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// A WRITE that no COMMIT has acknowledged.
+struct Piece {
+    offset: usize,
+    data: Vec<u8>,
+    /// `None` until it is answered.
+    verifier: Option<[u8; 8]>,
+}
+
+/// What the file has to be.
+#[derive(Default)]
+struct Model {
+    /// What a COMMIT has acknowledged.
+    stable: Vec<u8>,
+    /// What may be on the disk or not, in the order of its WRITEs.
+    pending: Vec<Piece>,
+}
+
+impl Model {
+    fn acknowledge(&mut self) {
+        for piece in self.pending.drain(..) {
+            let end = piece.offset + piece.data.len();
+            self.stable.resize(self.stable.len().max(end), 0);
+            self.stable[piece.offset..end].copy_from_slice(&piece.data);
+        }
+    }
+
+    /// Checks what is on the disk, and returns how many answered WRITEs are not there.
+    fn check(&self, disk: &[u8]) -> usize {
+        assert!(disk.len() >= self.stable.len(), "{} bytes, {} acknowledged", disk.len(), self.stable.len());
+        // Each byte: what was acknowledged, or what any WRITE since has put there.
+        let mut good: Vec<bool> =
+            disk.iter().enumerate().map(|(at, byte)| self.stable.get(at).unwrap_or(&0) == byte).collect();
+        let mut lost = 0;
+        for piece in &self.pending {
+            let mut there = true;
+            for (at, byte) in piece.data.iter().enumerate() {
+                let same = disk.get(piece.offset + at).is_some_and(|found| found == byte);
+                there &= same;
+                if same {
+                    good[piece.offset + at] = true;
+                }
+            }
+            lost += usize::from(!there && piece.verifier.is_some());
+        }
+        let wrong = good.iter().position(|good| !good);
+        assert!(
+            wrong.is_none(),
+            "the byte at {wrong:?} is neither what was acknowledged nor what was written"
+        );
+        lost
+    }
+}
+
+/// A client that writes here and there, commits now and then, and writes again what was not acknowledged.
+struct Writer<'a> {
+    client: Client,
+    file: OpenFile,
+    random: Random,
+    model: &'a Mutex<Model>,
+    /// WRITEs answered.
+    written: &'a AtomicU64,
+    written_again: usize,
+    restarts: u32,
+}
+
+impl Writer<'_> {
+    fn model(&self) -> std::sync::MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&mut self, stop: &AtomicBool) {
+        loop {
+            let ending = stop.load(Ordering::SeqCst);
+            let done = if ending || self.random.below(12) == 0 { self.commit() } else { self.write() };
+            match done {
+                Ok(()) if ending => break,
+                Ok(()) => {}
+                Err(error) => {
+                    assert!(is_outage(&error), "{error}");
+                    self.recover();
+                }
+            }
+        }
+        self.client.close_file(&self.file).expect("it is open");
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let (offset, length) = (self.random.below(SIZE), 1 + self.random.below(PIECE));
+        let data: Vec<u8> = e2e::pattern(self.random.below(1 << 30) as u32, length);
+        let place = {
+            let mut model = self.model();
+            model.pending.push(Piece { offset, data, verifier: None });
+            model.pending.len() - 1
+        };
+        self.send(place)
+    }
+
+    /// Sends a WRITE that is pending.
+    fn send(&mut self, place: usize) -> Result<(), Error> {
+        let (offset, data) = {
+            let model = self.model();
+            (model.pending[place].offset, model.pending[place].data.clone())
+        };
+        let (mut done, mut verifier) = (0, None);
+        while done < data.len() {
+            let at = (offset + done) as u64;
+            let (handle, stateid) = (&self.file.handle, self.file.stateid);
+            let written = self.client.write(handle, stateid, at, UNSTABLE4, &data[done..])?;
+            done += written.count as usize;
+            // Of two verifiers in one piece the first is the older: it will not be that of the COMMIT.
+            verifier = verifier.or(Some(written.writeverf));
+        }
+        self.model().pending[place].verifier = verifier;
+        self.written.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Commits, and writes again until the server says that it has lost nothing (RFC 8881 section 18.3.3).
+    fn commit(&mut self) -> Result<(), Error> {
+        loop {
+            let committed = self.client.commit(&self.file.handle, 0, 0)?;
+            let mut model = self.model();
+            if model.pending.iter().all(|piece| piece.verifier == Some(committed)) {
+                model.acknowledge();
+                return Ok(());
+            }
+            let count = model.pending.len();
+            drop(model);
+            // All of them: they may overlap, and the last one counts.
+            for place in 0..count {
+                self.send(place)?;
+                self.written_again += 1;
+            }
+        }
+    }
+
+    fn recover(&mut self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        let how = OpenHow::write().owner(self.file.owner.clone());
+        loop {
+            let reclaimed = self.client.recover().and_then(|()| {
+                let file = self.client.reclaim_open(&self.file.handle, &how)?;
+                self.client.finish_reclaim()?;
+                Ok(file)
+            });
+            match reclaimed {
+                Ok(file) => {
+                    self.file = file;
+                    self.restarts += 1;
+                    return;
+                }
+                Err(error) => assert!(is_outage(&error) && Instant::now() < end, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Writes while the server is killed again and again; `cut` is run while it is dead. Returns how many answered WRITEs were lost
+/// on the disk, and how many were sent again.
+fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> (usize, usize) {
+    let mut random = Random::seeded("crashes");
+    let (model, written, stop) = (Mutex::new(Model::default()), AtomicU64::new(0), AtomicBool::new(false));
+    let mut client = Client::connect(options).expect("a session");
+    let file = client.open_path("/export/file", &OpenHow::create(0o600)).expect("it may be made");
+    client.commit(&file.handle, 0, 0).expect("it is new");
+    let own = Random(random.0 ^ 0x5555);
+    let mut writer =
+        Writer { client, file, random: own, model: &model, written: &written, written_again: 0, restarts: 0 };
+    let mut lost = 0;
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            writer.run(&stop);
+            writer
+        });
+        for _ in 0..CRASHES {
+            // In the middle: some WRITEs later, and then some microseconds.
+            let more = written.load(Ordering::SeqCst) + 1 + random.below(40) as u64;
+            let end = Instant::now() + Duration::from_secs(60);
+            while written.load(Ordering::SeqCst) < more && !running.is_finished() {
+                assert!(Instant::now() < end, "the client writes no more");
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
+            server.kill();
+            cut();
+            let found = fs::read(disk).expect("it was made and committed");
+            lost += model.lock().unwrap_or_else(PoisonError::into_inner).check(&found);
+            server.restart();
+        }
+        stop.store(true, Ordering::SeqCst);
+        let writer = running.join().expect("it says itself what is wrong");
+        assert_eq!(writer.restarts, CRASHES);
+        server.kill();
+        cut();
+        let model = model.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(model.pending.is_empty());
+        assert!(fs::read(disk).expect("it is there") == model.stable, "the file is not what was committed");
+        (lost, writer.written_again)
+    })
+}
+
+#[test]
+fn a_server_killed_at_any_moment_keeps_what_it_has_acknowledged_and_is_sent_the_rest_again() {
+    // RFC 8881 sections 18.3.3 and 18.32.3: the verifier changes with the server, although the data may still be there
+    in_world(|world| {
+        let mut server = world.server().start();
+        let options = world.options(&server, "alice", Flavor::Krb5p).connections(4);
+        let (lost, again) = crash(options, &mut server, &world.export().join("file"), || {});
+        println!("{CRASHES} kills: {again} writes sent again, {lost} had been cut short");
+        assert!(again > 0);
+    });
+}
+
+#[test]
+fn what_a_disk_loses_with_its_power_is_sent_again() {
+    // RFC 8881 sections 18.3.3 and 18.32.3
+    in_own_mounts(|| {
+        let folder = empty_folder();
+        let disk = Disk::ext4(folder.path(), "export", 64 << 20);
+        if !disk.power_cut() {
+            return println!("skipped: xfs_io (package xfsprogs) cannot shut ext4 down here");
+        }
+        let mut server =
+            Serve::new(folder.path().join("state")).args(["--sec", "sys"]).arg(disk.path()).start();
+        let options = Options::new("127.0.0.1", Security::sys_as(12345, 12345)).port(server.port());
+        let file = disk.path().join("file");
+        let (lost, again) =
+            crash(options, &mut server, &file, || assert!(disk.power_cut(), "it could before"));
+        println!("{CRASHES} power cuts: {lost} writes were lost, {again} sent again");
+        assert!(lost > 0, "nothing was lost: the test shows nothing");
+        assert!(again > 0, "what was lost has to be sent again");
+    });
+}
