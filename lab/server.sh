@@ -62,8 +62,22 @@ spent() {
   echo $(((${12} + ${13}) * 10)) >"$RUN/share/server.cpu"
 }
 
+# Makes so many names of empty files in alice's folder `many` of the export, or takes them away again.
+many_names() {
+  local folder=$LAB_EXPORT/alice/many
+  perl -e '
+    my ($folder, $count) = @ARGV;
+    mkdir $folder or die "mkdir: $!";
+    chown 5001, 5001, $folder;
+    for my $number (0 .. $count - 1) {
+      my $group = $number - $number % 1000;
+      if ($number == $group) { open(my $file, ">", "$folder/stay-$number") or die "open: $!" }
+      else { link("$folder/stay-$group", "$folder/stay-$number") or die "link: $!" }
+    }' "$folder" "$1"
+}
+
 # Does what the guest asks for in the shared folder: `kill` ends the server as a crash would, `start` starts it again,
-# `counters` has it tell what it counted, `cpu` tells what it has cost.
+# `counters` has it tell what it counted, `cpu` tells what it has cost, `names COUNT` fills a folder behind its back.
 server_control() {
   while sleep 0.02; do
     [ -f "$RUN/share/server.ask" ] || continue
@@ -71,6 +85,7 @@ server_control() {
     case $ask in
       kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
       counters) counters ;;
+      "names "*) many_names "${ask#names }" && echo done || echo "they cannot be made" ;;
       cpu) spent && echo done || echo "it is not there" ;;
       start) if server_start; then echo done; else echo "it does not start"; fi ;;
       *) echo "unknown: $ask" ;;

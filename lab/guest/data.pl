@@ -122,5 +122,25 @@ check 'O_APPEND: of two clients with locks no record is lost or torn', sub {
     }
 };
 
-unlink map { "$first/$_" } qw(mapped direct mixed appended);
+check 'a sparse file of 7 TiB: both clients find its data, its holes and its size', sub {
+    my ($SEEK_DATA, $SEEK_HOLE, $TEBI) = (3, 4, 1 << 40);
+    my $file = opened("$first/sparse", O_RDWR | O_CREAT | O_EXCL);
+    my @places = (0, (1 << 32) - 3, 5 * $TEBI + 1);
+    put($file, $_, "at $_") for @places;
+    truncate($file, 7 * $TEBI) or die "truncate: $!";
+    closed($file);
+    my ($size, $blocks) = (stat "$second/sparse")[7, 12];
+    $size == 7 * $TEBI or die "$size bytes";
+    $blocks < 1024 or die "$blocks blocks";
+    $file = opened("$second/sparse", O_RDONLY);
+    same("at $_", get($file, $_, length "at $_"), "at $_") for @places;
+    same('in a hole', get($file, 6 * $TEBI, 100), "\0" x 100);
+    my $data = sysseek($file, $TEBI, $SEEK_DATA) or die "SEEK_DATA: $!";
+    $data <= $places[2] && $places[2] - $data < 1 << 20 or die "data at $data";
+    my $hole = sysseek($file, $data, $SEEK_HOLE) or die "SEEK_HOLE: $!";
+    $hole > $places[2] && $hole - $places[2] < 1 << 20 or die "a hole at $hole";
+    closed($file);
+};
+
+unlink map { "$first/$_" } qw(mapped direct mixed appended sparse);
 finish();

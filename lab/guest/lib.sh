@@ -39,7 +39,7 @@ mounted() {
 }
 unmounted() { umount /n || { umount -f /n; umount -l /n; }; }
 
-# server kill | server start | server counters | server cpu: asks the host, and waits for its answer.
+# server kill | server start | server counters | server cpu | server "names COUNT": asks the host, and waits for its answer.
 server() {
   rm -f /lab/server.answer
   echo "$1" >/lab/server.ask.new && mv /lab/server.ask.new /lab/server.ask

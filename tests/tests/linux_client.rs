@@ -56,7 +56,13 @@ fn a_delegation_saves_opens_and_is_given_back_when_another_client_writes() {
 #[test]
 fn two_clients_share_files_and_folders_with_each_flavor_and_nconnect() {
     // RFC 8881 sections 9.1 (locks and data), 10.3 (what a client may believe), 18.25 and 18.26 (REMOVE and RENAME of open files)
-    run("sharing", &[], 8 * 14);
+    run("sharing", &[], 8 * 15);
+}
+
+#[test]
+fn each_of_fifty_thousand_names_comes_once_while_another_client_changes_their_folder() {
+    // RFC 8881 section 18.23.3
+    run("many", &[], 1 + 4 * 4);
 }
 
 #[test]

@@ -46,6 +46,12 @@ enum Command {
     Memcheck,
     /// Play seeds of the simulation: clients, network, crashes and clocks, with a checker outside (docs/simulation.md).
     Simulate(simulate::Arguments),
+    /// List directories of very many names while they change, on the disk and on tmpfs (a million: a minute after the build).
+    BigDirectory {
+        /// How many names stay; a fifth as many come and go.
+        #[arg(long, default_value_t = 1_000_000)]
+        entries: u32,
+    },
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Memcheck => memcheck::run().map(|_| ()),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::BigDirectory { entries } => big_directory(entries),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),
@@ -81,6 +88,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn big_directory(entries: u32) -> anyhow::Result<()> {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--package", "e2e", "--test", "programs", "--"]);
+    cargo.args(["large::what_stays", "--nocapture", "--test-threads", "1"]);
+    steps::run(cargo.env("ORTHRUS_ENTRIES", entries.to_string()))
 }
 
 fn codegen(check: bool) -> anyhow::Result<()> {
