@@ -157,10 +157,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             self.opens.read(*key, own)
         });
         let own_share = own.map(|own| own.share).unwrap_or_default();
-        let mut others = file.shares;
-        others.remove(own_share);
         let reclaims = request.claim == OpenClaim::Previous;
-        if share.conflicts(others.union()) {
+        let mut all = file.shares;
+        if reclaims {
+            // What was had together may be reclaimed one after another.
+            all.remove(own_share);
+        }
+        // The owner's own open is no exception (RFC 8881 sections 9.7 and 18.16.3, RFC 7530 section 9.9).
+        if share.conflicts(all.union()) {
             let status =
                 if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { Nfsstat4::NFS4ERR_SHARE_DENIED };
             return Err(status);

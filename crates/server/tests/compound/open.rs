@@ -343,10 +343,13 @@ fn open_takes_what_open_arguments_says() // RFC 9754
         client.at("export", vec![open]).ok();
         assert!(told.oa_create_mode.contains(number as u32));
     }
+    let other = client.make_file("export", "other", b"");
     for access in 1..=3 {
         for deny in 0..=3 {
-            let open = open_how(NOCREATE, by_name("f"), access, deny, b"owner");
-            client.at("export", vec![open]).ok();
+            // Each by itself: an owner's own open counts against it as well.
+            let open = open_how(NOCREATE, by_name("other"), access, deny, b"owner");
+            let stateid = client.at("export", vec![open]).ok().opened().stateid;
+            client.run(vec![put(&other), close(stateid)]).ok();
             assert!(told.oa_share_access.contains(access) && told.oa_share_deny.contains(deny));
         }
     }

@@ -10,8 +10,8 @@ const WRITE: u32 = 2;
 const BOTH: u32 = 3;
 
 #[test]
-fn shares_conflict_between_owners_and_not_within_one() {
-    // RFC 8881 section 9.7
+fn shares_conflict_between_owners_and_within_one() {
+    // RFC 8881 sections 9.7 and 18.16.3: no exception for the owner's own open
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     for (access, deny, then_access, then_deny, allowed) in [
@@ -35,6 +35,8 @@ fn shares_conflict_between_owners_and_not_within_one() {
                 assert_eq!(status, Nfsstat4::NFS4ERR_SHARE_DENIED);
             }
         }
+        let own = world.open(&a, "o", 1, then_access, then_deny);
+        assert_eq!(own.is_ok(), allowed);
         assert_eq!(world.open(&a, "other", 1, then_access, then_deny).is_ok(), allowed);
         let key = world.key(&a);
         world.state.close(key, &Stateid4 { seqid: 0, ..first }, &1).unwrap();
