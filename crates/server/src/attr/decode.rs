@@ -70,6 +70,9 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure>
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let (mode, umask) = mode(&values)?;
+    if [&values.owner, &values.owner_group].into_iter().flatten().any(|name| name.is_empty()) {
+        return Err(Nfsstat4::NFS4ERR_INVAL.into());
+    }
     let identity = &c.nfs.identity;
     let uid = values.owner.as_ref().map(|owner| identity.uid_of_owner(owner, c.now()));
     let gid = values.owner_group.as_ref().map(|owner| identity.gid_of_owner(owner, c.now()));

@@ -45,6 +45,7 @@ pub fn open(
             Err(Nfsstat4::NFS4ERR_SHARE_DENIED | Nfsstat4::NFS4ERR_DELAY) if c.expired_give_way(&file)? => {
                 continue;
             }
+            Err(Nfsstat4::NFS4ERR_SHARE_DENIED) => return Err(denied(c, &target, share)),
             checked => checked?,
         };
         let opening = Opening { c, target: &target, share, claim, held };
@@ -61,6 +62,19 @@ pub fn open(
         }
     }
     Err(Nfsstat4::NFS4ERR_DELAY.into())
+}
+
+/// Who may not open the file anyway is not told of what others have open.
+fn denied(c: &Compound<'_>, target: &Target, share: Share) -> Failure {
+    let object = &target.object;
+    let caller = c.caller(&object.export);
+    let backend = &object.export.backend;
+    let owns = backend.getattr(&object.handle).is_ok_and(|attributes| attributes.uid == caller.uid);
+    let may = backend.access(&caller, &object.handle).is_ok_and(|may| {
+        (share.access & SHARE_READ == 0 || may.read || may.execute)
+            && (share.access & SHARE_WRITE == 0 || may.write)
+    });
+    if owns || may { Nfsstat4::NFS4ERR_SHARE_DENIED.into() } else { Nfsstat4::NFS4ERR_ACCESS.into() }
 }
 
 /// Cuts an existing file to nothing, if nobody denies writing.
