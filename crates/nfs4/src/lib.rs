@@ -21,4 +21,4 @@ pub use bitmap::{BITMAP_WORDS_MAX, Bitmap4, Bits};
 pub use compound::{is_4_0_only, operation_name};
 pub use filehandle::{Filehandle, FilehandleError, FilehandleKey};
 pub use generated::*;
-pub use valid_errors::{valid_callback_error, valid_error, valid_errors};
+pub use valid_errors::{valid_callback_error, valid_error, valid_error_40, valid_errors, valid_errors_40};

@@ -1,4 +1,5 @@
-//! Which errors an operation may answer (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC 8276).
+//! Which errors an operation may answer (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC 8276; of NFSv4.0, RFC
+//! 7530 section 13.2).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,14 +7,25 @@ use std::sync::LazyLock;
 use crate::{NfsCbOpnum4, NfsOpnum4, Nfsstat4};
 
 const TABLE: &str = include_str!("../../../specs/valid_errors.txt");
+const TABLE_40: &str = include_str!("../../../specs/valid_errors_40.txt");
 
 /// By the number of the operation, for the way of a failed request; ILLEGAL has the number 0 here.
-static BY_NUMBER: LazyLock<Vec<&'static [Nfsstat4]>> = LazyLock::new(|| {
-    let operations = (0..=NfsOpnum4::OP_REMOVEXATTR as u32).map(NfsOpnum4::from_u32);
-    operations.map(|operation| row(operation.unwrap_or(NfsOpnum4::OP_ILLEGAL).name())).collect()
-});
+static BY_NUMBER: LazyLock<ByNumber> = LazyLock::new(|| by_number(NfsOpnum4::OP_REMOVEXATTR, &VALID));
 
-static VALID: LazyLock<HashMap<&'static str, Vec<Nfsstat4>>> = LazyLock::new(|| parse(TABLE));
+/// The same for NFSv4.0.
+static BY_NUMBER_40: LazyLock<ByNumber> =
+    LazyLock::new(|| by_number(NfsOpnum4::OP_RELEASE_LOCKOWNER, &VALID_40));
+
+static VALID: LazyLock<Rows> = LazyLock::new(|| parse(TABLE));
+static VALID_40: LazyLock<Rows> = LazyLock::new(|| parse(TABLE_40));
+
+type ByNumber = Vec<&'static [Nfsstat4]>;
+type Rows = HashMap<&'static str, Vec<Nfsstat4>>;
+
+fn by_number(last: NfsOpnum4, rows: &'static Rows) -> ByNumber {
+    let operations = (0..=last as u32).map(NfsOpnum4::from_u32);
+    operations.map(|operation| row(rows, operation.unwrap_or(NfsOpnum4::OP_ILLEGAL).name())).collect()
+}
 
 /// Says whether an operation may answer a status. NFS4_OK is always valid.
 ///
@@ -24,20 +36,34 @@ pub fn valid_error(operation: NfsOpnum4, status: Nfsstat4) -> bool {
 
 /// Returns the errors that an operation may answer, in the order of the table.
 pub fn valid_errors(operation: NfsOpnum4) -> &'static [Nfsstat4] {
+    of_number(&BY_NUMBER, operation)
+}
+
+/// Says whether an operation of NFSv4.0 may answer a status (RFC 7530 section 13.2). NFS4_OK is always valid.
+pub fn valid_error_40(operation: NfsOpnum4, status: Nfsstat4) -> bool {
+    status == Nfsstat4::NFS4_OK || valid_errors_40(operation).contains(&status)
+}
+
+/// Returns the errors that an operation of NFSv4.0 may answer, in the order of the table.
+pub fn valid_errors_40(operation: NfsOpnum4) -> &'static [Nfsstat4] {
+    of_number(&BY_NUMBER_40, operation)
+}
+
+fn of_number(rows: &ByNumber, operation: NfsOpnum4) -> &'static [Nfsstat4] {
     let number = if operation == NfsOpnum4::OP_ILLEGAL { 0 } else { operation as usize };
-    BY_NUMBER.get(number).copied().unwrap_or_default()
+    rows.get(number).copied().unwrap_or_default()
 }
 
 /// Says whether a callback operation may answer a status (RFC 8881 section 15.3).
 pub fn valid_callback_error(operation: NfsCbOpnum4, status: Nfsstat4) -> bool {
-    status == Nfsstat4::NFS4_OK || row(operation.name()).contains(&status)
+    status == Nfsstat4::NFS4_OK || row(&VALID, operation.name()).contains(&status)
 }
 
-fn row(name: &str) -> &'static [Nfsstat4] {
-    name.strip_prefix("OP_").and_then(|name| VALID.get(name)).map_or(&[], Vec::as_slice)
+fn row(rows: &'static Rows, name: &str) -> &'static [Nfsstat4] {
+    name.strip_prefix("OP_").and_then(|name| rows.get(name)).map_or(&[], Vec::as_slice)
 }
 
-fn parse(table: &'static str) -> HashMap<&'static str, Vec<Nfsstat4>> {
+fn parse(table: &'static str) -> Rows {
     let statuses: HashMap<&str, Nfsstat4> =
         (0..20_000).filter_map(Nfsstat4::from_u32).map(|status| (status.name(), status)).collect();
     let mut rows = HashMap::new();
@@ -110,7 +136,7 @@ mod tests {
             assert!(!valid_errors(operation).is_empty(), "{operation}");
         }
         for callback in (0..=10_044).filter_map(NfsCbOpnum4::from_u32) {
-            assert!(!row(callback.name()).is_empty(), "{callback}");
+            assert!(!row(&VALID, callback.name()).is_empty(), "{callback}");
         }
     }
 
@@ -124,6 +150,18 @@ mod tests {
         assert!(valid_error(NfsOpnum4::OP_ILLEGAL, NFS4ERR_OP_ILLEGAL));
         assert!(valid_callback_error(NfsCbOpnum4::OP_CB_RECALL, NFS4ERR_BADHANDLE));
         assert!(!valid_callback_error(NfsCbOpnum4::OP_CB_RECALL, NFS4ERR_NOENT));
+    }
+
+    #[test]
+    fn the_table_of_4_0_has_every_pair_of_its_rfc() {
+        // RFC 7530 section 13.2
+        let rows: Vec<_> = operations().map(valid_errors_40).filter(|row| !row.is_empty()).collect();
+        assert_eq!(rows.len(), 38);
+        assert_eq!(rows.iter().map(|row| row.len()).sum::<usize>(), 597);
+        assert!(valid_error_40(NfsOpnum4::OP_CLOSE, NFS4ERR_BAD_SEQID));
+        assert!(valid_error_40(NfsOpnum4::OP_RENEW, NFS4_OK));
+        assert!(!valid_error_40(NfsOpnum4::OP_RENEW, NFS4ERR_DELAY));
+        assert!(valid_errors_40(NfsOpnum4::OP_SEQUENCE).is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Client records (RFC 8881 section 2.4): whose a client is, and the books about what it has open and locked.
 
 use crate::slab::Key;
+use crate::v40::Of40;
 use crate::{Caller, Clientid4, Nfsstat4, Principal, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -11,6 +12,14 @@ use std::time::Duration;
 /// Names a client record; the operations of a COMPOUND get it from SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientKey(pub(crate) Key);
+
+impl ClientKey {
+    /// Stands for a connection whose client is not known: no client has such a key.
+    pub fn of_connection(connection: u64) -> Self {
+        // Generations of keys begin with one.
+        Self(Key { index: connection as u32, generation: 0 })
+    }
+}
 
 /// One client record: what never changes, and its books.
 #[derive(Debug)]
@@ -24,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) paths: AtomicUsize,
     /// What SEQUENCE says of the client's state (sr_status_flags).
     pub(crate) status: AtomicU32,
+    /// Of an NFSv4.0 client, which has no sessions.
+    pub(crate) of40: Option<Box<Of40>>,
     books: Mutex<Books>,
 }
 
@@ -70,7 +81,7 @@ impl Client {
         // Clients begin at different stripes: most have few opens.
         let books = Books { turn: id as u32, ..Books::default() };
         let (paths, status, books) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(books));
-        Self { id, owner: owner.into(), verifier, principal, protect, paths, status, books }
+        Self { id, owner: owner.into(), verifier, principal, protect, paths, status, of40: None, books }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.

@@ -187,7 +187,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Makes an unconfirmed record the confirmed one; an earlier incarnation of the client goes with all that it has.
-    fn confirm_client(
+    pub(crate) fn confirm_client(
         &self,
         registry: &mut Registry,
         now: Duration,

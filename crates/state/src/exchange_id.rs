@@ -3,6 +3,7 @@
 use crate::clients::Client;
 use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::registry::{Enrolled, Registry};
+use crate::v40::NAME_PREFIX;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result, State};
 use nfs4::{
     EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
@@ -118,6 +119,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let unprotected = args.protect != StateProtect::None && caller.protection < Protection::Integrity;
         if args.flags & !EXCHGID4_FLAG_MASK_A != 0
             || args.owner.len() > self.limits.owner_size_max
+            || args.owner.starts_with(NAME_PREFIX)
             || unprotected
         {
             return Err(Nfsstat4::NFS4ERR_INVAL);
@@ -127,7 +129,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds nothing or its
     /// lease is over. A machine credential keeps its client owner even without state (section 18.35.3).
-    fn make_way(&self, now: Duration, client: &Enrolled) -> Result<()> {
+    pub(crate) fn make_way(&self, now: Duration, client: &Enrolled) -> Result<()> {
         let keeps = client.record.holds_state() || client.record.protect != StateProtect::None;
         let goes = if keeps { self.expired(client, now) } else { self.close_gates(client) };
         if !goes {
@@ -142,7 +144,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Sees that one more client fits: first who has expired goes, then the oldest that never confirmed.
-    fn make_room_for_client(
+    pub(crate) fn make_room_for_client(
         &self,
         registry: &mut Registry,
         now: Duration,

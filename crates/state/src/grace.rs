@@ -84,7 +84,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         reclaim: Option<&Registry>,
     ) -> Result<()> {
         match reclaim {
-            None if self.in_grace(now) || !books.reclaim_complete => Err(Nfsstat4::NFS4ERR_GRACE),
+            None if self.in_grace(now) => Err(Nfsstat4::NFS4ERR_GRACE),
+            // NFSv4.0 has no RECLAIM_COMPLETE.
+            None if !books.reclaim_complete && client.of40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
             None => Ok(()),
             Some(_) if books.reclaim_complete || !self.in_grace(now) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
             Some(registry) if registry.waiting.contains(&*client.owner) => {
@@ -143,6 +145,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
             if let Some(client) = client {
                 client.recorded = false;
+                if let Some(of40) = &client.record.of40 {
+                    of40.recorded.store(false, Release);
+                }
             }
             registry.push(Effect::ForgetClient { owner: owner.into_vec() }, effects);
         }

@@ -14,6 +14,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.end_grace_if_over(Some(&mut registry), now, effects);
         drop(registry);
         self.revoke_overdue(now, effects);
+        self.sweep_owners(now, effects);
         self.shed_delegations(now, effects);
         expired
     }

@@ -65,6 +65,7 @@ mod stateids;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod v40;
 
 pub use backchannel::{BackChannel, CallbackSecurity};
 pub use callbacks::{BackCall, CallbackEnd, NoBackChannel};

@@ -53,6 +53,11 @@ pub struct Limits {
     pub copies_per_client_max: usize,
     /// Copies of all clients, with the same consequence. Each holds two open files.
     pub copies_max: usize,
+    /// Open-owners and lock-owners of one NFSv4.0 client whose sequence numbers and last replies are kept. A new one beyond
+    /// it takes the place of those without opens and locks; when there are none: NFS4ERR_RESOURCE.
+    pub owners_per_client_max: usize,
+    /// The same of all NFSv4.0 clients.
+    pub owners_max: usize,
     /// Bytes of a client owner, an open owner or a lock owner (NFS4_OPAQUE_LIMIT).
     pub owner_size_max: usize,
     /// Entries of one callback security list that are kept.
@@ -86,6 +91,8 @@ impl Default for Limits {
             delegations_max: 65_536,
             copies_per_client_max: 32,
             copies_max: 256,
+            owners_per_client_max: 8192,
+            owners_max: 65_536,
             owner_size_max: 1024,
             callback_security_max: 8,
             callback_name_max: 255,

@@ -3,13 +3,16 @@
 //! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
 
 use crate::clients::Client;
-use crate::sessions::Session;
+use crate::sessions::{Pulse, Session};
 use crate::slab::Key;
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// An odd factor and an exclusive or permute the 32-bit numbers, so no client id returns before all were used.
+const SCATTER: u32 = 0x9e37_79b1;
 
 /// What is known of all clients together.
 #[derive(Debug, Default)]
@@ -41,6 +44,14 @@ pub(crate) struct Enrolled {
     pub(crate) recorded: bool,
 }
 
+impl Enrolled {
+    /// What tells of the client's requests: its sessions, which are passed, or the one pulse of an NFSv4.0 client.
+    fn pulses<'a>(&'a self, sessions: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Pulse> {
+        let own = self.record.of40.as_ref().map(|of40| &of40.pulse);
+        sessions.iter().map(|session| &session.pulse).chain(own)
+    }
+}
+
 impl Registry {
     pub(crate) fn new(waiting: BTreeSet<Box<[u8]>>) -> Self {
         Self { waiting, ..Self::default() }
@@ -70,10 +81,14 @@ impl Registry {
         found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
+    /// Tells whether some client of this start was given the id, whether or not that is still there.
+    pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, mask: u32) -> bool {
+        let number = ((id as u32) ^ mask).wrapping_mul(inverse(SCATTER));
+        (id >> 32) as u32 == epoch && (1..=self.counter).contains(&number)
+    }
+
     /// Returns a client id that no client of this start has had: a counter, scattered, under the start's epoch.
     pub(crate) fn new_clientid(&mut self, epoch: u32, mask: u32) -> Clientid4 {
-        // An odd factor and an exclusive or permute the 32-bit numbers, so no value returns before all were used.
-        const SCATTER: u32 = 0x9e37_79b1;
         loop {
             self.counter = self.counter.wrapping_add(1);
             let low = self.counter.wrapping_mul(SCATTER) ^ mask;
@@ -83,6 +98,17 @@ impl Registry {
             }
         }
     }
+}
+
+/// The factor that undoes an odd one, by Newton's iteration: each step doubles the bits that are right, from three on.
+const fn inverse(odd: u32) -> u32 {
+    let mut inverse = odd;
+    let mut step = 0;
+    while step < 4 {
+        inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -103,21 +129,22 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Tells when a client's lease was renewed last.
     pub(crate) fn renewed(&self, enrolled: &Enrolled) -> Duration {
         let sessions = self.sessions_of(enrolled);
-        sessions.iter().map(|session| session.pulse.renewed()).fold(enrolled.renewed, Duration::max)
+        enrolled.pulses(&sessions).map(Pulse::renewed).fold(enrolled.renewed, Duration::max)
     }
 
     /// Keeps new requests out of all of a client's sessions; false, and nothing is changed, if requests run.
     pub(crate) fn close_gates(&self, enrolled: &Enrolled) -> bool {
         let sessions = self.sessions_of(enrolled);
-        let closed = sessions.iter().take_while(|session| session.pulse.close(0)).count();
-        if closed < sessions.len() {
-            sessions.iter().take(closed).for_each(|session| session.pulse.reopen());
+        let closed = enrolled.pulses(&sessions).take_while(|pulse| pulse.close(0)).count();
+        let all = closed == enrolled.pulses(&sessions).count();
+        if !all {
+            enrolled.pulses(&sessions).take(closed).for_each(Pulse::reopen);
         }
-        closed == sessions.len()
+        all
     }
 
     pub(crate) fn reopen_gates(&self, enrolled: &Enrolled) {
-        self.sessions_of(enrolled).iter().for_each(|session| session.pulse.reopen());
+        enrolled.pulses(&self.sessions_of(enrolled)).for_each(Pulse::reopen);
     }
 
     /// Tells whether a client's lease has run out and nothing of it runs; then its gates are closed, so that it stays so.
@@ -151,6 +178,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = &enrolled.record;
         self.clients.remove(key.0);
         let mut books = record.all_books();
+        self.forget_client_40(record, &books);
         self.remove_opens(&mut books, effects);
         self.remove_delegations(record, &mut books, effects);
         std::mem::take(&mut books.copies).into_iter().for_each(|key| self.remove_copy(key));

@@ -16,6 +16,7 @@ use crate::registry::Registry;
 use crate::sessions::Session;
 use crate::slab::Key;
 use crate::table::Table;
+use crate::v40::Shared;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -54,6 +55,8 @@ pub struct Counts {
     pub copies: usize,
     /// Files with state.
     pub files: usize,
+    /// State-owners of NFSv4.0 clients.
+    pub owners: usize,
     /// Bytes of cached replies.
     pub reply_cache: usize,
     /// Bytes of cached replies that sessions may come to.
@@ -107,6 +110,7 @@ pub struct State<F, O> {
     pub(crate) opens_count: AtomicUsize,
     /// Lock stateids and locked ranges together, for the limit.
     pub(crate) locks_count: AtomicUsize,
+    pub(crate) v40: Shared,
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -146,6 +150,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             copies_count: AtomicUsize::new(0),
             opens_count: AtomicUsize::new(0),
             locks_count: AtomicUsize::new(0),
+            v40: Shared::default(),
         }
     }
 
@@ -168,6 +173,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             delegations: self.delegations.len(),
             copies: self.copies_count.load(Relaxed),
             files: self.files.len(),
+            owners: self.v40.owners.load(Relaxed),
             reply_cache,
             reply_cache_reserved: self.reply_cache_reserved.load(Relaxed),
         }

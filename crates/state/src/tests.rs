@@ -18,4 +18,5 @@ mod sequence;
 mod shared;
 mod statuses;
 mod threads;
+mod v40;
 mod world;

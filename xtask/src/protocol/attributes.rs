@@ -26,8 +26,12 @@ impl Attribute {
 
     /// The minor version that it comes with here.
     pub fn since(&self) -> &'static str {
-        // suppattr_exclcreat and fs_charset_cap are the last of NFSv4.1.
-        if self.number <= nfs4::FATTR4_FS_CHARSET_CAP { "4.1" } else { "4.2" }
+        // mounted_on_fileid is the last of NFSv4.0, fs_charset_cap of NFSv4.1.
+        match self.number {
+            0..=nfs4::FATTR4_MOUNTED_ON_FILEID => "4.0",
+            number if number <= nfs4::FATTR4_FS_CHARSET_CAP => "4.1",
+            _ => "4.2",
+        }
     }
 
     /// What the server does with it, in the newest minor version and on a file system that has it.

@@ -9,7 +9,9 @@ const TABLE: &str = "crates/server/src/engine/table.rs";
 /// At the head of an operation's source: what it does not do.
 const LACKING: &str = "//! Lacking: ";
 
-/// What NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17).
+/// The last operation of NFSv4.0.
+const LAST_OF_4_0: u32 = 39;
+/// What NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17): the sources are in `ops/v40`.
 const GONE: [&str; 5] = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CONFIRM", "RELEASE_LOCKOWNER"];
 
 /// An operation that has a row.
@@ -30,7 +32,7 @@ impl Operation {
     /// NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17).
     fn defined(&self) -> (u32, String) {
         match self.number {
-            _ if GONE.contains(&self.name.as_str()) => (8881, "17".to_owned()),
+            number if GONE.contains(&self.name.as_str()) => (7530, format!("16.{}", number - 2)),
             59..=71 => (7862, format!("15.{}", self.number - 58)),
             72..=75 => (8276, format!("8.4.{}", self.number - 71)),
             // Each operation that is gone moves those behind it up.
@@ -51,13 +53,9 @@ impl Operation {
     pub fn is_tested_by(&self, test: &Test) -> bool {
         let (rfc, section) = self.defined();
         let part = format!("{section}.");
-        // What is gone shares a section that is about much else.
-        let cited = section.contains('.')
-            && test
-                .cites
-                .iter()
-                .any(|(of, cited)| *of == rfc && (*cited == section || cited.starts_with(&part)));
-        cited || test.names.contains(&self.name)
+        let about =
+            |(of, cited): &(u32, String)| *of == rfc && (*cited == section || cited.starts_with(&part));
+        test.cites.iter().any(about) || test.names.contains(&self.name)
     }
 }
 
@@ -71,12 +69,15 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<Operation>> {
     rows.into_iter()
         .map(|row| {
             let state = match row.runs {
-                "unsupported" if GONE.contains(&row.name) => "not: NFSv4.1 has it no more".to_owned(),
+                "unsupported" if GONE.contains(&row.name) => {
+                    format!("{}, in 4.0 only", state(root, &format!("v40/{}", row.name.to_lowercase()))?)
+                }
                 "unsupported" => "not".to_owned(),
                 module => state(root, module)?,
             };
             let number = number(row.name)?;
-            Ok(Operation { name: row.name.to_owned(), number, since: row.since, state })
+            let since = if number <= LAST_OF_4_0 { 0 } else { row.since };
+            Ok(Operation { name: row.name.to_owned(), number, since, state })
         })
         .collect()
 }
@@ -90,7 +91,7 @@ struct Row<'t> {
 
 /// Reads `row(OP_X, ops::x::run).v42(),`.
 fn rows(text: &str) -> anyhow::Result<Vec<Row<'_>>> {
-    let (_, table) = text.split_once("static OPERATIONS").context("there is no table of operations")?;
+    let (_, table) = text.split_once("const OPERATIONS").context("there is no table of operations")?;
     let (table, _) = table.split_once("\n];").context("the table has no end")?;
     let row = |text| -> Option<Row<'_>> {
         let (name, rest) = str::split_once(text, ',')?;
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_row_says_who_runs_it_and_since_when() {
-        let text = "static OPERATIONS: [Operation; 2] = [\n    row(OP_ACCESS, ops::access::run).fh(),\n    row(OP_EXCHANGE_ID, ops::exchange_id::run)\n        .place(Alone),\n    row(OP_SEEK, ops::unsupported::run).v42(),\n];";
+        let text = "const OPERATIONS: [Operation; 2] = [\n    row(OP_ACCESS, ops::access::run).fh(),\n    row(OP_EXCHANGE_ID, ops::exchange_id::run)\n        .place(Alone),\n    row(OP_SEEK, ops::unsupported::run).v42(),\n];";
         let rows: Vec<_> =
             rows(text).unwrap().into_iter().map(|row| (row.name, row.runs, row.since)).collect();
         assert_eq!(
@@ -151,7 +152,8 @@ mod tests {
             ("ALLOCATE", "RFC 7862 section 15.1"),
             ("CLONE", "RFC 7862 section 15.13"),
             ("REMOVEXATTR", "RFC 8276 section 8.4.4"),
-            ("RENEW", "RFC 8881 section 17"),
+            ("RENEW", "RFC 7530 section 16.28"),
+            ("RELEASE_LOCKOWNER", "RFC 7530 section 16.37"),
         ] {
             let number = number(name).unwrap();
             let one = Operation { name: name.to_owned(), number, since: 1, state: String::new() };

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vfs::{SecFlavor, Squash};
 
-/// Serve folders by NFSv4.1 and 4.2.
+/// Serve folders by NFSv4.1 and 4.2, and 4.0 for those who know no other.
 ///
 /// Exports come from a file (--config) or from the command line: `orthrus serve /srv/data` is mounted as
 /// `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options win over the file. SIGHUP reads the file's exports
@@ -71,6 +71,9 @@ pub struct Arguments {
     /// Seconds after a restart in which clients may reclaim their state.
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
+    /// Whether NFSv4.0 is spoken besides 4.1 and 4.2 (the default: true). It has no sessions, and so no exactly-once.
+    #[arg(long, value_name = "BOOL")]
+    nfs40: Option<bool>,
     /// Which delegations clients get: none, read (the default), or all, those for writing
     /// as well.
     #[arg(long, value_name = "CHOICE")]
@@ -114,6 +117,7 @@ impl Arguments {
         set(&mut settings.lease_time, self.lease_time);
         set(&mut settings.grace_time, self.grace_time);
         settings.recall_time = self.recall_time.map(Duration::from_secs).or(settings.recall_time);
+        settings.nfs40 = self.nfs40.unwrap_or(settings.nfs40);
         settings.delegations = self.delegations.unwrap_or(settings.delegations);
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.shards = self.shards.unwrap_or(settings.shards);

@@ -64,6 +64,7 @@ impl<'a> Checker<'a> {
                 Some(value) => Some(seconds(Some(value), RECALL_TIME, Duration::ZERO)?),
                 None => default.recall_time,
             },
+            nfs40: raw.nfs40.unwrap_or(default.nfs40),
             delegations: raw.delegations.map_or(Ok(default.delegations), |value| self.parsed(&value))?,
             local_locks: raw.local_locks.unwrap_or(default.local_locks),
             limits: self.limits(raw.limits)?,

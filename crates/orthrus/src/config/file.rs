@@ -17,6 +17,7 @@ pub(super) struct File {
     pub state_dir: Option<Spanned<String>>,
     pub lease_time: Option<Spanned<u32>>,
     pub grace_time: Option<Spanned<u32>>,
+    pub nfs40: Option<bool>,
     pub delegations: Option<Spanned<String>>,
     pub recall_time: Option<Spanned<u32>>,
     pub local_locks: Option<bool>,

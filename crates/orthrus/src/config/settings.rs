@@ -33,6 +33,8 @@ pub struct Settings {
     pub lease_time: Duration,
     /// How long after a restart clients may reclaim their state.
     pub grace_time: Duration,
+    /// Whether NFSv4.0 is spoken, too.
+    pub nfs40: bool,
     /// Which delegations clients get.
     pub delegations: Delegations,
     /// How long a client may take to give a delegation back; `None`: the lease.
@@ -58,6 +60,7 @@ impl Default for Settings {
             state_dir: None,
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
+            nfs40: true,
             // With those for writing local programs that read would wait for clients: that is to be asked for.
             delegations: Delegations::Read,
             recall_time: None,

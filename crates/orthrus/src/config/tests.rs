@@ -12,6 +12,7 @@ fn a_whole_configuration_is_read() {
         listen = "127.0.0.1:12049"
         domain = "example.org"
         lease_time = 30
+        nfs40 = false
         delegations = "read"
         recall_time = 20
         local_locks = false
@@ -34,6 +35,7 @@ fn a_whole_configuration_is_read() {
     let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
     assert_eq!(settings.listen.port(), 12049);
     assert_eq!(settings.lease_time, Duration::from_secs(30));
+    assert!(!settings.nfs40);
     assert_eq!(settings.delegations, server::engine::Delegations::Read);
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);

@@ -238,8 +238,8 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         slots_max: settings.limits.slots_max,
         ..usual
     };
-    let (delegations, local_locks) = (settings.delegations, settings.local_locks);
-    NfsConfig { server_owner, flavors, limits, delegations, local_locks, ..NfsConfig::default() }
+    let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
+    NfsConfig { server_owner, flavors, limits, nfs40, delegations, local_locks, ..NfsConfig::default() }
 }
 
 fn nfs_start(boot: Boot) -> anyhow::Result<Start> {

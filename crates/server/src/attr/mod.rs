@@ -122,6 +122,9 @@ const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
 ])
 .or(&OF_FILE_SYSTEM);
 
+/// What NFSv4.1 adds: NFSv4.0 ends with mounted_on_fileid.
+const ADDED_BY_MINOR_1: Bitmap4 = Bitmap4::of(&[FATTR4_FS_LAYOUT_TYPES, FATTR4_SUPPATTR_EXCLCREAT]);
+
 /// Returns supported_attrs of a minor version on a file system.
 pub fn supported(minor: u32, features: Features) -> Bitmap4 {
     let mut all = OF_MINOR_1;
@@ -130,6 +133,9 @@ pub fn supported(minor: u32, features: Features) -> Bitmap4 {
     }
     if features.quotas {
         all = all | OF_QUOTAS;
+    }
+    if minor == 0 {
+        all = all.and_not(&ADDED_BY_MINOR_1);
     }
     if minor >= 2 {
         all = all | OF_MINOR_2;
@@ -163,6 +169,12 @@ mod tests {
         let least = supported(1, Features::default());
         assert!(nfs4::attributes::REQUIRED.is_subset_of(&least));
         assert!(least.is_subset_of(&supported(2, Features::default())));
+        let first =
+            supported(0, Features { acls: true, quotas: true, clone_block: 4096, ..Features::default() });
+        assert!(
+            first.iter().all(|attribute| attribute <= nfs4::FATTR4_MOUNTED_ON_FILEID),
+            "RFC 7530 section 5.6"
+        );
         assert!(EXCLUSIVE_CREATE.is_subset_of(&SETTABLE));
         let most = Features { acls: true, ..Features::default() };
         assert!(SETTABLE.is_subset_of(&supported(2, most)));

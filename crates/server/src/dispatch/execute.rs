@@ -149,6 +149,7 @@ impl<E: Engine> Server<E> {
             connection: job.connection,
             peer: job.peer,
             security,
+            xid: job.xid,
             args: job.arguments(),
             request_size: job.record.len(),
             reply_overhead,

@@ -11,6 +11,8 @@ pub struct Call<'a> {
     pub connection: ConnectionId,
     /// The client's address: exports may be open to some networks only.
     pub peer: SocketAddr,
+    /// The call's XID: a copy of a request has the same.
+    pub xid: u32,
     /// Who calls.
     pub security: &'a Security,
     /// COMPOUND4args as it was on the wire, without RPC header and RPCSEC_GSS wrapping.

@@ -1,6 +1,6 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
-use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, OpenPayload, Patience};
+use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, Of40, OpenPayload, Patience};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, LookKey, OpSet, SlotToken, StateidKind};
 use std::{
@@ -55,7 +55,7 @@ pub struct Compound<'c> {
     pub call: &'c Call<'c>,
     /// The exports that were in force when the call began.
     pub exports: Arc<ExportTable>,
-    /// The minor version, 1 or 2.
+    /// The minor version, 0 to 2.
     pub minor: u32,
     /// Where we are.
     pub position: Position,
@@ -71,6 +71,8 @@ pub struct Compound<'c> {
     pub saved_stateid: Option<Stateid4>,
     /// The session, once SEQUENCE has succeeded.
     pub session: Option<InSession>,
+    /// What there is instead in NFSv4.0.
+    pub v40: Of40,
     /// A reply out of the reply cache that stands for the whole COMPOUND.
     pub replay: Option<Arc<[u8]>>,
     /// Where in the reply buffer COMPOUND4res begins.
@@ -100,6 +102,7 @@ impl<'c> Compound<'c> {
             stateid: None,
             saved_stateid: None,
             session: None,
+            v40: Of40::default(),
             replay: None,
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
@@ -138,12 +141,15 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// The client of the session.
+    /// The client of the session, or who there is instead in NFSv4.0.
     ///
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION without one.
     pub fn client(&self) -> Result<ClientKey, Failure> {
-        self.session.as_ref().map(|session| session.client).ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION.into())
+        match &self.session {
+            Some(session) => Ok(session.client),
+            None => self.client_40(),
+        }
     }
 
     /// The current filehandle.

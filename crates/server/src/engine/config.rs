@@ -62,6 +62,8 @@ pub struct NfsConfig {
     pub tag_max: usize,
     /// Longest target of a symbolic link.
     pub symlink_max: usize,
+    /// Whether NFSv4.0 is spoken besides NFSv4.1 and 4.2.
+    pub nfs40: bool,
     /// Which delegations are granted.
     pub delegations: Delegations,
     /// Whether locks are held in the file system as well, where programs of this machine use it.
@@ -84,6 +86,7 @@ impl Default for NfsConfig {
             sessionless_reply_max: 8192,
             tag_max: 1024,
             symlink_max: 4095,
+            nfs40: true,
             delegations: Delegations::default(),
             local_locks: true,
             limits: Limits::default(),

@@ -28,7 +28,7 @@ impl Compound<'_> {
     pub fn file_of_to_read(&self, object: &Object, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
         match StateidKind::of(&stateid) {
             StateidKind::Ordinary => {
-                let (client, file) = (self.client()?, object.key());
+                let (client, file) = (self.client_of(&stateid)?, object.key());
                 let take = |payload: &OpenPayload| (payload.user, payload.read.clone());
                 let (user, read) = self.state().access(client, &stateid, &file, SHARE_READ, take)?;
                 self.check_user(object, user, SHARE_READ)?;
@@ -56,7 +56,8 @@ impl Compound<'_> {
             return self.file_of_to_read(object, stateid);
         }
         let take = |payload: &OpenPayload| (payload.user, payload.any().cloned());
-        let (user, file) = self.state().access(self.client()?, &stateid, &object.key(), 0, take)?;
+        let (user, file) =
+            self.state().access(self.client_of(&stateid)?, &stateid, &object.key(), 0, take)?;
         self.check_user(object, user, SHARE_READ)?;
         file.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
@@ -93,7 +94,7 @@ impl Compound<'_> {
         object: &Object,
         stateid: &Stateid4,
     ) -> Result<Arc<dyn OpenFile>, Failure> {
-        let (client, file) = (self.client()?, object.key());
+        let (client, file) = (self.client_of(stateid)?, object.key());
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
         let (user, write) = self.state().access(client, stateid, &file, SHARE_WRITE, take)?;
         self.check_user(object, user, SHARE_WRITE)?;

@@ -3,6 +3,7 @@
 use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
+use super::replies::Replies;
 use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
 use identity::Mapper;
@@ -56,7 +57,7 @@ impl fmt::Debug for OpenPayload {
 /// Clients, sessions, opens and locks of this server.
 pub type NfsState = State<FileKey, OpenPayload>;
 
-/// The NFSv4.1/4.2 server behind the RPC layer. Shared by all shards; every method may be called from
+/// The NFSv4.0/4.1/4.2 server behind the RPC layer. Shared by all shards; every method may be called from
 /// several threads at once.
 pub struct Nfs {
     pub(crate) config: NfsConfig,
@@ -74,6 +75,7 @@ pub struct Nfs {
     pub(super) names: NamesHeld,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) local_locks: LocalLocks,
+    pub(super) replies: Replies,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -106,6 +108,7 @@ impl Nfs {
             names: NamesHeld::default(),
             breaks: Arc::default(),
             local_locks: LocalLocks::default(),
+            replies: Replies::default(),
             records,
             random,
         }

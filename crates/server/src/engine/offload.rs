@@ -180,7 +180,7 @@ impl Nfs {
                 let whole = copied == 0 || copy.done >= copy.range.count;
                 whole.then_some(Nfsstat4::NFS4_OK)
             }
-            Ok(Err(error)) => Some(super::status::allowed(nfs4::NfsOpnum4::OP_COPY, vfs_status(error))),
+            Ok(Err(error)) => Some(super::status::allowed(2, nfs4::NfsOpnum4::OP_COPY, vfs_status(error))),
             Err(_) => {
                 tracing::error!("a defect of the server ends a copy");
                 Some(Nfsstat4::NFS4ERR_SERVERFAULT)

@@ -23,8 +23,8 @@ impl<'a> Header<'a> {
 
     /// # Errors
     /// NFS4ERR_MINOR_VERS_MISMATCH, NFS4ERR_INVAL for a tag that is not UTF-8 (section 16.2.3).
-    fn check(&self) -> Result<(), Nfsstat4> {
-        if !(1..=2).contains(&self.minor) {
+    fn check(&self, minor_min: u32) -> Result<(), Nfsstat4> {
+        if !(minor_min..=2).contains(&self.minor) {
             return Err(Nfsstat4::NFS4ERR_MINOR_VERS_MISMATCH);
         }
         std::str::from_utf8(self.tag).map(|_| ()).map_err(|_| Nfsstat4::NFS4ERR_INVAL)
@@ -60,18 +60,43 @@ impl Nfs {
             Ok(header) => header,
             Err(_) => return Ran::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR)),
         };
-        if let Err(status) = header.check() {
+        if let Err(status) = header.check(u32::from(!self.config.nfs40)) {
             return Ran::Done(refuse(reply, header.tag, status));
+        }
+        if header.minor == 0
+            && let Some(outcome) = self.answer_at_once_40(call, &header, reply)
+        {
+            return Ran::Done(outcome);
         }
         reply.u32(Nfsstat4::NFS4_OK as u32).opaque(header.tag);
         let count_at = reply.len();
         reply.u32(0);
         let mut compound = Compound::new(self, call, header.minor, header.count, start);
         compound.patience = patience;
+        if header.minor == 0 {
+            compound.reply_end = start.saturating_add(self.reply_max_40(call));
+        }
         let Some(status) = compound.run(&mut args, reply, start) else {
             return Ran::Suspended(Box::new(compound.suspend(start, count_at, args.position())));
         };
         Ran::Done(compound.end(status, reply, start, count_at))
+    }
+
+    /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or one that is too long.
+    fn answer_at_once_40(
+        &self,
+        call: &Call<'_>,
+        header: &Header<'_>,
+        reply: &mut Encoder,
+    ) -> Option<CompoundOutcome> {
+        if header.count > self.config.limits.operations_max {
+            return Some(refuse(reply, header.tag, Nfsstat4::NFS4ERR_RESOURCE));
+        }
+        let kept = self.kept_reply(call)?;
+        reply.raw(&kept);
+        let status = Decoder::new(&kept).u32().ok().and_then(Nfsstat4::from_u32);
+        let status = status.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
+        Some(CompoundOutcome { status, operations: header.count, replayed: true })
     }
 
     /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
@@ -98,7 +123,8 @@ impl Nfs {
         reply.u32(number as u32);
         let (status_at, body) = (reply.len(), reply.len() + 4);
         reply.u32(0);
-        let status = fail(number, Nfsstat4::NFS4ERR_DELAY.into(), reply, status_at, body);
+        let delay = Nfsstat4::NFS4ERR_DELAY.into();
+        let status = fail(compound.minor, number, delay, reply, status_at, body);
         compound.position.index += 1;
         compound.end(status, reply, start, count_at)
     }
@@ -111,7 +137,14 @@ fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome 
 }
 
 /// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
-fn fail(opnum: NfsOpnum4, failure: Failure, reply: &mut Encoder, status_at: usize, body: usize) -> Nfsstat4 {
+fn fail(
+    minor: u32,
+    opnum: NfsOpnum4,
+    failure: Failure,
+    reply: &mut Encoder,
+    status_at: usize,
+    body: usize,
+) -> Nfsstat4 {
     if !failure.keep_body {
         reply.truncate(body);
         if opnum == NfsOpnum4::OP_SETATTR {
@@ -119,7 +152,7 @@ fn fail(opnum: NfsOpnum4, failure: Failure, reply: &mut Encoder, status_at: usiz
             reply.u32(0);
         }
     }
-    let status = status::allowed(opnum, failure.status);
+    let status = status::allowed(minor, opnum, failure.status);
     reply.patch_u32(status_at, status as u32);
     status
 }
@@ -159,6 +192,9 @@ impl Compound<'_> {
         reply.patch_u32(start, status as u32);
         reply.patch_u32(count_at, operations);
         let result = reply.as_slice().get(start..).unwrap_or_default();
+        if self.v40.once.get() {
+            self.nfs.keep_reply(self.call, result);
+        }
         self.keep(result, status);
         CompoundOutcome { status, operations, replayed: false }
     }
@@ -194,7 +230,7 @@ impl Compound<'_> {
                 *args = before;
                 None
             }
-            Err(failure) => Some(fail(opnum, failure, reply, status_at, body)),
+            Err(failure) => Some(fail(self.minor, opnum, failure, reply, status_at, body)),
         }
     }
 
@@ -210,7 +246,8 @@ impl Compound<'_> {
         self.end_changes();
         result?;
         // What has a reserve has fitted; what changed nothing may be taken back.
-        let fits = operation.result_max > 0 || self.session.is_none() || self.fits(reply);
+        let unlimited = || self.session.is_none() && self.minor > 0;
+        let fits = operation.result_max > 0 || unlimited() || self.fits(reply);
         if fits { Ok(()) } else { Err(self.too_big().into()) }
     }
 
@@ -247,6 +284,10 @@ impl Compound<'_> {
             Place::Alone if !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
             Place::AloneOrInSession if self.session.is_none() && !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
             Place::InSession if self.session.is_none() => Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION,
+            Place::Once => {
+                self.v40.once.set(true);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         Err(status.into())

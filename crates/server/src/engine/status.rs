@@ -1,4 +1,4 @@
-//! The one place where a status is held against RFC 8881 section 15.2.
+//! The one place where a status is held against RFC 8881 section 15.2, and of NFSv4.0 against RFC 7530 section 13.2.
 
 use nfs4::{NfsOpnum4, Nfsstat4};
 
@@ -6,6 +6,11 @@ use nfs4::{NfsOpnum4, Nfsstat4};
 fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
     use Nfsstat4::*;
     match status {
+        // What only NFSv4.1 has; a client that went while its request ran.
+        NFS4ERR_DEADSESSION => &[NFS4ERR_EXPIRED, NFS4ERR_STALE_CLIENTID],
+        NFS4ERR_REP_TOO_BIG => &[NFS4ERR_RESOURCE],
+        // In NFSv4.0 some know no other way to ask for patience.
+        NFS4ERR_DELAY => &[NFS4ERR_RESOURCE],
         NFS4ERR_BADHANDLE => &[NFS4ERR_STALE],
         NFS4ERR_STALE => &[NFS4ERR_FHEXPIRED],
         NFS4ERR_PERM | NFS4ERR_WRONG_CRED => &[NFS4ERR_ACCESS, NFS4ERR_PERM],
@@ -19,6 +24,8 @@ fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
         NFS4ERR_NOSPC | NFS4ERR_NOTSUPP => &[NFS4ERR_IO],
         NFS4ERR_LOCKED => &[NFS4ERR_SHARE_DENIED, NFS4ERR_FILE_OPEN],
         NFS4ERR_NOENT => &[NFS4ERR_STALE],
+        // RESTOREFH of NFSv4.0 has an error of its own.
+        NFS4ERR_NOFILEHANDLE => &[NFS4ERR_RESTOREFH],
         NFS4ERR_TOO_MANY_OPS => &[NFS4ERR_REQ_TOO_BIG],
         _ => &[],
     }
@@ -37,8 +44,9 @@ fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
 
 /// Returns the status that the operation may answer: `status` itself, the nearest in its list, or
 /// NFS4ERR_SERVERFAULT.
-pub fn allowed(opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
-    if nfs4::valid_error(opnum, status) || demanded(opnum, status) {
+pub fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
+    let valid = if minor == 0 { nfs4::valid_error_40 } else { nfs4::valid_error };
+    if valid(opnum, status) || minor > 0 && demanded(opnum, status) {
         return status;
     }
     tracing::debug!(
@@ -46,10 +54,10 @@ pub fn allowed(opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
         status = status.name(),
         "status is not in the operation's list"
     );
-    if nfs4::is_4_0_only(opnum) {
+    if minor > 0 && nfs4::is_4_0_only(opnum) {
         // All that these may answer, wherever they stand (RFC 8881 section 17).
         return Nfsstat4::NFS4ERR_NOTSUPP;
     }
-    let near = nearest(status).iter().copied().find(|near| nfs4::valid_error(opnum, *near));
+    let near = nearest(status).iter().copied().find(|near| valid(opnum, *near));
     near.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT)
 }

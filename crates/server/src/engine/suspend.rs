@@ -1,7 +1,7 @@
 //! COMPOUNDs that stop before an operation that would wait, and go on where they may.
 
 use super::table::{Operation, Waits};
-use super::{Compound, Failure, Fh, InSession, Nfs, Object, OpResult, Position};
+use super::{Compound, Failure, Fh, InSession, Nfs, Object, Of40, OpResult, Position};
 use crate::dispatch::WaitsFor;
 use crate::engine::Call;
 use nfs4::Stateid4;
@@ -34,6 +34,7 @@ pub struct Suspended {
     stateid: Option<Stateid4>,
     saved_stateid: Option<Stateid4>,
     session: Option<InSession>,
+    v40: Of40,
     reply_end: usize,
     /// What a client has to answer first.
     awaits: Option<LookKey>,
@@ -71,6 +72,7 @@ impl<'c> Compound<'c> {
             stateid: self.stateid,
             saved_stateid: self.saved_stateid,
             session: self.session.take(),
+            v40: self.v40.clone(),
             reply_end: self.reply_end,
             awaits: self.awaits.take(),
             start,
@@ -93,6 +95,7 @@ impl<'c> Compound<'c> {
             stateid: suspended.stateid,
             saved_stateid: suspended.saved_stateid,
             session: suspended.session,
+            v40: suspended.v40,
             replay: None,
             reply_start: suspended.start,
             reply_end: suspended.reply_end,

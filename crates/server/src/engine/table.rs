@@ -3,7 +3,11 @@
 use super::{Compound, OpResult};
 use crate::ops;
 use nfs4::NfsOpnum4;
+use table_40::OPERATIONS_40;
 use xdr::{Decoder, Encoder};
+
+#[path = "table_40.rs"]
+mod table_40;
 
 /// Runs one operation: arguments from the decoder, the result without status to the encoder.
 pub type Run = fn(&mut Compound<'_>, &mut Decoder<'_>, &mut Encoder) -> OpResult;
@@ -19,6 +23,10 @@ pub enum Place {
     Alone,
     /// SEQUENCE itself: first.
     First,
+    /// In NFSv4.0, where there are no sessions.
+    Anywhere,
+    /// As `Anywhere`, and it must not be run twice: the COMPOUND's reply is kept for a copy of the request.
+    Once,
 }
 
 /// What an operation may have to wait for. Where calls must not wait, a COMPOUND is suspended before an operation
@@ -131,7 +139,7 @@ use Place::{Alone, AloneOrInSession, First};
 use Waits::{Disk, Long, Object, Records};
 
 /// The rows from OP_ACCESS (3) on, without a gap: the number is the index.
-static OPERATIONS: [Operation; 73] = [
+const OPERATIONS: [Operation; 73] = [
     row(OP_ACCESS, ops::access::run).fh().waits(Object),
     row(OP_CLOSE, ops::close::run).fh().reserve(size::STATEID).waits(Disk),
     row(OP_COMMIT, ops::commit::run).fh().waits(Disk),
@@ -213,10 +221,14 @@ static OPERATIONS: [Operation; 73] = [
     row(OP_REMOVEXATTR, ops::xattr::remove).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
 ];
 
+/// The same for all but NFSv4.0.
+static LATER: [Operation; 73] = OPERATIONS;
+
 /// Finds an operation's row; `None` is OP_ILLEGAL: no such number, or not in this minor version.
 pub fn find(number: u32, minor: u32) -> Option<&'static Operation> {
     let index = usize::try_from(number.checked_sub(NfsOpnum4::OP_ACCESS as u32)?).ok()?;
-    OPERATIONS.get(index).filter(|operation| operation.since <= minor)
+    let rows: &'static [Operation] = if minor == 0 { &OPERATIONS_40 } else { &LATER };
+    rows.get(index).filter(|operation| operation.since <= minor)
 }
 
 #[cfg(test)]

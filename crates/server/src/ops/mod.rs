@@ -52,6 +52,7 @@ pub mod set_ssv;
 pub mod setattr;
 pub mod test_stateid;
 pub mod unsupported;
+pub mod v40;
 pub mod verify;
 pub mod write;
 pub mod xattr;

@@ -13,7 +13,13 @@ use vfs::Backend;
 
 /// Records in memory, which outlive a server.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<BTreeSet<Vec<u8>>>>);
+pub struct Kept(Arc<Mutex<BTreeSet<Vec<u8>>>>);
+
+impl Kept {
+    pub fn owners(&self) -> Vec<Vec<u8>> {
+        self.0.lock().unwrap().iter().cloned().collect()
+    }
+}
 
 impl ClientRecords for Kept {
     fn record(&self, owner: &[u8]) {

@@ -23,5 +23,6 @@ mod readdir;
 mod recalls;
 mod security;
 mod sessions;
+mod v40;
 mod waiting;
 mod xattrs;

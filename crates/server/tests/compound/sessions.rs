@@ -3,6 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use server::engine::NfsConfig;
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(100);
@@ -35,9 +36,12 @@ fn a_tag_that_is_not_utf8_is_invalid() // RFC 8881 section 16.2.3
 }
 
 #[test]
-fn only_minor_versions_1_and_2_are_spoken() // RFC 8881 section 2.7
+fn only_minor_versions_that_are_configured_are_spoken() // RFC 8881 section 2.7, RFC 7530 section 15.2.3
 {
     let server = Setup::default().start();
+    server.call(&sys(ALICE), 1, NOW, 0, &[put_root()]).ok();
+    let config = NfsConfig { nfs40: false, ..NfsConfig::default() };
+    let server = Setup { config, ..Setup::default() }.start();
     for minor in [0, 3, u32::MAX] {
         let reply = server.call(&sys(ALICE), 1, NOW, minor, &[put_root()]);
         assert!(reply.expect(NFS4ERR_MINOR_VERS_MISMATCH).results.is_empty());

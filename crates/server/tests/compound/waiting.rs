@@ -32,6 +32,7 @@ fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOn
     with(&Call {
         connection: ConnectionId(client.connection),
         peer: ([192, 0, 2, 1], 800).into(),
+        xid: 0,
         security: &client.security,
         args,
         request_size: args.len() + 100,

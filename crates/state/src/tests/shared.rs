@@ -27,7 +27,7 @@ impl Shared {
         Self { state, effects: RefCell::default() }
     }
 
-    fn with<R>(&self, run: impl FnOnce(&TestState, &mut Effects<u64>) -> R) -> R {
+    pub(super) fn with<R>(&self, run: impl FnOnce(&TestState, &mut Effects<u64>) -> R) -> R {
         run(&self.state, &mut self.effects.borrow_mut())
     }
 

@@ -9,17 +9,17 @@ mod exclusive;
 mod grant;
 mod target;
 
-use crate::engine::{Compound, Failure, Fh, OpResult};
+use crate::engine::{Compound, Failure, Fh, Object, OpResult, OpenPayload};
 use nfs4::{
     Bitmap4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK, OPEN4_SHARE_ACCESS_WANT_CANCEL,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
 };
 use state::OpenClaim;
 use xdr::{Decode, Decoder, Encoder};
 
 /// share_access and share_deny as they came, checked.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+pub(crate) struct Share {
     /// READ 1, WRITE 2.
     access: u32,
     /// READ 1, WRITE 2.
@@ -49,13 +49,35 @@ impl Share {
         }
         Ok(Self { access, deny: args.share_deny, want })
     }
+
+    /// As [`Share::check`], of NFSv4.0, which has no wants.
+    ///
+    /// # Errors
+    /// NFS4ERR_INVAL.
+    pub(crate) fn check_40(args: &Open4Args<'_>) -> Result<Self, Failure> {
+        if !(1..=SHARE_BOTH).contains(&args.share_access) || args.share_deny > SHARE_BOTH {
+            return Err(nfs4::Nfsstat4::NFS4ERR_INVAL.into());
+        }
+        Ok(Self { access: args.share_access, deny: args.share_deny, want: 0 })
+    }
 }
 
 /// change_info4 of the directory.
 #[derive(Clone, Copy, Debug, Default)]
-struct DirectoryChange {
-    before: u64,
-    after: u64,
+pub(crate) struct DirectoryChange {
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+}
+
+/// What an OPEN has come to.
+pub(crate) struct Opened {
+    pub(crate) object: Object,
+    pub(crate) stateid: Stateid4,
+    /// What READ and WRITE will get.
+    payload: OpenPayload,
+    /// Attributes that were set.
+    pub(crate) attrset: Bitmap4,
+    pub(crate) change: DirectoryChange,
 }
 
 /// Opens a file, creates it if asked.
@@ -72,12 +94,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         OpenClaim4::CLAIM_DELEG_CUR_FH(stateid) => OpenClaim::Delegated(c.resolve(*stateid)?),
         _ => OpenClaim::New,
     };
-    let (client, owner) = (c.client()?, &args.owner.owner);
-    c.state().open_allowed(c.now(), client, owner, claim)?;
-    let target = target::find(c, &args, share)?;
-    let (change, attrset) = (target.change, target.attrset);
-    let object = target.object.clone();
-    let (stateid, payload) = grant::open(c, target, owner, share, claim)?;
+    let client = c.client()?;
+    let Opened { object, stateid, payload, attrset, change } = open(c, &args, share, claim)?;
     // From here on the open itself keeps others' delegations off.
     c.end_changes();
     let delegation = delegate::grant(c, &object, share, &args.claim, payload);
@@ -87,6 +105,25 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let notifies = if c.state().can_call_back(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | notifies).value(&attrset).value(&delegation);
     Ok(())
+}
+
+/// Opens the file of a claim; whose owner it is, is in the COMPOUND.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn open(
+    c: &Compound<'_>,
+    args: &Open4Args<'_>,
+    share: Share,
+    claim: OpenClaim,
+) -> Result<Opened, Failure> {
+    let (client, owner) = (c.client()?, &args.owner.owner);
+    c.state().open_allowed(c.now(), client, owner, claim)?;
+    let target = target::find(c, args, share)?;
+    let (change, attrset) = (target.change, target.attrset);
+    let object = target.object.clone();
+    let (stateid, payload) = grant::open(c, target, owner, share, claim)?;
+    Ok(Opened { object, stateid, payload, attrset, change })
 }
 
 /// The attributes that hold the verifier of an exclusive create.

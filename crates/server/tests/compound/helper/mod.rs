@@ -1,11 +1,13 @@
 //! A server on the memory backend, a client with a session, and whole COMPOUNDs in and out.
 
 mod back;
+mod client40;
 mod ops;
 mod pair;
 mod slow;
 
 pub use back::*;
+pub use client40::*;
 pub use ops::*;
 pub use pair::*;
 pub use slow::Slow;
@@ -20,7 +22,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -86,12 +88,14 @@ impl Setup {
         let exports = Arc::new(Exports::new(table));
         let nfs =
             Nfs::new(self.config, start, exports, mapper, self.records, random, Duration::from_secs(100));
-        Server { nfs }
+        Server { nfs, xid: AtomicU32::new(1) }
     }
 }
 
 pub struct Server {
     pub nfs: Nfs,
+    /// The next call's.
+    pub xid: AtomicU32,
 }
 
 /// A COMPOUND's reply, and what the engine said about it.
@@ -170,6 +174,7 @@ impl Server {
         let call = Call {
             connection: ConnectionId(connection),
             peer: SocketAddr::from(([192, 0, 2, 1], 800)),
+            xid: self.xid.fetch_add(1, Ordering::Relaxed),
             security,
             args,
             request_size: args.len() + 100,
@@ -184,7 +189,7 @@ impl Server {
             .unwrap_or_else(|error| panic!("{error}: {outcome:?} {bytes:02x?}"))
             .into_owned();
         decoder.finish().expect("no bytes behind the reply");
-        check_statuses(&decoded);
+        check_statuses(minor_of(args), &decoded);
         let (status, results) = (decoded.status, decoded.resarray);
         Reply { status, results, bytes, outcome }
     }
@@ -194,15 +199,22 @@ impl Server {
     }
 }
 
-/// RFC 8881 section 15.2: of every reply of every test.
-fn check_statuses(reply: &Compound4Res<'_>) {
+/// The minor version of COMPOUND4args.
+fn minor_of(args: &[u8]) -> u32 {
+    let mut args = Decoder::new(args);
+    args.opaque(1024).and_then(|_| args.u32()).unwrap_or(1)
+}
+
+/// RFC 8881 section 15.2, and of NFSv4.0 RFC 7530 section 13.2: of every reply of every test.
+fn check_statuses(minor: u32, reply: &Compound4Res<'_>) {
+    let valid = if minor == 0 { valid_error_40 } else { valid_error };
     for result in &reply.resarray {
         let mut encoder = Encoder::new();
         result.encode(&mut encoder);
         let mut decoder = Decoder::new(encoder.as_slice());
         let opnum = NfsOpnum4::from_u32(decoder.u32().unwrap()).unwrap();
         let status = Nfsstat4::from_u32(decoder.u32().unwrap()).unwrap();
-        assert!(valid_error(opnum, status), "{opnum} answers {status}");
+        assert!(valid(opnum, status), "{opnum} answers {status}");
     }
 }
 

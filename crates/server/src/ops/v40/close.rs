@@ -1,0 +1,26 @@
+//! CLOSE of NFSv4.0 (RFC 7530 section 16.2).
+
+use super::sequenced::{self, Sequenced};
+use crate::engine::{Compound, OpResult};
+use nfs4::{Close4Args, NfsOpnum4, Nfsstat4, Stateid4};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Ends an open with the locks under it. The open's stateid leads to the reply for as long as its owner asks for nothing else.
+///
+/// # Errors
+/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and [`state::State::close`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let before = *args;
+    let decoded = Close4Args::decode(args)?;
+    let stateid = decoded.open_stateid;
+    let sequenced = Sequenced::new(c, NfsOpnum4::OP_CLOSE, decoded.seqid, &before, args);
+    let owner = c.state().owner_of_open(c.now(), &stateid)?;
+    sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
+        sequenced::check(turn, &stateid)?;
+        let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        c.with_effects(|state, effects| state.close(owner.client(), &stateid, &file, effects))?;
+        c.state().keep_closed(turn, &owner, Some(&stateid));
+        reply.value(&Stateid4 { seqid: stateid.seqid.wrapping_add(1), ..stateid });
+        Ok(())
+    })
+}

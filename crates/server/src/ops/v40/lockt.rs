@@ -1,0 +1,17 @@
+//! LOCKT of NFSv4.0 (RFC 7530 section 16.11).
+
+use crate::engine::{Compound, OpResult};
+use crate::ops;
+use nfs4::Lockt4Args;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Says whether a lock could be had.
+///
+/// # Errors
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and those of [`ops::lockt::run`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let before = *args;
+    let decoded = Lockt4Args::decode(args)?;
+    c.v40.client = Some(c.state().client_of_id_40(c.now(), decoded.owner.clientid)?);
+    ops::lockt::run(c, &mut before.clone(), reply)
+}

@@ -1,0 +1,104 @@
+//! OPEN of NFSv4.0 (RFC 7530 section 16.16): with the sequence number of its owner, and without a delegation.
+
+use super::sequenced::{self, Sequenced};
+use crate::engine::{Compound, Failure, Fh, OpResult};
+use crate::ops::open::{self, Share};
+use nfs4::{
+    Createhow4, NfsOpnum4, Nfsstat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, Open4Args,
+    OpenClaim4, OpenDelegationType4, Openflag4,
+};
+use state::v40::{Begin, OwnerKind, Turn};
+use state::{ClientKey, OpenClaim};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Opens a file, creates it if asked. An owner that is not known has to confirm its first OPEN.
+///
+/// # Errors
+/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, NFS4ERR_RESOURCE, NFS4ERR_NOTSUPP (CLAIM_DELEGATE_PREV), and those of
+/// [`crate::ops::open::run`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let before = *args;
+    let decoded = Open4Args::decode(args)?;
+    check_arms(&decoded)?;
+    let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
+    let client = c.state().client_of_id_40(c.now(), decoded.owner.clientid)?;
+    c.v40.client = Some(client);
+    let owner = c.state().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
+    let mut turn = sequenced::turn(c, &owner)?;
+    if let Begin::Replay(replay) = turn.begin_open(sequenced.seqid, sequenced.request)? {
+        return sequenced::again(c, &replay, reply);
+    }
+    check_recorded(c, client)?;
+    if !turn.is_confirmed() {
+        c.with_effects(|state, effects| state.cancel_unconfirmed(&mut turn, effects));
+    }
+    let start = reply.len();
+    let result = open(c, &decoded, client, &mut turn, reply);
+    let mut filehandle = Encoder::new();
+    if let (Ok(()), Some(fh)) = (&result, &c.current) {
+        c.encode_fh(fh, &mut filehandle);
+    }
+    sequenced::end(c, &owner, &mut turn, sequenced, &result, reply, start, filehandle.as_slice());
+    result
+}
+
+/// # Errors
+/// NFS4ERR_BADXDR for what only NFSv4.1 has.
+fn check_arms(args: &Open4Args<'_>) -> Result<(), Failure> {
+    let later = matches!(
+        args.claim,
+        OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_DELEG_CUR_FH(_) | OpenClaim4::CLAIM_DELEG_PREV_FH
+    ) || matches!(args.openhow, Openflag4::OPEN4_CREATE(Createhow4::EXCLUSIVE4_1(_)));
+    if later { Err(Nfsstat4::NFS4ERR_BADXDR.into()) } else { Ok(()) }
+}
+
+/// A client that opens something may reclaim it after a restart, for which it has to be on stable storage first.
+///
+/// # Errors
+/// [`Failure::would_wait`].
+fn check_recorded(c: &Compound<'_>, client: ClientKey) -> Result<(), Failure> {
+    if c.state().is_recorded_40(client) {
+        return Ok(());
+    }
+    if !c.may_wait() && c.nfs.records_may_wait() {
+        return Err(Failure::would_wait());
+    }
+    c.with_effects(|state, effects| state.record_client_40(client, effects));
+    Ok(())
+}
+
+fn open(
+    c: &mut Compound<'_>,
+    args: &Open4Args<'_>,
+    client: ClientKey,
+    turn: &mut Turn<'_>,
+    reply: &mut Encoder,
+) -> OpResult {
+    let share = Share::check_40(args)?;
+    let claim = match &args.claim {
+        OpenClaim4::CLAIM_PREVIOUS(_) => OpenClaim::Previous,
+        OpenClaim4::CLAIM_DELEGATE_CUR(claim) => OpenClaim::Delegated(claim.delegate_stateid),
+        OpenClaim4::CLAIM_DELEGATE_PREV(_) => return Err(Nfsstat4::NFS4ERR_NOTSUPP.into()),
+        _ => OpenClaim::New,
+    };
+    let opened = open::open(c, args, share, claim).map_err(|failure| match failure.status {
+        // Special files are as symbolic links are (RFC 7530 section 16.16.5).
+        Nfsstat4::NFS4ERR_WRONG_TYPE => Nfsstat4::NFS4ERR_SYMLINK.into(),
+        _ => failure,
+    })?;
+    c.end_changes();
+    if !c.state().is_recorded_40(client) {
+        // The grace period has ended in between, and the client was forgotten.
+        c.with_effects(|state, effects| state.record_client_40(client, effects));
+    }
+    let reclaims = claim == OpenClaim::Previous;
+    let confirm = c.state().opened_40(turn, &opened.stateid, c.sender().principal, reclaims);
+    c.set_current(Fh::Object(opened.object));
+    let change = opened.change;
+    reply.value(&opened.stateid).boolean(false).u64(change.before).u64(change.after);
+    let confirm = if confirm { OPEN4_RESULT_CONFIRM } else { 0 };
+    reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | confirm).value(&opened.attrset);
+    // The callback of NFSv4.0 is a connection to the client: behind firewalls and address translation it is a risk, not a gain.
+    reply.u32(OpenDelegationType4::OPEN_DELEGATE_NONE as u32);
+    Ok(())
+}

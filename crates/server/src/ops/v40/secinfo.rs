@@ -1,0 +1,15 @@
+//! SECINFO of NFSv4.0 (RFC 7530 section 16.31): the current filehandle stays what it is.
+
+use crate::engine::{Compound, OpResult};
+use xdr::{Decoder, Encoder};
+
+/// Tells the flavors for a name in the current directory.
+///
+/// # Errors
+/// As [`crate::ops::secinfo::run`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let current = c.current.clone();
+    crate::ops::secinfo::run(c, args, reply)?;
+    c.current = current;
+    Ok(())
+}

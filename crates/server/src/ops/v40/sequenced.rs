@@ -1,0 +1,141 @@
+//! Operations with the sequence number of an owner: run once, and answered the same again (RFC 7530 sections 9.1.7 to
+//! 9.1.9).
+
+use crate::engine::{Compound, Failure, OpResult, allowed_status};
+use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
+use state::StateidKind;
+use state::v40::{Begin, Replay, Request, StateOwner, Turn};
+use std::sync::Arc;
+use xdr::{Decoder, Encoder};
+
+/// Longest filehandle on the wire, in bytes (NFS4_FHSIZE).
+const FILEHANDLE_MAX: usize = nfs4::NFS4_FHSIZE as usize;
+
+/// A request as its owner's sequence knows it.
+#[derive(Clone, Copy)]
+pub struct Sequenced {
+    /// The operation.
+    pub opnum: NfsOpnum4,
+    /// Its sequence number.
+    pub seqid: u32,
+    /// What tells it from others.
+    pub request: Request,
+}
+
+impl Sequenced {
+    /// `before` and `after` stand around the operation's arguments.
+    pub fn new(
+        c: &Compound<'_>,
+        opnum: NfsOpnum4,
+        seqid: u32,
+        before: &Decoder<'_>,
+        after: &Decoder<'_>,
+    ) -> Self {
+        let length = before.remaining().saturating_sub(after.remaining());
+        let args = before.rest().get(..length).unwrap_or_default();
+        let fingerprint = c.nfs.fingerprint(args, c.sender().principal);
+        Self { opnum, seqid, request: Request { operation: opnum as u32, fingerprint } }
+    }
+}
+
+/// Waits for the owner's turn.
+///
+/// # Errors
+/// [`Failure::would_wait`].
+pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, Failure> {
+    owner.turn(c.may_wait()).ok_or(Failure::would_wait())
+}
+
+/// Runs an operation in its turn, or answers its copy.
+///
+/// # Errors
+/// NFS4ERR_BAD_SEQID, NFS4ERR_BAD_STATEID for an open that is not confirmed, and the operation's.
+pub fn run(
+    c: &mut Compound<'_>,
+    owner: &Arc<StateOwner>,
+    sequenced: Sequenced,
+    reply: &mut Encoder,
+    run: impl FnOnce(&mut Compound<'_>, &mut Encoder, &mut Turn<'_>) -> OpResult,
+) -> OpResult {
+    let mut turn = turn(c, owner)?;
+    c.v40.client = Some(owner.client());
+    if let Begin::Replay(replay) = turn.begin(sequenced.seqid, sequenced.request)? {
+        return again(c, &replay, reply);
+    }
+    let start = reply.len();
+    let result = run(c, reply, &mut turn);
+    end(c, owner, &mut turn, sequenced, &result, reply, start, &[]);
+    result
+}
+
+/// Answers the copy of a request as the request was answered.
+pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
+    if !replay.filehandle.is_empty() {
+        let fh = c.decode_fh(Decoder::new(&replay.filehandle).opaque(FILEHANDLE_MAX)?)?;
+        c.set_current(fh);
+    }
+    reply.raw(&replay.body);
+    match replay.status {
+        Nfsstat4::NFS4_OK => Ok(()),
+        status => Err(Failure::with_body(status)),
+    }
+}
+
+/// Keeps what an operation has answered; its result begins at `start` of the reply.
+#[allow(clippy::too_many_arguments)]
+pub fn end(
+    c: &Compound<'_>,
+    owner: &Arc<StateOwner>,
+    turn: &mut Turn<'_>,
+    sequenced: Sequenced,
+    result: &OpResult,
+    reply: &Encoder,
+    start: usize,
+    filehandle: &[u8],
+) {
+    let Some(replay) = replay(sequenced.opnum, result, reply, start, filehandle) else { return };
+    // What was closed is looked for only as long as the CLOSE is the owner's last request.
+    if turn.end(sequenced.seqid, sequenced.request, replay) && sequenced.opnum != NfsOpnum4::OP_CLOSE {
+        c.state().keep_closed(turn, owner, None);
+    }
+}
+
+/// What a copy will be answered; nothing for an operation that has not been run.
+pub fn replay(
+    opnum: NfsOpnum4,
+    result: &OpResult,
+    reply: &Encoder,
+    start: usize,
+    filehandle: &[u8],
+) -> Option<Replay> {
+    let (status, has_body) = match result {
+        Ok(()) => (Nfsstat4::NFS4_OK, true),
+        Err(failure) if failure.would_wait => return None,
+        Err(failure) => (allowed_status(0, opnum, failure.status), failure.keep_body),
+    };
+    let body = if has_body { reply.as_slice().get(start..).unwrap_or_default() } else { &[] };
+    Some(Replay { status, body: body.into(), filehandle: filehandle.into() })
+}
+
+/// Refuses what only an owner that is confirmed may do (RFC 7530 section 16.18.5), and a stateid with the sequence number
+/// zero, which stands for the current one only since NFSv4.1.
+///
+/// # Errors
+/// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), Failure> {
+    if !turn.is_confirmed() {
+        return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
+    }
+    check_current(stateid)
+}
+
+/// The second half of [`check`].
+///
+/// # Errors
+/// NFS4ERR_OLD_STATEID.
+pub fn check_current(stateid: &Stateid4) -> Result<(), Failure> {
+    if stateid.seqid == 0 && StateidKind::of(stateid) == StateidKind::Ordinary {
+        return Err(Nfsstat4::NFS4ERR_OLD_STATEID.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! SETCLIENTID (RFC 7530 section 16.33).
+
+use crate::engine::{Compound, Failure, OpResult};
+use nfs4::{Nfsstat4, Setclientid4Args};
+use state::v40::Setclientid;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Registers the client, which has to confirm what it gets. The callback is not kept: there are no delegations to recall.
+///
+/// # Errors
+/// NFS4ERR_CLID_INUSE, with an empty client_using: whose machine it is, is nobody else's business; and those of
+/// [`state::State::setclientid`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
+    let args = Setclientid4Args::decode(args)?;
+    let request = Setclientid { id: &args.client.id, verifier: args.client.verifier };
+    let (sender, random) = (c.sender(), c.nfs.random());
+    let set = c.with_effects(|state, effects| state.setclientid(c.now(), &sender, &request, random, effects));
+    match set {
+        Ok(ok) => {
+            reply.u64(ok.clientid).opaque_fixed(&ok.confirm);
+            Ok(())
+        }
+        Err(Nfsstat4::NFS4ERR_CLID_INUSE) => {
+            reply.opaque(b"").opaque(b"");
+            Err(Failure::with_body(Nfsstat4::NFS4ERR_CLID_INUSE))
+        }
+        Err(status) => Err(status.into()),
+    }
+}

@@ -1,0 +1,18 @@
+//! SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
+
+use crate::engine::{Compound, OpResult};
+use nfs4::SetclientidConfirm4Args;
+use xdr::{Decode, Decoder, Encoder};
+
+/// Confirms a client; what its earlier incarnation had goes.
+///
+/// # Errors
+/// Those of [`state::State::setclientid_confirm`].
+pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
+    let args = SetclientidConfirm4Args::decode(args)?;
+    let (sender, confirm) = (c.sender(), args.setclientid_confirm);
+    c.with_effects(|state, effects| {
+        state.setclientid_confirm(c.now(), &sender, args.clientid, confirm, effects)
+    })?;
+    Ok(())
+}

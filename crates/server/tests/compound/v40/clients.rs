@@ -1,0 +1,70 @@
+//! SETCLIENTID and its confirmation, restarts of clients and of the server.
+
+use crate::grace::Kept;
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+
+#[test]
+fn a_name_in_use_is_refused_without_saying_by_whom() // RFC 7530 section 16.33
+{
+    let server = Setup::default().start();
+    let client = Client40::new(&server);
+    client.opened("f");
+    let other = server.call(&sys(BOB), 41, client.now.get(), 0, &[setclientid(b"client", [1; 8])]);
+    let reply = other.expect(NFS4ERR_CLID_INUSE);
+    let NfsResop4::OP_SETCLIENTID(Setclientid4Res::NFS4ERR_CLID_INUSE(using)) = reply.last() else {
+        panic!()
+    };
+    assert!(using.na_r_netid.is_empty() && using.na_r_addr.is_empty());
+}
+
+#[test]
+fn a_client_that_restarts_finds_its_opens_gone() // RFC 7530 section 16.34.5
+{
+    let server = Setup::default().start();
+    let before = Client40::new(&server);
+    let (fh, stateid) = before.opened("f");
+    let after = Client40::with(&server, b"client", sys(ALICE), [2; 8]);
+    assert_eq!(server.nfs.counts().opens, 0);
+    after.run(vec![put(&fh), read(stateid, 0, 1)]).expect(NFS4ERR_EXPIRED);
+    before.run(vec![put(&fh), before.close_op(stateid)]).expect(NFS4ERR_EXPIRED);
+    before.at("export", vec![before.create_op("g")]).expect(NFS4ERR_EXPIRED);
+}
+
+#[test]
+fn opens_and_locks_are_reclaimed_after_a_restart_of_the_server() // RFC 7530 section 9.6.2
+{
+    let (backend, kept) = (memory(), Kept::default());
+    let setup = |epoch| Setup {
+        epoch,
+        records: Box::new(kept.clone()),
+        prior_clients: kept.owners(),
+        ..Setup::with_exports(vec![export("/export", &backend)])
+    };
+    let server = setup(1).start();
+    let client = Client40::new(&server);
+    assert!(kept.owners().is_empty(), "what holds nothing has nothing to reclaim");
+    let (fh, old) = client.opened("f");
+    assert_eq!(kept.owners().len(), 1);
+
+    let server = setup(2).start();
+    let stale = client.clientid;
+    let client = Client40::new(&server);
+    client.run(vec![NfsArgop4::OP_RENEW(Renew4Args { clientid: stale })]).expect(NFS4ERR_STALE_CLIENTID);
+    client.run(vec![put(&fh), read(old, 0, 1)]).expect(NFS4ERR_STALE_STATEID);
+    client.at("export", vec![client.create_op("g")]).expect(NFS4ERR_GRACE);
+    let previous = || OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);
+    let reply = client.run(vec![put(&fh), client.open_op(NOCREATE, previous(), 3, 0)]).ok();
+    assert_eq!(reply.opened().rflags & OPEN4_RESULT_CONFIRM, 0, "section 9.1.11");
+    let stateid = reply.opened().stateid;
+    let NfsArgop4::OP_LOCK(lock) = client.first_lock_op(stateid, 0, 9) else { panic!() };
+    client.run(vec![put(&fh), NfsArgop4::OP_LOCK(Lock4Args { reclaim: true, ..lock })]).ok();
+    let stranger = Client40::with(&server, b"stranger", sys(ALICE), [1; 8]);
+    stranger.run(vec![put(&fh), stranger.open_op(NOCREATE, previous(), 3, 0)]).expect(NFS4ERR_RECLAIM_BAD);
+    client.now.set(client.now.get() + std::time::Duration::from_secs(70));
+    server.nfs.housekeeping(client.now.get());
+    assert_eq!(kept.owners().len(), 1);
+    client.opened("g");
+    client.run(vec![put(&fh), client.open_op(NOCREATE, previous(), 3, 0)]).expect(NFS4ERR_NO_GRACE);
+}

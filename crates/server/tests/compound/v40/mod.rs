@@ -1,0 +1,6 @@
+//! NFSv4.0 (RFC 7530).
+
+mod clients;
+mod minor;
+mod opens;
+mod replays;

@@ -1,0 +1,94 @@
+//! Copies of requests: by the sequence of their owner, or by their XID.
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+
+/// Runs operations twice, as another RPC the second time: the same answer, and nothing more was done.
+#[track_caller]
+fn twice(client: &Client40<'_>, ops: &[Op]) -> Reply {
+    let first = client.run(ops.to_vec());
+    let counts = client.server.nfs.counts();
+    let second = client.run(ops.to_vec());
+    assert_eq!(first.bytes, second.bytes, "{:?} and {:?}", first.results, second.results);
+    assert_eq!(counts, client.server.nfs.counts());
+    first
+}
+
+#[test]
+fn the_last_request_of_an_owner_is_answered_again() // RFC 7530 section 9.1.7
+{
+    let server = Setup::default().start();
+    let client = Client40::new(&server);
+    let at = [put_root(), lookup("export")];
+    let create = [&at[..], &[client.create_op("f"), getfh()]].concat();
+    let reply = twice(&client, &create).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    let stateid = twice(&client, &[put(&fh), client.confirm_op(stateid)]).ok().stateid();
+    let lock = twice(&client, &[put(&fh), client.first_lock_op(stateid, 0, 9)]).ok().stateid();
+    let lock = twice(&client, &[put(&fh), client.lock_op(lock, 20, 9)]).ok().stateid();
+    twice(&client, &[put(&fh), client.unlock_op(lock, 0, 50)]).ok();
+    twice(&client, &[&at[..], &[client.open_op(NOCREATE, by_name("none"), 1, 0)]].concat())
+        .expect(NFS4ERR_NOENT);
+    let close = [put(&fh), client.close_op(stateid)];
+    twice(&client, &close).ok();
+    // The next request of the owner ends that.
+    client.opened("g");
+    client.run(close.to_vec()).expect(NFS4ERR_BAD_STATEID);
+}
+
+#[test]
+fn another_request_with_a_number_that_was_used_is_refused() // RFC 7530 section 9.1.9
+{
+    let server = Setup::default().start();
+    let client = Client40::new(&server);
+    let (fh, stateid) = client.opened("f");
+    let seqid = client.next_open();
+    let open = |name: &str| client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name(name), 1, 0);
+    client.at("export", vec![open("f")]).ok();
+    client.at("export", vec![open("g")]).expect(NFS4ERR_BAD_SEQID);
+    let close = NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid: stateid });
+    client.run(vec![put(&fh), close]).expect(NFS4ERR_BAD_SEQID);
+    // Nor does another user get what was answered.
+    let mine = encode(0, &[put_root(), lookup("export"), open("f")]);
+    server.call_bytes(&sys(BOB), 40, client.now.get(), &mine).expect(NFS4ERR_BAD_SEQID);
+}
+
+#[test]
+fn a_denied_lock_is_denied_again_with_its_reason() // RFC 7530 section 9.1.7
+{
+    let server = Setup::default().start();
+    let (a, b) = (Client40::new(&server), Client40::with(&server, b"b", sys(ALICE), [1; 8]));
+    let ((fh, held), (_, open)) = (a.opened("f"), b.opened("f"));
+    let lock = a.run(vec![put(&fh), a.first_lock_op(held, 0, 9)]).ok().stateid();
+    let request = [put(&fh), b.first_lock_op(open, 5, 1)];
+    twice(&b, &request).expect(NFS4ERR_DENIED);
+    a.run(vec![put(&fh), a.unlock_op(lock, 0, 9)]).ok();
+    b.run(request.to_vec()).expect(NFS4ERR_DENIED);
+    b.run(vec![put(&fh), b.first_lock_op(open, 5, 1)]).ok();
+}
+
+#[test]
+fn a_copy_of_a_change_is_answered_from_memory() // RFC 7530 section 3.1.1
+{
+    let server = Setup::default().start();
+    let client = Client40::new(&server);
+    let copy = |xid: u32, ops: &[Op]| {
+        server.xid.store(xid, std::sync::atomic::Ordering::Relaxed);
+        client.run(ops.to_vec())
+    };
+    let at = |op: Op| vec![put_root(), lookup("export"), op];
+    copy(10, &at(mkdir("d"))).ok();
+    assert!(copy(10, &at(mkdir("d"))).ok().outcome.replayed);
+    copy(11, &at(mkdir("d"))).expect(NFS4ERR_EXIST);
+    copy(12, &at(remove("d"))).ok();
+    copy(12, &at(remove("d"))).ok();
+    // The same number does not make another request a copy.
+    copy(12, &at(remove("e"))).expect(NFS4ERR_NOENT);
+    client.now.set(client.now.get() + std::time::Duration::from_secs(121));
+    copy(12, &at(remove("d"))).expect(NFS4ERR_NOENT);
+    // What only looks is looked at again.
+    copy(13, &at(lookup("f"))).expect(NFS4ERR_NOENT);
+    client.opened("f");
+    copy(13, &at(lookup("f"))).ok();
+}

@@ -1,0 +1,117 @@
+//! Leases, restarts and what stateids of the past are answered.
+
+use super::*;
+use nfs4::Nfsstat4::*;
+
+/// As the record of a client stands on stable storage.
+fn recorded(name: &str) -> Vec<u8> {
+    [b"\0NFSv4.0\0", name.as_bytes()].concat()
+}
+
+#[test]
+fn whatever_names_the_client_renews_its_lease() {
+    // RFC 7530 section 9.5
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    let key = client.key(&world);
+    world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
+    let (idle, alive) = (Client40::ready(&mut world, "idle"), Client40::ready(&mut world, "alive"));
+    let held = alive.open(&mut world, 2, OpenClaim::New).unwrap();
+    for _ in 0..3 {
+        world.pass(40);
+        client.renew(&world).unwrap();
+        world.state.client_of_stateid_40(world.now, &held).unwrap();
+        world.state.expire(world.now);
+    }
+    assert!(world.state.client_of_id_40(world.now, client.clientid).is_ok());
+    assert!(world.state.client_of_id_40(world.now, alive.clientid).is_ok());
+    assert_eq!(world.state.client_of_id_40(world.now, idle.clientid), Err(NFS4ERR_EXPIRED));
+}
+
+#[test]
+fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
+    // RFC 7530 section 9.6.3.1
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    world.pass(3600);
+    world.state.expire(world.now);
+    assert!(world.state.client_of_stateid_40(world.now, &stateid).is_ok(), "it has come back in time");
+    world.pass(3600);
+    assert!(world.state.free_expired(world.now, 1));
+    assert_eq!(world.state.client_of_stateid_40(world.now, &stateid), Err(NFS4ERR_EXPIRED));
+}
+
+#[test]
+fn stateids_of_earlier_starts_are_stale_made_up_ones_bad_and_zero_is_no_wild_card() {
+    // RFC 7530 sections 9.1.4.2 and 9.1.4.4
+    let mut world = World::with(Limits::default(), boot(5, &[]));
+    let client = Client40::ready(&mut world, "a");
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    let look = |stateid: Stateid4| world.state.client_of_stateid_40(world.now, &stateid).err();
+    let with_epoch = |epoch: u32| {
+        let mut other = stateid.other;
+        other[..4].copy_from_slice(&epoch.to_be_bytes());
+        Stateid4 { other, ..stateid }
+    };
+    assert_eq!(look(stateid), None);
+    assert_eq!(look(with_epoch(4)), Some(NFS4ERR_STALE_STATEID));
+    assert_eq!(look(with_epoch(6)), Some(NFS4ERR_BAD_STATEID));
+    assert_eq!(look(with_epoch(0)), Some(NFS4ERR_BAD_STATEID));
+    assert_eq!(look(Stateid4 { seqid: 0, ..stateid }), Some(NFS4ERR_OLD_STATEID));
+    for special in [Stateid4::ANONYMOUS, Stateid4::READ_BYPASS, Stateid4::CURRENT, Stateid4::INVALID] {
+        assert_eq!(look(special), Some(NFS4ERR_BAD_STATEID));
+    }
+}
+
+#[test]
+fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
+    // RFC 7530 section 9.6.3.4
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let key = client.key(&world);
+    assert!(!world.state.is_recorded_40(key));
+    world.state.with(|state, effects| state.record_client_40(key, effects));
+    assert!(world.state.is_recorded_40(key));
+    assert_eq!(world.records(), [Effect::RecordClient { owner: recorded("a") }]);
+    // The next incarnation is the same client.
+    let mut again = Client40 { verifier: [2; 8], ..Client40::new("a") };
+    again.mount(&mut world);
+    assert!(world.state.is_recorded_40(again.key(&world)));
+    assert_eq!(world.records(), []);
+    world.pass(61);
+    world.state.expire(world.now);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("a") }]);
+}
+
+#[test]
+fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
+    // RFC 7530 section 9.6.2
+    let mut world = World::with(Limits::default(), boot(2, &[&recorded("a"), &recorded("b")]));
+    let (a, c) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "c"));
+    assert_eq!(a.open(&mut world, 1, OpenClaim::New), Err(NFS4ERR_GRACE));
+    assert_eq!(c.open(&mut world, 1, OpenClaim::Previous), Err(NFS4ERR_RECLAIM_BAD));
+    assert!(a.open(&mut world, 1, OpenClaim::Previous).is_ok());
+    world.pass(66);
+    a.renew(&world).unwrap();
+    world.state.expire(world.now);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("b") }, Effect::GraceEnded]);
+    assert_eq!(a.open(&mut world, 2, OpenClaim::Previous), Err(NFS4ERR_NO_GRACE));
+    assert!(a.open(&mut world, 2, OpenClaim::New).is_ok(), "there is no RECLAIM_COMPLETE to wait for");
+}
+
+#[test]
+fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
+    // RFC 7530 section 9.6.3.4
+    let mut world = World::with(Limits::default(), boot(2, &[&recorded("a")]));
+    let client = Client40::ready(&mut world, "a");
+    let key = client.key(&world);
+    assert!(world.state.is_recorded_40(key));
+    world.pass(59);
+    client.renew(&world).unwrap();
+    world.pass(2);
+    world.state.expire(world.now);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("a") }, Effect::GraceEnded]);
+    assert!(!world.state.is_recorded_40(key));
+}

@@ -1,0 +1,85 @@
+//! Clients of NFSv4.0 (RFC 7530).
+
+mod clients;
+mod leases;
+mod owners;
+
+use super::world::*;
+use crate::v40::*;
+use crate::*;
+use nfs4::Stateid4;
+
+/// A client that is confirmed, and opens by one owner.
+struct Client40 {
+    name: Vec<u8>,
+    verifier: [u8; 8],
+    principal: Principal,
+    clientid: u64,
+}
+
+impl Client40 {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.as_bytes().to_vec(),
+            verifier: [1; 8],
+            principal: Principal::new("sys:0"),
+            clientid: 0,
+        }
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        Caller { connection: 1, principal: &self.principal, protection: Protection::None }
+    }
+
+    fn set(&self, world: &mut World) -> Result<SetclientidOk> {
+        let (random, now) = (world.random(), world.now);
+        let args = Setclientid { id: &self.name, verifier: self.verifier };
+        world.state.with(|state, effects| state.setclientid(now, &self.caller(), &args, random, effects))
+    }
+
+    fn confirm(&self, world: &World, set: SetclientidOk) -> Result<()> {
+        let (id, confirm) = (set.clientid, set.confirm);
+        let now = world.now;
+        world
+            .state
+            .with(|state, effects| state.setclientid_confirm(now, &self.caller(), id, confirm, effects))
+    }
+
+    /// SETCLIENTID and its confirmation.
+    fn mount(&mut self, world: &mut World) {
+        let set = self.set(world).unwrap();
+        self.confirm(world, set).unwrap();
+        self.clientid = set.clientid;
+    }
+
+    fn ready(world: &mut World, name: &str) -> Self {
+        let mut client = Self::new(name);
+        client.mount(world);
+        client
+    }
+
+    fn key(&self, world: &World) -> ClientKey {
+        world.state.client_of_id_40(world.now, self.clientid).unwrap()
+    }
+
+    fn renew(&self, world: &World) -> Result<()> {
+        world.state.renew_40(world.now, &self.caller(), self.clientid)
+    }
+
+    /// An OPEN that is confirmed at once, as a reclaim is.
+    fn open(&self, world: &mut World, file: u32, claim: OpenClaim) -> Result<Stateid4> {
+        let key = world.state.client_of_id_40(world.now, self.clientid)?;
+        let owner = world.state.state_owner(world.now, key, OwnerKind::Open, b"owner")?;
+        let request =
+            OpenRequest { owner: b"owner", file: &file, access: 3, deny: 0, claim, truncates: false };
+        let needed = world.state.open_check(world.now, key, &request)?;
+        let payload = world.random();
+        let OpenOutcome::Opened(stateid) = world.state.open(world.now, key, &request, payload, needed)?
+        else {
+            panic!("opened with what open_check asked for")
+        };
+        let mut turn = owner.turn(true).unwrap();
+        world.state.opened_40(&mut turn, &stateid, &self.principal, true);
+        Ok(stateid)
+    }
+}

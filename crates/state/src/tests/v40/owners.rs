@@ -1,0 +1,226 @@
+//! The sequences of state-owners.
+
+use super::*;
+use nfs4::Nfsstat4::*;
+use proptest::prelude::*;
+
+const OPEN: u32 = 18;
+const CLOSE: u32 = 4;
+
+fn request(operation: u32, fingerprint: u64) -> Request {
+    Request { operation, fingerprint }
+}
+
+fn replay(status: Nfsstat4) -> Replay {
+    Replay { status, body: [7].into(), filehandle: [].into() }
+}
+
+fn owner(world: &World, client: &Client40, name: &[u8]) -> std::sync::Arc<StateOwner> {
+    world.state.state_owner(world.now, client.key(world), OwnerKind::Open, name).unwrap()
+}
+
+#[test]
+fn a_request_is_run_in_sequence_repeated_from_memory_and_else_refused() {
+    // RFC 7530 sections 9.1.7 and 9.1.9
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let owner = owner(&world, &client, b"o");
+    let mut turn = owner.turn(true).unwrap();
+    assert_eq!(turn.begin(77, request(OPEN, 1)), Ok(Begin::Run), "the first may be any");
+    assert!(turn.end(77, request(OPEN, 1), replay(NFS4ERR_NOENT)));
+    assert_eq!(turn.begin(77, request(OPEN, 1)), Ok(Begin::Replay(replay(NFS4ERR_NOENT))));
+    assert_eq!(turn.begin(77, request(OPEN, 2)), Err(NFS4ERR_BAD_SEQID), "another request");
+    assert_eq!(turn.begin(77, request(CLOSE, 1)), Err(NFS4ERR_BAD_SEQID), "another operation");
+    for seqid in [0, 1, 76, 79] {
+        assert_eq!(turn.begin(seqid, request(OPEN, 1)), Err(NFS4ERR_BAD_SEQID));
+    }
+    assert_eq!(turn.begin(78, request(CLOSE, 3)), Ok(Begin::Run));
+}
+
+#[test]
+fn the_number_of_a_request_that_could_not_be_placed_is_used_again() {
+    // RFC 7530 section 9.1.7: after these the client does not move on
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let owner = owner(&world, &client, b"o");
+    let mut turn = owner.turn(true).unwrap();
+    turn.end(1, request(OPEN, 1), replay(NFS4_OK));
+    let again = [
+        NFS4ERR_STALE_CLIENTID,
+        NFS4ERR_STALE_STATEID,
+        NFS4ERR_BAD_STATEID,
+        NFS4ERR_BAD_SEQID,
+        NFS4ERR_BADXDR,
+        NFS4ERR_RESOURCE,
+        NFS4ERR_NOFILEHANDLE,
+        NFS4ERR_MOVED,
+    ];
+    for status in again {
+        assert!(!turn.end(2, request(CLOSE, 2), replay(status)));
+        assert_eq!(turn.begin(2, request(CLOSE, 3)), Ok(Begin::Run));
+    }
+    assert!(turn.end(2, request(CLOSE, 3), replay(NFS4ERR_DELAY)));
+    assert_eq!(turn.begin(3, request(CLOSE, 3)), Ok(Begin::Run));
+}
+
+#[test]
+fn the_sequence_wraps_to_one() {
+    // RFC 7530 section 9.1.3
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let owner = owner(&world, &client, b"o");
+    let mut turn = owner.turn(true).unwrap();
+    turn.end(u32::MAX, request(OPEN, 1), replay(NFS4_OK));
+    assert_eq!(turn.begin(1, request(OPEN, 2)), Ok(Begin::Run));
+    assert_eq!(turn.begin(2, request(OPEN, 2)), Err(NFS4ERR_BAD_SEQID));
+}
+
+#[test]
+fn an_owner_that_is_not_confirmed_may_begin_anew_with_an_open() {
+    // RFC 7530 section 16.18.5
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let owner = owner(&world, &client, b"o");
+    let mut turn = owner.turn(true).unwrap();
+    turn.end(5, request(OPEN, 1), replay(NFS4_OK));
+    assert_eq!(turn.begin_open(5, request(OPEN, 1)), Ok(Begin::Replay(replay(NFS4_OK))));
+    assert_eq!(turn.begin_open(5, request(OPEN, 2)), Ok(Begin::Run));
+    assert_eq!(turn.begin_open(99, request(OPEN, 2)), Ok(Begin::Run));
+    assert_eq!(turn.begin(99, request(CLOSE, 2)), Err(NFS4ERR_BAD_SEQID));
+}
+
+#[test]
+fn an_owner_answers_one_request_at_a_time() {
+    // RFC 7530 section 9.1.7
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let owner = owner(&world, &client, b"o");
+    let turn = owner.turn(true).unwrap();
+    assert!(owner.turn(false).is_none());
+    drop(turn);
+    assert!(owner.turn(false).is_some());
+}
+
+#[test]
+fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
+    // RFC 7530 section 9.1.10
+    let limits = Limits { owners_per_client_max: 3, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let client = Client40::ready(&mut world, "a");
+    let key = client.key(&world);
+    client.open(&mut world, 1, OpenClaim::New).unwrap();
+    for name in [b"b", b"c", b"d", b"e"] {
+        owner(&world, &client, name);
+    }
+    assert!(world.state.counts().owners <= 3);
+    let kept = owner(&world, &client, b"owner");
+    assert!(!kept.turn(true).unwrap().is_confirmed() || world.state.counts().owners <= 3);
+    let held: Vec<_> = [b"x", b"y"].iter().map(|name| owner(&world, &client, *name)).collect();
+    let refused = world.state.state_owner(world.now, key, OwnerKind::Open, b"z");
+    assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE), "who has a request under way is in use");
+    drop(held);
+    assert!(world.state.state_owner(world.now, key, OwnerKind::Lock, b"z").is_ok());
+}
+
+#[test]
+fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
+    let limits = Limits { owners_max: 4, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let (a, b) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "b"));
+    let held: Vec<_> = [b"1", b"2", b"3", b"4"].iter().map(|name| owner(&world, &a, *name)).collect();
+    let refused = world.state.state_owner(world.now, b.key(&world), OwnerKind::Open, b"5");
+    assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE));
+    drop(held);
+    world.pass(40);
+    b.renew(&world).unwrap();
+    world.pass(40);
+    world.state.expire(world.now);
+    assert_eq!((world.state.counts().clients, world.state.counts().owners), (1, 0));
+    owner(&world, &b, b"5");
+}
+
+#[test]
+fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
+    // RFC 7530 section 16.18.5
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let key = client.key(&world);
+    let owner = owner(&world, &client, b"owner");
+    let request = OpenRequest {
+        owner: b"owner",
+        file: &1,
+        access: 3,
+        deny: 0,
+        claim: OpenClaim::New,
+        truncates: false,
+    };
+    let Ok(OpenOutcome::Opened(stateid)) = world.state.open(world.now, key, &request, 1, 3) else {
+        panic!("not opened")
+    };
+    let mut turn = owner.turn(true).unwrap();
+    assert!(world.state.opened_40(&mut turn, &stateid, &client.principal, false), "needs OPEN_CONFIRM");
+    drop(turn);
+    drop(owner);
+    assert_eq!(world.state.client_of_stateid_40(world.now, &stateid), Err(NFS4ERR_BAD_STATEID));
+    for (seconds, opens, owners) in [(59, 1, 1), (16, 0, 1), (40, 0, 1), (20, 0, 0)] {
+        world.pass(seconds);
+        client.renew(&world).unwrap();
+        world.state.expire(world.now);
+        let counts = world.state.counts();
+        assert_eq!((counts.opens, counts.owners), (opens, owners), "after {seconds} more seconds");
+    }
+}
+
+#[test]
+fn a_lock_owner_is_released_when_it_holds_nothing() {
+    // RFC 7530 section 16.37.4
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let (key, now) = (client.key(&world), world.now);
+    let open_stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    world.state.state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
+    let locker = Locker::New { open_stateid, owner: b"l" };
+    let lock = Lock { file: &1, write: true, waits: false, reclaim: false, offset: 0, length: 9, locker };
+    let stateid = world.state.lock(now, key, &lock).unwrap();
+    let release =
+        |name: &[u8]| world.state.with(|state, effects| state.release_lockowner(key, name, effects));
+    assert_eq!(release(b"l"), Err(NFS4ERR_LOCKS_HELD));
+    assert_eq!(release(b"unknown"), Ok(()));
+    world.state.with(|state, effects| state.locku(key, &stateid, &1, 0, 9, effects)).unwrap();
+    assert_eq!(release(b"l"), Ok(()));
+    let counts = world.state.counts();
+    assert_eq!((counts.lock_stateids, counts.ranges, counts.owners), (0, 0, 1));
+    assert_eq!(world.state.owner_of_lock(now, &stateid).err(), Some(NFS4ERR_BAD_STATEID));
+}
+
+proptest! {
+    /// A client that moves on after every answer but those that say not to, loses answers and sends copies: nothing is run
+    /// twice, and no request of its is refused.
+    #[test]
+    fn every_request_of_a_client_that_keeps_to_the_rules_is_run_once(
+        steps in proptest::collection::vec((0_u8..4, any::<bool>()), 1..60),
+        first in any::<u32>(),
+    ) {
+        // RFC 7530 sections 9.1.3 and 9.1.7
+        let mut world = World::new();
+        let client = Client40::ready(&mut world, "a");
+        let owner = owner(&world, &client, b"o");
+        let mut turn = owner.turn(true).unwrap();
+        let (mut seqid, mut runs) = (first.max(1), 0_u64);
+        for (number, (kind, copied)) in steps.into_iter().enumerate() {
+            let request = request(OPEN, number as u64);
+            let status = [NFS4_OK, NFS4ERR_DENIED, NFS4ERR_BAD_STATEID, NFS4ERR_RESOURCE][usize::from(kind)];
+            prop_assert_eq!(turn.begin(seqid, request), Ok(Begin::Run));
+            runs += 1;
+            let kept = turn.end(seqid, request, replay(status));
+            prop_assert_eq!(kept, kind < 2);
+            if copied && kept {
+                prop_assert_eq!(turn.begin(seqid, request), Ok(Begin::Replay(replay(status))));
+            }
+            if kept {
+                seqid = seqid.checked_add(1).unwrap_or(1);
+            }
+        }
+        prop_assert!(runs > 0);
+    }
+}

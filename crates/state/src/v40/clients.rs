@@ -1,0 +1,243 @@
+//! SETCLIENTID, SETCLIENTID_CONFIRM and RENEW (RFC 7530 sections 16.33, 16.34 and 16.28).
+
+use super::{Confirm, Of40, lock};
+use crate::clients::Client;
+use crate::registry::{Enrolled, Registry};
+use crate::{
+    Caller, ClientKey, Clientid4, Effect, Effects, Nfsstat4, Principal, Result, State, StateProtect,
+};
+use std::hash::Hash;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// What stands before nfs_client_id4.id where clients of all minor versions are kept together: no co_ownerid may begin so.
+pub(crate) const NAME_PREFIX: &[u8] = b"\0NFSv4.0\0";
+
+/// The arguments of SETCLIENTID. The callback is of no use, since there are no delegations to recall.
+#[derive(Clone, Copy, Debug)]
+pub struct Setclientid<'a> {
+    /// client.id, at most [`crate::Limits::owner_size_max`] bytes.
+    pub id: &'a [u8],
+    /// client.verifier: changes when the client restarts.
+    pub verifier: [u8; 8],
+}
+
+/// The results of SETCLIENTID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetclientidOk {
+    /// clientid.
+    pub clientid: Clientid4,
+    /// setclientid_confirm.
+    pub confirm: [u8; 8],
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Handles SETCLIENTID: all cases of RFC 7530 section 16.33.5. `random` becomes setclientid_confirm.
+    ///
+    /// # Errors
+    /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE (another principal's, which holds something and has a lease), NFS4ERR_DELAY (too many
+    /// clients).
+    pub fn setclientid(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        args: &Setclientid<'_>,
+        random: u64,
+        effects: &mut Effects<O>,
+    ) -> Result<SetclientidOk> {
+        if args.id.len() > self.limits.owner_size_max {
+            return Err(Nfsstat4::NFS4ERR_INVAL);
+        }
+        let name = [NAME_PREFIX, args.id].concat();
+        let mut registry = self.registry();
+        if let Some(key) = registry.confirmed.get(&*name).copied() {
+            let client = registry.client(key)?;
+            let collides = client.record.principal != *caller.principal;
+            if !collides && client.record.verifier == args.verifier {
+                let of40 = client.record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
+                return Ok(SetclientidOk { clientid: client.record.id, confirm: of40.update(random) });
+            }
+            if collides {
+                self.make_way(now, client)?;
+                self.remove_client(&mut registry, key, true, effects);
+            }
+        }
+        if let Some(key) = registry.unconfirmed.get(&*name).copied() {
+            self.remove_client(&mut registry, key, false, effects);
+        }
+        self.make_room_for_client(&mut registry, now, effects)?;
+        Ok(self.new_client_40(&mut registry, now, caller, &name, args.verifier, random))
+    }
+
+    /// Adds an unconfirmed record, for which there must be room.
+    fn new_client_40(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        caller: &Caller<'_>,
+        name: &[u8],
+        verifier: [u8; 8],
+        random: u64,
+    ) -> SetclientidOk {
+        let id = registry.new_clientid(self.epoch, self.clientid_mask);
+        let of40 = Of40::default();
+        let confirm = of40.begin(random);
+        let mut record = Client::new(id, name, verifier, caller.principal.clone(), StateProtect::None);
+        record.of40 = Some(Box::new(of40));
+        let record = Arc::new(record);
+        let enrolled = Enrolled {
+            record: Arc::clone(&record),
+            confirmed: false,
+            create_sequence: 0,
+            create_reply: Err(Nfsstat4::NFS4ERR_SEQ_MISORDERED),
+            sessions: Vec::new(),
+            renewed: now,
+            recorded: false,
+        };
+        let owner = Arc::clone(&record.owner);
+        let key = ClientKey(self.clients.insert(id as u32, record));
+        registry.by_id.insert(id, key);
+        registry.unconfirmed.insert(owner, key);
+        registry.clients.insert(key, enrolled);
+        SetclientidOk { clientid: id, confirm }
+    }
+
+    /// Handles SETCLIENTID_CONFIRM: all cases of RFC 7530 section 16.34.5. The first confirmation ends the client's earlier
+    /// incarnation with all that it has.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE (another principal).
+    pub fn setclientid_confirm(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        clientid: Clientid4,
+        confirm: [u8; 8],
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
+        let mut registry = self.registry();
+        let (key, client) = registry.by_id(clientid)?;
+        let record = Arc::clone(&client.record);
+        let of40 = record.of40.as_ref().filter(|of40| of40.gave(confirm));
+        let of40 = of40.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        if record.principal != *caller.principal {
+            return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
+        }
+        if client.confirmed {
+            of40.confirm(confirm);
+            return Ok(());
+        }
+        self.confirm_client(&mut registry, now, key, effects)?;
+        of40.recorded.store(registry.client(key)?.recorded, Release);
+        self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
+        Ok(())
+    }
+
+    /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease (RFC 7530 section 9.5).
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more), NFS4ERR_DELAY.
+    pub fn client_of_id_40(&self, now: Duration, clientid: Clientid4) -> Result<ClientKey> {
+        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
+        match key {
+            Some(key) => self.touch_40(now, key).map(|_| key),
+            None => {
+                let issued = self.registry().has_issued(clientid, self.epoch, self.clientid_mask);
+                Err(if issued { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_STALE_CLIENTID })
+            }
+        }
+    }
+
+    /// Renews the lease of an NFSv4.0 client.
+    pub(super) fn touch_40(&self, now: Duration, key: ClientKey) -> Result<Arc<Client>> {
+        let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        // A stateid of a client of another minor version means nothing in this one.
+        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        if !of40.pulse.enter() {
+            // It is being decided whether the client goes.
+            return Err(Nfsstat4::NFS4ERR_DELAY);
+        }
+        of40.pulse.renew(now);
+        of40.pulse.leave();
+        Ok(record)
+    }
+
+    /// Handles RENEW, which is for the client's principal and for those who have something open (RFC 7530 section 16.28.5).
+    ///
+    /// # Errors
+    /// Those of [`State::client_of_id_40`], NFS4ERR_ACCESS.
+    pub fn renew_40(&self, now: Duration, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
+        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
+        if let Some(record) = key.and_then(|key| self.client(key).ok()) {
+            let own = record.principal == *caller.principal;
+            if !own && !self.has_opened_40(&record, caller.principal) {
+                return Err(Nfsstat4::NFS4ERR_ACCESS);
+            }
+        }
+        self.client_of_id_40(now, clientid).map(|_| ())
+    }
+
+    fn has_opened_40(&self, record: &Client, principal: &Principal) -> bool {
+        let books = record.all_books();
+        record.of40.as_ref().is_some_and(|of40| of40.owners_of(principal).any_in(&books.open_owners))
+    }
+
+    /// Tells whether an NFSv4.0 client is on stable storage, so that it may reclaim what it gets.
+    pub fn is_recorded_40(&self, key: ClientKey) -> bool {
+        let of40 = |record: &Arc<Client>| record.of40.as_ref().map(|of40| of40.recorded.load(Acquire));
+        self.client(key).ok().as_ref().and_then(of40).unwrap_or(true)
+    }
+
+    /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when, so it is done with the first
+    /// OPEN (RFC 7530 section 9.6.3.4).
+    pub fn record_client_40(&self, key: ClientKey, effects: &mut Effects<O>) {
+        let mut registry = self.registry();
+        let Ok(enrolled) = registry.client_mut(key) else { return };
+        enrolled.recorded = true;
+        let record = Arc::clone(&enrolled.record);
+        registry.push(Effect::RecordClient { owner: record.owner.to_vec() }, effects);
+        if let Some(of40) = &record.of40 {
+            of40.recorded.store(true, Release);
+        }
+    }
+
+    /// Forgets what is kept besides of an NFSv4.0 client that goes; its books are locked and still whole.
+    pub(crate) fn forget_client_40(&self, record: &Client, books: &crate::clients::Books) {
+        let Some(of40) = &record.of40 else { return };
+        self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
+        self.remember_gone(books);
+        self.forget_owners(of40);
+    }
+}
+
+impl Of40 {
+    fn begin(&self, random: u64) -> [u8; 8] {
+        let confirm = random.max(1).to_be_bytes();
+        *lock(&self.confirm) = Confirm { current: confirm, pending: None };
+        confirm
+    }
+
+    /// A SETCLIENTID for the confirmed client gets another value than those before.
+    fn update(&self, random: u64) -> [u8; 8] {
+        let mut own = lock(&self.confirm);
+        let mut value = random.max(1);
+        while own.current == value.to_be_bytes() || own.pending == Some(value.to_be_bytes()) {
+            value = value.wrapping_add(1).max(1);
+        }
+        own.pending = Some(value.to_be_bytes());
+        value.to_be_bytes()
+    }
+
+    fn gave(&self, confirm: [u8; 8]) -> bool {
+        let own = lock(&self.confirm);
+        own.current == confirm || own.pending == Some(confirm)
+    }
+
+    fn confirm(&self, confirm: [u8; 8]) {
+        let mut own = lock(&self.confirm);
+        if own.pending == Some(confirm) {
+            *own = Confirm { current: confirm, pending: None };
+        }
+    }
+}

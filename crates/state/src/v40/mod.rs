@@ -1,0 +1,84 @@
+//! NFSv4.0 (RFC 7530): clients without sessions, and state-owners whose requests carry sequence numbers.
+//!
+//! Opens, locks, share reservations, leases and the grace period are those of the other minor versions. What NFSv4.0 has
+//! besides is in here: SETCLIENTID and its confirmation (`clients`), the sequence numbers of open-owners and lock-owners
+//! with the last reply to each (`owners`, `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and what a stateid
+//! leads to when nothing else says whose request it is (`stateids`).
+//!
+//! Clients of NFSv4.0 get no delegations, so there is nothing to call them back for.
+
+mod clients;
+mod opens;
+mod owners;
+mod sequence;
+mod stateids;
+
+pub(crate) use clients::NAME_PREFIX;
+pub use clients::{Setclientid, SetclientidOk};
+pub use owners::{OwnerKind, StateOwner};
+pub use sequence::{Begin, Replay, Request, Turn};
+
+use crate::sessions::Pulse;
+use crate::slab::Key;
+use crate::{ClientKey, Clientid4};
+use owners::Ledger;
+use stateids::Gone;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+/// The part of a stateid that names what it is for.
+pub(crate) type Other = [u8; 12];
+
+/// What NFSv4.0 clients have besides what the others have, for the whole server. Each lock is a leaf.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Confirmed clients by the id that they were given.
+    pub(crate) ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
+    /// Owners whose last request was a CLOSE, by what it closed, so that a copy of it finds its reply. One an owner.
+    pub(crate) closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
+    /// What clients had that are gone.
+    pub(crate) gone: Mutex<Gone>,
+    /// State-owners of all clients, for the limit.
+    pub(crate) owners: AtomicUsize,
+}
+
+/// What an NFSv4.0 client has besides what the others have.
+#[derive(Debug, Default)]
+pub(crate) struct Of40 {
+    /// When the lease was renewed; it has no session that would tell.
+    pub(crate) pulse: Pulse,
+    /// Changes under the registry.
+    confirm: Mutex<Confirm>,
+    /// Whether the client is on stable storage.
+    pub(crate) recorded: AtomicBool,
+    ledger: Mutex<Ledger>,
+    /// Opens that wait for OPEN_CONFIRM, and how many.
+    unconfirmed: Mutex<BTreeSet<Key>>,
+    unconfirmed_count: AtomicUsize,
+}
+
+/// The setclientid_confirm values of a client (RFC 7530 section 16.33.5).
+#[derive(Clone, Copy, Debug, Default)]
+struct Confirm {
+    current: [u8; 8],
+    /// That of a SETCLIENTID that came for the confirmed client since: an update of its callback.
+    pending: Option<[u8; 8]>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked left what is in here sound.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Of40 {
+    fn has_unconfirmed(&self, open: Key) -> bool {
+        self.unconfirmed_count.load(Relaxed) > 0 && lock(&self.unconfirmed).contains(&open)
+    }
+
+    fn note_unconfirmed(&self, open: Key, waits: bool) {
+        let mut all = lock(&self.unconfirmed);
+        let _ = if waits { all.insert(open) } else { all.remove(&open) };
+        self.unconfirmed_count.store(all.len(), Relaxed);
+    }
+}

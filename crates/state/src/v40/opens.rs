@@ -1,0 +1,109 @@
+//! OPEN_CONFIRM, and what CLOSE and RELEASE_LOCKOWNER leave (RFC 7530 sections 16.18, 16.2 and 16.37).
+
+use super::sequence::Turn;
+use super::{OwnerKind, StateOwner};
+use crate::opens::next_seqid;
+use crate::slab::Key;
+use crate::stateids::StateRef;
+use crate::{ClientKey, Effects, Nfsstat4, Principal, Result, State, Stateid4};
+use std::hash::Hash;
+use std::sync::Arc;
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no confirmation, for a reclaim.
+    /// Returns whether the client has to send OPEN_CONFIRM.
+    pub fn opened_40(
+        &self,
+        turn: &mut Turn<'_>,
+        stateid: &Stateid4,
+        principal: &Principal,
+        confirmed: bool,
+    ) -> bool {
+        turn.sequence.principal = Some(principal.clone());
+        turn.sequence.confirmed |= confirmed;
+        if turn.sequence.confirmed {
+            return false;
+        }
+        if let (Ok(StateRef::Open(key)), Ok(record)) =
+            (self.state_ref(stateid), self.client(turn.owner.client))
+            && let Some(of40) = &record.of40
+        {
+            turn.sequence.unconfirmed = Some(key);
+            of40.note_unconfirmed(key, true);
+        }
+        true
+    }
+
+    /// Cancels the OPEN that an owner has not confirmed (RFC 7530 section 16.18.5).
+    pub fn cancel_unconfirmed(&self, turn: &mut Turn<'_>, effects: &mut Effects<O>) {
+        let Some(key) = turn.sequence.unconfirmed.take() else { return };
+        let Ok(record) = self.client(turn.owner.client) else { return };
+        let mut books = record.all_books();
+        self.remove_open(&mut books, key, effects);
+        if let Some(of40) = &record.of40 {
+            of40.note_unconfirmed(key, false);
+        }
+    }
+
+    /// Handles OPEN_CONFIRM and returns the open's stateid with its next sequence number.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID (not the open that waits for it, or of another file), NFS4ERR_OLD_STATEID.
+    pub fn open_confirm(&self, turn: &mut Turn<'_>, stateid: &Stateid4, file: &F) -> Result<Stateid4> {
+        let client = turn.owner.client;
+        let key = self.find_open(client, stateid, file)?;
+        if turn.sequence.unconfirmed != Some(key) {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+        }
+        let seqid = self.opens.write(key, |open| {
+            open.seqid = next_seqid(open.seqid);
+            open.seqid
+        });
+        let seqid = seqid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        turn.sequence.unconfirmed = None;
+        turn.sequence.confirmed = true;
+        if let Ok(record) = self.client(client)
+            && let Some(of40) = &record.of40
+        {
+            of40.note_unconfirmed(key, false);
+        }
+        Ok(self.stateid(StateRef::Open(key), seqid))
+    }
+
+    /// Lets a copy of the owner's last request find its reply if that was a CLOSE: `closed` is its stateid.
+    pub fn keep_closed(&self, turn: &mut Turn<'_>, owner: &Arc<StateOwner>, closed: Option<&Stateid4>) {
+        let other = closed.map(|stateid| stateid.other);
+        if other.is_some() || turn.sequence.closed.is_some() {
+            let before = std::mem::replace(&mut turn.sequence.closed, other);
+            self.note_closed(owner, before, other);
+        }
+    }
+
+    /// Handles RELEASE_LOCKOWNER: the owner's lock stateids and its sequence go.
+    ///
+    /// # Errors
+    /// NFS4ERR_LOCKS_HELD, NFS4ERR_EXPIRED.
+    pub fn release_lockowner(&self, client: ClientKey, owner: &[u8], effects: &mut Effects<O>) -> Result<()> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let mut books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        if let Some(key) = books.lock_owners.get(owner).copied() {
+            let states: Vec<Key> =
+                books.lock_states.range((key, Key::MIN)..=(key, Key::MAX)).map(|(_, state)| *state).collect();
+            let places: Vec<_> =
+                states.iter().filter_map(|state| Some((*state, self.lock_of(*state).ok()?.file))).collect();
+            let holds = |file: &F| self.files.read(file).get(file).is_some_and(|file| file.ranges.holds(key));
+            if places.iter().any(|(_, file)| holds(file)) {
+                return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
+            }
+            for (state, name) in places {
+                if let Some(file) = self.files.lock(&name).get_mut(&name) {
+                    self.remove_lock_state(&mut books, &name, file, state, effects);
+                }
+            }
+        }
+        if let Some(of40) = &record.of40 {
+            self.drop_owner(of40, OwnerKind::Lock, owner);
+        }
+        Ok(())
+    }
+}

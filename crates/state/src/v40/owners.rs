@@ -1,0 +1,208 @@
+//! State-owners: who of a client's there are, for how long, and whose turn it is (RFC 7530 sections 9.1.5 to 9.1.10).
+//!
+//! An owner outlives its opens and locks, so that a copy of the last CLOSE gets its answer and the next OPEN needs no
+//! confirmation. An owner without opens or locks goes a while after its last request, or when there are too many.
+
+use super::sequence::{Sequence, Turn};
+use super::{Of40, lock};
+use crate::clients::Books;
+use crate::sessions::nanoseconds;
+use crate::slab::Key;
+use crate::{ClientKey, Effects, Nfsstat4, Principal, Result, State};
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+
+/// Which of the two name spaces an owner is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    /// open_owner4.
+    Open,
+    /// lock_owner4.
+    Lock,
+}
+
+/// An open-owner or lock-owner of an NFSv4.0 client.
+#[derive(Debug)]
+pub struct StateOwner {
+    pub(super) client: ClientKey,
+    pub(super) kind: OwnerKind,
+    pub(super) name: Arc<[u8]>,
+    /// When it was heard of last, in nanoseconds.
+    used: AtomicU64,
+    sequence: Mutex<Sequence>,
+}
+
+impl StateOwner {
+    /// Waits for the turn of a request, behind others of this owner; nothing where waiting is not allowed and it would.
+    pub fn turn(&self, wait: bool) -> Option<Turn<'_>> {
+        let sequence = match wait {
+            true => lock(&self.sequence),
+            false => match self.sequence.try_lock() {
+                Ok(sequence) => sequence,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            },
+        };
+        Some(Turn { owner: self, sequence })
+    }
+
+    /// The client whose owner it is.
+    pub fn client(&self) -> ClientKey {
+        self.client
+    }
+}
+
+/// The owners of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    all: BTreeMap<(OwnerKind, Arc<[u8]>), Arc<StateOwner>>,
+    /// When it was looked through last for those that may go.
+    swept: Duration,
+}
+
+impl Ledger {
+    /// Removes owners that nobody uses and that `goes` lets go.
+    fn retain(&mut self, goes: impl Fn(&StateOwner) -> bool) -> Vec<Arc<StateOwner>> {
+        let spare = |_: &(OwnerKind, Arc<[u8]>), owner: &mut Arc<StateOwner>| {
+            Arc::strong_count(owner) == 1 && goes(owner)
+        };
+        self.all.extract_if(.., spare).map(|(_, owner)| owner).collect()
+    }
+}
+
+/// Whether an owner has opens or lock stateids.
+fn is_in_use(books: &Books, owner: &StateOwner) -> bool {
+    match owner.kind {
+        OwnerKind::Open => books.open_owners.contains_key(&owner.name),
+        OwnerKind::Lock => books.lock_owners.contains_key(&owner.name),
+    }
+}
+
+/// Names of open-owners.
+pub(super) struct Names(Vec<Arc<[u8]>>);
+
+impl Names {
+    pub(super) fn any_in(&self, owners: &BTreeMap<Arc<[u8]>, Key>) -> bool {
+        self.0.iter().any(|name| owners.contains_key(name))
+    }
+}
+
+impl Of40 {
+    /// The open-owners for which this principal has opened something.
+    pub(super) fn owners_of(&self, principal: &Principal) -> Names {
+        let ledger = lock(&self.ledger);
+        let opened = |owner: &StateOwner| {
+            owner.turn(false).is_some_and(|turn| turn.sequence.principal.as_ref() == Some(principal))
+        };
+        let open = ledger.all.iter().filter(|((kind, _), owner)| *kind == OwnerKind::Open && opened(owner));
+        Names(open.map(|(_, owner)| Arc::clone(&owner.name)).collect())
+    }
+
+    pub(super) fn find_owner(&self, kind: OwnerKind, name: &Arc<[u8]>) -> Option<Arc<StateOwner>> {
+        lock(&self.ledger).all.get(&(kind, Arc::clone(name))).cloned()
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Finds an owner by its name, or takes note of a new one.
+    ///
+    /// # Errors
+    /// NFS4ERR_EXPIRED (the client is gone), NFS4ERR_RESOURCE (too many owners that all have something open or locked).
+    pub fn state_owner(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        kind: OwnerKind,
+        name: &[u8],
+    ) -> Result<Arc<StateOwner>> {
+        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
+        let name: Arc<[u8]> = name.into();
+        if let Some(owner) = of40.find_owner(kind, &name) {
+            owner.used.store(nanoseconds(now), Relaxed);
+            return Ok(owner);
+        }
+        let books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let mut ledger = lock(&of40.ledger);
+        // Counted before it is there: of several threads at the limit none gets beyond it.
+        let before = self.v40.owners.fetch_add(1, Relaxed);
+        if ledger.all.len() >= self.limits.owners_per_client_max || before >= self.limits.owners_max {
+            let gone = ledger.retain(|owner| !is_in_use(&books, owner));
+            self.drop_owners(&gone);
+            if gone.is_empty() {
+                self.v40.owners.fetch_sub(1, Relaxed);
+                return Err(Nfsstat4::NFS4ERR_RESOURCE);
+            }
+        }
+        let sequence = Mutex::default();
+        let used = AtomicU64::new(nanoseconds(now));
+        let owner = Arc::new(StateOwner { client, kind, name: Arc::clone(&name), used, sequence });
+        match ledger.all.entry((kind, name)) {
+            std::collections::btree_map::Entry::Occupied(there) => {
+                // Another thread was faster.
+                self.v40.owners.fetch_sub(1, Relaxed);
+                Ok(Arc::clone(there.get()))
+            }
+            std::collections::btree_map::Entry::Vacant(place) => Ok(Arc::clone(place.insert(owner))),
+        }
+    }
+
+    /// Notes that owners are no more.
+    fn drop_owners(&self, gone: &[Arc<StateOwner>]) {
+        self.v40.owners.fetch_sub(gone.len(), Relaxed);
+        let mut closed = lock(&self.v40.closed);
+        for other in gone.iter().filter_map(|owner| owner.turn(false)?.sequence.closed) {
+            closed.remove(&other);
+        }
+    }
+
+    /// Removes a lock-owner that is released.
+    pub(super) fn drop_owner(&self, of40: &Of40, kind: OwnerKind, name: &[u8]) {
+        let gone = lock(&of40.ledger).all.remove(&(kind, name.into()));
+        self.drop_owners(gone.as_slice());
+    }
+
+    /// Removes all owners of a client that goes.
+    pub(super) fn forget_owners(&self, of40: &Of40) {
+        let all = std::mem::take(&mut lock(&of40.ledger).all);
+        self.drop_owners(&all.into_values().collect::<Vec<_>>());
+    }
+
+    /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were not confirmed in time
+    /// (RFC 7530 section 16.18.5). Looks at each client four times a lease.
+    pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
+        let keys: Vec<ClientKey> = {
+            let ids = self.v40.ids.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            ids.values().copied().collect()
+        };
+        for key in keys {
+            let Ok(record) = self.client(key) else { continue };
+            let Some(of40) = &record.of40 else { continue };
+            let mut books = record.all_books();
+            let mut ledger = lock(&of40.ledger);
+            if now < ledger.swept.saturating_add(self.limits.lease / 4) {
+                continue;
+            }
+            ledger.swept = now;
+            let since = |age: Duration| nanoseconds(now.saturating_sub(age));
+            let (unheard, unconfirmed) =
+                (since(self.limits.lease.saturating_add(self.limits.grace)), since(self.limits.lease));
+            let late: Vec<_> = ledger
+                .all
+                .values()
+                .filter(|owner| owner.used.load(Relaxed) < unconfirmed)
+                .filter_map(|owner| owner.turn(false)?.sequence.unconfirmed.take())
+                .collect();
+            let gone = ledger.retain(|owner| owner.used.load(Relaxed) < unheard && !is_in_use(&books, owner));
+            drop(ledger);
+            self.drop_owners(&gone);
+            for open in late {
+                of40.note_unconfirmed(open, false);
+                self.remove_open(&mut books, open, effects);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Whose a stateid is, where no session tells (RFC 7530 section 9.1.4.4).
+
+use super::{Other, OwnerKind, StateOwner, lock};
+use crate::clients::{Books, Client};
+use crate::slab::Key;
+use crate::stateids::StateRef;
+use crate::{ClientKey, Nfsstat4, Result, State, Stateid4, StateidKind};
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Opens and lock stateids of clients that are gone, of which it is remembered that they were: to NFS4ERR_EXPIRED
+/// clients have an answer. The oldest are forgotten first, and then are NFS4ERR_BAD_STATEID.
+const GONE_MAX: usize = 65_536;
+
+/// See [`GONE_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    order: VecDeque<(bool, Key)>,
+    all: BTreeSet<(bool, Key)>,
+}
+
+impl Gone {
+    fn add(&mut self, is_lock: bool, key: Key) {
+        if self.order.len() >= GONE_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+        self.order.push_back((is_lock, key));
+        self.all.insert((is_lock, key));
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5). What the stateid is good for
+    /// is for [`State::access`] and the operations to say.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
+    /// NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+    pub fn client_of_stateid_40(&self, now: Duration, stateid: &Stateid4) -> Result<ClientKey> {
+        let (client, open) = self.holder_40(stateid)?;
+        let record = self.touch_40(now, client)?;
+        if record.of40.as_ref().is_some_and(|of40| of40.has_unconfirmed(open)) {
+            return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
+        }
+        // Zero stands for the current one only since NFSv4.1.
+        if stateid.seqid == 0 { Err(Nfsstat4::NFS4ERR_OLD_STATEID) } else { Ok(client) }
+    }
+
+    /// The client and the open of a stateid.
+    fn holder_40(&self, stateid: &Stateid4) -> Result<(ClientKey, Key)> {
+        let state = self.ref_40(stateid)?;
+        let found = match state {
+            StateRef::Open(key) => self.opens.read(key, |open| (open.client, key)),
+            StateRef::Lock(key) => self.locks.read(key, |lock| (lock.client, lock.open)),
+            StateRef::Delegation(_) | StateRef::Copy(_) => None,
+        };
+        found.ok_or_else(|| self.missing_40(state))
+    }
+
+    fn ref_40(&self, stateid: &Stateid4) -> Result<StateRef> {
+        let [a, b, c, d, ..] = stateid.other;
+        let epoch = u32::from_be_bytes([a, b, c, d]);
+        let earlier = epoch > 0 && epoch < self.epoch && StateidKind::of(stateid) == StateidKind::Ordinary;
+        if earlier { Err(Nfsstat4::NFS4ERR_STALE_STATEID) } else { self.state_ref(stateid) }
+    }
+
+    fn missing_40(&self, state: StateRef) -> Nfsstat4 {
+        let gone = lock(&self.v40.gone);
+        let was = match state {
+            StateRef::Open(key) => gone.all.contains(&(false, key)),
+            StateRef::Lock(key) => gone.all.contains(&(true, key)),
+            StateRef::Delegation(_) | StateRef::Copy(_) => false,
+        };
+        if was { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_BAD_STATEID }
+    }
+
+    /// Remembers what a client has that goes.
+    pub(super) fn remember_gone(&self, books: &Books) {
+        let mut gone = lock(&self.v40.gone);
+        books.opens.iter().for_each(|key| gone.add(false, *key));
+        books.lock_states.values().for_each(|key| gone.add(true, *key));
+    }
+
+    /// Returns the open-owner of an open stateid, or of one that its last request has closed, and renews the lease.
+    ///
+    /// # Errors
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED, NFS4ERR_DELAY.
+    pub fn owner_of_open(&self, now: Duration, stateid: &Stateid4) -> Result<Arc<StateOwner>> {
+        let StateRef::Open(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
+        match self.opens.read(key, |open| (open.client, open.owner)) {
+            Some((client, owner)) => self.owner_by_key(now, client, OwnerKind::Open, owner),
+            None => {
+                let owner = lock(&self.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
+                let owner = owner.ok_or_else(|| self.missing_40(StateRef::Open(key)))?;
+                self.touch_40(now, owner.client)?;
+                Ok(owner)
+            }
+        }
+    }
+
+    /// Returns the lock-owner of a lock stateid, and renews the lease.
+    ///
+    /// # Errors
+    /// As [`State::owner_of_open`].
+    pub fn owner_of_lock(&self, now: Duration, stateid: &Stateid4) -> Result<Arc<StateOwner>> {
+        let StateRef::Lock(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
+        let found = self.locks.read(key, |lock| (lock.client, lock.owner));
+        let (client, owner) = found.ok_or_else(|| self.missing_40(StateRef::Lock(key)))?;
+        self.owner_by_key(now, client, OwnerKind::Lock, owner)
+    }
+
+    fn owner_by_key(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        kind: OwnerKind,
+        owner: Key,
+    ) -> Result<Arc<StateOwner>> {
+        let record: Arc<Client> = self.touch_40(now, client)?;
+        let name = self.owners.read(owner, |owner| Arc::clone(&owner.name));
+        let found = name.zip(record.of40.as_ref()).and_then(|(name, of40)| of40.find_owner(kind, &name));
+        found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
+    }
+
+    /// Takes note of what the owner's last request has closed, in the place of what it closed before.
+    pub(super) fn note_closed(&self, owner: &Arc<StateOwner>, before: Option<Other>, now: Option<Other>) {
+        let mut closed = lock(&self.v40.closed);
+        if let Some(before) = before {
+            closed.remove(&before);
+        }
+        if let Some(now) = now {
+            // Owners that went in the middle of a request leave theirs behind.
+            if closed.len() > 2 * self.limits.owners_max {
+                closed.retain(|_, owner| owner.strong_count() > 0);
+            }
+            closed.insert(now, Arc::downgrade(owner));
+        }
+    }
+}
