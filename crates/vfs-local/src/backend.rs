@@ -17,7 +17,10 @@ use rustix::{
     path::DecInt,
 };
 use std::{
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -81,7 +84,7 @@ pub enum LocalError {
 /// once; while it must not search again yet, an object that was moved on the server's machine is `Delay`.
 ///
 /// Symbolic links are never followed and ".." never leaves the export. A name on which another file system
-/// is mounted does not exist for clients (`Noent`): it is exported by a line of its own. A directory that
+/// is mounted does not exist for clients (`Noent`): [`NestedBackend`](crate::NestedBackend) shows it. A directory that
 /// was moved out of the export on the server's machine is `Stale` as soon as its descriptor is reopened; a
 /// file that was moved out keeps its handle, as with the kernel's server without subtree checking: export
 /// whole file systems where that matters. On tmpfs before Linux 6.6 a listing may miss entries while others are
@@ -100,6 +103,7 @@ pub struct LocalBackend {
     mount_id: u64,
     /// Number of the file system.
     pub(crate) device: u64,
+    below: mounts::Below,
     objects: ObjectCache,
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
@@ -138,6 +142,7 @@ impl LocalBackend {
             proc,
             mount_id: stat.stx_mnt_id,
             device: mounts::device(&stat),
+            below: mounts::Below::new().map_err(no_proc)?,
             objects: ObjectCache::new(options.object_cache_max.min(half)),
             places,
             changes: Arc::new(Changes::new(change::fine_ctime(file_system))),
@@ -272,6 +277,29 @@ impl LocalBackend {
     /// Says whether attributes belong to the exported mount and not to one below.
     pub(crate) fn same_mount(&self, stat: &rustix::fs::Statx) -> bool {
         stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
+    }
+
+    /// Says whether something is mounted on a name of a directory.
+    pub(crate) fn covers_some(&self, directory: &ObjectHandle) -> bool {
+        let places = self.below.places(|| self.path_of_root());
+        if places.is_empty() {
+            return false;
+        }
+        let path = self.resolve_directory(directory).ok().and_then(|found| self.real_path(&found.fd));
+        path.is_some_and(|path| {
+            let names = places.iter().filter_map(|place| mounts::below(&path, place.as_os_str().as_bytes()));
+            names.into_iter().any(|name| !name.contains(&b'/'))
+        })
+    }
+
+    pub(crate) fn path_of_root(&self) -> Option<Vec<u8>> {
+        self.real_path(&self.root.fd)
+    }
+
+    /// Returns where an object is, as this process sees it.
+    pub(crate) fn real_path(&self, fd: &OwnedFd) -> Option<Vec<u8>> {
+        let path = rustix::fs::readlinkat(&self.proc, DecInt::from_fd(fd), Vec::new()).ok()?;
+        Some(path.into_bytes())
     }
 
     /// Opens the object itself, past any name, as whom the thread is; the kernel checks the rights.

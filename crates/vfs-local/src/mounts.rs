@@ -1,10 +1,19 @@
 //! What the kernel tells of mounts.
 
-use rustix::fs::{Statx, makedev};
+use crate::errno::uninterrupted;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{CWD, Mode, OFlags, Statx, makedev, openat},
+    io::Errno,
+};
 use std::{
     ffi::OsString,
-    os::unix::ffi::OsStringExt,
+    os::{
+        fd::OwnedFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// One mount of this process's name space.
@@ -21,6 +30,59 @@ pub(crate) struct Mount {
 pub(crate) fn all() -> Vec<Mount> {
     let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(parse).collect()
+}
+
+/// Tells when mounts come and go.
+#[derive(Debug)]
+pub(crate) struct Watch(OwnedFd);
+
+impl Watch {
+    pub(crate) fn open() -> Result<Self, Errno> {
+        openat(CWD, c"/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+    }
+
+    /// Says whether any have since it was asked last; whoever is told so has to see to it.
+    pub(crate) fn changed(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&self.0, PollFlags::PRI)];
+        let polled = uninterrupted(|| poll(&mut fds, Some(&now)));
+        polled.is_ok() && fds.iter().any(|fd| fd.revents().intersects(PollFlags::PRI | PollFlags::ERR))
+    }
+}
+
+/// The places of mounts below a folder, as of the last change.
+#[derive(Debug)]
+pub(crate) struct Below {
+    watch: Watch,
+    places: Mutex<Option<Arc<[PathBuf]>>>,
+}
+
+impl Below {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { watch: Watch::open()?, places: Mutex::default() })
+    }
+
+    /// Returns them; `root` tells where the folder is.
+    pub(crate) fn places(&self, root: impl FnOnce() -> Option<Vec<u8>>) -> Arc<[PathBuf]> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.watch.changed();
+        if let Some(places) = places.as_ref().filter(|_| !changed) {
+            return places.clone();
+        }
+        let root = root().unwrap_or_default();
+        let all = all().into_iter().map(|mount| mount.place);
+        let found: Arc<[PathBuf]> =
+            all.filter(|place| below(&root, place.as_os_str().as_bytes()).is_some()).collect();
+        *places = Some(found.clone());
+        found
+    }
+}
+
+/// Returns a path from a root on; nothing for what is not below it.
+pub(crate) fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(root)?;
+    let rest = if root.ends_with(b"/") { rest } else { rest.strip_prefix(b"/")? };
+    (!rest.is_empty()).then_some(rest)
 }
 
 /// Returns the number of the file system that an object is on.
@@ -72,5 +134,14 @@ mod tests {
         assert_eq!(parse(line), Some(mount));
         assert_eq!(parse(b"36 35 no device"), None);
         assert!(all().iter().any(|mount| mount.place == Path::new("/")));
+    }
+
+    #[test]
+    fn only_what_is_below_a_root_has_a_place_there() {
+        assert_eq!(below(b"/srv", b"/srv/a/b"), Some(&b"a/b"[..]));
+        assert_eq!(below(b"/", b"/srv"), Some(&b"srv"[..]));
+        for path in [&b"/srv"[..], b"/srv/", b"/srvx/a", b"/"] {
+            assert_eq!(below(b"/srv", path), None);
+        }
     }
 }

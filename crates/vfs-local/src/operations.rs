@@ -32,6 +32,10 @@ impl Backend for LocalBackend {
         self.features
     }
 
+    fn has_mounts(&self, directory: &ObjectHandle) -> bool {
+        self.covers_some(directory)
+    }
+
     fn identity(&self, _: &ObjectHandle) -> Option<Identity> {
         // The handles are the kernel's, whichever folder is exported.
         Some(Identity { device: self.device, skip: 0 })

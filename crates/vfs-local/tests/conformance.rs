@@ -61,3 +61,26 @@ fn the_suite_holds_on_xfs() {
 fn the_suite_holds_on_btrfs() {
     common::run_on("btrfs", "disk::");
 }
+
+mod nested {
+    use super::common::{self, Directory};
+    use std::sync::Arc;
+    use vfs::conformance::Fixture;
+    use vfs_local::{LocalOptions, NestedBackend};
+
+    fn fixture() -> Option<Fixture> {
+        // Says why where it cannot be.
+        let (_, probe) = common::export()?;
+        let identities = probe.serves_as() == vfs_local::ServesAs::Callers;
+        let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+        let backend = NestedBackend::open(directory.path(), &LocalOptions::default()).unwrap();
+        Some(Fixture {
+            backend: Arc::new(backend),
+            owner: common::me(),
+            identities,
+            keep: Box::new(directory),
+        })
+    }
+
+    vfs::backend_conformance!(fixture);
+}

@@ -20,6 +20,26 @@ pub trait Backend: Send + Sync {
         Features::default()
     }
 
+    /// As `features`, of the file system that an object is on: below a folder others may be mounted.
+    fn features_of(&self, _object: &ObjectHandle) -> Features {
+        self.features()
+    }
+
+    /// Returns the number of the file system that an object is on: 0 for that of the root, others for those mounted below it.
+    fn part(&self, _object: &ObjectHandle) -> u64 {
+        0
+    }
+
+    /// Returns the fileid of the directory that an object covers: of the root of a file system that is mounted below.
+    fn mounted_on(&self, _object: &ObjectHandle) -> Option<u64> {
+        None
+    }
+
+    /// Says whether names of a directory may lead to other file systems than its own.
+    fn has_mounts(&self, _directory: &ObjectHandle) -> bool {
+        false
+    }
+
     /// Says which file of this machine a handle names, so that several backends that reach it agree; `None` where no other
     /// backend does.
     fn identity(&self, _object: &ObjectHandle) -> Option<Identity> {

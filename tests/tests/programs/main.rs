@@ -14,5 +14,6 @@ mod load;
 mod local;
 mod minor2;
 mod misuse;
+mod nested;
 mod realms;
 mod restart;

@@ -131,6 +131,12 @@ impl<'a> Checker<'a> {
         export.read_only = raw.read_only.unwrap_or(false);
         export.anon_uid = raw.anon_uid.unwrap_or(export.anon_uid);
         export.anon_gid = raw.anon_gid.unwrap_or(export.anon_gid);
+        if let Some(nested) = raw.nested {
+            if matches!(export.storage, Storage::Memory(_)) {
+                return Err(self.at(nested.span(), "nothing is mounted below an export in memory"));
+            }
+            export.nested = self.parsed(&nested)?;
+        }
         if let Some(fsid) = raw.fsid {
             export.fsid = Some(self.in_range(&spanned_u64(&fsid), 1..=u64::from(u32::MAX), "")? as u32);
         }

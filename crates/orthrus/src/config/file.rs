@@ -55,4 +55,5 @@ pub(super) struct FileExport {
     pub anon_gid: Option<u32>,
     pub clients: Option<Vec<Spanned<String>>>,
     pub fsid: Option<Spanned<u32>>,
+    pub nested: Option<Spanned<String>>,
 }

@@ -9,7 +9,7 @@ mod settings;
 
 pub use check::{distinct_pseudo, parse_listen};
 pub use error::ConfigError;
-pub use settings::{ExportSettings, Limits, NFS_PORT, Settings, Storage};
+pub use settings::{ExportSettings, Limits, NFS_PORT, Nested, Settings, Storage};
 
 use std::path::Path;
 

@@ -4,6 +4,7 @@ use server::engine::Delegations;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 use vfs::{ANON_ID, Network, SecFlavor, Squash};
 
@@ -110,6 +111,27 @@ pub enum Storage {
     Memory(u64),
 }
 
+/// What becomes of file systems that are mounted below an export's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nested {
+    /// They do not exist for clients.
+    Hide,
+    /// They are part of the export, each with an fsid of its own.
+    Show,
+}
+
+impl FromStr for Nested {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "hide" => Ok(Self::Hide),
+            "show" => Ok(Self::Show),
+            other => Err(format!("{other:?} is no choice of nested; there are hide and show")),
+        }
+    }
+}
+
 /// One export.
 #[derive(Clone, Debug)]
 pub struct ExportSettings {
@@ -131,6 +153,8 @@ pub struct ExportSettings {
     pub networks: Vec<Network>,
     /// Number in handles; `None`: derived from the pseudo path.
     pub fsid: Option<u32>,
+    /// What becomes of file systems that are mounted below the folder.
+    pub nested: Nested,
 }
 
 impl ExportSettings {
@@ -146,6 +170,7 @@ impl ExportSettings {
             anon_gid: ANON_ID,
             networks: Vec::new(),
             fsid: None,
+            nested: Nested::Hide,
         }
     }
 }

@@ -28,6 +28,7 @@ fn a_whole_configuration_is_read() {
         squash = "all"
         clients = ["10.0.0.0/8", "::1"]
         fsid = 7
+        nested = "show"
 
         [[export]]
         memory = 1048576
@@ -45,6 +46,7 @@ fn a_whole_configuration_is_read() {
     assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
     assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
     assert_eq!(export.networks.len(), 2);
+    assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
     assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
     assert_eq!(settings.exports[1].pseudo, "/memory");
 }
@@ -84,6 +86,17 @@ fn a_number_out_of_range_is_named_with_the_range() {
     let said = refusal("lease_time = 1\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.starts_with("/etc/orthrus.toml:1: key `lease_time`: "), "{said}");
     assert!(said.contains("5 to 3600"), "{said}");
+}
+
+#[test]
+fn what_is_to_become_of_nested_file_systems_is_one_of_two_things() {
+    let said = refusal("[[export]]\npath = \"/tmp\"\nnested = \"yes\"\n");
+    assert!(
+        said.starts_with("/etc/orthrus.toml:3: key `nested`: ") && said.contains("hide and show"),
+        "{said}"
+    );
+    let said = refusal("[[export]]\nmemory = 1048576\nnested = \"show\"\n");
+    assert!(said.starts_with("/etc/orthrus.toml:3: key `nested`: nothing is mounted"), "{said}");
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Backends for the configured exports, kept over a reload where they did not change.
 
-use crate::config::{ExportSettings, Storage};
+use crate::config::{ExportSettings, Nested, Storage};
 use anyhow::Context;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
-use vfs_local::{LocalBackend, LocalOptions};
+use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
 /// The backends in use, each with the place that it serves.
 #[derive(Default)]
 pub struct Backends {
-    used: Vec<(Storage, String, Arc<dyn Backend>)>,
+    used: Vec<(Storage, String, Nested, Arc<dyn Backend>)>,
     /// Objects that one local backend keeps open.
     objects_max: usize,
 }
@@ -21,7 +21,7 @@ impl Backends {
         Self { used: Vec::new(), objects_max }
     }
 
-    /// Makes the table of exports. Backends of an earlier table serve on where folder and pseudo path are the same, so
+    /// Makes the table of exports. Backends of an earlier table serve on where folder, pseudo path and `nested` are the same, so
     /// that a reload loses nothing of what memory exports hold.
     ///
     /// # Errors
@@ -31,7 +31,8 @@ impl Backends {
         let mut table = Vec::new();
         for settings in exports {
             let backend = self.backend(settings)?;
-            used.push((settings.storage.clone(), settings.pseudo.clone(), backend.clone()));
+            let (storage, pseudo) = (settings.storage.clone(), settings.pseudo.clone());
+            used.push((storage, pseudo, settings.nested, backend.clone()));
             let mut export = Export::new(&settings.pseudo, backend)?;
             export.flavors = settings.flavors.clone();
             export.read_only = settings.read_only;
@@ -48,17 +49,20 @@ impl Backends {
     }
 
     fn backend(&self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
-        let same = |(storage, pseudo, _): &&(Storage, String, _)| {
-            *storage == settings.storage && *pseudo == settings.pseudo
+        let same = |(storage, pseudo, nested, _): &&(Storage, String, Nested, _)| {
+            (storage, pseudo, *nested) == (&settings.storage, &settings.pseudo, settings.nested)
         };
-        if let Some((_, _, backend)) = self.used.iter().find(same) {
+        if let Some((_, _, _, backend)) = self.used.iter().find(same) {
             return Ok(backend.clone());
         }
         match &settings.storage {
             Storage::Folder(path) => {
                 let named = || format!("export {} of {}", settings.pseudo, path.display());
                 let options = LocalOptions { object_cache_max: self.objects_max, ..LocalOptions::default() };
-                Ok(Arc::new(LocalBackend::open(path, &options).with_context(named)?))
+                Ok(match settings.nested {
+                    Nested::Hide => Arc::new(LocalBackend::open(path, &options).with_context(named)?),
+                    Nested::Show => Arc::new(NestedBackend::open(path, &options).with_context(named)?),
+                })
             }
             Storage::Memory(bytes) => {
                 let limits = MemoryLimits { bytes_max: *bytes, ..MemoryLimits::default() };

@@ -182,16 +182,16 @@ impl Subject<'_, '_> {
         }
     }
 
-    /// One fsid for each export, and one for all pseudo directories.
     /// Whether the data of this caller's requests is signed or encrypted.
     fn is_protected(&self) -> bool {
         matches!(self.c.call.security.flavor, SecFlavor::Krb5i | SecFlavor::Krb5p)
     }
 
+    /// One fsid for each file system of an export, and one for all pseudo directories.
     fn fsid(&self) -> (u64, u64) {
         match self.fh {
             Fh::Pseudo(_) => PSEUDO_FSID,
-            Fh::Object(object) => (object.export.id.into(), 0),
+            Fh::Object(object) => (object.export.id.into(), object.export.backend.part(&object.handle)),
         }
     }
 

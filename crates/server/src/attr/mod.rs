@@ -150,7 +150,7 @@ pub fn supported(minor: u32, features: Features) -> Bitmap4 {
 pub fn features(fh: &Fh) -> Features {
     match fh {
         Fh::Pseudo(_) => Features::default(),
-        Fh::Object(object) => object.export.backend.features(),
+        Fh::Object(object) => object.export.backend.features_of(&object.handle),
     }
 }
 

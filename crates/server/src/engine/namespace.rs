@@ -89,12 +89,15 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the fileid of what an object covers: another than its own at the root of an export only
+    /// Returns the fileid of what an object covers: another than its own at the root of an export or of another file system
     /// (RFC 8881 section 5.8.2.23).
     pub fn mounted_on_fileid(&self, fh: &Fh, attributes: &Attributes) -> u64 {
         let covered = match fh.place() {
             Some(place @ Place::Export(_)) => self.exports.pseudo().fileid(place),
-            _ => None,
+            _ => match fh {
+                Fh::Object(object) => object.export.backend.mounted_on(&object.handle),
+                Fh::Pseudo(_) => None,
+            },
         };
         covered.unwrap_or(attributes.fileid)
     }

@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let (from, source) = source(c, args.cl_src_stateid)?;
     let target = c.file_to_write(args.cl_dst_stateid)?;
     let to = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
-    if to.export.backend.features().clone_block == 0 {
+    if to.export.backend.features_of(&to.handle).clone_block == 0 {
         return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
     }
     if from.export.id != to.export.id {

@@ -96,7 +96,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
 /// Returns the current object, if its file system has extended attributes, and who asks.
 fn subject(c: &Compound<'_>) -> Result<(Object, Caller), Failure> {
     let object = c.object(Nfsstat4::NFS4ERR_NOTSUPP)?.clone();
-    if !object.export.backend.features().xattrs {
+    if !object.export.backend.features_of(&object.handle).xattrs {
         return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
     }
     let caller = c.caller(&object.export);

@@ -33,6 +33,8 @@ pub struct Listing<'l, 'c> {
     pub entries: usize,
     /// Whether an entry has not fitted.
     pub full: bool,
+    /// Whether entries may be the roots of other file systems.
+    pub has_mounts: bool,
 }
 
 impl Listing<'_, '_> {
@@ -47,7 +49,8 @@ impl Listing<'_, '_> {
         caller: &Caller,
         reply: &mut Encoder,
     ) -> Result<(), Failure> {
-        if self.wanted.is_subset_of(&OF_ENTRY) {
+        // The directory knows what a mount covers, not what is mounted.
+        if self.wanted.is_subset_of(&OF_ENTRY) && !self.has_mounts {
             return self.write(entry, reply, |listing, reply| {
                 listing.write_ids(entry.fileid, reply);
                 Ok(())

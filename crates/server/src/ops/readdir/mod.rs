@@ -45,6 +45,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         names_left: if args.dircount == 0 { u64::MAX } else { args.dircount.into() },
         entries: 0,
         full: false,
+        has_mounts: false,
     };
     reply.opaque_fixed(&COOKIE_VERIFIER);
     let eof = match c.fh()? {
@@ -127,6 +128,7 @@ fn list_backend(
 ) -> Result<bool, Failure> {
     let caller = listing.c.caller(&object.export);
     let backend = &object.export.backend;
+    listing.has_mounts = backend.has_mounts(&object.handle);
     let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();
     let room = listing.end.saturating_sub(reply.len());
     let mut batch = Batch::default();

@@ -1,0 +1,295 @@
+//! The trait, each operation handed to the file system that the object is on.
+
+use super::{NestedBackend, PREFIX, Whose};
+use crate::attributes::stat_fd;
+use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use vfs::{
+    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+};
+
+/// Runs an operation on the file system of an object.
+macro_rules! on {
+    ($self:ident, $handle:ident, $backend:ident => $run:expr) => {
+        match $self.whose($handle)? {
+            Whose::Outer => {
+                let $backend = &$self.outer;
+                $run
+            }
+            Whose::Inner(inner, own) => {
+                let ($backend, $handle) = (&inner.backend, &own);
+                $run
+            }
+        }
+    };
+}
+
+impl NestedBackend {
+    /// Goes on from a name that the folder itself does not have: something may be mounted there.
+    fn or_mount(
+        &self,
+        found: VfsResult<ObjectHandle>,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<ObjectHandle> {
+        match found {
+            Err(VfsError::Noent) => self.cross(caller, directory, name),
+            found => found,
+        }
+    }
+}
+
+impl Backend for NestedBackend {
+    fn root(&self) -> ObjectHandle {
+        self.outer.root()
+    }
+
+    fn features(&self) -> Features {
+        self.outer.features()
+    }
+
+    fn features_of(&self, object: &ObjectHandle) -> Features {
+        match self.whose(object) {
+            Ok(Whose::Inner(inner, own)) => inner.backend.features_of(&own),
+            _ => self.outer.features(),
+        }
+    }
+
+    fn part(&self, object: &ObjectHandle) -> u64 {
+        match self.whose(object) {
+            // Parts of parts differ, too.
+            Ok(Whose::Inner(inner, own)) => inner.number ^ inner.backend.part(&own),
+            _ => 0,
+        }
+    }
+
+    fn mounted_on(&self, object: &ObjectHandle) -> Option<u64> {
+        match self.whose(object).ok()? {
+            Whose::Outer => None,
+            Whose::Inner(inner, own) if own == inner.backend.root() => Some(inner.covered),
+            Whose::Inner(inner, own) => inner.backend.mounted_on(&own),
+        }
+    }
+
+    fn has_mounts(&self, directory: &ObjectHandle) -> bool {
+        match self.whose(directory) {
+            Ok(Whose::Inner(inner, own)) => inner.backend.has_mounts(&own),
+            Ok(Whose::Outer) => self.outer.has_mounts(directory),
+            Err(_) => false,
+        }
+    }
+
+    fn identity(&self, object: &ObjectHandle) -> Option<Identity> {
+        match self.whose(object).ok()? {
+            Whose::Outer => self.outer.identity(object),
+            Whose::Inner(inner, own) => inner
+                .backend
+                .identity(&own)
+                .map(|identity| Identity { skip: identity.skip + PREFIX, ..identity }),
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        // What will be mounted is not known.
+        true
+    }
+
+    fn is_at_hand(&self, object: &ObjectHandle) -> bool {
+        let Some(([super::VERSION, number @ ..], rest)) = object.as_bytes().split_first_chunk::<PREFIX>()
+        else {
+            return self.outer.is_at_hand(object);
+        };
+        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = known.get(&u64::from_be_bytes(*number)).cloned();
+        drop(known);
+        inner.zip(ObjectHandle::new(rest)).is_some_and(|(inner, own)| {
+            inner.used.store(true, Relaxed);
+            inner.backend.is_at_hand(&own)
+        })
+    }
+
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if !self.is_at_hand(directory) {
+            return Ok(None);
+        }
+        match self.whose(directory)? {
+            Whose::Outer => match self.outer.lookup_now(caller, directory, name) {
+                // Something may be mounted there.
+                Err(VfsError::Noent) => Ok(None),
+                found => found,
+            },
+            Whose::Inner(inner, own) => {
+                let found = inner.backend.lookup_now(caller, &own, name)?;
+                found.map(|found| inner.wrap(&found)).transpose()
+            }
+        }
+    }
+
+    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
+        on!(self, object, backend => backend.getattr(object))
+    }
+
+    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
+        on!(self, object, backend => backend.setattr(caller, object, set))
+    }
+
+    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
+        on!(self, object, backend => backend.access(caller, object))
+    }
+
+    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
+        match self.whose(directory)? {
+            Whose::Outer => {
+                self.or_mount(self.outer.lookup(caller, directory, name), caller, directory, name)
+            }
+            Whose::Inner(inner, own) => inner.wrap(&inner.backend.lookup(caller, &own, name)?),
+        }
+    }
+
+    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        match self.whose(directory)? {
+            Whose::Outer => self.outer.lookup_parent(caller, directory),
+            Whose::Inner(inner, own) if own == inner.backend.root() => {
+                stat_fd(&*inner.backend.outer.root).map_err(|_| VfsError::Stale)?;
+                self.outer.act_as(caller)?;
+                self.parent_of(&inner.backend.outer.root.fd)
+            }
+            Whose::Inner(inner, own) => inner.wrap(&inner.backend.lookup_parent(caller, &own)?),
+        }
+    }
+
+    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
+        on!(self, object, backend => backend.readlink(caller, object))
+    }
+
+    fn open(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        access: OpenAccess,
+    ) -> VfsResult<Arc<dyn OpenFile>> {
+        on!(self, object, backend => backend.open(caller, object, access))
+    }
+
+    fn create_file(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        access: OpenAccess,
+        set: &SetAttributes,
+    ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
+        match self.whose(directory)? {
+            Whose::Outer => self.outer.create_file(caller, directory, name, access, set),
+            Whose::Inner(inner, own) => {
+                let (made, file) = inner.backend.create_file(caller, &own, name, access, set)?;
+                Ok((inner.wrap(&made)?, file))
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: NewObject<'_>,
+        set: &SetAttributes,
+    ) -> VfsResult<ObjectHandle> {
+        match self.whose(directory)? {
+            Whose::Outer => self.outer.create(caller, directory, name, object, set),
+            Whose::Inner(inner, own) => inner.wrap(&inner.backend.create(caller, &own, name, object, set)?),
+        }
+    }
+
+    fn link(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<()> {
+        match self.whose_both(object, directory)? {
+            (Whose::Outer, _) => self.outer.link(caller, object, directory, name),
+            (Whose::Inner(inner, object), directory) => inner.backend.link(caller, &object, &directory, name),
+        }
+    }
+
+    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        on!(self, directory, backend => backend.remove(caller, directory, name))
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        from_directory: &ObjectHandle,
+        from_name: &[u8],
+        to_directory: &ObjectHandle,
+        to_name: &[u8],
+    ) -> VfsResult<()> {
+        match self.whose_both(from_directory, to_directory)? {
+            (Whose::Outer, _) => self.outer.rename(caller, from_directory, from_name, to_directory, to_name),
+            (Whose::Inner(inner, from), to) => inner.backend.rename(caller, &from, from_name, &to, to_name),
+        }
+    }
+
+    fn readdir(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        cookie: u64,
+        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> VfsResult<bool> {
+        on!(self, directory, backend => backend.readdir(caller, directory, cookie, entry))
+    }
+
+    fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls> {
+        on!(self, object, backend => backend.acls(object))
+    }
+
+    fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        on!(self, object, backend => backend.quota(caller, object))
+    }
+
+    fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {
+        on!(self, object, backend => backend.get_xattr(caller, object, name))
+    }
+
+    fn set_xattr(
+        &self,
+        caller: &Caller,
+        object: &ObjectHandle,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> VfsResult<()> {
+        on!(self, object, backend => backend.set_xattr(caller, object, name, value, how))
+    }
+
+    fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
+        on!(self, object, backend => backend.list_xattrs(caller, object))
+    }
+
+    fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        on!(self, object, backend => backend.remove_xattr(caller, object, name))
+    }
+
+    fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
+        on!(self, object, backend => backend.commit(object))
+    }
+
+    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
+        on!(self, object, backend => backend.statfs(object))
+    }
+
+    fn trim(&self) {
+        self.outer.trim();
+        self.trim_inner();
+    }
+}

@@ -1,0 +1,123 @@
+//! A folder with the file systems that are mounted below it.
+//!
+//! The folder and each of those file systems is a backend of its own; here is what joins them. Handles of an inner file system
+//! begin with its number, which is made of its place below the folder and of what the kernel tells of it (`f_fsid`): so they
+//! survive restarts of the server, and of the machine where that is kept (ext4, btrfs; xfs as long as its device has its number).
+
+mod backend;
+mod table;
+
+use crate::{LocalBackend, LocalError, LocalOptions, errno::vfs_error, mounts::Watch};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use vfs::{ObjectHandle, VfsError, VfsResult};
+
+/// File systems mounted below one folder that are in use at once.
+const INNER_MAX: usize = 64;
+/// What an inner file system may have of the objects that its folder may keep open: one part in so many.
+const INNER_PART: usize = 8;
+/// Tells handles of inner file systems from the folder's own.
+const VERSION: u8 = 2;
+/// Bytes before the inner handle: the version and the number.
+const PREFIX: usize = 9;
+
+/// A folder, and the folders of other file systems that are mounted below it, as one file system to be served. What is mounted
+/// there and gives no handles, or is no folder, is hidden; so is whatever is mounted when there are 64 in use already.
+///
+/// A mount is in use from the first look at it until it has not been used between two calls of `trim`: until then it can
+/// only be unmounted lazily (`umount -l`). What has been unmounted is `Stale`.
+#[derive(Debug)]
+pub struct NestedBackend {
+    outer: LocalBackend,
+    options: LocalOptions,
+    inner: RwLock<HashMap<u64, Arc<Inner>>>,
+    mounts: Watch,
+}
+
+/// A file system below the folder.
+#[derive(Debug)]
+struct Inner {
+    number: u64,
+    backend: NestedBackend,
+    /// Where it is mounted, from the folder's root.
+    place: Vec<u8>,
+    /// Number of the mount.
+    mount: u64,
+    /// Inode number of the directory that it covers.
+    covered: u64,
+    used: AtomicBool,
+}
+
+/// Whose an object is.
+enum Whose {
+    Outer,
+    Inner(Arc<Inner>, ObjectHandle),
+}
+
+impl NestedBackend {
+    /// Opens a directory for export; symbolic links in its path are followed, for it is the administrator's.
+    ///
+    /// # Errors
+    /// See [`LocalError`]; each names the cure.
+    pub fn open(path: &Path, options: &LocalOptions) -> Result<Self, LocalError> {
+        let outer = LocalBackend::open(path, options)?;
+        let mounts = Watch::open().map_err(|errno| LocalError::NoProc(errno.into()))?;
+        Ok(Self { outer, options: options.clone(), inner: RwLock::default(), mounts })
+    }
+
+    /// Finds out to which of the file systems a handle belongs.
+    ///
+    /// # Errors
+    /// `Stale` for a file system that is not mounted where it was, `Badhandle`.
+    fn whose(&self, handle: &ObjectHandle) -> VfsResult<Whose> {
+        let Some(([VERSION, number @ ..], rest)) = handle.as_bytes().split_first_chunk::<PREFIX>() else {
+            return Ok(Whose::Outer);
+        };
+        let inner = self.find_inner(u64::from_be_bytes(*number))?;
+        inner.used.store(true, Relaxed);
+        Ok(Whose::Inner(inner, ObjectHandle::new(rest).ok_or(VfsError::Badhandle)?))
+    }
+
+    /// As `whose`, of two objects that have to be of one file system.
+    ///
+    /// # Errors
+    /// `Xdev` when they are not.
+    fn whose_both(&self, one: &ObjectHandle, other: &ObjectHandle) -> VfsResult<(Whose, ObjectHandle)> {
+        match (self.whose(one)?, self.whose(other)?) {
+            (Whose::Outer, Whose::Outer) => Ok((Whose::Outer, *other)),
+            (Whose::Inner(a, one), Whose::Inner(b, other)) if a.number == b.number => {
+                Ok((Whose::Inner(a, one), other))
+            }
+            _ => Err(VfsError::Xdev),
+        }
+    }
+}
+
+impl Inner {
+    /// Makes a handle of the whole from one of its own.
+    ///
+    /// # Errors
+    /// `Notsupp` for one that is too long.
+    fn wrap(&self, handle: &ObjectHandle) -> VfsResult<ObjectHandle> {
+        let mut bytes = Vec::with_capacity(PREFIX + handle.as_bytes().len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+        bytes.extend_from_slice(handle.as_bytes());
+        ObjectHandle::new(&bytes).ok_or(VfsError::Notsupp)
+    }
+}
+
+/// What the kernel's refusal to walk somewhere means.
+fn walk_error(errno: rustix::io::Errno) -> VfsError {
+    use rustix::io::Errno;
+    match errno {
+        Errno::NOTDIR | Errno::LOOP => VfsError::Noent,
+        other => vfs_error(other),
+    }
+}

@@ -1,0 +1,187 @@
+//! Which file systems are mounted below a folder: found by name, or by number after a restart.
+
+use super::{INNER_MAX, INNER_PART, Inner, NestedBackend, walk_error};
+use crate::{
+    LocalOptions,
+    attributes::stat_fd,
+    errno::{retry, vfs_error},
+    mounts::{self, below},
+    name::Name,
+};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Statx, fstatvfs, openat2};
+use std::{
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
+
+/// Directories only, past no symbolic link.
+const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+impl NestedBackend {
+    /// Returns the root of what is mounted on a name of a directory of the folder's own, whom the caller may reach.
+    ///
+    /// # Errors
+    /// `Noent` when nothing is that can be shown.
+    pub(super) fn cross(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<ObjectHandle> {
+        let parent = self.outer.resolve_searchable(directory)?;
+        let name = Name::new(name)?;
+        self.outer.act_as(caller)?;
+        let opened = retry(|| openat2(&parent, name.as_c_str(), FLAGS, Mode::empty(), BENEATH));
+        let fd = opened.map_err(walk_error)?;
+        let inner = self.adopt_mount(fd)?;
+        inner.used.store(true, Relaxed);
+        inner.wrap(&vfs::Backend::root(&inner.backend))
+    }
+
+    /// Finds a file system by its number.
+    ///
+    /// # Errors
+    /// `Stale` when none such is mounted.
+    pub(super) fn find_inner(&self, number: u64) -> VfsResult<Arc<Inner>> {
+        if self.mounts.changed() {
+            self.drop_unmounted();
+        }
+        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+        if let Some(inner) = known {
+            return Ok(inner);
+        }
+        let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
+        self.outer.act_as_server()?;
+        for mount in mounts::all() {
+            let Some(place) = below(&root, mount.place.as_os_str().as_bytes()) else { continue };
+            let Ok(fd) = self.walk(place) else { continue };
+            if number_of(&fd, place).is_ok_and(|found| found == number) {
+                return self.adopt_mount(fd).map_err(|_| VfsError::Stale);
+            }
+        }
+        Err(VfsError::Stale)
+    }
+
+    /// Takes the root of a mount below the folder into the table, or finds it there.
+    fn adopt_mount(&self, fd: OwnedFd) -> VfsResult<Arc<Inner>> {
+        let stat = stat_fd(&fd).map_err(vfs_error)?;
+        if self.outer.same_mount(&stat) {
+            // It was unmounted in between, or is no mount.
+            return Err(VfsError::Noent);
+        }
+        let path = self.outer.real_path(&fd).ok_or(VfsError::Noent)?;
+        let root = self.outer.path_of_root().ok_or(VfsError::Stale)?;
+        let place = below(&root, &path).ok_or(VfsError::Noent)?;
+        let number = number_of(&fd, place)?;
+        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+        if let Some(inner) = known.filter(|inner| inner.mount == stat.stx_mnt_id) {
+            return Ok(inner);
+        }
+        let new = Arc::new(self.open_inner(&fd, number, place, &stat)?);
+        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= INNER_MAX && !table.contains_key(&number) {
+            return Err(VfsError::Noent);
+        }
+        let former = match table.get(&number) {
+            // Another thread was first.
+            Some(inner) if inner.mount == new.mount => return Ok(inner.clone()),
+            _ => table.insert(number, new.clone()),
+        };
+        drop(table);
+        drop(former);
+        Ok(new)
+    }
+
+    fn open_inner(&self, fd: &OwnedFd, number: u64, place: &[u8], stat: &Statx) -> VfsResult<Inner> {
+        let objects = (self.options.object_cache_max / INNER_PART).max(1);
+        let options = LocalOptions { object_cache_max: objects, ..self.options.clone() };
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        self.outer.act_as_server()?;
+        // What has no handles cannot be served.
+        let backend = Self::open(Path::new(&path), &options).map_err(|_| VfsError::Noent)?;
+        Ok(Inner {
+            number,
+            backend,
+            place: place.to_owned(),
+            mount: stat.stx_mnt_id,
+            covered: self.covered_by(fd, place)?,
+            used: AtomicBool::new(true),
+        })
+    }
+
+    /// Returns the inode number of the directory that a mount covers: only its parent's entry tells.
+    fn covered_by(&self, root: &OwnedFd, place: &[u8]) -> VfsResult<u64> {
+        let parent = self.parent_of(root)?;
+        let name = place.rsplit(|byte| *byte == b'/').next().unwrap_or(place);
+        let mut found = None;
+        self.outer.list(&Caller::root(), &parent, 0, &mut |entry| {
+            found = (entry.name == name).then_some(entry.fileid);
+            found.is_none()
+        })?;
+        found.ok_or(VfsError::Noent)
+    }
+
+    /// Returns the folder's own directory above the root of a mount, as whom the thread is.
+    pub(super) fn parent_of(&self, root: &OwnedFd) -> VfsResult<ObjectHandle> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = retry(|| openat2(root, c"..", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS));
+        let parent = parent.map_err(vfs_error)?;
+        let stat = stat_fd(&parent).map_err(vfs_error)?;
+        if !self.outer.same_mount(&stat) {
+            return Err(VfsError::Stale);
+        }
+        // Adopting refuses what is outside the folder.
+        Ok(self.outer.adopt(parent)?.handle)
+    }
+
+    /// Lets go of file systems that are not mounted any more where they were.
+    fn drop_unmounted(&self) {
+        let all: Vec<Arc<Inner>> =
+            self.inner.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        if self.outer.act_as_server().is_err() {
+            return;
+        }
+        let there = |inner: &Inner| {
+            let stat = self.walk(&inner.place).and_then(|fd| stat_fd(&fd).map_err(vfs_error));
+            stat.is_ok_and(|stat| stat.stx_mnt_id == inner.mount)
+        };
+        let gone: Vec<u64> = all.iter().filter(|inner| !there(inner)).map(|inner| inner.number).collect();
+        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let dropped: Vec<_> = gone.iter().filter_map(|number| table.remove(number)).collect();
+        drop(table);
+        drop(dropped);
+    }
+
+    /// Lets go of file systems that were not used since the last call.
+    pub(super) fn trim_inner(&self) {
+        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let idle: Vec<_> = table.extract_if(|_, inner| !inner.used.swap(false, Relaxed)).collect();
+        let kept: Vec<Arc<Inner>> = table.values().cloned().collect();
+        drop(table);
+        drop(idle);
+        kept.iter().for_each(|inner| vfs::Backend::trim(&inner.backend));
+    }
+
+    /// Opens a place below the folder's root, across mounts, as whom the thread is.
+    fn walk(&self, place: &[u8]) -> VfsResult<OwnedFd> {
+        retry(|| openat2(&self.outer.root.fd, place, FLAGS, Mode::empty(), BENEATH)).map_err(walk_error)
+    }
+}
+
+/// The number of a file system at a place: FNV-1a of both, the same after a restart.
+fn number_of(fd: &OwnedFd, place: &[u8]) -> VfsResult<u64> {
+    let fsid = fstatvfs(fd).map_err(vfs_error)?.f_fsid;
+    let bytes = place.iter().copied().chain([0]).chain(fsid.to_be_bytes());
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    // The folder's own number is 0.
+    Ok(bytes.fold(0xcbf2_9ce4_8422_2325, fold).max(1))
+}

@@ -1,0 +1,312 @@
+//! File systems that are mounted below an exported folder.
+
+mod common;
+
+use common::{Directory, me, mode, walk};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vfs::{Backend, FileType, ObjectHandle, OpenAccess, VfsError};
+use vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server};
+
+/// Set in the process that has mounts of its own.
+const MOUNTS_ARE_OWN: &str = "ORTHRUS_TEST_MOUNTS";
+
+#[test]
+fn run_where_mounts_are_nobody_elses() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: it takes root to mount");
+    }
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs tmpfs /mnt || exit 77; exec \"$0\" mounted --test-threads=2",
+    ]);
+    let output = command.arg(std::env::current_exe().unwrap()).env(MOUNTS_ARE_OWN, "1").output();
+    let Ok(output) = output else { return eprintln!("skipped: there is no unshare") };
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(77) || error.starts_with("unshare:") {
+        return eprintln!("skipped: nothing can be mounted here: {error}");
+    }
+    assert!(output.status.success(), "{text}\n{error}");
+    assert!(!text.contains("running 0 tests"), "{text}");
+}
+
+/// A folder with a tmpfs mounted on "inner"; nothing where mounts would be everybody's.
+struct Place {
+    folder: Directory,
+}
+
+impl Place {
+    fn new() -> Option<Self> {
+        std::env::var_os(MOUNTS_ARE_OWN)?;
+        let folder = Directory::new_in(&std::env::temp_dir()).unwrap();
+        let place = Self { folder };
+        place.mount("inner");
+        Some(place)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn mount(&self, name: &str) {
+        become_server();
+        let path = self.path(name);
+        let _ = fs::create_dir(&path);
+        run("mount", &["-t", "tmpfs", "tmpfs", path.to_str().unwrap()]);
+    }
+
+    fn unmount(&self, name: &str, how: &[&str]) -> bool {
+        become_server();
+        let path = self.path(name);
+        let done = Command::new("umount").args(how).arg(path).output().unwrap();
+        done.status.success()
+    }
+
+    fn show(&self) -> NestedBackend {
+        NestedBackend::open(self.folder.path(), &LocalOptions::default()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in ["inner/deep", "inner"] {
+            self.unmount(name, &["-l"]);
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn make(backend: &dyn Backend, directory: &ObjectHandle, name: &[u8], data: &[u8]) -> ObjectHandle {
+    let access = OpenAccess { read: true, write: true };
+    let (handle, file) = backend.create_file(&me(), directory, name, access, &mode(0o644)).unwrap();
+    file.write_at(data, 0).unwrap();
+    handle
+}
+
+fn read(backend: &dyn Backend, handle: &ObjectHandle) -> Vec<u8> {
+    let file = backend.open(&me(), handle, OpenAccess { read: true, write: false }).unwrap();
+    let mut data = Vec::new();
+    file.read_at(&mut data, 100, 0).unwrap();
+    data
+}
+
+fn names(backend: &dyn Backend, directory: &ObjectHandle) -> Vec<(Vec<u8>, u64)> {
+    let mut names = Vec::new();
+    let mut note = |entry: vfs::DirEntry<'_>| {
+        names.push((entry.name.to_vec(), entry.fileid));
+        true
+    };
+    assert!(backend.readdir(&me(), directory, 0, &mut note).unwrap());
+    names
+}
+
+#[test]
+fn mounted_what_is_hidden_does_not_exist() {
+    let Some(place) = Place::new() else { return };
+    let backend = LocalBackend::open(place.folder.path(), &LocalOptions::default()).unwrap();
+    assert_eq!(backend.lookup(&me(), &backend.root(), b"inner"), Err(VfsError::Noent));
+    assert!(backend.has_mounts(&backend.root()), "so that the name is not listed either");
+    assert!(place.unmount("inner", &[]), "nothing of it is in use");
+    assert!(!backend.has_mounts(&backend.root()));
+    backend.lookup(&me(), &backend.root(), b"inner").unwrap();
+}
+
+#[test]
+fn mounted_what_is_shown_is_another_file_system_of_the_same_export() // RFC 8881 sections 5.8.1.9 and 5.8.2.23
+{
+    let Some(place) = Place::new() else { return };
+    let backend = place.show();
+    let root = backend.root();
+    let inner = backend.lookup(&me(), &root, b"inner").unwrap();
+    let attributes = backend.getattr(&inner).unwrap();
+    assert_eq!(attributes.file_type, FileType::Directory);
+    assert_eq!(backend.part(&root), 0);
+    assert_ne!(backend.part(&inner), 0);
+    assert!(backend.has_mounts(&root) && !backend.has_mounts(&inner));
+    let listed = names(&backend, &root);
+    let covered = listed.iter().find(|(name, _)| name == b"inner").unwrap().1;
+    assert_eq!(backend.mounted_on(&inner), Some(covered));
+    assert_eq!(backend.mounted_on(&root), None);
+
+    let file = make(&backend, &inner, b"f", b"inside");
+    assert_eq!(fs::read(place.path("inner/f")).unwrap(), b"inside");
+    assert_eq!((backend.part(&file), backend.mounted_on(&file)), (backend.part(&inner), None));
+    assert_eq!(names(&backend, &inner).len(), 1);
+    assert_eq!(backend.lookup_parent(&me(), &inner), Ok(root));
+    assert_eq!(backend.lookup_parent(&me(), &root), Err(VfsError::Noent));
+    let folder = backend.create(&me(), &inner, b"d", vfs::NewObject::Directory, &mode(0o755)).unwrap();
+    assert_eq!(backend.lookup_parent(&me(), &folder), Ok(inner));
+    assert_eq!(walk(&backend, "inner/f"), Ok(file));
+    assert!(!backend.features_of(&inner).quotas);
+}
+
+#[test]
+fn mounted_a_file_is_known_by_whichever_export_it_is_reached() // RFC 8881 section 9.1
+{
+    let Some(place) = Place::new() else { return };
+    let backend = place.show();
+    let file = make(&backend, &backend.lookup(&me(), &backend.root(), b"inner").unwrap(), b"f", b"");
+    let direct = LocalBackend::open(&place.path("inner"), &LocalOptions::default()).unwrap();
+    let by_itself = direct.lookup(&me(), &direct.root(), b"f").unwrap();
+    let (one, other) = (backend.identity(&file).unwrap(), direct.identity(&by_itself).unwrap());
+    assert_eq!(one.device, other.device);
+    assert_eq!(file.as_bytes()[one.skip..], by_itself.as_bytes()[other.skip..]);
+    let outside = make(&backend, &backend.root(), b"f", b"");
+    assert_ne!(backend.identity(&outside).unwrap().device, one.device);
+}
+
+#[test]
+fn mounted_handles_survive_a_restart() // RFC 8881 section 4.2.3
+{
+    let Some(place) = Place::new() else { return };
+    place.mount("inner/deep");
+    let backend = place.show();
+    let inner = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"inner");
+    let deep = make(&backend, &walk(&backend, "inner/deep").unwrap(), b"f", b"deep");
+    let (part, deeper) = (backend.part(&inner), backend.part(&deep));
+    assert!(part != 0 && deeper != 0 && part != deeper);
+    drop(backend);
+    let backend = place.show();
+    assert_eq!(read(&backend, &deep), b"deep");
+    assert_eq!(read(&backend, &inner), b"inner");
+    assert_eq!((backend.part(&inner), backend.part(&deep)), (part, deeper));
+    let folder = walk(&backend, "inner/deep").unwrap();
+    assert_eq!(backend.lookup_parent(&me(), &folder), walk(&backend, "inner"));
+}
+
+#[test]
+fn mounted_what_is_unmounted_is_stale_and_what_comes_in_its_place_is_another() // RFC 8881 section 15.1.2.9
+{
+    let Some(place) = Place::new() else { return };
+    let backend = place.show();
+    let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"first");
+    let part = backend.part(&file);
+    let opened = backend.open(&me(), &file, OpenAccess { read: true, write: false }).unwrap();
+    assert!(place.unmount("inner", &["-l"]));
+    assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+    let covered = walk(&backend, "inner").unwrap();
+    assert_eq!(backend.part(&covered), 0, "the covered folder is seen again");
+    let mut data = Vec::new();
+    opened.read_at(&mut data, 10, 0).unwrap();
+    assert_eq!(data, b"first", "what is open stays open");
+    place.mount("inner");
+    assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+    let second = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"second");
+    assert_ne!(backend.part(&second), part);
+    assert_eq!(read(&backend, &second), b"second");
+    assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+}
+
+#[test]
+fn mounted_what_is_not_used_can_be_unmounted() {
+    let Some(place) = Place::new() else { return };
+    let backend = place.show();
+    let file = make(&backend, &walk(&backend, "inner").unwrap(), b"f", b"data");
+    assert!(!place.unmount("inner", &[]), "it is in use");
+    backend.trim();
+    assert_eq!(read(&backend, &file), b"data");
+    backend.trim();
+    backend.trim();
+    assert!(place.unmount("inner", &[]));
+}
+
+#[test]
+fn mounted_names_do_not_move_from_one_file_system_to_another() // RFC 8881 sections 18.26.3 and 18.9.3
+{
+    let Some(place) = Place::new() else { return };
+    let backend = place.show();
+    let (root, inner) = (backend.root(), walk(&backend, "inner").unwrap());
+    let file = make(&backend, &inner, b"f", b"");
+    let outside = make(&backend, &root, b"o", b"");
+    assert_eq!(backend.rename(&me(), &inner, b"f", &root, b"g"), Err(VfsError::Xdev));
+    assert_eq!(backend.rename(&me(), &root, b"o", &inner, b"g"), Err(VfsError::Xdev));
+    assert_eq!(backend.link(&me(), &file, &root, b"g"), Err(VfsError::Xdev));
+    assert_eq!(backend.link(&me(), &outside, &inner, b"g"), Err(VfsError::Xdev));
+    backend.rename(&me(), &inner, b"f", &inner, b"g").unwrap();
+    assert_eq!(backend.remove(&me(), &root, b"inner"), Err(VfsError::Access));
+    let moved = backend.rename(&me(), &root, b"inner", &root, b"elsewhere");
+    assert_eq!(moved, Err(VfsError::Access), "a mount stays where it is");
+}
+
+#[test]
+fn mounted_nothing_leads_out_of_the_export() // RFC 8881 section 7.3
+{
+    let Some(place) = Place::new() else { return };
+    // The exported folder is mounted once more, from above, below itself.
+    let above = place.path("inner/above");
+    fs::create_dir(&above).unwrap();
+    fs::create_dir_all(place.path("exported")).unwrap();
+    run(
+        "mount",
+        &["--bind", place.folder.path().parent().unwrap().to_str().unwrap(), above.to_str().unwrap()],
+    );
+    std::os::unix::fs::symlink("/", place.path("inner/link")).unwrap();
+    let backend = NestedBackend::open(&place.path("inner"), &LocalOptions::default()).unwrap();
+    let bound = walk(&backend, "above").unwrap();
+    assert_eq!(
+        backend.lookup_parent(&me(), &bound),
+        Ok(backend.root()),
+        "and not what is above it elsewhere"
+    );
+    let link = walk(&backend, "link").unwrap();
+    assert_eq!(backend.lookup(&me(), &link, b"etc"), Err(VfsError::Symlink));
+    let mut forged = bound.as_bytes().to_vec();
+    forged[5] ^= 1;
+    let forged = ObjectHandle::new(&forged).unwrap();
+    assert_eq!(backend.getattr(&forged), Err(VfsError::Stale), "no such file system");
+    become_server();
+    run("umount", &["-l", above.to_str().unwrap()]);
+}
+
+#[test]
+fn mounted_what_gives_no_handles_is_hidden() {
+    let Some(place) = Place::new() else { return };
+    let proc = place.path("proc");
+    fs::create_dir(&proc).unwrap();
+    run("mount", &["-t", "proc", "proc", proc.to_str().unwrap()]);
+    let file = place.path("file");
+    fs::write(&file, b"").unwrap();
+    run("mount", &["--bind", Path::new("/etc/passwd").to_str().unwrap(), file.to_str().unwrap()]);
+    let backend = place.show();
+    for name in [&b"proc"[..], b"file"] {
+        assert_eq!(backend.lookup(&me(), &backend.root(), name), Err(VfsError::Noent));
+    }
+    become_server();
+    run("umount", &[proc.to_str().unwrap(), file.to_str().unwrap()]);
+}
+
+#[test]
+fn mounted_a_disk_is_the_same_when_it_is_mounted_again() // RFC 8881 section 4.2.3
+{
+    let Some(place) = Place::new() else { return };
+    if Command::new("mkfs.ext4").arg("-V").output().is_err() {
+        return eprintln!("skipped: there is no mkfs.ext4");
+    }
+    let (image, disk) = (place.path("image"), place.path("disk"));
+    fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).unwrap();
+    fs::create_dir(&disk).unwrap();
+    let (image, disk) = (image.to_str().unwrap(), disk.to_str().unwrap());
+    run("mkfs.ext4", &["-q", "-F", image]);
+    run("mount", &["-o", "loop", image, disk]);
+    let backend = place.show();
+    let file = make(&backend, &walk(&backend, "disk").unwrap(), b"f", b"kept");
+    backend.trim();
+    backend.trim();
+    become_server();
+    run("umount", &[disk]);
+    assert_eq!(backend.getattr(&file), Err(VfsError::Stale));
+    become_server();
+    run("mount", &["-o", "loop", image, disk]);
+    assert_eq!(read(&backend, &file), b"kept");
+    drop(backend);
+    become_server();
+    run("umount", &[disk]);
+}
