@@ -252,3 +252,35 @@ fn lanl_that_is_interrupted_keeps_what_it_has_and_goes_on_from_there() {
     let ended = run(&mut bench.command(&[&plan[..], &other[..]].concat()));
     assert!(ended.stderr.contains("it was begun with another"), "{ended:?}");
 }
+
+#[test]
+fn a_plan_measures_folders_that_somebody_mounted_with_fio_and_git() {
+    if !is_installed("fio", "fio") || !is_installed("git", "git") {
+        return;
+    }
+    let bench = Bench::new();
+    let [one, two] = folders(&bench);
+    let plan = bench.folder.path().join("plan.toml");
+    let cases = "[[case]]\nname = \"Half written\"\nkind = \"random\"\nsize = 4096\nwrites = 50\ndepth = 4\nclients = 2\n\
+        [[case]]\nname = \"As git does it\"\nkind = \"git\"\n";
+    let head = "title = \"On folders\"\nflavors = [\"sys\", \"krb5p\"]\nrepetitions = 1\nseconds = 0.1\nfile_size_mib = 2\n";
+    fs::write(&plan, format!("{head}{cases}")).expect("the folder is ours");
+    let mut command = orthrus(["bench", "run"]);
+    command.arg(&plan).args(["--mount", &format!("sys={one}"), &format!("krb5p={two}"), "--any-file-system"]);
+    command.arg("--output").arg(bench.folder.path().join("report"));
+    command.env("TMPDIR", bench.folder.path().join("tmp")).env("ORTHRUS_E2E_MARK", bench.folder.path());
+    ended_well(&run(&mut command));
+    let record = bench.record();
+    check_figures(&record);
+    for group in ["Half written", "As git does it"] {
+        assert_eq!(sides(&record, group), ["sys", "krb5p"], "{group}");
+    }
+    let cases = record["cases"].as_array().expect("a list");
+    let random = cases.iter().find(|case| case["group"] == "Half written").expect("it was measured");
+    assert!(random["figures"]["p99_us"]["median"].as_f64() > Some(0.0), "{random}");
+    assert_eq!(record["environment"]["mounts"].as_array().map(Vec::len), Some(2));
+    for folder in [&one, &two] {
+        assert_eq!(fs::read_dir(folder).expect("it is there").count(), 0, "something stays in {folder}");
+    }
+    bench.check_clean();
+}

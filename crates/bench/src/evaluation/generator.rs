@@ -1,5 +1,6 @@
 //! Whether the load generator held anything up.
 
+use crate::lanl::LANL;
 use crate::measuring::{CaseRecord, Load, Record, Sample};
 use crate::view::form::digits;
 
@@ -12,6 +13,10 @@ const BUSY: f64 = 0.95;
 
 /// Says in sentences how much one core of this client drives, and in which cases the client had no time left.
 pub fn generator_notes(record: &Record) -> Vec<String> {
+    // What drives mounts and copies is not ours.
+    if !record.environment.mounts.is_empty() || record.evaluation == LANL {
+        return Vec::new();
+    }
     let mut notes: Vec<String> = [reads(record), sealed(record)].into_iter().flatten().collect();
     notes.extend(saturated(record));
     notes

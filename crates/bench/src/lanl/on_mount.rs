@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::carrier::{Carried, Carrier};
+use crate::Pattern;
 use crate::mounted::tools::{CP, run};
-use crate::mounted::{Place, free, remove};
-use crate::{Pattern, cpu};
+use crate::mounted::{MachineCpu, Place, free, remove};
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
@@ -41,16 +41,9 @@ impl OnMount {
 
     /// The kernel's client works in threads of its own: the client's time is what all the machine spent, but for the server.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
-        let times = || (cpu::of_machine(), self.server_pid.and_then(cpu::of_process));
-        let (machine, server) = times();
+        let cpu = MachineCpu::now(self.server_pid);
         let done = work()?;
-        let (machine_after, server_after) = times();
-        let part = |from: Option<Duration>, to: Option<Duration>| {
-            from.zip(to).map(|(from, to)| to.saturating_sub(from))
-        };
-        let server_cpu = part(server, server_after);
-        let client_cpu =
-            part(machine, machine_after).map(|all| all.saturating_sub(server_cpu.unwrap_or(Duration::ZERO)));
+        let (client_cpu, server_cpu) = cpu.since();
         Ok(done.map(|time| Carried { time, client_cpu, server_cpu }))
     }
 }

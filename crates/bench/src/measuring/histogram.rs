@@ -48,6 +48,11 @@ impl Histogram {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Counts so many latencies of so many nanoseconds each.
+    pub fn count_many(&mut self, nanos: u64, count: u64) {
+        self.0.saturating_record_n(nanos, count);
+    }
+
     /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         // Both have the same bounds.

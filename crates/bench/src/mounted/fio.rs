@@ -23,8 +23,6 @@ pub struct Job {
     pub depth: u32,
     /// Clients, each with a file of its own.
     pub clients: u32,
-    /// Requests a second of all clients together; none means as many as go.
-    pub rate: Option<u64>,
     /// Bytes of a client's file.
     pub file_size: u64,
     /// How long to go on.
@@ -83,13 +81,6 @@ impl Job {
         command.args(["--randseed=1869770088", "--allrandrepeat=1", "--norandommap", "--end_fsync=1"]);
         if !matches!(self.writes, 0 | 100) {
             command.arg(format!("--rwmixwrite={}", self.writes));
-        }
-        if let Some(rate) = self.rate {
-            // Arrivals at random, whatever the server makes of them: latencies count from when a request was due.
-            let each = (rate / u64::from(self.clients.max(1))).max(1);
-            let write = each * u64::from(self.writes) / 100;
-            command.arg(format!("--rate_iops={},{}", (each - write).max(1), write.max(1)));
-            command.arg("--rate_process=poisson");
         }
         Ok(command)
     }
@@ -166,7 +157,6 @@ mod tests {
         writes: 25,
         depth: 4,
         clients: 2,
-        rate: None,
         file_size: 1 << 20,
         length: Duration::from_millis(200),
     };
@@ -200,7 +190,7 @@ mod tests {
             return eprintln!("skipped: {missing}");
         }
         let dir = tempfile::tempdir().unwrap();
-        for job in [JOB, Job { rate: Some(200), writes: 0, ..JOB }] {
+        for job in [JOB, Job { random: false, writes: 0, ..JOB }] {
             let ran =
                 tools::run(&mut job.command(dir.path(), false).unwrap(), &AtomicBool::new(false)).unwrap();
             let measured = parse(&ran.unwrap().stdout).unwrap();

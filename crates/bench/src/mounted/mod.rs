@@ -3,14 +3,19 @@
 //! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there. [`OwnMounts`] makes the mounts
 //! itself, as root, where nobody else sees them.
 
+mod driver;
 pub mod fio;
+mod git;
 mod kerberos;
+mod machine;
 mod mountinfo;
 mod own_mounts;
 mod place;
 mod sshd;
 pub mod tools;
 
+pub use driver::{OnMounts, Places};
+pub use machine::MachineCpu;
 pub use mountinfo::{MountFacts, MountLine};
 pub use own_mounts::{MountPlan, OwnMounts};
 pub use place::{Place, ensure_room, free, remove};

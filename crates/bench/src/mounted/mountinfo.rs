@@ -107,7 +107,15 @@ impl MountLine {
     }
 }
 
+/// What stands for the encryption type of a mount without Kerberos.
+pub const NO_ENCTYPE: &str = "none";
+
 impl MountFacts {
+    /// Returns the encryption type, where there is one and it is known.
+    pub fn kerberos(&self) -> Option<String> {
+        self.enctype.clone().filter(|name| name != NO_ENCTYPE)
+    }
+
     /// Says it all in a sentence without its full stop.
     pub fn words(&self) -> String {
         let ahead = self.read_ahead_kib.map_or("unknown".to_owned(), |kib| format!("{kib} KiB"));

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::statvfs::statvfs;
 
+use super::mountinfo::NO_ENCTYPE;
 use super::{MountFacts, MountLine, kerberos};
-use crate::Flavor;
+use crate::{Environment, Flavor};
 
 /// How much of a file system is left to others, in bytes.
 const SPARE: u64 = 64 << 20;
@@ -37,7 +38,7 @@ impl Place {
             side: side.to_owned(),
             folder: dir.to_owned(),
             read_ahead_kib: line.read_ahead_kib(),
-            enctype: if secure { enctype } else { Some("none".to_owned()) },
+            enctype: if secure { enctype } else { Some(NO_ENCTYPE.to_owned()) },
             source: line.source,
             fs_type: line.fs_type,
             options: line.options,
@@ -53,6 +54,13 @@ impl Place {
     /// Returns what decides the result.
     pub fn facts(&self) -> &MountFacts {
         &self.facts
+    }
+
+    /// Puts what decides the result into a run's environment.
+    pub fn tell(&self, environment: &mut Environment) {
+        environment.enctype = environment.enctype.take().or(self.facts.kerberos());
+        environment.mounts.retain(|known| known.side != self.facts.side);
+        environment.mounts.push(self.facts.clone());
     }
 
     /// Removes the folder.

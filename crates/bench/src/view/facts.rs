@@ -45,9 +45,16 @@ fn plan_and_method(record: &Record) -> [String; 2] {
             "{} repetitions of {seconds} s {interleaved}; files of {mebibytes} MiB for each side",
             settings.repetitions
         ),
-        format!(
-            "{drawn}; every byte that is read is compared with what was written; writes need not be stable until the COMMIT \
-             at the end of each repetition, which counts"
-        ),
+        if record.environment.mounts.is_empty() {
+            format!(
+                "{drawn}; every byte that is read is compared with what was written; writes need not be stable until the \
+                 COMMIT at the end of each repetition, which counts"
+            )
+        } else {
+            format!(
+                "{drawn}; reads and writes are fio's (libaio, past the client's cache on NFS, fsync at the end), which does not compare \
+                 what it reads; metadata is git's, and an operation is a file that a command has to make, look at or remove"
+            )
+        },
     ]
 }

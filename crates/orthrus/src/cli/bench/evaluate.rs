@@ -2,6 +2,8 @@
 
 use super::arguments::{RunArguments, TargetArguments};
 use super::keep::{self, Files};
+use super::mounts::MountArguments;
+use super::on_mounts;
 use super::site::{Own, Remote};
 use crate::cli::measure::{self, command_line};
 use anyhow::{Context, bail};
@@ -18,11 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// Low load and high load; random 4 KiB, sequential 1 MiB, each from pure read to pure write in five steps; and the
 /// operations that git makes. 22 loads for each flavor: about 11 minutes with the 6 repetitions of 1 s that are the
-/// default, a minute with --quick.
+/// default, a minute with --quick. With --mount it measures what is mounted, by fio and git, as the articles did.
 #[derive(clap::Args)]
 pub struct Anf {
     #[command(flatten)]
     target: TargetArguments,
+    #[command(flatten)]
+    mount: MountArguments,
     #[command(flatten)]
     run: RunArguments,
     /// Connections of each session, as the mount option nconnect makes them.
@@ -39,12 +43,18 @@ impl Anf {
         let mut settings = self.run.settings(6, 1.0, 22);
         settings.options.insert("connections".into(), json!(self.connections));
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
+        let mounts = on_mounts::Target::find(
+            &self.mount,
+            self.target.port(),
+            self.target.server_pid(),
+            &mut settings,
+        )?;
         let evaluation = &mut evaluation::Anf::new(&settings, self.connections);
-        run(
-            &self.target,
-            &self.run,
-            Asked { name: ANF, title, settings, evaluation, files: 1, counting: false },
-        )
+        let asked = Asked { name: ANF, title, settings, evaluation, files: 1, counting: false };
+        match mounts {
+            Some(mounts) => mounts.measure(self.run.output, self.run.resume, asked),
+            None => run(&self.target, &self.run, asked),
+        }
     }
 }
 
@@ -140,6 +150,8 @@ pub struct Run {
     plan: PathBuf,
     #[command(flatten)]
     target: TargetArguments,
+    #[command(flatten)]
+    mount: MountArguments,
     /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-plan].
     #[arg(long, value_name = "PREFIX")]
     output: Option<PathBuf>,
@@ -160,22 +172,35 @@ impl Run {
         plan.check().with_context(|| format!("{name} cannot be used"))?;
         let mut settings = plan.settings();
         settings.options.insert("plan".into(), json!(text));
+        let mounts = on_mounts::Target::find(
+            &self.mount,
+            self.target.port(),
+            self.target.server_pid(),
+            &mut settings,
+        )?;
         let evaluation = &mut OwnPlan::new(&plan);
         let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
-        start(&self.target, self.output, self.resume, asked)
+        match mounts {
+            Some(mounts) => mounts.measure(self.output, self.resume, asked),
+            None => start(&self.target, self.output, self.resume, asked),
+        }
     }
 }
 
 /// What an evaluation asks for.
-struct Asked<'a> {
-    name: &'static str,
-    title: &'a str,
-    settings: Settings,
-    evaluation: &'a mut dyn Evaluation,
+pub struct Asked<'a> {
+    /// Its name.
+    pub name: &'static str,
+    /// Title of the report.
+    pub title: &'a str,
+    /// How it measures.
+    pub settings: Settings,
+    /// What it measures.
+    pub evaluation: &'a mut dyn Evaluation,
     /// Files that a flavor has at once, at most.
-    files: u64,
+    pub files: u64,
     /// Whether counters go into the samples.
-    counting: bool,
+    pub counting: bool,
 }
 
 /// Measures, prints the tables, and writes the report. What was measured before an interruption is kept.

@@ -86,6 +86,13 @@ pub fn read(path: &Path) -> anyhow::Result<Record> {
     Record::parse(&text).with_context(|| path.display().to_string())
 }
 
+/// Puts into a record how what it measured was mounted.
+pub fn note_mounts(record: &mut Record) {
+    let mounts: Vec<String> =
+        record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
+    record.notes.extend(mounts);
+}
+
 /// Puts into a record what it has to say of itself.
 pub fn note(record: &mut Record, local: bool) {
     record.notes.clear();

@@ -241,7 +241,7 @@ impl Sides {
             Self::Mounted(mounts, pid) => {
                 let place = mounts.place(side, stop)?;
                 let facts = place.facts().clone();
-                let enctype = facts.enctype.clone().filter(|name| name != "none");
+                let enctype = facts.kerberos();
                 Ok(Way { carrier: Box::new(OnMount::new(place, *pid)?), enctype, facts: Some(facts) })
             }
         }
@@ -266,9 +266,7 @@ fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>)
 /// Puts into the record what a reader has to know of this evaluation.
 fn note(record: &mut Record, scale: f64, cache: ServerCache, caches: Caches) {
     record.notes.extend(lanl::scale_note(scale));
-    let mounts: Vec<String> =
-        record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
-    record.notes.extend(mounts);
+    keep::note_mounts(record);
     record.notes.push(
         match cache {
             ServerCache::File => "The server's cache was made cold by asking the system to forget the file (posix_fadvise); a file system in memory has nothing to forget.",

@@ -7,6 +7,7 @@ mod folder_server;
 mod keep;
 mod lanl;
 mod mounts;
+mod on_mounts;
 mod quick;
 mod records;
 mod site;

@@ -1,0 +1,202 @@
+//! Loads on mounts, by fio and git.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+
+use super::fio::{self, Job};
+use super::git::{Counters, Repository};
+use super::tools::{FIO, GIT, run};
+use super::{MachineCpu, Place, ensure_room};
+use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
+
+/// Makes a place on the mount of a side.
+pub type Places<'a> = dyn FnMut(&str) -> Result<Place> + 'a;
+
+/// See the module.
+pub struct OnMounts<'a> {
+    places: &'a mut Places<'a>,
+    server_pid: Option<u32>,
+    stop: &'a AtomicBool,
+    file_size: u64,
+    held: BTreeMap<String, Place>,
+    repository: Option<(u64, Repository)>,
+}
+
+impl<'a> OnMounts<'a> {
+    /// Makes places as they are needed; `file_size` is that of the files of all clients of a case together.
+    pub fn new(
+        places: &'a mut Places<'a>,
+        file_size: u64,
+        server_pid: Option<u32>,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Self { places, server_pid, stop, file_size, held: BTreeMap::new(), repository: None }
+    }
+
+    fn folder(&self, side: &str) -> Result<&Place> {
+        self.held.get(side).context("the side was not prepared")
+    }
+
+    fn job(&self, transfer: &Transfer, length: Duration) -> Job {
+        let clients = transfer.reach.clients.max(1);
+        let each = self.file_size / u64::from(clients);
+        Job {
+            random: transfer.random,
+            size: transfer.size,
+            writes: transfer.writes,
+            depth: transfer.depth.max(1),
+            clients,
+            // Whole requests, and at least as many as are in flight.
+            file_size: each
+                .max(transfer.size * u64::from(transfer.depth.max(1)))
+                .next_multiple_of(transfer.size),
+            length,
+        }
+    }
+
+    fn transfer(&self, place: &Place, transfer: &Transfer, length: Duration) -> Result<Option<Sample>> {
+        // What a cache of the client answers would not measure the server.
+        let direct = place.facts().fs_type.starts_with("nfs");
+        let mut command = self.job(transfer, length).command(place.folder(), direct)?;
+        let cpu = MachineCpu::now(self.server_pid);
+        let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
+        let (client, server) = cpu.since();
+        let measured = fio::parse(&ran.stdout)?;
+        let mut histogram = Histogram::default();
+        measured.latencies.iter().for_each(|(nanos, count)| histogram.count_many(*nanos, *count));
+        Ok(Some(Sample {
+            operations: measured.operations,
+            bytes: measured.bytes,
+            seconds: measured.seconds,
+            latency: Latencies::of(histogram),
+            // fio lays its files out before it measures: only the part that is its measurement's counts.
+            client_cpu_seconds: part(client, measured.seconds, ran.time),
+            server_cpu_seconds: part(server, measured.seconds, ran.time),
+            ..Sample::default()
+        }))
+    }
+
+    fn git(&self, place: &Place, clients: u32, length: Duration) -> Result<Option<Sample>> {
+        let (_, repository) = self.repository.as_ref().context("there is no repository")?;
+        let (cpu, start) = (MachineCpu::now(self.server_pid), Instant::now());
+        let work = |client: u32| -> Result<Option<Counters>> {
+            let copy = place.folder().join(format!("git-{client}"));
+            let mut all = Counters::new();
+            loop {
+                let Some(counters) = repository.turn(&copy, self.stop)? else { return Ok(None) };
+                add(&mut all, counters);
+                if start.elapsed() >= length {
+                    return Ok(Some(all));
+                }
+            }
+        };
+        let work = &work;
+        let parts: Vec<Result<Option<Counters>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..clients.max(1)).map(|client| scope.spawn(move || work(client))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|part| part.map_err(|_| anyhow!("a client has ended in a panic"))?).collect()
+        });
+        let (seconds, (client, server)) = (start.elapsed().as_secs_f64(), cpu.since());
+        let mut counters = Counters::new();
+        for part in parts {
+            let Some(part) = part? else { return Ok(None) };
+            add(&mut counters, part);
+        }
+        let operations =
+            counters.iter().filter(|(name, _)| name.ends_with("_operations")).map(|(_, count)| count).sum();
+        Ok(Some(Sample {
+            operations,
+            seconds,
+            client_cpu_seconds: client.map(|time| time.as_secs_f64()),
+            server_cpu_seconds: server.map(|time| time.as_secs_f64()),
+            counters,
+            ..Sample::default()
+        }))
+    }
+}
+
+fn add(all: &mut Counters, more: Counters) {
+    more.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
+}
+
+/// The part of a time that falls on the measurement, of a program that took `whole`.
+fn part(time: Option<Duration>, measured: f64, whole: Duration) -> Option<f64> {
+    let part = (measured / whole.as_secs_f64()).min(1.0);
+    time.map(|time| time.as_secs_f64() * part)
+}
+
+fn check(case: &Case) -> Result<()> {
+    let reach = case.load.reach();
+    ensure!(
+        reach.connections == 1,
+        "on mounts the number of connections is that of the mount option nconnect"
+    );
+    ensure!(
+        reach.lag_max.is_none() && reach.server_cpu.is_none(),
+        "this is measured by the project's client only"
+    );
+    match &case.load {
+        Load::Transfer(transfer) => {
+            ensure!(transfer.rate.is_none(), "a fixed schedule is measured by the project's client only");
+            FIO.find().map(drop)
+        }
+        Load::Git { .. } => GIT.find().map(drop),
+        _ => bail!("this is measured by `bench lanl`"),
+    }
+}
+
+/// Lays the files out, so that the first repetition does not.
+fn lay_out(job: Job, folder: &Path, stop: &AtomicBool) -> Result<()> {
+    ensure_room(folder, job.file_size * u64::from(job.clients), "the files of fio")?;
+    let once = Job { writes: 0, length: Duration::from_millis(1), ..job };
+    run(&mut once.command(folder, false)?, stop).map(drop)
+}
+
+impl Driver for OnMounts<'_> {
+    fn begin(&mut self, _cases: &[Case]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()> {
+        check(case)?;
+        if !self.held.contains_key(&case.side) {
+            let place = (self.places)(&case.side)?;
+            place.tell(&mut record.environment);
+            self.held.insert(case.side.clone(), place);
+        }
+        match &case.load {
+            Load::Transfer(transfer) => {
+                let job = self.job(transfer, Duration::ZERO);
+                lay_out(job, self.folder(&case.side)?.folder(), self.stop)
+            }
+            Load::Git { seed, .. } => {
+                if self.repository.as_ref().is_none_or(|(other, _)| other != seed) {
+                    let drawn = Repository::draw(*seed, self.stop)?.context("interrupted")?;
+                    self.repository = Some((*seed, drawn));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+        let place = self.folder(&case.side)?;
+        let measured = match &case.load {
+            Load::Transfer(transfer) => self.transfer(place, transfer, turn.length),
+            Load::Git { reach, .. } => self.git(place, reach.clients, turn.length),
+            _ => bail!("this is measured by `bench lanl`"),
+        };
+        // What an interruption broke is no error.
+        if turn.stop.load(Ordering::Relaxed) { Ok(None) } else { measured }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        std::mem::take(&mut self.held).into_values().try_for_each(Place::remove)
+    }
+}

@@ -1,0 +1,181 @@
+//! Metadata as git makes it: git itself, on a repository that a seed draws.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::place::remove;
+use super::tools::{GIT, run};
+
+/// Folders of the working copy, and files of each.
+const FOLDERS: u64 = 30;
+const FILES: u64 = 10;
+
+/// One file in so many differs in the other branch.
+const CHANGED: u64 = 4;
+
+/// The largest file, in bytes.
+const SIZE_MAX: u64 = 16 << 10;
+
+/// A bare repository in a temporary folder, for clones; it goes when this is dropped.
+#[derive(Debug)]
+pub struct Repository {
+    folder: tempfile::TempDir,
+}
+
+/// Counts by command, as the samples have them: `clone_operations`, `clone_us`, …
+pub type Counters = BTreeMap<String, u64>;
+
+impl Repository {
+    /// Draws it; `None` when it was interrupted.
+    ///
+    /// # Errors
+    /// When git is missing, or what it said.
+    pub fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
+        let folder = tempfile::Builder::new().prefix("orthrus-git-").tempdir()?;
+        let drawn = Self { folder };
+        let bare = drawn.bare();
+        if run(drawn.git()?.args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(&bare), stop)?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let stream = drawn.folder.path().join("stream");
+        File::create(&stream)?.write_all(history(seed).as_bytes())?;
+        let mut import = drawn.git()?;
+        import.arg("-C").arg(&bare).args(["fast-import", "--quiet"]).stdin(File::open(&stream)?);
+        Ok(run(&mut import, stop)?.map(|_| drawn))
+    }
+
+    fn bare(&self) -> PathBuf {
+        self.folder.path().join("repository.git")
+    }
+
+    /// git without the user's and the machine's settings.
+    fn git(&self) -> Result<Command> {
+        let mut command = GIT.command()?;
+        command
+            .env("HOME", self.folder.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_TERMINAL_PROMPT", "0");
+        for role in ["AUTHOR", "COMMITTER"] {
+            command
+                .env(format!("GIT_{role}_NAME"), "bench")
+                .env(format!("GIT_{role}_EMAIL"), "bench@localhost");
+        }
+        // Servers tell owners as they like.
+        command.args(["-c", "safe.directory=*", "-c", "gc.auto=0", "-c", "advice.detachedHead=false"]);
+        Ok(command)
+    }
+
+    /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations are files that a command
+    /// has to make, look at or remove: what it asks of the server besides is its own affair.
+    ///
+    /// # Errors
+    /// What git said.
+    pub fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
+        let mut counters = Counters::new();
+        let all = FOLDERS * FILES;
+        let inside = |arguments: &[&str]| -> Result<Command> {
+            let mut command = self.git()?;
+            command.arg("-C").arg(copy).args(arguments);
+            Ok(command)
+        };
+        let mut clone = self.git()?;
+        clone.args(["clone", "--quiet", "--no-local"]).arg(self.bare()).arg(copy);
+        let steps: [(&str, u64, Command); 5] = [
+            ("clone", all, clone),
+            ("status", all, inside(&["status", "--porcelain"])?),
+            ("checkout", all / CHANGED, inside(&["checkout", "--quiet", "--detach", "origin/other"])?),
+            ("commit", all / CHANGED, inside(&["commit", "--quiet", "--all", "--message=bench"])?),
+            ("gc", 1, inside(&["gc", "--quiet"])?),
+        ];
+        for (name, operations, mut command) in steps {
+            if name == "commit" {
+                change(copy).context("changing the working copy")?;
+            }
+            let Some(ran) = run(&mut command, stop)? else { return Ok(None) };
+            count(&mut counters, name, operations, ran.time);
+        }
+        let start = std::time::Instant::now();
+        remove(copy)?;
+        count(&mut counters, "remove", all, start.elapsed());
+        Ok(Some(counters))
+    }
+}
+
+fn count(counters: &mut Counters, name: &str, operations: u64, time: Duration) {
+    *counters.entry(format!("{name}_operations")).or_default() += operations;
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    *counters.entry(format!("{name}_us")).or_default() += micros;
+}
+
+fn path(number: u64) -> String {
+    format!("folder-{}/source-{}.c", number % FOLDERS, number / FOLDERS)
+}
+
+/// Changes what is to be committed.
+fn change(copy: &Path) -> Result<()> {
+    for number in (0..FOLDERS * FILES).step_by(usize::try_from(CHANGED)?) {
+        let path = copy.join(path(number));
+        let mut file =
+            File::options().append(true).open(&path).with_context(|| path.display().to_string())?;
+        writeln!(file, "changed")?;
+    }
+    Ok(())
+}
+
+/// A stream for git fast-import: one commit on main, one on another branch that changes a part of the files.
+fn history(seed: u64) -> String {
+    let mut stream = String::new();
+    let mut state = seed;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for (branch, from, step) in [("main", "", 1), ("other", "from refs/heads/main\n", CHANGED)] {
+        let _ = write!(
+            stream,
+            "commit refs/heads/{branch}\ncommitter bench <bench@localhost> 1 +0000\ndata 5\nbench\n{from}"
+        );
+        for number in (0..FOLDERS * FILES).filter(|number| number % step == 0) {
+            let size = 64 + draw(SIZE_MAX - 64);
+            let mut text = String::new();
+            while (text.len() as u64) < size {
+                let _ = writeln!(text, "line {} of a file", draw(u64::MAX >> 34));
+            }
+            let _ = write!(stream, "M 100644 inline {}\ndata {}\n{text}\n", path(number), text.len());
+        }
+    }
+    stream
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_works_on_what_a_seed_draws_and_leaves_nothing() {
+        if let Err(missing) = GIT.find() {
+            return eprintln!("skipped: {missing}");
+        }
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let repository = Repository::draw(7, &stop).unwrap().unwrap();
+        let counters = repository.turn(&dir.path().join("copy"), &stop).unwrap().unwrap();
+        for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
+            assert!(counters[&format!("{command}_us")] > 0, "{command}: {counters:?}");
+        }
+        assert_eq!(counters["clone_operations"], FOLDERS * FILES);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(history(7), history(7));
+        assert_ne!(history(7), history(8));
+    }
+}
