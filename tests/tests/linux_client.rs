@@ -91,6 +91,11 @@ fn random_writes_cuts_holes_and_copies_leave_what_they_leave_on_a_local_file() {
 }
 
 #[test]
+fn the_bench_measures_folders_that_are_mounted_and_mounts_of_its_own() {
+    run("bench", &[], 18);
+}
+
+#[test]
 fn requests_of_one_context_over_sixteen_connections_are_all_answered() {
     // RFC 2203 section 5.3.3.1 (the sequence window); RFC 8881 section 2.10.3 (connections of a session).
     run("nconnect", &[], 2 * 5 * 4 + 1);

@@ -83,10 +83,21 @@ impl Drop for OwnMounts {
     }
 }
 
+/// Our options, but for those that the user gives: mount refuses some of them twice.
 fn options(plan: &MountPlan, flavor: Flavor) -> String {
-    // What the user adds comes last, and so decides.
-    let more = plan.options.as_ref().map(|more| format!(",{more}")).unwrap_or_default();
-    format!("vers=4.1,proto=tcp,port={},sec={}{more}", plan.port, flavor.name())
+    let more: Vec<&str> =
+        plan.options.iter().flat_map(|more| more.split(',')).filter(|one| !one.is_empty()).collect();
+    let given = |names: &[&str]| more.iter().any(|one| names.contains(&one.split('=').next().unwrap_or(one)));
+    let mut all = vec![format!("sec={}", flavor.name())];
+    if !given(&["vers", "nfsvers", "minorversion"]) {
+        all.push("vers=4.1".to_owned());
+    }
+    if !given(&["port"]) {
+        all.push(format!("port={}", plan.port));
+    }
+    // Another flavor than the one that is measured would be measured under its name.
+    all.extend(more.iter().filter(|one| !one.starts_with("sec=")).map(|one| (*one).to_owned()));
+    all.join(",")
 }
 
 #[cfg(test)]
@@ -94,16 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_options_come_last() {
-        let plan = |options: Option<&str>| MountPlan {
-            source: "server:/export".to_owned(),
-            port: 2049,
-            options: options.map(str::to_owned),
+    fn the_users_options_take_the_place_of_ours() {
+        let of = |options: Option<&str>, flavor| {
+            let (source, options) = ("server:/export".to_owned(), options.map(str::to_owned));
+            super::options(&MountPlan { source, port: 2049, options }, flavor)
         };
-        assert_eq!(options(&plan(None), Flavor::Krb5i), "vers=4.1,proto=tcp,port=2049,sec=krb5i");
-        assert_eq!(
-            options(&plan(Some("vers=4.2,nconnect=4")), Flavor::Sys),
-            "vers=4.1,proto=tcp,port=2049,sec=sys,vers=4.2,nconnect=4"
-        );
+        assert_eq!(of(None, Flavor::Krb5i), "sec=krb5i,vers=4.1,port=2049");
+        assert_eq!(of(Some("vers=4.2,nconnect=4"), Flavor::Sys), "sec=sys,port=2049,vers=4.2,nconnect=4");
+        assert_eq!(of(Some("sec=krb5,port=1,"), Flavor::Sys), "sec=sys,vers=4.1,port=1");
     }
 }
