@@ -123,6 +123,8 @@ pub struct Export {
     pub backend: Arc<dyn Backend>,
     /// Allowed flavors in order of preference, not empty.
     pub flavors: Vec<SecFlavor>,
+    /// What clients of some networks may use instead of `flavors`, not empty either: the first network that has a client counts.
+    pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
     /// Whether changes are refused with NFS4ERR_ROFS.
     pub read_only: bool,
     /// Whose identity is replaced.
@@ -148,6 +150,7 @@ impl Export {
             pseudo_path,
             backend,
             flavors: SecFlavor::ALL.to_vec(),
+            flavors_from: Vec::new(),
             read_only: false,
             squash: Squash::default(),
             anon_uid: ANON_ID,
@@ -161,9 +164,15 @@ impl Export {
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(client))
     }
 
-    /// Says whether the flavor may be used.
-    pub fn allows(&self, flavor: SecFlavor) -> bool {
-        self.flavors.contains(&flavor)
+    /// Returns the flavors that a client may use, in order of preference.
+    pub fn flavors_for(&self, client: IpAddr) -> &[SecFlavor] {
+        let special = self.flavors_from.iter().find(|(network, _)| network.contains(client));
+        special.map_or(&self.flavors, |(_, flavors)| flavors)
+    }
+
+    /// Says whether a client may use the flavor.
+    pub fn allows(&self, flavor: SecFlavor, client: IpAddr) -> bool {
+        self.flavors_for(client).contains(&flavor)
     }
 
     /// Returns the user for callers without an identity.
@@ -215,6 +224,7 @@ impl fmt::Debug for Export {
             .field("id", &self.id)
             .field("pseudo_path", &self.pseudo_path)
             .field("flavors", &self.flavors)
+            .field("flavors_from", &self.flavors_from)
             .field("read_only", &self.read_only)
             .field("squash", &self.squash)
             .field("networks", &self.networks)
@@ -311,7 +321,7 @@ fn check(export: &Export) -> Result<(), ExportsError> {
     if export.id == 0 {
         return Err(ExportsError::ZeroId(export.pseudo_path.clone()));
     }
-    if export.flavors.is_empty() {
+    if export.flavors.is_empty() || export.flavors_from.iter().any(|(_, flavors)| flavors.is_empty()) {
         return Err(ExportsError::NoFlavor(export.pseudo_path.clone()));
     }
     Ok(())

@@ -257,17 +257,17 @@ impl PseudoFs {
         })
     }
 
-    /// Returns the flavors that a place allows: an export its own; a pseudo directory each that an export
+    /// Returns the flavors that a place allows a client: an export its own; a pseudo directory each that an export
     /// below allows, in the order in which the exports name them, so that every export can be reached with
     /// its own flavor. A pseudo root without exports for the client allows all.
     pub fn flavors(&self, place: Place, client: IpAddr) -> Vec<SecFlavor> {
         let Some(node) = self.node(place) else { return Vec::new() };
         if let (Place::Export(_), Some(export)) = (place, &node.export) {
-            return export.flavors.clone();
+            return export.flavors_for(client).to_vec();
         }
         let mut union = Vec::with_capacity(SecFlavor::ALL.len());
         let below = node.below.iter().filter(|export| export.admits(client));
-        for flavor in below.flat_map(|export| export.flavors.iter().copied()) {
+        for flavor in below.flat_map(|export| export.flavors_for(client).iter().copied()) {
             if !union.contains(&flavor) {
                 union.push(flavor);
             }

@@ -107,6 +107,32 @@ fn a_root_export_for_others_leaves_the_pseudo_root() {
 }
 
 #[test]
+fn a_client_has_the_flavors_of_the_first_network_that_it_is_in() {
+    let mut home = export("/x/home");
+    home.flavors = vec![SecFlavor::Krb5p];
+    home.flavors_from = vec![
+        ("192.0.2.1/32".parse().unwrap(), vec![SecFlavor::Krb5i]),
+        ("192.0.2.0/24".parse().unwrap(), vec![SecFlavor::Sys, SecFlavor::Krb5]),
+    ];
+    let table = table(vec![home.clone()]);
+    for (address, flavors) in [
+        ("192.0.2.1", &[SecFlavor::Krb5i][..]),
+        ("192.0.2.2", &[SecFlavor::Sys, SecFlavor::Krb5]),
+        ("198.51.100.1", &[SecFlavor::Krb5p]),
+    ] {
+        let address = address.parse().unwrap();
+        assert_eq!(home.flavors_for(address), flavors);
+        assert_eq!(table.pseudo().flavors(place("/x/home"), address), flavors);
+        assert_eq!(table.pseudo().flavors(table.pseudo().root(address), address), flavors);
+        assert!(
+            SecFlavor::ALL.iter().all(|flavor| home.allows(*flavor, address) == flavors.contains(flavor))
+        );
+    }
+    home.flavors_from.push(("10.0.0.0/8".parse().unwrap(), Vec::new()));
+    assert!(ExportTable::new(vec![home], NOW).is_err());
+}
+
+#[test]
 fn a_pseudo_directory_allows_every_flavor_that_an_export_below_allows() {
     let (mut a, mut b) = (export("/x/a"), export("/x/b"));
     a.flavors = vec![SecFlavor::Krb5p];

@@ -9,6 +9,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use vfs::SecFlavor;
 
 /// Leases shorter than this renew too often, longer ones keep dead clients' locks too long (seconds).
 const LEASE_TIME: RangeInclusive<u64> = 5..=3600;
@@ -116,13 +117,12 @@ impl<'a> Checker<'a> {
         };
         let mut export = ExportSettings::new(storage, pseudo);
         if let Some(values) = raw.sec {
-            export.flavors = self.each(values)?;
-            if export.flavors.is_empty() {
-                return Err(self.whole(format!(
-                    "export {}: `sec` is empty; allowed are sys, krb5, krb5i and krb5p",
-                    export.pseudo
-                )));
-            }
+            export.flavors = self.flavors(values, &export.pseudo)?;
+        }
+        for from in raw.sec_from.unwrap_or_default() {
+            let flavors = self.flavors(from.sec, &export.pseudo)?;
+            let networks = self.each(from.clients)?.into_iter();
+            export.flavors_from.extend(networks.map(|network| (network, flavors.clone())));
         }
         if let Some(value) = raw.squash {
             export.squash = self.parsed(&value)?;
@@ -141,6 +141,15 @@ impl<'a> Checker<'a> {
             export.fsid = Some(self.in_range(&spanned_u64(&fsid), 1..=u64::from(u32::MAX), "")? as u32);
         }
         Ok(export)
+    }
+
+    fn flavors(&self, values: Vec<Spanned<String>>, pseudo: &str) -> Checked<Vec<SecFlavor>> {
+        let flavors: Vec<SecFlavor> = self.each(values)?;
+        if flavors.is_empty() {
+            let said = format!("export {pseudo}: `sec` is empty; allowed are sys, krb5, krb5i and krb5p");
+            return Err(self.whole(said));
+        }
+        Ok(flavors)
     }
 
     fn storage(&self, raw: &FileExport, place: Range<usize>) -> Checked<Storage> {

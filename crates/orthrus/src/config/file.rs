@@ -49,6 +49,7 @@ pub(super) struct FileExport {
     pub memory: Option<Spanned<u64>>,
     pub pseudo: Option<Spanned<String>>,
     pub sec: Option<Vec<Spanned<String>>>,
+    pub sec_from: Option<Vec<FileSecFrom>>,
     pub read_only: Option<bool>,
     pub squash: Option<Spanned<String>>,
     pub anon_uid: Option<u32>,
@@ -56,4 +57,12 @@ pub(super) struct FileExport {
     pub clients: Option<Vec<Spanned<String>>>,
     pub fsid: Option<Spanned<u32>>,
     pub nested: Option<Spanned<String>>,
+}
+
+/// `sec_from` of an export: what clients of some networks may use.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSecFrom {
+    pub clients: Vec<Spanned<String>>,
+    pub sec: Vec<Spanned<String>>,
 }

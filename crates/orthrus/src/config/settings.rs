@@ -141,6 +141,8 @@ pub struct ExportSettings {
     pub pseudo: String,
     /// Allowed flavors in order of preference.
     pub flavors: Vec<SecFlavor>,
+    /// What clients of some networks may use instead; the first that has a client counts.
+    pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
     /// Whether changes are refused.
     pub read_only: bool,
     /// Whose identity is replaced.
@@ -164,6 +166,7 @@ impl ExportSettings {
             storage,
             pseudo: pseudo.into(),
             flavors: SecFlavor::ALL.to_vec(),
+            flavors_from: Vec::new(),
             read_only: false,
             squash: Squash::Root,
             anon_uid: ANON_ID,

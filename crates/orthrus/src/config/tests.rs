@@ -29,6 +29,7 @@ fn a_whole_configuration_is_read() {
         clients = ["10.0.0.0/8", "::1"]
         fsid = 7
         nested = "show"
+        sec_from = [{ clients = ["192.0.2.0/24", "2001:db8::/32"], sec = ["krb5", "sys"] }]
 
         [[export]]
         memory = 1048576
@@ -47,6 +48,10 @@ fn a_whole_configuration_is_read() {
     assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
     assert_eq!(export.networks.len(), 2);
     assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
+    let from: Vec<_> =
+        export.flavors_from.iter().map(|(network, flavors)| (network.to_string(), &flavors[..])).collect();
+    let weak = &[SecFlavor::Krb5, SecFlavor::Sys][..];
+    assert_eq!(from, [("192.0.2.0/24".to_owned(), weak), ("2001:db8::/32".to_owned(), weak)]);
     assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
     assert_eq!(settings.exports[1].pseudo, "/memory");
 }

@@ -35,6 +35,7 @@ impl Backends {
             used.push((storage, pseudo, settings.nested, backend.clone()));
             let mut export = Export::new(&settings.pseudo, backend)?;
             export.flavors = settings.flavors.clone();
+            export.flavors_from = settings.flavors_from.clone();
             export.read_only = settings.read_only;
             export.squash = settings.squash;
             export.anon_uid = settings.anon_uid;

@@ -101,9 +101,13 @@ fn end_when_input_ends() -> anyhow::Result<()> {
 /// Says on standard output where the server is: programs that start it wait for this line.
 fn announce(exports: &Exports, running: &Running) {
     for export in exports.snapshot().iter() {
-        let flavors: Vec<&str> = export.flavors.iter().map(|flavor| flavor.name()).collect();
+        let names =
+            |flavors: &[SecFlavor]| flavors.iter().map(|flavor| flavor.name()).collect::<Vec<_>>().join(":");
         let access = if export.read_only { "read only" } else { "read and write" };
-        tracing::info!("export {}: sec={}, {access}", export.pseudo_path, flavors.join(":"));
+        tracing::info!("export {}: sec={}, {access}", export.pseudo_path, names(&export.flavors));
+        for (network, flavors) in &export.flavors_from {
+            tracing::info!("export {}: sec={} from {network}", export.pseudo_path, names(flavors));
+        }
     }
     println!("orthrus serves {}", running.address());
 }
@@ -176,13 +180,14 @@ fn start(
 /// An export that allows only Kerberos cannot be reached without keys: better said now than by every client.
 fn check_flavors(exports: &Exports, have_keys: bool) -> anyhow::Result<()> {
     for export in exports.snapshot().iter().filter(|_| !have_keys) {
-        if !export.allows(SecFlavor::Sys) {
+        let mut lists = export.flavors_from.iter().map(|(_, flavors)| flavors).chain([&export.flavors]);
+        if !lists.clone().any(|flavors| flavors.contains(&SecFlavor::Sys)) {
             bail!(
                 "export {} allows only Kerberos, and there is no keytab; name one with --keytab, or try with `orthrus realm up`",
                 export.pseudo_path
             );
         }
-        if export.flavors.len() > 1 {
+        if lists.any(|flavors| *flavors != [SecFlavor::Sys]) {
             tracing::warn!(
                 "export {}: no keytab, so only sec=sys works; name one with --keytab",
                 export.pseudo_path

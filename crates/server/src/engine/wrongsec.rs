@@ -23,7 +23,7 @@ impl Compound<'_> {
     pub fn flavor_allowed(&self, fh: &Fh) -> bool {
         let flavor = self.call.security.flavor;
         match fh {
-            Fh::Object(object) => object.export.allows(flavor),
+            Fh::Object(object) => object.export.allows(flavor, self.client_ip()),
             Fh::Pseudo(_) => self.flavors(fh).contains(&flavor),
         }
     }

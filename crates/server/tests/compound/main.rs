@@ -21,6 +21,7 @@ mod random;
 mod read_plus;
 mod readdir;
 mod recalls;
+mod secinfo;
 mod security;
 mod sessions;
 mod v40;
