@@ -67,7 +67,7 @@ fn server() -> Server<Nfs> {
     let numbers = AtomicU64::new(1);
     let random = Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed));
     let engine = Nfs::new(
-        // Its COMPOUNDs have other errors and no session's limits: `random.rs` of the server's tests draws those.
+        // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's tests draws those.
         NfsConfig { nfs40: false, ..NfsConfig::default() },
         start,
         Arc::new(Exports::new(exports)),

@@ -66,6 +66,12 @@ fn each_of_fifty_thousand_names_comes_once_while_another_client_changes_their_fo
 }
 
 #[test]
+fn a_client_of_4_0_clones_locks_and_reclaims_beside_one_of_4_2() {
+    // RFC 7530 sections 9.1 (owners), 9.4 (locks) and 9.6.2 (reclaim)
+    run("minor0", &["FILES_IN_REPOSITORY=300"], 4 * 25);
+}
+
+#[test]
 fn holes_copies_extended_attributes_and_lists_are_what_programs_make_them() {
     // RFC 7862 section 15, RFC 8276 section 8.4, RFC 8881 section 6
     run("minor2", &[], 8 * 25);

@@ -10,10 +10,10 @@ use anyhow::bail;
 /// Which suite to run.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Run pynfs, all four flavors at once (about 3 minutes).
+    /// Run the suites of pynfs for NFSv4.1 and 4.0, each in all four flavors at once (about 3 and 10 minutes).
     ///
-    /// Each result is compared with specs/interop/pynfs41.txt, which gives a reason for each test that is not expected
-    /// to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.
+    /// Each result is compared with specs/interop/pynfs41.txt and pynfs40.txt, which give a reason for each test that is not
+    /// expected to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.
     ///
     /// pynfs is no part of this repository: clone git://git.linux-nfs.org/projects/cdmackay/pynfs.git and name the
     /// folder with --suite. It is built there. Without --suite the run says which commit it expects, and is skipped.

@@ -80,6 +80,7 @@ pub fn report(service: &NfsService, running: &Running) {
         ("delegations", counts.delegations),
         ("copies", counts.copies),
         ("files", counts.files),
+        ("owners", counts.owners),
         ("reply_cache", counts.reply_cache),
         ("reply_cache_reserved", counts.reply_cache_reserved),
     ];

@@ -1,5 +1,6 @@
 //! A checkout of pynfs: which commit it is, what it needs, and building it.
 
+use super::suite::Suite;
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -70,17 +71,24 @@ impl Checkout {
         remarks
     }
 
-    /// Begins the command that runs the 4.1 suite.
-    pub fn testserver(&self) -> Command {
+    /// Begins the command that runs a suite.
+    pub fn testserver(&self, suite: Suite) -> Command {
         let mut command = Command::new(&self.python);
-        command.arg("testserver.py").current_dir(self.folder.join("nfs4.1"));
+        command.arg("testserver.py").current_dir(self.folder.join(suite.folder()));
         command
     }
 
     fn is_built(&self) -> bool {
-        ["nfs4.1/xdrdef/nfs4_pack.py", "rpc/rpc_pack.py", "rpc/gss_pack.py"]
-            .iter()
-            .all(|file| self.folder.join(file).is_file())
+        [
+            "nfs4.1/xdrdef/nfs4_pack.py",
+            "nfs4.0/xdrdef/nfs4_pack.py",
+            "nfs4.0/lib/rpc/rpc_pack.py",
+            "nfs4.0/lib/rpc/rpcsec/gss_pack.py",
+            "rpc/rpc_pack.py",
+            "rpc/gss_pack.py",
+        ]
+        .iter()
+        .all(|file| self.folder.join(file).is_file())
     }
 
     fn look_for_modules(&self, needed: impl Fn(&Module) -> bool) -> anyhow::Result<()> {
@@ -114,7 +122,7 @@ impl Checkout {
 
     fn build(&self) -> anyhow::Result<()> {
         println!("building pynfs in {}", self.folder.display());
-        for part in ["xdr", "rpc", "nfs4.1"] {
+        for part in ["xdr", "rpc", "nfs4.1", "nfs4.0"] {
             let output = Command::new(&self.python)
                 .args(["setup.py", "build"])
                 .current_dir(self.folder.join(part))

@@ -77,6 +77,7 @@ fn expectation(line: &str) -> anyhow::Result<Expectation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::suite::Suite;
     use super::*;
 
     #[test]
@@ -110,8 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn the_file_in_the_repository_can_be_read() {
-        let path = crate::steps::root().join(super::super::EXPECTATIONS);
-        Expectations::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    fn the_files_in_the_repository_can_be_read() {
+        for suite in [Suite::Minor0, Suite::Minor1] {
+            let path = crate::steps::root().join(suite.expectations());
+            Expectations::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask interop pynfs`: the pynfs suite against this server, in all four flavors at once.
+//! `cargo xtask interop pynfs`: the suites of pynfs against this server, one after the other, in all four flavors at once.
 //!
 //! Each flavor has two servers with an export and a state folder of their own, one for most tests and one for those that
 //! restart it. So they neither wait for nor disturb each other: most of a run is waiting for leases to run out.
@@ -9,6 +9,7 @@ mod outcome;
 mod report;
 mod session;
 mod site;
+mod suite;
 
 use super::End;
 use crate::{bench, steps};
@@ -21,12 +22,7 @@ use site::Site;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Where it is said what the tests of the 4.1 suite are expected to do.
-const EXPECTATIONS: &str = "specs/interop/pynfs41.txt";
-
-/// Why the 4.0 suite is not run.
-const NO_40: &str = "4.0 suite: skipped: the server speaks NFSv4.1 and 4.2 only, and answers 4.0 with NFS4ERR_MINOR_VERS_MISMATCH";
+use suite::Suite;
 
 /// Arguments of `cargo xtask interop pynfs`.
 #[derive(clap::Args)]
@@ -34,6 +30,9 @@ pub struct Arguments {
     /// A checkout of pynfs.
     #[arg(long, value_name = "DIR")]
     suite: Option<PathBuf>,
+    /// The suites to run, by the minor version that they are about.
+    #[arg(long, value_name = "MINOR,…", value_delimiter = ',', default_value = "4.1,4.0")]
+    minor: Vec<Suite>,
     /// Flavors to run, at the same time.
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
     flavor: Vec<Flavor>,
@@ -47,9 +46,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
     /// After this many seconds a flavor's run is ended and has failed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     timeout: u64,
-    /// Codes or flags of tests, such as EID5, open or nodelegations: only these are run and compared [default: all, reboot]
+    /// Codes or flags of tests, such as EID5, open or nodelegations: only these are run and compared, and --minor says in
+    /// which suite [default: all, reboot]
     tests: Vec<String>,
 }
 
@@ -84,28 +84,6 @@ struct Group {
 
 const EVERY_FLAVOR: &[Flavor] = &[Flavor::Sys, Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p];
 
-/// What of the suite is left out when nothing is asked for, and why.
-const LEFT_OUT: [&str; 2] = [
-    "reboot with krb5, krb5i, krb5p: the suite makes no new context after RPCSEC_GSS_CREDPROBLEM (RFC 2203 section 5.3.3.3)",
-    "REBT2c, REBT3c, REBT4c: 1,000 clients, one after another, take longer than the grace time of 10 seconds, and twice that",
-];
-
-/// What is run when nothing is asked for: tests that restart the server have one that nobody else uses.
-fn groups(asked: &[String]) -> Vec<Group> {
-    let group = |name, tests: &[&str], flavors| Group {
-        name,
-        tests: tests.iter().map(|test| (*test).to_owned()).collect(),
-        flavors,
-    };
-    match asked {
-        [] => vec![
-            group("all", &["all"], EVERY_FLAVOR),
-            group("reboot", &["reboot", "noREBT2c", "noREBT3c", "noREBT4c"], &[Flavor::Sys]),
-        ],
-        asked => vec![Group { name: "some", tests: asked.to_vec(), flavors: EVERY_FLAVOR }],
-    }
-}
-
 /// What the suite said in one flavor.
 struct Run {
     flavor: Flavor,
@@ -118,7 +96,9 @@ struct Run {
 impl Run {
     /// Adds the tests of another group.
     fn add(&mut self, other: Self) {
-        self.results.extend(other.results);
+        // What tests depend on may be run in both.
+        let known: Vec<String> = self.results.iter().map(|result| result.code.clone()).collect();
+        self.results.extend(other.results.into_iter().filter(|result| !known.contains(&result.code)));
         self.took = self.took.max(other.took);
         self.warning = self.warning.take().or(other.warning);
     }
@@ -135,8 +115,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
             checkout::COMMIT
         )));
     };
-    let text = std::fs::read_to_string(steps::root().join(EXPECTATIONS)).context(EXPECTATIONS)?;
-    let expectations = Expectations::parse(&text).context(EXPECTATIONS)?;
     let stop = bench::stop_flag()?;
     let kerberos = arguments.flavor.iter().any(|flavor| *flavor != Flavor::Sys);
     let checkout = Checkout::open(suite, &arguments.python, kerberos)?;
@@ -144,27 +122,46 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
     let program = build()?;
     let (site, flavors) = site(&arguments.flavor)?;
     let time_max = Duration::from_secs(arguments.timeout);
-    let session = session::Session { checkout: &checkout, site: &site, program: &program, time_max };
-    let groups = groups(&arguments.tests);
-    println!("pynfs 4.1 in {} flavors; about 3 minutes", flavors.len());
-    let runs = at_once(&flavors, &groups, |flavor, group| {
-        session.run(flavor, group, arguments.keep.as_deref(), &stop)
-    })?;
-    println!("{NO_40}");
-    let whole = arguments.tests.is_empty();
-    if whole {
-        LEFT_OUT.iter().for_each(|left_out| println!("left out: {left_out}"));
+    let (mut unexpected, mut results) = (0, Vec::new());
+    for suite in &arguments.minor {
+        let session =
+            session::Session { checkout: &checkout, site: &site, program: &program, suite: *suite, time_max };
+        let report = run_suite(&session, arguments, &flavors, &stop)?;
+        unexpected += report.0;
+        results.push(report.1);
     }
-    let report = Report::new(&expectations, &runs, whole);
-    report.print();
     if let Some(path) = &arguments.json {
-        let json = serde_json::to_string_pretty(&report.json(checkout.commit()))?;
+        let json = serde_json::to_string_pretty(&serde_json::json!({ "suites": results }))?;
         std::fs::write(path, json + "\n").with_context(|| path.display().to_string())?;
     }
-    match report.unexpected() {
+    match unexpected {
         0 => Ok(End::AsExpected),
         count => Ok(End::Unexpected(count)),
     }
+}
+
+/// Runs one suite in each flavor and prints its table; returns how much of it was not expected, and all of it as JSON.
+fn run_suite(
+    session: &session::Session<'_>,
+    arguments: &Arguments,
+    flavors: &[Flavor],
+    stop: &AtomicBool,
+) -> anyhow::Result<(usize, serde_json::Value)> {
+    let suite = session.suite;
+    let path = suite.expectations();
+    let text = std::fs::read_to_string(steps::root().join(path)).context(path)?;
+    let expectations = Expectations::parse(&text).context(path)?;
+    println!("\npynfs {} in {} flavors; about {} minutes", suite.name(), flavors.len(), suite.minutes());
+    let runs = at_once(flavors, &suite.groups(&arguments.tests), |flavor, group| {
+        session.run(flavor, group, arguments.keep.as_deref(), stop)
+    })?;
+    let whole = arguments.tests.is_empty();
+    if whole {
+        suite.left_out().iter().for_each(|left_out| println!("left out: {left_out}"));
+    }
+    let report = Report::new(suite, &expectations, &runs, whole);
+    report.print();
+    Ok((report.unexpected(), report.json(session.checkout.commit())))
 }
 
 /// Runs each group in each flavor, in a thread each; all are waited for, so that all clean up. A flavor's runs become one.

@@ -3,11 +3,13 @@
 use super::checkout;
 use super::expect::Expectations;
 use super::outcome::{Outcome, TestResult};
+use super::suite::Suite;
 use super::{Flavor, Run};
 use serde_json::{Value, json};
 
 /// See the module.
 pub struct Report<'a> {
+    suite: Suite,
     expectations: &'a Expectations,
     runs: &'a [Run],
     /// All tests were run: an expectation without a result is a mistake.
@@ -16,8 +18,8 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// Compares runs with what is expected of them.
-    pub fn new(expectations: &'a Expectations, runs: &'a [Run], whole: bool) -> Self {
-        Self { expectations, runs, whole }
+    pub fn new(suite: Suite, expectations: &'a Expectations, runs: &'a [Run], whole: bool) -> Self {
+        Self { suite, expectations, runs, whole }
     }
 
     /// How many results, of all flavors, are not as expected.
@@ -51,7 +53,7 @@ impl<'a> Report<'a> {
     pub fn json(&self, commit: &str) -> Value {
         let flavors: Vec<Value> = self.runs.iter().map(|run| self.json_of(run)).collect();
         json!({
-            "suite": "pynfs 4.1", "commit": commit, "expected_commit": checkout::COMMIT,
+            "suite": format!("pynfs {}", self.suite.name()), "commit": commit, "expected_commit": checkout::COMMIT,
             "unexpected": self.unexpected(), "flavors": flavors,
         })
     }
@@ -153,7 +155,7 @@ mod tests {
 
     fn unexpected(results: &[(&str, Outcome)], whole: bool) -> usize {
         let expectations = Expectations::parse("A failed why\nB skipped/krb5 why\n").unwrap();
-        Report::new(&expectations, &[run(results)], whole).unexpected()
+        Report::new(Suite::Minor1, &expectations, &[run(results)], whole).unexpected()
     }
 
     #[test]
@@ -173,6 +175,6 @@ mod tests {
     fn a_suite_that_could_not_clean_up_is_a_surprise() {
         let expectations = Expectations::parse("").unwrap();
         let runs = [Run { warning: Some("could not clean".to_owned()), ..run(&[]) }];
-        assert_eq!(Report::new(&expectations, &runs, true).unexpected(), 1);
+        assert_eq!(Report::new(Suite::Minor1, &expectations, &runs, true).unexpected(), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::checkout::Checkout;
 use super::site::{Server, Site};
+use super::suite::Suite;
 use super::{Flavor, Group, Run, outcome, stopped};
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -32,6 +33,7 @@ pub struct Session<'a> {
     pub checkout: &'a Checkout,
     pub site: &'a Site,
     pub program: &'a Path,
+    pub suite: Suite,
     pub time_max: Duration,
 }
 
@@ -68,7 +70,8 @@ impl Session<'_> {
         if let Some(keep) = keep {
             std::fs::create_dir_all(keep)?;
             for (from, to) in [("suite.txt", "suite"), ("server.log", "server")] {
-                let to = keep.join(format!("{}-{}-{to}.txt", flavor.name(), group.name));
+                let to =
+                    keep.join(format!("{}-{}-{}-{to}.txt", self.suite.name(), flavor.name(), group.name));
                 // One that did not get so far has none.
                 let _ = std::fs::copy(work.path().join(from), &to);
             }
@@ -85,8 +88,11 @@ impl Session<'_> {
     ) -> anyhow::Result<Option<Run>> {
         let begin = Instant::now();
         let mut server = Server::start(self.site, self.program, work)?;
+        if self.suite.second_start() {
+            server.restart()?;
+        }
         let path = work.join("suite.txt");
-        let mut suite = Suite::start(self.command(flavor, group, &server)?, &path)?;
+        let mut suite = SuiteProcess::start(self.command(flavor, group, &server, work)?, &path)?;
         let end = begin + self.time_max;
         let Ended::By(status) = suite.wait(&path, end, stop, &mut server)? else { return Ok(None) };
         let said = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
@@ -103,19 +109,31 @@ impl Session<'_> {
         }
     }
 
-    fn command(&self, flavor: Flavor, group: &Group, server: &Server<'_>) -> anyhow::Result<Command> {
-        let mut command = self.checkout.testserver();
+    fn command(
+        &self,
+        flavor: Flavor,
+        group: &Group,
+        server: &Server<'_>,
+        work: &Path,
+    ) -> anyhow::Result<Command> {
+        let mut command = self.checkout.testserver(self.suite);
         command.arg(format!("{}/export", server.address()));
         command.args(["--security", flavor.name(), "--maketree", "--showomit", "-v", "--serverhelper"]);
         command.arg(server.helper()?).args(&group.tests).envs(self.site.environment());
+        let modules = work.join("modules");
+        std::fs::create_dir(&modules)?;
+        for (name, text) in self.suite.modules() {
+            std::fs::write(modules.join(name), text)?;
+        }
+        command.env("PYTHONPATH", modules);
         Ok(command)
     }
 }
 
 /// The suite's process; it does not outlive the value.
-struct Suite(Child);
+struct SuiteProcess(Child);
 
-impl Suite {
+impl SuiteProcess {
     fn start(mut command: Command, output: &Path) -> anyhow::Result<Self> {
         let output = File::create(output)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -154,7 +172,7 @@ impl Suite {
     }
 }
 
-impl Drop for Suite {
+impl Drop for SuiteProcess {
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(None)) {
             return;

@@ -115,12 +115,20 @@ impl<'a> Server<'a> {
         if !self.asked().exists() {
             return Ok(());
         }
+        self.restart()?;
+        std::fs::remove_file(self.asked())?;
+        Ok(())
+    }
+
+    /// Ends the server as in a crash and starts it again on its port.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    pub fn restart(&mut self) -> anyhow::Result<()> {
         if let Some(process) = self.process.take() {
             kill(Pid::from_raw(i32::try_from(process.pid())?), Signal::SIGKILL)?;
         }
-        self.serve()?;
-        std::fs::remove_file(self.asked())?;
-        Ok(())
+        self.serve()
     }
 
     fn asked(&self) -> PathBuf {

@@ -3,4 +3,5 @@
 mod clients;
 mod minor;
 mod opens;
+mod random;
 mod replays;

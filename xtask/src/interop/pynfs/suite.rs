@@ -1,0 +1,100 @@
+//! The two suites of pynfs, for NFSv4.0 and for NFSv4.1: where each is, what of it is run, and what is expected of it.
+
+use super::{EVERY_FLAVOR, Flavor, Group};
+
+/// One suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// `nfs4.1`
+    #[value(name = "4.1")]
+    Minor1,
+    /// `nfs4.0`
+    #[value(name = "4.0")]
+    Minor0,
+}
+
+/// What of the 4.1 suite is left out when nothing is asked for, and why.
+const LEFT_OUT_41: [&str; 2] = [
+    "4.1 reboot with krb5, krb5i, krb5p: the suite makes no new context after RPCSEC_GSS_CREDPROBLEM (RFC 2203 section 5.3.3.3)",
+    "4.1 REBT2c, REBT3c, REBT4c: 1,000 clients, one after another, take longer than the grace time of 10 seconds, and twice that",
+];
+/// The same of the 4.0 suite.
+const LEFT_OUT_40: [&str; 3] = [
+    "4.0 reboot with krb5, krb5i, krb5p: the suite makes no new context after RPCSEC_GSS_CREDPROBLEM (RFC 2203 section 5.3.3.3)",
+    "4.0 DELEG1 to DELEG22: clients of NFSv4.0 are granted no delegations (RFC 7530 section 10.4 leaves that to the server)",
+    "4.0 FSLOC1 to FSLOC8: for servers whose file systems move (RFC 7530 section 8)",
+];
+
+impl Suite {
+    /// As on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Minor1 => "4.1",
+            Self::Minor0 => "4.0",
+        }
+    }
+
+    /// Its folder in the checkout.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Minor1 => "nfs4.1",
+            Self::Minor0 => "nfs4.0",
+        }
+    }
+
+    /// Where it is said what its tests are expected to do.
+    pub fn expectations(self) -> &'static str {
+        match self {
+            Self::Minor1 => "specs/interop/pynfs41.txt",
+            Self::Minor0 => "specs/interop/pynfs40.txt",
+        }
+    }
+
+    /// How long it takes, in minutes: the 4.0 suite waits for an acknowledgement of TCP in each of its calls.
+    pub fn minutes(self) -> u32 {
+        match self {
+            Self::Minor1 => 3,
+            Self::Minor0 => 10,
+        }
+    }
+
+    /// What it leaves out when nothing is asked for.
+    pub fn left_out(self) -> &'static [&'static str] {
+        match self {
+            Self::Minor1 => &LEFT_OUT_41,
+            Self::Minor0 => &LEFT_OUT_40,
+        }
+    }
+
+    /// Modules of Python that it asks for and does not bring along: the 4.0 suite imports one by a name that Python 2 had, and
+    /// would know no Kerberos without it.
+    pub fn modules(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Minor1 => &[],
+            Self::Minor0 => &[("gss_type.py", "from rpc.rpcsec.gss_type import *\n")],
+        }
+    }
+
+    /// Whether the server is to have been started before: the stale stateids of the 4.0 suite are those of a first start.
+    pub fn second_start(self) -> bool {
+        self == Self::Minor0
+    }
+
+    /// What is run when nothing is asked for: tests that restart the server have one that nobody else uses.
+    pub fn groups(self, asked: &[String]) -> Vec<Group> {
+        let group = |name, tests: &[&str], flavors| Group {
+            name,
+            tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+            flavors,
+        };
+        let reboot: &[&str] = match self {
+            Self::Minor1 => &["reboot", "noREBT2c", "noREBT3c", "noREBT4c"],
+            // With those that they depend on.
+            Self::Minor0 => &["INIT", "MKDIR", "MKFILE", "reboot"],
+        };
+        match asked {
+            [] => vec![group("all", &["all"], EVERY_FLAVOR), group("reboot", reboot, &[Flavor::Sys])],
+            asked => vec![Group { name: "some", tests: asked.to_vec(), flavors: EVERY_FLAVOR }],
+        }
+    }
+}
