@@ -71,13 +71,23 @@ impl Registry {
         self.clients.get_mut(&key).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
     }
 
-    /// Finds a client by the id that it was given.
+    /// Finds a client by the id that EXCHANGE_ID gave it.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID.
+    /// NFS4ERR_STALE_CLIENTID, for the id of an NFSv4.0 client as well.
     pub(crate) fn by_id(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
+        self.by_any_id(id, false)
+    }
+
+    /// As [`Registry::by_id`], of SETCLIENTID.
+    pub(crate) fn by_id_40(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
+        self.by_any_id(id, true)
+    }
+
+    fn by_any_id(&self, id: Clientid4, of_40: bool) -> Result<(ClientKey, &Enrolled)> {
         let key = self.by_id.get(&id).copied();
         let found = key.and_then(|key| Some((key, self.clients.get(&key)?)));
+        let found = found.filter(|(_, client)| client.record.of40.is_some() == of_40);
         found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 

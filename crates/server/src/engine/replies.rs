@@ -14,13 +14,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Parts by address, so that clients of one push out only their own.
+/// Parts by address, so that clients push out only replies of their own part.
 const PARTS: usize = 16;
-/// Replies of one part; the oldest go first.
+/// Replies to NFSv4.0 that are kept in each of 16 parts by address; the oldest go first.
 const REPLIES_MAX: usize = 512;
-/// Bytes of a reply that is kept; what answers a change is shorter, unless much else stands beside it.
+/// Bytes of a reply to NFSv4.0 that is kept; what answers a change is shorter, unless much else stands beside it.
 const REPLY_SIZE_MAX: usize = 2048;
-/// For how long a reply is kept: clients repeat a request after a minute or two at the latest.
+/// For how long a reply to NFSv4.0 is kept: clients repeat a request after a minute or two at the latest.
 const AGE_MAX: Duration = Duration::from_secs(120);
 
 /// What a copy of a request has in common with it.

@@ -117,7 +117,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let mut registry = self.registry();
-        let (key, client) = registry.by_id(clientid)?;
+        let (key, client) = registry.by_id_40(clientid)?;
         let record = Arc::clone(&client.record);
         let of40 = record.of40.as_ref().filter(|of40| of40.gave(confirm));
         let of40 = of40.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;

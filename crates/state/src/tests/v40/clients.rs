@@ -106,6 +106,9 @@ fn clients_of_4_0_and_of_4_1_with_one_name_are_two() {
     assert_eq!(old.confirm(&world, foreign), Err(NFS4ERR_STALE_CLIENTID));
     let stateid = world.open(&new, "o", 1, 1, 0).unwrap();
     assert_eq!(world.state.client_of_stateid_40(world.now, &stateid), Err(NFS4ERR_BAD_STATEID));
+    let mut taken = TestClient { clientid: old.clientid, sequenceid: 1, ..TestClient::new("a") };
+    assert_eq!(world.create_session(&mut taken), Err(NFS4ERR_STALE_CLIENTID));
+    assert_eq!(world.state.destroy_clientid(&taken.caller(), old.clientid), Err(NFS4ERR_STALE_CLIENTID));
     // The name under which the one is kept is no co_ownerid.
     let mut imposter = TestClient::new("\0NFSv4.0\0a");
     assert_eq!(world.exchange_id(&mut imposter, 0), Err(NFS4ERR_INVAL));
