@@ -49,6 +49,11 @@ impl StateOwner {
         Some(Turn { owner: self, sequence })
     }
 
+    /// Notes that it was heard of.
+    pub(super) fn touch(&self, now: Duration) {
+        self.used.store(nanoseconds(now), Relaxed);
+    }
+
     /// The client whose owner it is.
     pub fn client(&self) -> ClientKey {
         self.client
@@ -122,7 +127,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         let name: Arc<[u8]> = name.into();
         if let Some(owner) = of40.find_owner(kind, &name) {
-            owner.used.store(nanoseconds(now), Relaxed);
+            owner.touch(now);
             return Ok(owner);
         }
         let books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;

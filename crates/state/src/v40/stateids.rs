@@ -97,6 +97,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 let owner = lock(&self.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
                 let owner = owner.ok_or_else(|| self.missing_40(StateRef::Open(key)))?;
                 self.touch_40(now, owner.client)?;
+                owner.touch(now);
                 Ok(owner)
             }
         }
@@ -123,7 +124,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record: Arc<Client> = self.touch_40(now, client)?;
         let name = self.owners.read(owner, |owner| Arc::clone(&owner.name));
         let found = name.zip(record.of40.as_ref()).and_then(|(name, of40)| of40.find_owner(kind, &name));
-        found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)
+        let found = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        found.touch(now);
+        Ok(found)
     }
 
     /// Takes note of what the owner's last request has closed, in the place of what it closed before.

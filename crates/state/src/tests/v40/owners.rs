@@ -171,6 +171,28 @@ fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
 }
 
 #[test]
+fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
+    // RFC 7530 section 9.1.10
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let key = client.key(&world);
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    world.pass(200);
+    let owner = world.state.owner_of_open(world.now, &stateid).unwrap();
+    let mut turn = owner.turn(true).unwrap();
+    world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
+    turn.end(1, request(CLOSE, 1), replay(NFS4_OK));
+    world.state.keep_closed(&mut turn, &owner, Some(&stateid));
+    drop(turn);
+    drop(owner);
+    world.state.expire(world.now);
+    assert!(world.state.owner_of_open(world.now, &stateid).is_ok());
+    world.pass(200);
+    world.state.expire(world.now);
+    assert!(world.state.owner_of_open(world.now, &stateid).is_err());
+}
+
+#[test]
 fn a_lock_owner_is_released_when_it_holds_nothing() {
     // RFC 7530 section 16.37.4
     let mut world = World::new();
