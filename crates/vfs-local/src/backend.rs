@@ -36,12 +36,15 @@ pub struct LocalOptions {
     pub places_max: usize,
     /// Without root: entries looked at when a handle's object has to be searched for.
     pub walk_entries_max: u64,
+    /// Whether changes of names and attributes are on stable storage before they are acknowledged, as written data is only
+    /// after COMMIT. Otherwise the file system writes them down in its own time.
+    pub stable_names: bool,
 }
 
 impl Default for LocalOptions {
     /// 4,096 descriptors, 200,000 places, a million entries.
     fn default() -> Self {
-        Self { object_cache_max: 4096, places_max: 200_000, walk_entries_max: 1_000_000 }
+        Self { object_cache_max: 4096, places_max: 200_000, walk_entries_max: 1_000_000, stable_names: false }
     }
 }
 
@@ -109,6 +112,8 @@ pub struct LocalBackend {
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
     pub(crate) may_wait: bool,
+    /// Whether changes of names and attributes wait for stable storage.
+    pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,
 }
 
@@ -137,6 +142,7 @@ impl LocalBackend {
             root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
             may_wait: !in_memory(file_system),
+            stable_names: options.stable_names,
             features,
             mount,
             proc,

@@ -73,7 +73,9 @@ impl Backend for LocalBackend {
     }
 
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
-        self.set_attributes(caller, object, set)
+        let attributes = self.set_attributes(caller, object, set)?;
+        self.settle(object)?;
+        Ok(attributes)
     }
 
     fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
@@ -141,7 +143,9 @@ impl Backend for LocalBackend {
         access: OpenAccess,
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        self.make_file(caller, directory, name, access, set)
+        let made = self.make_file(caller, directory, name, access, set)?;
+        self.settle(directory)?;
+        Ok(made)
     }
 
     fn create(
@@ -152,7 +156,9 @@ impl Backend for LocalBackend {
         object: NewObject<'_>,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
-        self.make(caller, directory, name, object, set)
+        let made = self.make(caller, directory, name, object, set)?;
+        self.settle(directory)?;
+        Ok(made)
     }
 
     fn link(
@@ -162,11 +168,13 @@ impl Backend for LocalBackend {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<()> {
-        self.make_link(caller, object, directory, name)
+        self.make_link(caller, object, directory, name)?;
+        self.settle(directory)
     }
 
     fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.remove_name(caller, directory, name)
+        self.remove_name(caller, directory, name)?;
+        self.settle(directory)
     }
 
     fn rename(
@@ -177,7 +185,10 @@ impl Backend for LocalBackend {
         to_directory: &ObjectHandle,
         to_name: &[u8],
     ) -> VfsResult<()> {
-        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
+        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))?;
+        // The new name first: a crash in between may show both, but not none.
+        self.settle(to_directory)?;
+        if from_directory == to_directory { Ok(()) } else { self.settle(from_directory) }
     }
 
     fn readdir(
@@ -211,7 +222,8 @@ impl Backend for LocalBackend {
         value: &[u8],
         how: XattrHow,
     ) -> VfsResult<()> {
-        self.write_xattr(caller, object, name, value, how)
+        self.write_xattr(caller, object, name, value, how)?;
+        self.settle(object)
     }
 
     fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
@@ -219,7 +231,8 @@ impl Backend for LocalBackend {
     }
 
     fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.drop_xattr(caller, object, name)
+        self.drop_xattr(caller, object, name)?;
+        self.settle(object)
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
@@ -263,6 +276,11 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
+    /// Waits until what has been changed of an object is on stable storage, where that is asked for.
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+        if self.stable_names { self.commit(object) } else { Ok(()) }
+    }
+
     /// Makes the open file of a descriptor that the caller has opened.
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());

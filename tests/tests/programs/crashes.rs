@@ -3,7 +3,7 @@
 //! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of the kills do not.
 
 use crate::restart::is_outage;
-use client::{Client, Error, Flavor, OpenFile, OpenHow, Options, Security};
+use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, in_world};
 use nfs4::StableHow4::UNSTABLE4;
 use std::fs;
@@ -271,4 +271,60 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
         assert!(lost > 0, "nothing was lost: the test shows nothing");
         assert!(again > 0, "what was lost has to be sent again");
     });
+}
+
+/// What is acknowledged of names is there after a power cut, where the configuration asks for it; and a file that was written,
+/// committed and then renamed over another is one of the two, whole, wherever.
+fn renamed(stable: bool) {
+    in_own_mounts(|| {
+        let folder = empty_folder();
+        let disk = Disk::ext4(folder.path(), "export", 64 << 20);
+        if !disk.power_cut() {
+            return println!("skipped: xfs_io (package xfsprogs) cannot shut ext4 down here");
+        }
+        let config = folder.path().join("orthrus.toml");
+        let text = format!(
+            "[[export]]\npath = {:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nstable_names = {stable}\n",
+            disk.path()
+        );
+        fs::write(&config, text).expect("the folder is ours");
+        let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+        let options = Options::new("127.0.0.1", Security::sys_as(12345, 12345)).port(server.port());
+        let mut whole = 0;
+        for round in 1..=3 {
+            let mut files = Filesystem::mount(options.clone(), "/export").expect("it is exported");
+            // Those of all rounds: the one before was cut off.
+            for version in 1..=round * 3 {
+                files.write_file("new", &e2e::pattern(version, 50_000)).expect("there is room");
+                files.rename("new", "file").expect("it is there");
+            }
+            files.mkdir(&format!("folder-{round}")).expect("a new name");
+            files.symlink("target", &format!("folder-{round}/link")).expect("a new name");
+            // A client that is gone for good would be waited for after the restart.
+            files.unmount().expect("nothing is open");
+            server.kill();
+            assert!(disk.power_cut(), "it could before");
+            let found = fs::read(disk.path().join("file"));
+            let version = found.as_ref().ok().and_then(|found| {
+                (1..=round * 3).rev().find(|version| *found == e2e::pattern(*version, 50_000))
+            });
+            assert!(found.is_err() || version.is_some(), "the file is none of those that were renamed to it");
+            let last =
+                version == Some(round * 3) && disk.path().join(format!("folder-{round}/link")).is_symlink();
+            assert!(last || !stable, "an acknowledged name is lost: version {version:?}");
+            whole += u32::from(last);
+            server.restart();
+        }
+        println!("stable_names = {stable}: {whole} of 3 power cuts took nothing");
+    });
+}
+
+#[test]
+fn names_are_on_the_disk_before_they_are_acknowledged_where_that_is_asked_for() {
+    renamed(true);
+}
+
+#[test]
+fn a_file_renamed_over_another_is_one_of_the_two_after_a_power_cut() {
+    renamed(false);
 }

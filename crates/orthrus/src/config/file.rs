@@ -57,6 +57,7 @@ pub(super) struct FileExport {
     pub clients: Option<Vec<Spanned<String>>>,
     pub fsid: Option<Spanned<u32>>,
     pub nested: Option<Spanned<String>>,
+    pub stable_names: Option<bool>,
 }
 
 /// `sec_from` of an export: what clients of some networks may use.

@@ -157,6 +157,8 @@ pub struct ExportSettings {
     pub fsid: Option<u32>,
     /// What becomes of file systems that are mounted below the folder.
     pub nested: Nested,
+    /// Whether changes of names and attributes are on stable storage before they are acknowledged.
+    pub stable_names: bool,
 }
 
 impl ExportSettings {
@@ -174,6 +176,7 @@ impl ExportSettings {
             networks: Vec::new(),
             fsid: None,
             nested: Nested::Hide,
+            stable_names: false,
         }
     }
 }

@@ -7,10 +7,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
 use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
+/// What has to be the same for a backend to serve on: storage, pseudo path, `nested` and `stable_names`.
+type Place = (Storage, String, Nested, bool);
+
+fn place(settings: &ExportSettings) -> Place {
+    (settings.storage.clone(), settings.pseudo.clone(), settings.nested, settings.stable_names)
+}
+
 /// The backends in use, each with the place that it serves.
 #[derive(Default)]
 pub struct Backends {
-    used: Vec<(Storage, String, Nested, Arc<dyn Backend>)>,
+    used: Vec<(Place, Arc<dyn Backend>)>,
     /// Objects that one local backend keeps open.
     objects_max: usize,
 }
@@ -21,8 +28,8 @@ impl Backends {
         Self { used: Vec::new(), objects_max }
     }
 
-    /// Makes the table of exports. Backends of an earlier table serve on where folder, pseudo path and `nested` are the same, so
-    /// that a reload loses nothing of what memory exports hold.
+    /// Makes the table of exports. Backends of an earlier table serve on where their place is the same, so that a reload
+    /// loses nothing of what memory exports hold.
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.
@@ -31,8 +38,7 @@ impl Backends {
         let mut table = Vec::new();
         for settings in exports {
             let backend = self.backend(settings)?;
-            let (storage, pseudo) = (settings.storage.clone(), settings.pseudo.clone());
-            used.push((storage, pseudo, settings.nested, backend.clone()));
+            used.push((place(settings), backend.clone()));
             let mut export = Export::new(&settings.pseudo, backend)?;
             export.flavors = settings.flavors.clone();
             export.flavors_from = settings.flavors_from.clone();
@@ -50,16 +56,18 @@ impl Backends {
     }
 
     fn backend(&self, settings: &ExportSettings) -> anyhow::Result<Arc<dyn Backend>> {
-        let same = |(storage, pseudo, nested, _): &&(Storage, String, Nested, _)| {
-            (storage, pseudo, *nested) == (&settings.storage, &settings.pseudo, settings.nested)
-        };
-        if let Some((_, _, _, backend)) = self.used.iter().find(same) {
+        let wanted = place(settings);
+        if let Some((_, backend)) = self.used.iter().find(|(place, _)| *place == wanted) {
             return Ok(backend.clone());
         }
         match &settings.storage {
             Storage::Folder(path) => {
                 let named = || format!("export {} of {}", settings.pseudo, path.display());
-                let options = LocalOptions { object_cache_max: self.objects_max, ..LocalOptions::default() };
+                let options = LocalOptions {
+                    object_cache_max: self.objects_max,
+                    stable_names: settings.stable_names,
+                    ..LocalOptions::default()
+                };
                 Ok(match settings.nested {
                     Nested::Hide => Arc::new(LocalBackend::open(path, &options).with_context(named)?),
                     Nested::Show => Arc::new(NestedBackend::open(path, &options).with_context(named)?),
