@@ -1,10 +1,12 @@
 //! `orthrus bench lanl` as a person runs it: natively with an SSH server beside it, and on folders.
 
-use e2e::{Disk, Ended, empty_folder, in_own_mounts, orthrus, run, run_within};
+use client::Flavor;
+use e2e::{Disk, Ended, empty_folder, in_own_mounts, in_world, orthrus, run, run_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -142,6 +144,37 @@ fn lanl_compares_the_encryption_types_17_to_20() {
     }
     assert_eq!(record["left_out"].as_array().map(Vec::len), Some(0), "{}", record["left_out"]);
     bench.check_clean();
+}
+
+#[test]
+fn lanl_measures_another_server_whose_leases_are_shorter_than_the_turns_of_others() {
+    // RFC 8881 section 8.3: a client that is silent for longer than a lease can lose its session.
+    in_world(|world| {
+        // AUTH_SYS is called with this process' own numbers.
+        fs::set_permissions(world.export(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let server = world.server().args(["--lease-time", "1"]).start();
+        world.identity("alice", Flavor::Krb5p);
+        let (bench, cache) = (Bench::new(), format!("FILE:{}", world.path("ticket-alice").display()));
+        let port = server.port().to_string();
+        let plan = ["127.0.0.1:/export", "--port", &port, "--ccache", &cache, "--flavors", "sys,krb5p"];
+        // What takes its time between the turns of the others.
+        let scp = ["--scp-folder", &bench.folder.path().display().to_string()].map(str::to_owned);
+        let scp = scp.each_ref().map(String::as_str);
+        let mut command =
+            bench.command(&[&TINY[..], &plan[..], &["--parts", "sizes"][..], &scp[..]].concat());
+        command.env("ORTHRUS_LOG", "error");
+        ended_well(&run(&mut command));
+        let record = bench.record();
+        check_figures(&record);
+        assert_eq!(sides(&record, "One file of 200 B")[..2], ["sys", "krb5p"]);
+        assert_eq!(record["environment"]["enctype"], "aes256-cts-hmac-sha1-96");
+        assert_eq!(
+            fs::read_dir(world.export()).expect("it is there").count(),
+            0,
+            "the bench leaves its folders"
+        );
+        bench.check_clean();
+    });
 }
 
 /// Two folders beside each other, as if they were mounts.

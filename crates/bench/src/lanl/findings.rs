@@ -11,37 +11,59 @@ const ABOUT: f64 = 0.1;
 /// The CPU use that all of NFS stayed below but for krb5p with small files, as a part of the machine.
 const LITTLE_CPU: f64 = 0.1;
 
-/// The parts of the machine that scp's large files have to use to be called very much, in cores.
+/// How much of one core scp has to use at the client with large files for that to be called very much.
 const MUCH_CPU: f64 = 0.5;
 
 const TITLE: &str = "What the authors found, and what was measured here";
-const HOW: &str = "Each statement of the paper with our measured figure beside it. Ratios are of rates in repetitions that ran side by side, with \
-    the interval of their median; rates within 10 % of each other, or with 1 within the interval, are called about equal. The paper measured \
-    over gigabit Ethernet with the processors and the kernels of its time.";
+const HOW: &str = "Each statement of the paper with our figures beside it. Percentages are rates as parts of the other side's in repetitions that \
+    ran side by side, each with the interval of its median; rates within 10 % of each other are called about equal. It cannot be told where \
+    the interval holds both answers, or the difference is below the noise of the machine. The paper measured over gigabit Ethernet with \
+    the processors and the kernels of its time.";
+
+/// Whether a statement of the paper is true of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Holds,
+    /// It is not.
+    Fails,
+    /// The run does not show it.
+    NotShown,
+    /// What it speaks of was not measured.
+    NotMeasured,
+}
 
 /// A verdict on one statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// What the paper says.
     pub statement: &'static str,
-    /// Our figures.
-    pub measured: String,
-    /// Whether they agree; none without figures.
-    pub holds: Option<bool>,
+    /// Our figures, for each of [`TESTS`].
+    pub measured: [String; 3],
+    /// Whether they agree.
+    pub verdict: Verdict,
 }
 
 /// The tests in which sides are compared.
-const TESTS: [&str; 3] = ["sizes", "small", "large"];
+pub const TESTS: [&str; 3] = ["sizes", "small", "large"];
+
+/// The sides that are NFS.
+const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 
 /// Judges all statements of the paper.
 pub fn findings(record: &Record) -> Vec<Finding> {
-    let equal = |own: &Interval| (own.median - 1.0).abs() <= ABOUT || own.contains(1.0);
-    let slower = |own: &Interval| own.high < 1.0;
-    let faster = |own: &Interval| own.low > 1.0;
-    let all = |side: &str| compared(record, &TESTS, side, "sys");
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let unsure = |ratio: &Interval| ratio.contains(1.0) || (ratio.median - 1.0).abs() <= noise;
+    let equal = |ratio: &Interval| match (ratio.median - 1.0).abs() <= ABOUT {
+        true => Some(true),
+        false if unsure(ratio) => None,
+        false => Some(false),
+    };
+    let slower = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median < 1.0);
+    let faster = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median > 1.0);
     let only = |tests: &[&'static str], side: &str, base: &str| compared(record, tests, side, base);
     vec![
-        judge("krb5 is about equal to sys", all("krb5"), equal),
+        judge("krb5 is about equal to sys", only(&TESTS, "krb5", "sys"), equal),
         judge("krb5i is equal to sys with small files", only(&["small"], "krb5i", "sys"), equal),
         judge("krb5i is slower than sys with large files", only(&["large"], "krb5i", "sys"), slower),
         judge(
@@ -58,14 +80,17 @@ pub fn findings(record: &Record) -> Vec<Finding> {
 
 /// Shows them.
 pub fn table(record: &Record) -> Table {
-    let mut table = Table::new(TITLE, HOW, &["the paper says", "measured here", "does it hold?"]);
+    let columns = ["the paper says", "does it hold here?", "by size", "small files", "large files"];
+    let mut table = Table::new(TITLE, HOW, &columns);
     for finding in findings(record) {
-        let verdict = match finding.holds {
-            Some(true) => "holds",
-            Some(false) => "does not hold here",
-            None => "not measured",
+        let verdict = match finding.verdict {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "does not hold",
+            Verdict::NotShown => "cannot be told",
+            Verdict::NotMeasured => "not measured",
         };
-        table.measured(finding.statement, vec![finding.measured, verdict.to_owned()]);
+        let figures = finding.measured.map(|said| if said.is_empty() { "–".to_owned() } else { said });
+        table.measured(finding.statement, std::iter::once(verdict.to_owned()).chain(figures).collect());
     }
     table
 }
@@ -99,19 +124,18 @@ fn compared(
 fn judge(
     statement: &'static str,
     ratios: Vec<(&'static str, Interval)>,
-    holds: impl Fn(&Interval) -> bool,
+    holds: impl Fn(&Interval) -> Option<bool>,
 ) -> Finding {
-    let words = |(test, ratio): &(&str, Interval)| {
-        let name = match *test {
-            "sizes" => "by size ",
-            "small" => "small files ",
-            _ => "large files ",
-        };
-        format!("{name}{} ({})", percent(ratio.median), percent_range(ratio))
+    let of = |test: &str| ratios.iter().find(|(other, _)| *other == test).map(|(_, ratio)| ratio);
+    let words = |ratio: &Interval| format!("{} ({})", percent(ratio.median), percent_range(ratio));
+    let verdicts: Vec<Option<bool>> = ratios.iter().map(|(_, ratio)| holds(ratio)).collect();
+    let verdict = match verdicts.as_slice() {
+        [] => Verdict::NotMeasured,
+        all if all.contains(&Some(false)) => Verdict::Fails,
+        all if all.contains(&None) => Verdict::NotShown,
+        _ => Verdict::Holds,
     };
-    let measured: Vec<String> = ratios.iter().map(words).collect();
-    let holds = (!ratios.is_empty()).then(|| ratios.iter().all(|(_, ratio)| holds(ratio)));
-    Finding { statement, measured: measured.join("; "), holds }
+    Finding { statement, measured: TESTS.map(|test| of(test).map(words).unwrap_or_default()), verdict }
 }
 
 /// The median part of the machine's processors that the client used; none where it is not known.
@@ -121,34 +145,43 @@ pub fn client_busy(one: &CaseRecord) -> Option<Interval> {
     busy.and_then(Interval::of)
 }
 
+/// The flavor that used most in a test, as a part of one core; some are left out.
+fn most_busy(record: &Record, test: &str, but: &str) -> Option<(&'static str, f64)> {
+    let busy = |side: &str| cases(record, test, side).next().and_then(client_busy);
+    let sides = FLAVORS.into_iter().filter(|side| *side != but);
+    let all = sides.filter_map(|side| Some((side, busy(side)?.median)));
+    all.max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+/// What the paper leaves open is krb5p with small files.
 fn little_cpu(record: &Record) -> Finding {
     let cores = record.environment.cores.max(1) as f64;
-    let (mut said, mut holds) = (Vec::new(), true);
-    for side in ["sys", "krb5", "krb5i", "krb5p"] {
-        for test in ["small", "large"] {
-            let Some(busy) = cases(record, test, side).next().and_then(client_busy) else { continue };
-            let part = busy.median / cores;
-            said.push(format!("{side} {test} {}", percent(part)));
-            // What the paper leaves open is krb5p with small files.
-            holds &= part < LITTLE_CPU || (side, test) == ("krb5p", "small");
-        }
-    }
+    let most = [None, most_busy(record, "small", "krb5p"), most_busy(record, "large", "")];
+    let most = most.map(|most| most.map(|(side, busy)| (side, busy / cores)));
+    let holds = most.iter().flatten().all(|(_, part)| *part < LITTLE_CPU);
+    let verdict = match (most.iter().flatten().next(), holds) {
+        (None, _) => Verdict::NotMeasured,
+        (_, true) => Verdict::Holds,
+        (_, false) => Verdict::Fails,
+    };
     let statement = "The CPU use of NFS is below 10 %, but for krb5p with small files";
-    Finding { statement, holds: (!said.is_empty()).then_some(holds), measured: said.join(", ") }
+    let words = |(side, part)| format!("{} at most ({side})", percent(part));
+    Finding { statement, measured: most.map(|most| most.map(words).unwrap_or_default()), verdict }
 }
 
 fn much_cpu(record: &Record) -> Finding {
-    let busy = |side: &str| cases(record, "large", side).next().and_then(client_busy);
     let statement = "SCP needs very much CPU with large files";
-    let Some(scp) = busy(SCP) else { return Finding { statement, measured: String::new(), holds: None } };
-    let flavors = ["sys", "krb5", "krb5i", "krb5p"];
-    let most = flavors.into_iter().filter_map(|side| Some((side, busy(side)?.median)));
-    let most = most.max_by(|one, other| one.1.total_cmp(&other.1));
-    let beside =
-        most.map_or(String::new(), |(side, most)| format!("; the most of NFS: {} ({side})", percent(most)));
-    let measured = format!("{} of one core at the client{beside}", percent(scp.median));
+    let none = || [const { String::new() }; 3];
+    let Some(scp) = cases(record, "large", SCP).next().and_then(client_busy) else {
+        return Finding { statement, measured: none(), verdict: Verdict::NotMeasured };
+    };
+    let most = most_busy(record, "large", "");
     let holds = scp.median > MUCH_CPU && most.is_none_or(|(_, most)| scp.median > most);
-    Finding { statement, measured, holds: Some(holds) }
+    let beside =
+        most.map_or(String::new(), |(side, most)| format!("; NFS at most {} ({side})", percent(most)));
+    let [sizes, small, _] = none();
+    let measured = [sizes, small, format!("{} of a core{beside}", percent(scp.median))];
+    Finding { statement, measured, verdict: if holds { Verdict::Holds } else { Verdict::Fails } }
 }
 
 #[cfg(test)]
@@ -194,8 +227,8 @@ mod tests {
         record
     }
 
-    fn verdicts(record: &Record) -> Vec<Option<bool>> {
-        findings(record).iter().map(|finding| finding.holds).collect()
+    fn verdicts(record: &Record) -> Vec<Verdict> {
+        findings(record).iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
@@ -212,10 +245,10 @@ mod tests {
             ("large", "krb5p", 40.0, 0.15),
             ("large", SCP, 120.0, 0.95),
         ]);
-        assert_eq!(verdicts(&record), [Some(true); 8], "{:#?}", findings(&record));
+        assert_eq!(verdicts(&record), [Verdict::Holds; 8], "{:#?}", findings(&record));
         let shown = table(&record);
-        assert!(shown.rows.iter().all(|row| row.cells[1] == "holds"));
-        assert!(shown.rows[6].cells[0].contains("95"), "{:?}", shown.rows[6]);
+        assert!(shown.rows.iter().all(|row| row.cells[0] == "holds"));
+        assert!(shown.rows[6].cells[3].contains("95"), "{:?}", shown.rows[6]);
     }
 
     #[test]
@@ -227,18 +260,30 @@ mod tests {
             ("large", "krb5p", 120.0, 0.9),
             ("large", SCP, 20.0, 0.3),
         ]);
-        let none = None;
-        let no = Some(false);
+        use Verdict::{Fails, Holds, NotMeasured};
+        let found = verdicts(&record);
         assert_eq!(
-            verdicts(&record),
-            [no, none, Some(true), no, no, no, no, none],
-            "{:#?}",
-            findings(&record)
+            found,
+            [Fails, NotMeasured, Holds, Fails, Fails, Fails, Fails, NotMeasured],
+            "{record:#?}"
         );
     }
 
     #[test]
+    fn what_the_noise_or_the_interval_leaves_open_is_not_judged() {
+        let mut record = record(&[
+            ("large", "sys", 100.0, 0.1),
+            ("large", "krb5", 80.0, 0.1),
+            ("large", "krb5i", 80.0, 0.1),
+        ]);
+        record.noise = Some(crate::measuring::Noise { relative: 0.3, calibrations: 9 });
+        assert_eq!(verdicts(&record)[..3], [Verdict::NotShown, Verdict::NotMeasured, Verdict::NotShown]);
+        record.noise = None;
+        assert_eq!(verdicts(&record)[..3], [Verdict::Fails, Verdict::NotMeasured, Verdict::Holds]);
+    }
+
+    #[test]
     fn nothing_measured_is_said_to_be_so() {
-        assert_eq!(verdicts(&record(&[])), [None; 8]);
+        assert_eq!(verdicts(&record(&[])), [Verdict::NotMeasured; 8]);
     }
 }

@@ -10,6 +10,7 @@ mod load;
 mod native;
 mod on_mount;
 mod sources;
+mod transfer;
 mod view;
 
 pub use average::Average;
@@ -17,7 +18,7 @@ pub use by_scp::ByScp;
 pub use carrier::{Carried, Carrier};
 pub use driver::{Copier, ServerCache, Way, Ways};
 pub use evaluation::{Caches, LANL, Lanl, Part, SCALE_MIN, SCP, Scope};
-pub use findings::{Finding, findings};
+pub use findings::{Finding, Verdict, findings};
 pub use load::{Copy, Fetch};
 pub use native::Native;
 pub use on_mount::{OnMount, drop_cache};

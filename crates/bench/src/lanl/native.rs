@@ -1,7 +1,6 @@
 //! The project's own client: no mount, no root. Small files as the Linux client writes them (OPEN, one stable WRITE, CLOSE),
 //! large ones with several WRITEs at the server and a COMMIT.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,18 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use client::{
-    CallOptions, Filesystem, Handle, IdentityId, OpenFile, OpenHow, Options, Ticket, read_result,
-    write_result,
-};
-use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL, Nfsstat4, StableHow4};
+use client::{Filesystem, Handle, IdentityId, OpenHow};
+use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL, Nfsstat4};
 
 use super::carrier::{Carried, Carrier};
+use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
-use crate::{Pattern, cpu};
-
-/// Requests that are kept at the server.
-const PIPELINE: usize = 16;
+use crate::native::Target;
+use crate::{Flavor, Pattern, cpu};
 
 /// A session with a folder of its own in an export.
 pub struct Native {
@@ -29,26 +24,21 @@ pub struct Native {
     handle: Handle,
     /// The export's folder on this machine, where it is known.
     beneath: Option<PathBuf>,
-    server_pid: Option<u32>,
+    target: Target,
+    flavor: Flavor,
     read_size: u32,
     write_size: u32,
 }
 
 impl Native {
-    /// Connects, and makes `folder` in the export. `beneath` is the folder that is exported, where it is of this machine.
+    /// Connects to `target`, and makes `folder` in its export. `beneath` is the folder that is exported, where it is of this machine.
     ///
     /// # Errors
     /// When the server cannot be reached, refuses the flavor, or the user may not write there.
-    pub fn connect(
-        options: Options,
-        export: &str,
-        folder: &str,
-        beneath: Option<PathBuf>,
-        server_pid: Option<u32>,
-    ) -> Result<Self> {
-        let mut filesystem = Filesystem::mount(options, export)?;
+    pub fn connect(target: &Target, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
+        let mut filesystem = Filesystem::mount(target.options(flavor)?, &target.export)?;
         let made = filesystem.mkdir(folder);
-        let handle = made.with_context(|| format!("no folder can be made in {export}"))?;
+        let handle = made.with_context(|| format!("no folder can be made in {}", target.export))?;
         let offered = nfs4::Bitmap4::of(&[FATTR4_MAXREAD, FATTR4_MAXWRITE]);
         let offered = filesystem.client().getattr(&handle, offered)?;
         let (read, write) = {
@@ -62,13 +52,36 @@ impl Native {
         let write_size = least(write, filesystem.client().write_size_max());
         let folder = folder.to_owned();
         let filesystem = Some(filesystem);
-        Ok(Self { filesystem, folder, handle, beneath, server_pid, read_size, write_size })
+        Ok(Self {
+            filesystem,
+            folder,
+            handle,
+            beneath,
+            target: target.clone(),
+            flavor,
+            read_size,
+            write_size,
+        })
     }
 
     /// Returns the encryption type of the session's Kerberos context; `None` with AUTH_SYS.
     pub fn enctype(&mut self) -> Option<&'static str> {
         let context = self.filesystem.as_mut()?.client().context(IdentityId::USER)?;
         Some(enctype_name(context.keys().enctype()))
+    }
+
+    /// Makes the session anew if the server has given it up: others may have copied for longer than a lease. Files are closed
+    /// between calls of the carrier, so nothing is lost with it.
+    fn refresh(&mut self) -> Result<()> {
+        let handle = self.handle.clone();
+        let wanted = nfs4::Bitmap4::of(&[FATTR4_SPACE_AVAIL]);
+        if self.filesystem()?.client().getattr(&handle, wanted).is_err() {
+            // It is not closed: that would be answered in the same way.
+            self.filesystem = None;
+            let options = self.target.options(self.flavor)?;
+            self.filesystem = Some(Filesystem::mount(options, &self.target.export)?);
+        }
+        Ok(())
     }
 
     fn filesystem(&mut self) -> Result<&mut Filesystem> {
@@ -80,12 +93,13 @@ impl Native {
     }
 
     fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool>) -> Result<Option<Carried>> {
-        let server = self.server_pid.and_then(cpu::of_process);
+        self.refresh()?;
+        let server = self.target.server_cpu();
         let (client, start) = (cpu::of_this_process(), Instant::now());
         let whole = work(self)?;
         let time = start.elapsed();
         let client_cpu = Some(cpu::of_this_process().saturating_sub(client));
-        let after = self.server_pid.and_then(cpu::of_process);
+        let after = self.target.server_cpu();
         let server_cpu = server.zip(after).map(|(from, to)| to.saturating_sub(from));
         Ok(whole.then_some(Carried { time, client_cpu, server_cpu }))
     }
@@ -98,7 +112,7 @@ impl Native {
         }
         let folder = self.filesystem()?.client().mkdir(&own, name.as_bytes(), 0o755)?;
         for (file, name) in entries(source)? {
-            if !self.put_file(&file, &folder, &name, stop)? {
+            if stop.load(Ordering::Relaxed) || !self.put_file(&file, &folder, &name, stop)? {
                 return Ok(false);
             }
         }
@@ -107,19 +121,10 @@ impl Native {
 
     fn put_file(&mut self, source: &Path, folder: &[u8], name: &str, stop: &AtomicBool) -> Result<bool> {
         let mut data = File::open(source).with_context(|| source.display().to_string())?;
-        let size = data.metadata()?.len();
-        let piece = usize::try_from(size).unwrap_or(usize::MAX).min(self.write_size as usize);
+        let size = self.write_size as usize;
         let filesystem = self.filesystem()?;
         let file = filesystem.client().open(folder, name.as_bytes(), &OpenHow::create(0o644))?;
-        let mut writer = Writer { filesystem, file: &file, ahead: VecDeque::new(), verifier: None };
-        let outcome = if size <= piece as u64 {
-            writer.at_once(&mut data, piece).map(|()| true)
-        } else {
-            writer.all(&mut data, piece, stop)
-        };
-        for (_, ticket) in std::mem::take(&mut writer.ahead) {
-            self.filesystem()?.client().abandon(ticket);
-        }
+        let outcome = write_through(filesystem, &file, &mut data, size, stop);
         self.filesystem()?.close(&file)?;
         outcome.with_context(|| name.to_owned())
     }
@@ -147,9 +152,6 @@ impl Native {
     }
 }
 
-/// What is done with data as it arrives: its offset, its bytes.
-type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
-
 /// The files of a source, by name.
 fn entries(source: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
@@ -161,131 +163,13 @@ fn entries(source: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-/// A file that is being written.
-struct Writer<'a> {
-    filesystem: &'a mut Filesystem,
-    file: &'a OpenFile,
-    ahead: VecDeque<(u32, Ticket)>,
-    verifier: Option<[u8; 8]>,
-}
-
-impl Writer<'_> {
-    /// A file that fits into one WRITE, which then is stable: no COMMIT.
-    fn at_once(&mut self, data: &mut File, size: usize) -> Result<()> {
-        let mut bytes = Vec::with_capacity(size);
-        data.read_to_end(&mut bytes)?;
-        let mut offset = 0;
-        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            let (handle, stateid) = (&self.file.handle, self.file.stateid);
-            let client = self.filesystem.client();
-            let written = client.write(handle, stateid, offset as u64, StableHow4::FILE_SYNC4, rest)?;
-            ensure!(written.count > 0, "the server takes nothing");
-            offset += written.count as usize;
-        }
-        Ok(())
-    }
-
-    fn all(&mut self, data: &mut File, size: usize, stop: &AtomicBool) -> Result<bool> {
-        let (mut piece, mut offset) = (vec![0; size], 0);
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-            let count = fill(data, &mut piece)?;
-            if count == 0 {
-                break;
-            }
-            if self.ahead.len() == PIPELINE {
-                self.take()?;
-            }
-            let options = CallOptions::default();
-            let (handle, stateid) = (&self.file.handle, self.file.stateid);
-            let bytes = piece.get(..count).unwrap_or_default();
-            let client = self.filesystem.client();
-            let ticket =
-                client.submit_write(handle, stateid, offset, StableHow4::UNSTABLE4, bytes, options)?;
-            self.ahead.push_back((u32::try_from(count)?, ticket));
-            offset += count as u64;
-        }
-        while !self.ahead.is_empty() {
-            self.take()?;
-        }
-        let committed = self.filesystem.client().commit(&self.file.handle, 0, 0)?;
-        ensure!(
-            self.verifier.is_none_or(|verifier| verifier == committed),
-            "the server was restarted meanwhile"
-        );
-        Ok(true)
-    }
-
-    /// Waits for the WRITE that has been at the server for longest.
-    fn take(&mut self) -> Result<()> {
-        let Some((count, ticket)) = self.ahead.pop_front() else { return Ok(()) };
-        let reply = self.filesystem.client().wait(ticket)?;
-        let written = write_result(&reply)?;
-        self.filesystem.client().recycle(reply);
-        ensure!(written.count == count, "{} of {count} bytes were written", written.count);
-        let first = *self.verifier.get_or_insert(written.writeverf);
-        ensure!(first == written.writeverf, "the server was restarted meanwhile");
-        Ok(())
-    }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut count = 0;
-    while let Some(rest) = buffer.get_mut(count..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest)? {
-            0 => break,
-            more => count += more,
-        }
-    }
-    Ok(count)
-}
-
-/// Reads an open file with several requests at the server; false when it was stopped.
-fn read_through(
-    filesystem: &mut Filesystem,
-    file: &OpenFile,
-    size: u32,
-    stop: &AtomicBool,
-    check: &mut Check<'_>,
-) -> Result<bool> {
-    let end = file.attributes.values()?.size.context("a file without a size")?;
-    let (mut next, mut ahead) = (0, VecDeque::new());
-    let mut read = || -> Result<bool> {
-        loop {
-            while next < end && ahead.len() < PIPELINE {
-                let options = CallOptions::default();
-                let client = filesystem.client();
-                ahead.push_back((next, client.submit_read(&file.handle, file.stateid, next, size, options)?));
-                next += u64::from(size);
-            }
-            let Some((offset, ticket)) = ahead.pop_front() else { return Ok(true) };
-            let reply = filesystem.client().wait(ticket)?;
-            let result = read_result(&reply)?;
-            let wanted = (end - offset).min(u64::from(size));
-            ensure!(result.data.len() as u64 == wanted, "{} of {wanted} bytes were read", result.data.len());
-            check(offset, &result.data)?;
-            filesystem.client().recycle(reply);
-            if stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-        }
-    };
-    let outcome = read();
-    for (_, ticket) in ahead {
-        filesystem.client().abandon(ticket);
-    }
-    outcome
-}
-
 impl Carrier for Native {
     fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
         self.timed(|own| own.put_all(source, name, stop))
     }
 
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
+        self.refresh()?;
         let path = self.path(name);
         let files = if source.is_dir() {
             entries(source)?.into_iter().map(|(file, name)| (file, format!("{path}/{name}"))).collect()
@@ -335,6 +219,7 @@ impl Carrier for Native {
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
+        self.refresh()?;
         let path = self.path(name);
         self.remove_path(&path)
     }
@@ -343,6 +228,7 @@ impl Carrier for Native {
         if self.filesystem.is_none() {
             return Ok(());
         }
+        self.refresh()?;
         let folder = self.folder.clone();
         self.remove_path(&folder)?;
         match self.filesystem.take() {

@@ -1,0 +1,163 @@
+//! The bytes of one file, with several requests at the server.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, ensure};
+use client::{CallOptions, Filesystem, OpenFile, Ticket, read_result, write_result};
+use nfs4::StableHow4;
+
+/// Requests that are kept at the server.
+const PIPELINE: usize = 16;
+
+/// What is done with data as it arrives: its offset, its bytes.
+pub type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+
+/// Writes an open file, in pieces of `size` bytes; false when it was stopped.
+///
+/// # Errors
+/// The server's, and a restart of it in the middle, after which a COMMIT says nothing of earlier WRITEs (RFC 8881 section 18.3).
+pub fn write_through(
+    filesystem: &mut Filesystem,
+    file: &OpenFile,
+    data: &mut File,
+    size: usize,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    let length = data.metadata()?.len();
+    let piece = usize::try_from(length).unwrap_or(usize::MAX).min(size);
+    let mut writer = Writer { filesystem, file, ahead: VecDeque::new(), verifier: None };
+    let outcome = if length <= piece as u64 {
+        writer.at_once(data, piece).map(|()| true)
+    } else {
+        writer.all(data, piece, stop)
+    };
+    for (_, ticket) in std::mem::take(&mut writer.ahead) {
+        writer.filesystem.client().abandon(ticket);
+    }
+    outcome
+}
+
+/// A file that is being written.
+struct Writer<'a> {
+    filesystem: &'a mut Filesystem,
+    file: &'a OpenFile,
+    ahead: VecDeque<(u32, Ticket)>,
+    verifier: Option<[u8; 8]>,
+}
+
+impl Writer<'_> {
+    /// A file that fits into one WRITE, which then is stable: no COMMIT.
+    fn at_once(&mut self, data: &mut File, size: usize) -> Result<()> {
+        let mut bytes = Vec::with_capacity(size);
+        data.read_to_end(&mut bytes)?;
+        let mut offset = 0;
+        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+            let (handle, stateid) = (&self.file.handle, self.file.stateid);
+            let client = self.filesystem.client();
+            let written = client.write(handle, stateid, offset as u64, StableHow4::FILE_SYNC4, rest)?;
+            ensure!(written.count > 0, "the server takes nothing");
+            offset += written.count as usize;
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, data: &mut File, size: usize, stop: &AtomicBool) -> Result<bool> {
+        let (mut piece, mut offset) = (vec![0; size], 0);
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let count = fill(data, &mut piece)?;
+            if count == 0 {
+                break;
+            }
+            if self.ahead.len() == PIPELINE {
+                self.take()?;
+            }
+            let options = CallOptions::default();
+            let (handle, stateid) = (&self.file.handle, self.file.stateid);
+            let bytes = piece.get(..count).unwrap_or_default();
+            let client = self.filesystem.client();
+            let ticket =
+                client.submit_write(handle, stateid, offset, StableHow4::UNSTABLE4, bytes, options)?;
+            self.ahead.push_back((u32::try_from(count)?, ticket));
+            offset += count as u64;
+        }
+        while !self.ahead.is_empty() {
+            self.take()?;
+        }
+        let committed = self.filesystem.client().commit(&self.file.handle, 0, 0)?;
+        ensure!(
+            self.verifier.is_none_or(|verifier| verifier == committed),
+            "the server was restarted meanwhile"
+        );
+        Ok(true)
+    }
+
+    /// Waits for the WRITE that has been at the server for longest.
+    fn take(&mut self) -> Result<()> {
+        let Some((count, ticket)) = self.ahead.pop_front() else { return Ok(()) };
+        let reply = self.filesystem.client().wait(ticket)?;
+        let written = write_result(&reply)?;
+        self.filesystem.client().recycle(reply);
+        ensure!(written.count == count, "{} of {count} bytes were written", written.count);
+        let first = *self.verifier.get_or_insert(written.writeverf);
+        ensure!(first == written.writeverf, "the server was restarted meanwhile");
+        Ok(())
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while let Some(rest) = buffer.get_mut(count..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest)? {
+            0 => break,
+            more => count += more,
+        }
+    }
+    Ok(count)
+}
+
+/// Reads an open file with several requests at the server; false when it was stopped.
+///
+/// # Errors
+/// The server's, and what `check` returns.
+pub fn read_through(
+    filesystem: &mut Filesystem,
+    file: &OpenFile,
+    size: u32,
+    stop: &AtomicBool,
+    check: &mut Check<'_>,
+) -> Result<bool> {
+    let end = file.attributes.values()?.size.context("a file without a size")?;
+    let (mut next, mut ahead) = (0, VecDeque::new());
+    let mut read = || -> Result<bool> {
+        loop {
+            while next < end && ahead.len() < PIPELINE {
+                let options = CallOptions::default();
+                let client = filesystem.client();
+                ahead.push_back((next, client.submit_read(&file.handle, file.stateid, next, size, options)?));
+                next += u64::from(size);
+            }
+            let Some((offset, ticket)) = ahead.pop_front() else { return Ok(true) };
+            let reply = filesystem.client().wait(ticket)?;
+            let result = read_result(&reply)?;
+            let wanted = (end - offset).min(u64::from(size));
+            ensure!(result.data.len() as u64 == wanted, "{} of {wanted} bytes were read", result.data.len());
+            check(offset, &result.data)?;
+            filesystem.client().recycle(reply);
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+        }
+    };
+    let outcome = read();
+    for (_, ticket) in ahead {
+        filesystem.client().abandon(ticket);
+    }
+    outcome
+}
