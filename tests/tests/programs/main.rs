@@ -5,6 +5,7 @@ mod bench;
 mod control;
 mod crashes;
 mod delegations;
+mod evaluations;
 mod faults;
 mod flavors;
 mod hostile;

@@ -1,8 +1,11 @@
 //! What a side costs against the baseline: the averages of the later article, and the sentence that a reader takes away.
 
 use crate::Unit;
-use crate::measuring::{CaseRecord, Comparison, Record};
+use crate::measuring::{CaseRecord, Comparison, Load, Record};
 use crate::view::form;
+
+/// A machine whose noise is more than this part does not tell costs.
+const UNSTEADY: f64 = 0.3;
 
 /// Averages over the workloads of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,9 +25,10 @@ fn is_light(one: &CaseRecord) -> bool {
     one.case.word("load").is_none_or(|load| load == "low")
 }
 
-/// Says whether a case looks for the most.
+/// Says whether a case looks for the most; on a fixed schedule none does.
 fn is_heavy(one: &CaseRecord) -> bool {
-    one.case.word("load").is_none_or(|load| load == "high")
+    let scheduled = matches!(&one.case.load, Load::Transfer(transfer) if transfer.rate.is_some());
+    !scheduled && one.case.word("load").is_none_or(|load| load == "high")
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -67,16 +71,17 @@ pub fn headline(record: &Record) -> String {
     let change = |ratio: Option<f64>, of: &str| {
         let lost = 1.0 - ratio?;
         // What the machine's own unsteadiness could have made is not called a cost.
-        (lost.abs() > noise && (lost * 100.0).round() != 0.0).then(|| match lost > 0.0 {
-            true => format!("{:.0}\u{202f}% of {of}", lost * 100.0),
-            false => format!("{:.0}\u{202f}% less than no {of}", -lost * 100.0),
-        })
+        (lost > noise && (lost * 100.0).round() >= 1.0)
+            .then(|| format!("{:.0}\u{202f}% of {of}", lost * 100.0))
     };
-    let gains = |said: &String| said.contains("less than no");
     let costs = [change(cost.operations, "IOPS"), change(cost.throughput, "throughput")];
     let latency = cost.latency_us.filter(|added| *added >= 0.1).map(form::latency);
-    let said: Vec<String> = costs.into_iter().flatten().filter(|said| !gains(said)).chain(latency).collect();
+    let said: Vec<String> = costs.into_iter().flatten().chain(latency).collect();
     match said.as_slice() {
+        _ if noise > UNSTEADY => format!(
+            "This machine was too unsteady ({}) for this run to say what {side} costs you.",
+            form::within(noise)
+        ),
         _ if cost.compared.1 == 0 => format!("{side} costs you nothing that this run could measure."),
         [] => format!("{side} costs you nothing that this run could measure."),
         [only] => format!("{side} costs you {only}."),

@@ -1,7 +1,7 @@
 //! Whether the load generator held anything up.
 
 use crate::lanl::LANL;
-use crate::measuring::{CaseRecord, Load, Record, Sample};
+use crate::measuring::{CaseRecord, Interval, Load, Record, Sample};
 use crate::view::form::digits;
 
 /// What one core of the client should drive: 4 KiB reads with sys a second, MB/s of krb5p.
@@ -30,13 +30,14 @@ fn pure_reads(one: &CaseRecord, least: u64, most: u64) -> bool {
         && (least..=most).contains(&transfer.size)
 }
 
-/// Work for a second of the client's processor time, the best of the cases that fit.
+/// Work for a second of the client's processor time: the best of the medians of the cases that fit.
 fn driven(record: &Record, side: &str, sizes: (u64, u64), work: fn(&Sample) -> f64) -> Option<f64> {
     let fits = record.cases.iter().filter(|one| one.case.side == side && pure_reads(one, sizes.0, sizes.1));
-    let rates = fits
-        .flat_map(CaseRecord::counted)
-        .filter_map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
-    rates.filter(|rate| rate.is_finite()).reduce(f64::max)
+    let median = |one: &CaseRecord| {
+        let rates = one.counted().map(|sample| Some(work(sample) / sample.client_cpu_seconds?));
+        Some(Interval::of(rates.collect::<Option<Vec<f64>>>()?)?.median)
+    };
+    fits.filter_map(median).reduce(f64::max)
 }
 
 fn verdict(found: f64, wanted: f64) -> &'static str {

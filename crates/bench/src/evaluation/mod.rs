@@ -10,7 +10,7 @@ mod ontap;
 mod ontap_view;
 mod plan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use anf::{ANF, Anf};
 pub use compare::compare;

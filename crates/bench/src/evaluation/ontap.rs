@@ -1,7 +1,7 @@
 //! `bench ontap`: latency against IOPS, a curve a flavor, with a load that climbs until the server is saturated.
 
 use crate::Unit;
-use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Transfer};
+use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Interval, Load, Reach, Record, Sample, Transfer};
 use serde_json::json;
 
 /// Name of the evaluation.
@@ -13,7 +13,7 @@ const DEPTH: u32 = 64;
 /// Steps of the climb, as parts of the most that the baseline did.
 const STEPS: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0, 1.15];
 
-/// A side that does less than this part of what is asked for is saturated, and is asked for no more.
+/// A side that begins less than this part of what is due is saturated, and is asked for no more.
 const KEPT_UP: f64 = 0.95;
 
 /// One chart: a size, reads or writes, so many clients, and the server's choice of instructions.
@@ -130,10 +130,11 @@ impl Ontap {
     }
 }
 
-/// Says whether a side did what was asked for.
-fn kept_up(one: &CaseRecord) -> bool {
-    let offered = one.counted().find_map(|sample| sample.offered);
-    one.rate().zip(offered).is_some_and(|(rate, offered)| rate >= KEPT_UP * offered)
+/// Says whether a side did what was asked for: of what was due, nearly all had begun before the end.
+pub fn kept_up(one: &CaseRecord) -> bool {
+    let begun =
+        |sample: &Sample| sample.operations as f64 / (sample.operations + sample.unserved).max(1) as f64;
+    Interval::of(one.counted().map(begun)).is_some_and(|begun| begun.median >= KEPT_UP)
 }
 
 impl Evaluation for Ontap {

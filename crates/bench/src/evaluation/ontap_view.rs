@@ -1,6 +1,7 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
 use super::cost::headline;
+use super::ontap::kept_up;
 use crate::measuring::{CaseRecord, Record};
 use crate::view::form::{change, latency, rate};
 use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Table, View, busy_bars};
@@ -115,8 +116,7 @@ fn near(record: &Record, curves: &[String]) -> Table {
         let cell = |side: &&str| {
             let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
             let figures = one.figures.as_ref()?;
-            let kept_up = figures.rate.median >= 0.95 * at;
-            kept_up.then_some(format!(
+            kept_up(one).then_some(format!(
                 "{}, {}",
                 latency(figures.p50_us?.median),
                 latency(figures.p99_us?.median)

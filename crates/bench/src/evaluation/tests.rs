@@ -1,1 +1,231 @@
+use super::*;
+use crate::measuring::{
+    Calibration, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Turn, Watch, run,
+};
+use anyhow::Result;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+/// Answers with made-up figures of plausible size: a server that is saturated at 100,000 IOPS with sys.
+struct Made;
+
+fn slowness(side: &str) -> f64 {
+    match side {
+        "sys" => 1.0,
+        "krb5" => 1.04,
+        "krb5i" => 1.1,
+        _ => 1.25,
+    }
+}
+
+impl Driver for Made {
+    fn begin(&mut self, _cases: &[Case]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepare(&mut self, _case: &Case, _record: &mut Record) -> Result<()> {
+        Ok(())
+    }
+
+    fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+        let slowness = slowness(&case.side) * if turn.warm_up { 1.3 } else { 1.0 };
+        let (most, offered, size) = match &case.load {
+            Load::Transfer(transfer) if !transfer.random && transfer.size > 8192 => (2000.0, None, 1 << 20),
+            Load::Transfer(transfer) => (100_000.0, transfer.rate, transfer.size),
+            _ => (9000.0, None, 0),
+        };
+        let most = most / slowness;
+        let rate = offered.unwrap_or(most).min(most);
+        let base = if case.is("load", "low") { 60.0 } else { 600.0 };
+        let waiting = 1.0 / (1.0 - 0.9 * rate / most);
+        let mut histogram = Histogram::default();
+        for step in 1..=100 {
+            let micros = base * slowness * waiting * (0.8 + f64::from(step * step) / 8000.0);
+            histogram.count(Duration::from_micros(micros as u64));
+        }
+        let counters = [
+            ("client_calls", 100),
+            ("calls", 100),
+            ("lag_32", 3),
+            ("clone_operations", 50),
+            ("clone_us", 9000),
+        ];
+        Ok(Some(Sample {
+            operations: rate as u64,
+            bytes: rate as u64 * size,
+            seconds: 1.0,
+            offered,
+            unserved: offered.map_or(0, |offered| (offered - rate) as u64),
+            latency: Latencies::of(histogram),
+            client_cpu_seconds: Some(0.4 * slowness),
+            server_cpu_seconds: Some(0.6 * slowness),
+            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
+            ..Sample::default()
+        }))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        repetitions: 6,
+        seconds: 1.0,
+        file_size: 64 << 20,
+        sides: ["sys", "krb5", "krb5i", "krb5p"].map(str::to_owned).to_vec(),
+        baseline: "sys".to_owned(),
+        options: Default::default(),
+    }
+}
+
+/// A record of an evaluation with made-up figures, for looks and for tests of what is drawn from them.
+pub(crate) fn sample(name: &str) -> Record {
+    let plan: PlanFile =
+        serde_json::from_str(r#"{"case": [{"name": "one & two", "kind": "random"}]}"#).unwrap();
+    let mut evaluation: Box<dyn Evaluation> = match name {
+        ANF => Box::new(Anf::new(&settings(), 1)),
+        ONTAP => Box::new(Ontap::new(&[1], &["portable".to_owned()])),
+        NCONNECT => Box::new(Nconnect::new(&settings(), 4096)),
+        _ => Box::new(OwnPlan::new(&plan)),
+    };
+    let mut record = Record::begin(name, "What Kerberos costs", settings());
+    let stop = AtomicBool::new(false);
+    let watch = Watch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+    run(&mut *evaluation, &mut Made, &mut record, watch).unwrap();
+    record.started_at = 1_795_000_000;
+    record.target = "localhost:/data <a folder>".to_owned();
+    record.command = format!("orthrus bench {name} localhost:/data");
+    record.calibrations =
+        (0..60u32).map(|n| Calibration { at_seconds: n.into(), rate: 100.0 + f64::from(n % 5) }).collect();
+    for (limit, value, unit) in [("loopback", 6000.0, "MB/s"), ("loopback round trip", 21.0, "us")] {
+        let (name, unit, how) = (limit.to_owned(), unit.to_owned(), "made up".to_owned());
+        record.limits.push(Limit { name, value, unit, how });
+    }
+    record.summarise();
+    record.notes = generator_notes(&record);
+    record
+}
+
+#[test]
+fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
+    let shown = view(&sample(ANF));
+    assert_eq!(
+        shown.headline.replace('\u{202f}', " "),
+        "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
+    );
+    let [first, second, commands] = &shown.tables[..] else { panic!("three tables") };
+    let cells = |row: &crate::view::Row| row.cells.join("; ").replace('\u{202f}', " ");
+    assert_eq!(cells(&first.rows[8]), "−4 % → −4 %; −9 % → −9 %; −20 % → −20 %");
+    assert_eq!(cells(&first.rows[9]), "−30 % → 0 %; −50 % → −25 %; −65 % → −43 %");
+    assert_eq!(cells(&second.rows[0]), "−4 %; −9 %; −20 %");
+    assert_eq!(cells(&second.rows[1]), "−53 %; −55 %; −77 %");
+    assert!(
+        commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556"),
+        "{commands:?}"
+    );
+    assert_eq!(shown.charts.len(), 4 + 5);
+}
+
+#[test]
+fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
+    let record = sample(ONTAP);
+    let steps = |side: &str| {
+        let of = |one: &&crate::measuring::CaseRecord| {
+            one.case.side == side
+                && one.case.is("curve", "4 KiB sequential reads, 1 client")
+                && one.case.number("step").is_some()
+        };
+        record.cases.iter().filter(of).filter_map(|one| one.case.number("step")).fold(0.0, f64::max)
+    };
+    // krb5p does 80 % of what sys does: it keeps up with that, and is saturated a step later.
+    assert_eq!((steps("sys"), steps("krb5p")), (1.15, 0.9));
+    let shown = view(&record);
+    let latency = shown.tables[1].rows[0].cells.join("; ");
+    assert!(latency.contains("µs") && !latency.contains("saturated"), "{latency}");
+    assert_eq!(shown.charts.iter().filter(|chart| chart.title.contains("server portable")).count(), 4 * 3);
+}
+
+#[test]
+fn what_is_lost_over_several_connections_is_counted_and_said() {
+    let mut record = sample(NCONNECT);
+    assert!(view(&record).headline.contains("Nothing was dropped"), "{}", view(&record).headline);
+    let last = record.cases.last_mut().unwrap();
+    last.samples[2].counters.insert("window_drops".to_owned(), 7);
+    let shown = view(&record);
+    assert!(shown.headline.contains("lost 7 calls"), "{}", shown.headline);
+    let row = shown.tables[1].rows.last().unwrap();
+    assert_eq!((row.name.as_str(), row.cells[0].as_str()), ("16 connections, reordered · krb5p", "7"));
+    assert_eq!(row.cells[4], "3.0 %");
+}
+
+#[test]
+fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() {
+    let (first, mut second) = (sample(PLAN), sample(PLAN));
+    assert_eq!(compare(&first, &second).headline, "Nothing differs significantly in 4 cases.");
+    for sample in &mut second.cases[3].samples {
+        sample.operations = sample.operations * 3 / 4;
+    }
+    second.summarise();
+    let shown = compare(&first, &second);
+    assert_eq!(shown.headline, "Of 4 cases the second run is significantly faster in 0 and slower in 1.");
+    assert!(shown.tables[0].rows[0].name.starts_with("one & two · krb5p"), "{:?}", shown.tables[0]);
+    // With a machine that is as unsteady as that nothing is said.
+    second.calibrations.iter_mut().step_by(2).for_each(|one| one.rate *= 0.4);
+    second.summarise();
+    assert_eq!(compare(&first, &second).headline, "Nothing differs significantly in 4 cases.");
+    second.cases.clear();
+    assert_eq!(compare(&first, &second).headline, "The two runs have no case in common.");
+}
+
+#[test]
+fn a_client_that_is_slow_or_always_busy_is_said_to_be() {
+    let notes = |record: &Record| generator_notes(record).join("\n").replace('\u{202f}', " ");
+    let mut record = sample(ANF);
+    let said = notes(&record);
+    assert!(said.contains("drives 250 000 reads") && said.contains("less than it should be"), "{said}");
+    assert!(said.contains("moves 3 355 MB/s of krb5p") && !said.contains("held it up"), "{said}");
+    record.cases[0].samples.iter_mut().for_each(|sample| sample.client_cpu_seconds = Some(0.99));
+    assert!(notes(&record).contains("In 1 cases the client was busy"), "{}", notes(&record));
+}
+
+#[test]
+fn a_plan_that_cannot_be_used_says_what_is_allowed() {
+    let check = |case: &str| -> String {
+        let text = format!(r#"{{"case": [{{"name": "a", {case}}}]}}"#);
+        let plan: PlanFile = serde_json::from_str(&text).unwrap();
+        plan.check().map_or_else(|error| format!("{error:#}"), |()| String::new())
+    };
+    assert_eq!(check(r#""kind": "random", "size": 8192, "writes": 33"#), "");
+    for (case, said) in [
+        (r#""kind": "fast""#, "random, sequential or git"),
+        (r#""kind": "random", "size": 5000"#, "a power of two"),
+        (r#""kind": "random", "writes": 101"#, "0 to 100"),
+        (r#""kind": "random", "rate": 0"#, "rate must be"),
+        (r#""kind": "random", "connections": 17"#, "1 to 16"),
+    ] {
+        assert!(check(case).contains(said), "{case}: {}", check(case));
+    }
+}
+
+#[test]
+fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
+    let mut record = sample(ANF);
+    (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
+    record.left_out.push(Missing { side: "krb5i".into(), reason: "NFS4ERR_WRONGSEC".into() });
+    record.cases.retain(|one| one.case.is("load", "low") && one.case.side != "krb5i");
+    record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
+    let shown = view(&record);
+    for text in [
+        crate::view::page(&record, &shown),
+        crate::view::markdown(&record, &shown),
+        crate::view::terminal(&record, &shown),
+    ] {
+        assert!(
+            text.contains("not complete: krb5p: connection lost") && text.contains("NFS4ERR_WRONGSEC"),
+            "{text}"
+        );
+        assert!(!text.contains("NaN"), "{text}");
+    }
+}

@@ -146,7 +146,9 @@ impl Schedule<'_, '_> {
             if !missing.is_empty() {
                 self.block(missing)?;
                 self.record.summarise();
-                (self.watch.save)(self.record)?;
+                if self.record.cases.iter().any(|one| one.figures.is_some()) {
+                    (self.watch.save)(self.record)?;
+                }
             }
         }
         Ok(())

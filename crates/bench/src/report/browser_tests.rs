@@ -1,8 +1,8 @@
 //! The page in a real browser: it renders, its numbers are those of the JSON, and the console stays silent.
 
 use super::*;
+use crate::browser;
 use std::path::Path;
-use std::process::Command;
 
 /// Script that the test appends to the page: it measures what the browser made of it.
 const PROBE: &str = r#"<script>
@@ -16,34 +16,9 @@ out.textContent = [`charts=${document.querySelectorAll('figure:has(svg)').length
 document.body.append(out);
 </script>"#;
 
-const FLAGS: &[&str] = &[
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-];
-
-fn chromium(folder: &Path, size: &str, arguments: &[&str], page: &Path) -> std::process::Output {
-    Command::new("chromium")
-        .args(FLAGS)
-        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
-        .arg(format!("--window-size={size}"))
-        .args(arguments)
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .expect("chromium starts")
-}
-
 #[test]
 fn the_page_renders_in_a_browser_with_the_numbers_of_the_json() {
-    if Command::new("chromium").arg("--version").output().is_err() {
-        println!("skipped: chromium is not installed");
+    if !browser::is_installed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -52,8 +27,7 @@ fn the_page_renders_in_a_browser_with_the_numbers_of_the_json() {
     std::fs::write(&page, html(&report) + PROBE).unwrap();
     // A desk and a phone.
     for size in ["1280,900", "500,900"] {
-        let output = chromium(folder.path(), size, &["--dump-dom"], &page);
-        let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (dom, log) = browser::dom(folder.path(), size, &page);
         assert!(!log.contains("CONSOLE"), "the console speaks: {log}");
         let probe = dom.split("id=\"probe\">").nth(1).expect("the probe ran");
         assert!(probe.starts_with("charts=24 empty=0 wide=false"), "{}", &probe[..60]);
@@ -79,12 +53,5 @@ fn a_screenshot_is_made_where_one_is_asked_for() {
     let place = Path::new(&place);
     let page = place.join("report.html");
     std::fs::write(&page, html(&super::tests::sample())).unwrap();
-    for (size, name, extra) in
-        [("1280,2600", "desk", ""), ("500,3600", "phone", ""), ("1280,2600", "dark", "--force-dark-mode")]
-    {
-        let shot = format!("--screenshot={}", place.join(format!("{name}.png")).display());
-        let folder = tempfile::tempdir().unwrap();
-        let arguments = if extra.is_empty() { vec![shot.as_str()] } else { vec![shot.as_str(), extra] };
-        assert!(chromium(folder.path(), size, &arguments, &page).status.success());
-    }
+    browser::screenshots(&page, place, "quick");
 }

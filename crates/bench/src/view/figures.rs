@@ -133,12 +133,17 @@ pub fn noise_sentence(record: &Record) -> String {
     let Some(noise) = record.noise else {
         return "The machine's noise was not measured: the run was too short.".to_owned();
     };
-    let compared = || record.cases.iter().filter_map(|one| one.figures.as_ref()?.against.as_ref());
+    // On a fixed schedule all that keep up have the same rate.
+    let unscheduled = |one: &&CaseRecord| one.counted().all(|sample| sample.offered.is_none());
+    let compared = || {
+        let cases = record.cases.iter().filter(unscheduled);
+        cases.filter_map(|one| one.figures.as_ref()?.against.as_ref())
+    };
     let hidden = compared().filter(|against| !against.verdict.is_significant()).count();
     let said = format!(
-        "The same piece of work, timed {} times during the run, varied by ±{}: smaller differences are noise.",
+        "The same piece of work, timed {} times during the run, varied by {}: smaller differences are noise.",
         noise.calibrations,
-        percent(noise.relative)
+        form::within(noise.relative)
     );
     match (hidden, compared().count()) {
         (_, 0) => said,

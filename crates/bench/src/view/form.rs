@@ -25,9 +25,18 @@ pub fn percent_range(interval: &Interval) -> String {
     format!("{:.0} to {:.0}\u{202f}%", interval.low * 100.0, interval.high * 100.0)
 }
 
-/// Formats how far to trust a median: `±3 %`.
+/// Formats how far to trust a figure: `±3 %`, `±0.4 %`.
+pub fn within(relative: f64) -> String {
+    if relative < 0.095 {
+        format!("±{:.1}\u{202f}%", relative * 100.0)
+    } else {
+        format!("±{}", percent(relative))
+    }
+}
+
+/// Formats how far to trust a median.
 pub fn trust(interval: &Interval) -> String {
-    format!("±{}", percent(interval.relative()))
+    within(interval.relative())
 }
 
 /// Formats a count with a sign of its thousands for an axis: `40k`, `1.5M`, `0.2`.

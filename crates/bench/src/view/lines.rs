@@ -14,7 +14,7 @@ const RIGHT: f64 = 52.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
 /// The least distance of two names.
-const APART: f64 = 12.0;
+const APART: f64 = 13.5;
 
 /// Where values are on an axis.
 struct Scale {

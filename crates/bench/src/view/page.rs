@@ -23,6 +23,7 @@ pub fn page(record: &Record, view: &View) -> String {
         table(&mut out, one);
     }
     charts(&mut out, &view.charts);
+    notes(&mut out, record);
     all_figures(&mut out, record);
     if let Some(limits) = limits_table(record) {
         table(&mut out, &limits);
@@ -43,20 +44,28 @@ fn header(out: &mut String, record: &Record, view: &View) {
         let (name, reason) = (escape(&missing.side), escape(&missing.reason));
         let _ = write!(out, "<p class=\"warning\">{name} was not measured: {reason}.</p>");
     }
-    for note in &record.notes {
-        let _ = write!(out, "<p class=\"note\">{}</p>", escape(note));
-    }
     let _ = write!(out, "<p class=\"note\">{}</p><ul class=\"key\">", escape(&noise_sentence(record)));
     for name in record.sides() {
         let _ = write!(
             out,
-            "<li><svg class=\"sign\" viewBox=\"-8 -8 16 16\" aria-hidden=\"true\">{}</svg><b>{}</b> {}</li>",
+            "<li><svg class=\"sign\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\">{}</svg><b>{}</b> {}</li>",
             side::mark(name, 0.0, 0.0),
             escape(name),
             side::meaning(name)
         );
     }
     out.push_str("</ul></header>\n");
+}
+
+fn notes(out: &mut String, record: &Record) {
+    if record.notes.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>What to know of this run</h2>");
+    for note in &record.notes {
+        let _ = write!(out, "<p class=\"note\">{}</p>", escape(note));
+    }
+    out.push_str("</section>\n");
 }
 
 fn table(out: &mut String, table: &Table) {

@@ -200,7 +200,12 @@ fn check(finished: Finished<'_>, request: Request, shape: Shape, conditions: &Co
         Finished::Read(data) => data.len(),
         Finished::Written(length) => length,
     };
-    ensure!(length == shape.size, "{length} of {} bytes at offset {offset}", shape.size);
+    let (full, size) = (length == shape.size, shape.size);
+    ensure!(
+        full || !request.write,
+        "only {length} of {size} bytes were written at offset {offset}: the server is full"
+    );
+    ensure!(full, "{length} of {size} bytes at offset {offset}");
     let Finished::Read(data) = finished else { return Ok(()) };
     match conditions.pattern.mismatch(offset, data) {
         None => Ok(()),
