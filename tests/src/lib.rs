@@ -8,6 +8,7 @@ mod disk;
 mod program;
 mod proxy;
 mod server;
+pub mod soak;
 mod world;
 
 pub use disk::{Disk, in_own_mounts};

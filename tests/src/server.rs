@@ -179,6 +179,12 @@ impl Server {
 
     /// Asks the server for its counters, by SIGUSR1, and returns one of them.
     pub fn counter(&self, name: &str) -> u64 {
+        let [(_, count)] = self.counters(&[name]);
+        count
+    }
+
+    /// The same for several at once.
+    pub fn counters<'n, const N: usize>(&self, names: &[&'n str; N]) -> [(&'n str, u64); N] {
         // The line that comes last.
         let answers = || self.log().matches("held: ").count();
         let (before, end) = (answers(), Instant::now() + PATIENCE);
@@ -187,9 +193,13 @@ impl Server {
             assert!(Instant::now() < end, "the server tells no counters:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (log, name) = (self.log(), format!("{name}="));
-        let found = log.split_whitespace().rev().find_map(|word| word.strip_prefix(&name));
-        found.unwrap_or_else(|| panic!("there is no counter {name}")).parse().expect("a number")
+        let log = self.log();
+        names.map(|name| {
+            let label = format!("{name}=");
+            let found = log.split_whitespace().rev().find_map(|word| word.strip_prefix(&label));
+            let found = found.unwrap_or_else(|| panic!("there is no counter {label}"));
+            (name, found.parse().expect("a number"))
+        })
     }
 
     /// Resident memory in KiB.
