@@ -10,6 +10,7 @@ mod limits;
 mod memcheck;
 mod protocol;
 mod simulate;
+mod soak;
 mod steps;
 mod tests;
 
@@ -52,6 +53,8 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         entries: u32,
     },
+    /// Soak the program: many client sessions that come, work and go, with limits for memory and descriptors.
+    Soak(soak::Arguments),
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
     /// Write docs/limits.md from the sources.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Memcheck => memcheck::run().map(|_| ()),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::BigDirectory { entries } => big_directory(entries),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),

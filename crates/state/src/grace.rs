@@ -9,7 +9,7 @@
 //! not end between the check and what is reclaimed.
 
 use crate::clients::{Books, Client};
-use crate::registry::Registry;
+use crate::registry::{Enrolled, Registry};
 use crate::sessions::nanoseconds;
 use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, Result, State};
 use std::collections::BTreeSet;
@@ -137,10 +137,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return; // Another thread was faster.
         }
         for owner in std::mem::take(&mut registry.waiting) {
-            // A client that has reclaimed something holds state and stays recorded.
             let key = registry.confirmed.get(&*owner).copied();
             let client = key.and_then(|key| registry.clients.get_mut(&key));
-            if client.as_ref().is_some_and(|client| client.record.holds_state()) {
+            // Who has reclaimed a part may not have the rest after the next restart: others can get it from now on. With
+            // RECLAIM_COMPLETE, which NFSv4.0 does not have, the client is recorded again.
+            let of40 = |client: &Enrolled| client.record.of40.is_some() && client.record.holds_state();
+            if client.as_ref().is_some_and(|client| of40(client)) {
                 continue;
             }
             if let Some(client) = client {
