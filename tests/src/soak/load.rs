@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Threads; each has its part of the sessions.
-const THREADS: usize = 4;
+pub const THREADS: usize = 4;
 /// Files that a client has open at most.
 const OPENS: usize = 3;
 /// Errors that are kept.
@@ -166,13 +166,16 @@ impl Worker {
 
     fn step(&mut self, seat: &mut Seat) -> Result<(), Error> {
         match self.draw(100) {
-            0..2 => self.leave(seat),
+            0..2 => {
+                self.leave(seat)?;
+                self.connect(seat)
+            }
             // As if the machine had lost its power; the next life takes the place of this one.
             2..4 => {
                 seat.opens.clear();
                 seat.client = None;
                 self.done[2] += 1;
-                Ok(())
+                self.connect(seat)
             }
             4..6 => {
                 if let Some(client) = &mut seat.client {
