@@ -1,0 +1,182 @@
+//! A local program that swaps folders for symbolic links while the server works on them: nothing outside is touched or told.
+
+mod common;
+
+use common::{Directory, me, mode};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use vfs::{
+    Backend, FileType, NewObject, ObjectHandle, OpenAccess, SetAttributes, SetTime, Timestamp, VfsError,
+    VfsResult, XattrHow,
+};
+use vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server, prepare_process};
+
+/// How often everything is tried.
+const ROUNDS: usize = 400;
+const BOTH: OpenAccess = OpenAccess { read: true, write: true };
+
+/// What a folder that nobody may touch looks like.
+fn look(path: &Path) -> (Vec<String>, Vec<u8>, [i64; 4], u32) {
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    let (folder, file) = (fs::metadata(path).unwrap(), fs::metadata(path.join("f")).unwrap());
+    let times = [folder.ctime(), folder.ctime_nsec(), file.ctime(), file.ctime_nsec()];
+    (names, fs::read(path.join("f")).unwrap(), times, folder.permissions().mode())
+}
+
+/// What may come of a name that is a folder now and a link then.
+fn fair<T>(result: VfsResult<T>) -> Option<T> {
+    use VfsError::{Delay, Exist, Isdir, Noent, Notdir, Notsupp, Perm, Stale, Symlink, WrongType};
+    match result {
+        Ok(value) => Some(value),
+        Err(Delay | Exist | Isdir | Noent | Notdir | Notsupp | Perm | Stale | Symlink | WrongType) => None,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Everything that has a directory and a name, in whatever "swap" is just now. Returns whether it was a folder.
+fn use_names(backend: &dyn Backend, root: &ObjectHandle) -> bool {
+    let Some(found) = fair(backend.lookup(&me(), root, b"swap")) else { return false };
+    if let Some((handle, attributes)) = fair(backend.lookup_attributes(&me(), root, b"swap")) {
+        let again = fair(backend.getattr(&handle));
+        assert!(again.is_none_or(|again| again.file_type == attributes.file_type));
+    }
+    if let Some(file) = fair(backend.lookup(&me(), &found, b"f")) {
+        let opened = fair(backend.open(&me(), &file, BOTH));
+        let mut data = Vec::new();
+        if let Some(opened) = opened {
+            opened.read_at(&mut data, 100, 0).unwrap();
+            assert_eq!(data, b"inside");
+        }
+        fair(backend.link(&me(), &file, &found, b"linked"));
+        fair(backend.set_xattr(&me(), &file, b"name", b"value", XattrHow::Either));
+    }
+    if let Some((_, file)) = fair(backend.create_file(&me(), &found, b"made", BOTH, &mode(0o600))) {
+        file.write_at(b"made", 0).unwrap();
+    }
+    fair(backend.create(&me(), &found, b"folder", NewObject::Directory, &mode(0o700)));
+    fair(backend.create(&me(), &found, b"link", NewObject::Symlink(b"/"), &mode(0o777)));
+    fair(backend.rename(&me(), &found, b"made", &found, b"moved"));
+    fair(backend.rename(&me(), root, b"mine", &found, b"mine"));
+    fair(backend.rename(&me(), &found, b"mine", root, b"mine"));
+    fair(backend.readdir(&me(), &found, 0, &mut |entry| {
+        assert_ne!(entry.name, b"secret");
+        true
+    }));
+    for name in [&b"linked"[..], b"moved", b"made", b"folder", b"link"] {
+        fair(backend.remove(&me(), &found, name));
+    }
+    fair(backend.lookup_parent(&me(), &found));
+    fair(backend.getattr(&found)).is_some_and(|found| found.file_type == FileType::Directory)
+}
+
+/// Everything that has an object alone.
+fn use_object(backend: &dyn Backend, root: &ObjectHandle) {
+    let Some(found) = fair(backend.lookup(&me(), root, b"swap")) else { return };
+    let time = Some(SetTime::At(Timestamp { seconds: 1, nanoseconds: 0 }));
+    fair(backend.setattr(&me(), &found, &SetAttributes { mtime: time, atime: time, ..Default::default() }));
+    fair(backend.setattr(&me(), &found, &mode(0o755)));
+    fair(backend.setattr(&me(), &found, &SetAttributes { uid: Some(me().uid), ..Default::default() }));
+    fair(backend.access(&me(), &found));
+    fair(backend.open(&me(), &found, BOTH).map(drop));
+    fair(backend.set_xattr(&me(), &found, b"name", b"value", XattrHow::Either));
+    fair(backend.get_xattr(&me(), &found, b"name").or(Ok(Vec::new())));
+    fair(backend.remove_xattr(&me(), &found, b"name").or(Ok(())));
+    fair(backend.acls(&found).map(drop));
+    fair(backend.readlink(&me(), &found).map(drop));
+    fair(backend.commit(&found));
+    fair(backend.statfs(&found));
+}
+
+/// As [`use_object`], with what is a file now and a link to one then. Returns whether it was the file.
+fn use_file(backend: &dyn Backend, root: &ObjectHandle) -> bool {
+    let Some(found) = fair(backend.lookup(&me(), root, b"file")) else { return false };
+    let opened = fair(backend.open(&me(), &found, BOTH));
+    if let Some(file) = &opened {
+        let mut data = Vec::new();
+        file.read_at(&mut data, 100, 0).unwrap();
+        assert_eq!(data, b"inside");
+        file.write_at(b"inside", 0).unwrap();
+    }
+    let size = SetAttributes { size: Some(6), ..Default::default() };
+    // A link has no size to be set.
+    assert!(!matches!(backend.setattr(&me(), &found, &size), Err(VfsError::Access | VfsError::Io)));
+    fair(backend.link(&me(), &found, root, b"another"));
+    fair(backend.remove(&me(), root, b"another"));
+    opened.is_some()
+}
+
+/// Says that it is over, however that comes.
+struct Ends<'d>(&'d AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn hold_out(open: impl Fn(&Path) -> Box<dyn Backend>) {
+    prepare_process();
+    let place = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let (export, outside) = (place.path().join("export"), place.path().join("outside"));
+    for path in [&export, &outside, &export.join("swap")] {
+        fs::create_dir(path).unwrap();
+    }
+    fs::write(export.join("swap/f"), b"inside").unwrap();
+    fs::write(export.join("mine"), b"mine").unwrap();
+    fs::write(outside.join("f"), b"outside").unwrap();
+    fs::write(outside.join("secret"), b"secret").unwrap();
+    symlink("../outside", export.join("other")).unwrap();
+    fs::write(export.join("file"), b"inside").unwrap();
+    symlink("../outside/f", export.join("link")).unwrap();
+    let before = look(&outside);
+    let backend = open(&export);
+    let root = backend.root();
+    let (done, folders, links) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let swap = |one: &str, other: &str| {
+                let (one, other) = (export.join(one), export.join(other));
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            };
+            while !done.load(Relaxed) {
+                swap("swap", "other");
+                swap("file", "link");
+            }
+        });
+        // A test that fails ends that thread, too.
+        let _ends = Ends(&done);
+        for _ in 0..ROUNDS {
+            let folder = use_names(&*backend, &root);
+            if folder { &folders } else { &links }.fetch_add(1, Relaxed);
+            use_object(&*backend, &root);
+            let file = use_file(&*backend, &root);
+            if file { &folders } else { &links }.fetch_add(1, Relaxed);
+        }
+    });
+    become_server();
+    assert_eq!(look(&outside), before);
+    assert!(folders.load(Relaxed) > 0 && links.load(Relaxed) > 0, "{folders:?} and {links:?}");
+}
+
+#[test]
+fn links_that_come_and_go_are_never_followed() {
+    if common::export().is_some() {
+        hold_out(|path| Box::new(LocalBackend::open(path, &LocalOptions::default()).unwrap()));
+    }
+}
+
+#[test]
+fn links_that_come_and_go_are_never_followed_where_mounts_are_shown() {
+    if common::export().is_some() {
+        hold_out(|path| Box::new(NestedBackend::open(path, &LocalOptions::default()).unwrap()));
+    }
+}
+
+#[test]
+fn links_that_come_and_go_are_never_followed_without_root() {
+    common::run_as_nobody("come_and_go_are_never_followed_where");
+}
