@@ -50,6 +50,7 @@ mod lock_ranges;
 mod lock_requests;
 mod lock_waits;
 mod locks;
+mod locks_elsewhere;
 mod looks;
 mod mach_cred;
 mod open_requests;

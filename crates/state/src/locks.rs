@@ -10,12 +10,12 @@ use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{
-    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, LockedFor, Locker, Nfsstat4,
-    Result, State, Stateid4,
+    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
+    Stateid4,
 };
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// No key of any lock owner: the generation is never zero.
@@ -87,32 +87,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(locked?)
     }
 
-    /// Checks all that [`State::lock`] will check, and returns what `take` makes of the payload of the open, so that the range can be
-    /// locked elsewhere first. A client that waits is remembered as by [`State::lock`].
-    ///
-    /// # Errors
-    /// Those of [`State::lock`].
-    pub fn lock_allowed<R>(
-        &self,
-        now: Duration,
-        client: ClientKey,
-        request: &Lock<'_, F>,
-        take: impl FnOnce(&O) -> R,
-    ) -> core::result::Result<R, LockError> {
-        let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let registry = request.reclaim.then(|| self.registry());
-        let record = self.client(client)?;
-        let books = record.books()?;
-        let place = self.lock_place(now, client, &record, &books, registry.as_deref(), request)?;
-        let mut files = self.files.lock(request.file);
-        let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        self.check_free(client, &record, &place, file, range, request)?;
-        let taken = self.opens.read(place.open, |open| take(&open.payload));
-        taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
-    }
-
     /// Finds what a LOCK is about, and checks what does not depend on others.
-    fn lock_place(
+    pub(crate) fn lock_place(
         &self,
         now: Duration,
         client: ClientKey,
@@ -131,7 +107,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Checks that nobody else has locked a range; a client that waits for it is remembered.
-    fn check_free(
+    pub(crate) fn check_free(
         &self,
         client: ClientKey,
         record: &Client,
@@ -151,31 +127,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             file.wait_for_lock(wait);
         }
         Err(LockError::Denied(self.denied(held)))
-    }
-
-    /// Returns how a range of a file is locked by all clients together, in pieces that follow each other and cover it.
-    pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
-        let files = self.files.read(file);
-        match files.get(file) {
-            Some(file) => file.ranges.coverage(range),
-            None => vec![(range, LockedFor::Nothing)],
-        }
-    }
-
-    /// Tells whether anybody has locked anything of a file.
-    pub fn has_locks(&self, file: &F) -> bool {
-        self.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
-    }
-
-    /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has locked any more is to be
-    /// unlocked elsewhere, too.
-    pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
-        std::mem::take(&mut *self.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn note_unlocked(&self, file: &F, range: LockRange, effects: &mut Effects<O>) {
-        effects.unlocked = true;
-        self.unlocked.lock().unwrap_or_else(PoisonError::into_inner).push((file.clone(), range));
     }
 
     /// Handles LOCKT: whether `owner` could lock the range.

@@ -17,10 +17,7 @@ use rustix::{
     path::DecInt,
 };
 use std::{
-    os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -103,10 +100,10 @@ pub struct LocalBackend {
     mount: Option<OwnedFd>,
     /// The directory /proc/self/fd.
     pub(crate) proc: OwnedFd,
-    mount_id: u64,
+    pub(crate) mount_id: u64,
     /// Number of the file system.
     pub(crate) device: u64,
-    below: mounts::Below,
+    pub(crate) below: mounts::Below,
     objects: ObjectCache,
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
@@ -242,34 +239,6 @@ impl LocalBackend {
         Ok(self.objects.insert(Object { handle, ino: stat.stx_ino, file_type, fd }))
     }
 
-    /// Says whether a directory lies below the export's root now.
-    fn contains(&self, fd: &OwnedFd) -> bool {
-        let path_of = |fd: &OwnedFd| rustix::fs::readlinkat(&self.proc, DecInt::from_fd(fd), Vec::new());
-        match (path_of(&self.root.fd), path_of(fd)) {
-            (Ok(root), Ok(path)) => below(root.as_bytes(), path.as_bytes()),
-            _ => self.contains_by_walking(fd),
-        }
-    }
-
-    /// The slow way, for paths that are longer than the kernel prints.
-    fn contains_by_walking(&self, fd: &OwnedFd) -> bool {
-        const DEPTH_MAX: usize = 4096;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(mut at) = rustix::io::fcntl_dupfd_cloexec(fd, 0) else { return false };
-        for _ in 0..DEPTH_MAX {
-            match stat_fd(&at) {
-                Ok(stat) if stat.stx_ino == self.root.ino && stat.stx_mnt_id == self.mount_id => return true,
-                Ok(_) => {}
-                Err(_) => return false,
-            }
-            match openat2(&at, c"..", flags, Mode::empty(), ResolveFlags::NO_XDEV) {
-                Ok(parent) => at = parent,
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
     /// Opens a name in a directory by path only, as whom the thread is.
     pub(crate) fn open_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
         retry(|| open_beneath(directory, name, ResolveFlags::empty()))
@@ -283,29 +252,6 @@ impl LocalBackend {
     /// Says whether attributes belong to the exported mount and not to one below.
     pub(crate) fn same_mount(&self, stat: &rustix::fs::Statx) -> bool {
         stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
-    }
-
-    /// Says whether something is mounted on a name of a directory.
-    pub(crate) fn covers_some(&self, directory: &ObjectHandle) -> bool {
-        let places = self.below.places(|| self.path_of_root());
-        if places.is_empty() {
-            return false;
-        }
-        let path = self.resolve_directory(directory).ok().and_then(|found| self.real_path(&found.fd));
-        path.is_some_and(|path| {
-            let names = places.iter().filter_map(|place| mounts::below(&path, place.as_os_str().as_bytes()));
-            names.into_iter().any(|name| !name.contains(&b'/'))
-        })
-    }
-
-    pub(crate) fn path_of_root(&self) -> Option<Vec<u8>> {
-        self.real_path(&self.root.fd)
-    }
-
-    /// Returns where an object is, as this process sees it.
-    pub(crate) fn real_path(&self, fd: &OwnedFd) -> Option<Vec<u8>> {
-        let path = rustix::fs::readlinkat(&self.proc, DecInt::from_fd(fd), Vec::new()).ok()?;
-        Some(path.into_bytes())
     }
 
     /// Opens the object itself, past any name, as whom the thread is; the kernel checks the rights.
@@ -401,27 +347,5 @@ fn handle_error(errno: Errno) -> VfsError {
         Errno::STALE | Errno::NOENT => VfsError::Stale,
         Errno::INVAL | Errno::OVERFLOW => VfsError::Badhandle,
         other => vfs_error(other),
-    }
-}
-
-/// Says whether a path is the root or below it.
-fn below(root: &[u8], path: &[u8]) -> bool {
-    match path.strip_prefix(root) {
-        Some(rest) => root == b"/" || rest.is_empty() || rest.starts_with(b"/"),
-        None => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_whole_components_count_as_below() {
-        assert!(below(b"/srv/data", b"/srv/data"));
-        assert!(below(b"/srv/data", b"/srv/data/x"));
-        assert!(below(b"/", b"/srv"));
-        assert!(!below(b"/srv/data", b"/srv/database"));
-        assert!(!below(b"/srv/data", b"/srv"));
     }
 }

@@ -30,6 +30,7 @@ mod readdir;
 mod setattr;
 mod sys;
 mod sys_leases;
+mod whereabouts;
 mod xattrs;
 
 pub use backend::{LocalBackend, LocalError, LocalOptions};
