@@ -2,6 +2,8 @@
 
 use crate::steps;
 use anyhow::{Context, ensure};
+use bench::Environment;
+use serde_json::Value;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +36,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(arguments.sessions > 0, "there have to be sessions");
     steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
     steps::cargo(&["test", "--quiet", "--package", "e2e", "--test", "soak", "--no-run"])?;
+    let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output()?;
+    let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
+    let machine = machine();
+    println!("cargo xtask soak, {date}\n{machine}");
     let folder = tempfile::tempdir()?;
     let (progress, result) = (folder.path().join("progress"), folder.path().join("result.json"));
     println!(
@@ -60,11 +66,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(500));
     };
     if let (Some(path), true) = (&arguments.json, result.exists()) {
-        std::fs::copy(&result, path).with_context(|| format!("{} cannot be written", path.display()))?;
+        let mut all: Value = serde_json::from_str(&std::fs::read_to_string(&result)?)?;
+        all["date"] = date.into();
+        all["machine"] = machine.into();
+        all["sessions"] = arguments.sessions.into();
+        all["minutes"] = minutes.into();
+        let text = format!("{all:#}\n");
+        std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     ensure!(status.success(), "the soak found something");
     ensure!(result.exists(), "the soak was skipped: see above");
     Ok(())
+}
+
+fn machine() -> String {
+    let here = Environment::of_this_machine();
+    let cores = std::thread::available_parallelism().map_or(here.cores, usize::from);
+    let memory = here.memory_bytes >> 30;
+    format!("{}, {cores} cores, {memory} GiB of memory, Linux {}", here.processor, here.kernel)
 }
 
 /// Prints what a file has got since the last time.
