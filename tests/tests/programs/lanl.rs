@@ -249,6 +249,13 @@ fn lanl_looks_first_whether_a_disk_is_read_only_or_too_small() {
             !ended.status.success() && ended.stderr.contains("MB are free where the copies go"),
             "{ended:?}"
         );
+        // Both on one disk: 30 MB of sources and as much of copies beside what is always left free.
+        let small = Disk::tmpfs(bench.folder.path(), "small", 110 << 20);
+        let folder = small.path().display().to_string();
+        let plan = ["--folder", &folder, "--source", &folder, "--scale", "0.003", "--parts", "large"];
+        let ended = run(&mut bench
+            .command(&[&plan[..], &["--flavors", "sys", "--repetitions", "1", "--no-scp"]].concat()));
+        assert!(ended.stderr.contains("with the files that are copied; make them smaller"), "{ended:?}");
         disk.make_read_only();
         let ended = run(&mut bench.command(&[&arguments[..], &["--scale", "0.0001"]].concat()));
         assert!(!ended.status.success() && ended.stderr.contains("mounted read-only"), "{ended:?}");

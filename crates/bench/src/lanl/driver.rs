@@ -1,10 +1,11 @@
 //! Measures the cases: makes sources and sides as they are needed, copies, compares, removes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::carrier::{Carried, Carrier};
 use super::load::{Copy, Fetch};
@@ -54,8 +55,8 @@ pub struct Copier<'a> {
     sources: Sources,
     stop: &'a AtomicBool,
     cache: ServerCache,
-    /// Bytes that a side has at its server at most.
-    most: u64,
+    /// Bytes of all sources, and the most that a side has at its server at a time.
+    room: (u64, u64),
     carriers: BTreeMap<String, Box<dyn Carrier>>,
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
@@ -75,15 +76,7 @@ impl<'a> Copier<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         ensure_room(sources.folder(), room.0, "the files that are copied")?;
-        Ok(Self {
-            ways,
-            sources,
-            stop,
-            cache,
-            most: room.1,
-            carriers: BTreeMap::new(),
-            there: BTreeSet::new(),
-        })
+        Ok(Self { ways, sources, stop, cache, room, carriers: BTreeMap::new(), there: BTreeSet::new() })
     }
 
     fn carrier(&mut self, side: &str) -> Result<&mut Box<dyn Carrier>> {
@@ -95,16 +88,9 @@ impl<'a> Copier<'a> {
             return Ok(());
         }
         let mut way = (self.ways)(side)?;
-        let free = way.carrier.free();
-        if let Ok(Some(free)) = free
-            && free < self.most.saturating_add(SPARE)
-        {
+        if let Err(error) = self.ensure_room(way.carrier.as_mut()) {
             let _ = way.carrier.finish();
-            bail!(
-                "{} MB are free where the copies go, and they need {} MB; make them smaller with --scale",
-                free / 1_000_000,
-                self.most.saturating_add(SPARE).div_ceil(1_000_000)
-            );
+            return Err(error);
         }
         let environment = &mut record.environment;
         environment.enctype = environment.enctype.take().or(way.enctype);
@@ -113,6 +99,25 @@ impl<'a> Copier<'a> {
             environment.mounts.push(facts);
         }
         self.carriers.insert(side.to_owned(), way.carrier);
+        Ok(())
+    }
+
+    /// Checks that there is room for a side's copies, and for the sources that are still to be made where these are on the
+    /// same file system.
+    fn ensure_room(&self, carrier: &mut dyn Carrier) -> Result<()> {
+        // A server that does not tell is found out when it is full.
+        let Ok(Some(free)) = carrier.free() else { return Ok(()) };
+        let (sources, copies) = self.room;
+        let shared = carrier.beneath("").is_some_and(|path| same_file_system(&path, self.sources.folder()));
+        let more = if shared { sources.saturating_sub(self.sources.made()?) } else { 0 };
+        let needed = copies.saturating_add(more).saturating_add(SPARE);
+        let beside = if more > 0 { " with the files that are copied" } else { "" };
+        ensure!(
+            free >= needed,
+            "{} MB are free where the copies go, and they need {} MB{beside}; make them smaller with --scale",
+            free / 1_000_000,
+            needed.div_ceil(1_000_000)
+        );
         Ok(())
     }
 
@@ -172,6 +177,11 @@ impl<'a> Copier<'a> {
         let carried = carrier.get(&name, PATTERN, stop)?;
         Ok(carried.map(|carried| sample(carried, 1, fetch.size)))
     }
+}
+
+fn same_file_system(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
+    device(one).is_some_and(|one| Some(one) == device(other))
 }
 
 fn name_of(fetch: &Fetch) -> String {

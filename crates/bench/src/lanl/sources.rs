@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,6 +45,26 @@ impl Sources {
     /// Returns the folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns the bytes of disk that the sources take until now.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn made(&self) -> Result<u64> {
+        let (mut folders, mut bytes) = (vec![self.folder().to_owned()], 0);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder)? {
+                let entry = entry?;
+                let found = entry.metadata()?;
+                if found.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    bytes += found.blocks() * 512;
+                }
+            }
+        }
+        Ok(bytes)
     }
 
     /// Returns a file of this size, made now if it is not there; `None` when it was interrupted.
@@ -159,6 +180,8 @@ mod tests {
         let folder = sources.files(3, 5000, &stop).unwrap().unwrap();
         let read = |number: u64| std::fs::read(folder.join(format!("file-{number:05}"))).unwrap();
         assert!(read(0).len() == 5000 && read(0) != read(1) && read(1) != read(2));
+        // The zeros are a hole.
+        assert!((2_500_000..2_700_000).contains(&sources.made().unwrap()), "{}", sources.made().unwrap());
         let before = std::fs::metadata(&folder).unwrap().modified().unwrap();
         assert_eq!(sources.files(3, 5000, &stop).unwrap().unwrap(), folder);
         assert_eq!(std::fs::metadata(&folder).unwrap().modified().unwrap(), before);
