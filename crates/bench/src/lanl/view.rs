@@ -26,16 +26,19 @@ pub fn view(record: &Record) -> View {
 
 /// The sentence that a reader takes away.
 fn headline(record: &Record) -> String {
-    let cost = |part: &str| {
+    let said = |part: &str| {
         let one = findings::cases(record, part, "krb5p").next()?;
-        Some(one.figures.as_ref()?.against.as_ref()?.ratio.median)
+        let against = one.figures.as_ref()?.against.as_ref()?;
+        Some(match against.verdict.is_significant() {
+            true => format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)),
+            false => format!("no time more or less that this run could measure with {part} files"),
+        })
     };
-    let said = |part: &str| Some(format!("{} with {part} files", percent(1.0 / cost(part)?)));
     let said: Vec<String> = ["small", "large"].into_iter().filter_map(said).collect();
     if said.is_empty() {
         return "Copies by krb5p were not compared with those by sys.".to_owned();
     }
-    format!("Copies by krb5p take, of the time of those by sys, {}.", said.join(" and "))
+    format!("Beside sys, copies by krb5p take {}.", said.join(", and "))
 }
 
 /// A table with a column for each side; rows of cases that `wanted` picks, by group.
@@ -112,7 +115,7 @@ fn processor(record: &Record) -> Option<Table> {
         [
             "CPU use by protocol, client / server",
             "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
-             machine used, but for the server where that is on the same machine, because the kernel\u{2019}s client works in threads of its own.",
+             machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
             "what",
         ],
         &sides,

@@ -8,6 +8,10 @@ pub fn meaning(side: &str) -> &'static str {
         "krb5i" => "proves it, and that nothing was changed",
         "krb5p" => "proves it and encrypts everything",
         "scp" => "copies over SSH",
+        "krb5p-17" => "with AES-128 and SHA-1",
+        "krb5p-18" => "with AES-256 and SHA-1",
+        "krb5p-19" => "with AES-128 and SHA-256",
+        "krb5p-20" => "with AES-256 and SHA-384",
         _ => "",
     }
 }
