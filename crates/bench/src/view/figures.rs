@@ -5,6 +5,9 @@ use super::form::{self, cpu_unit, digits, latency, percent, rate, trust};
 use super::{Row, Table, View};
 use crate::measuring::{CaseRecord, Record};
 
+/// Title of the table of all figures.
+pub const ALL: &str = "All figures";
+
 /// A view of any record: all figures in one table, rates and processor time as bars.
 pub fn plain(record: &Record, headline: String) -> View {
     let mut charts = rate_bars(record);
@@ -15,7 +18,7 @@ pub fn plain(record: &Record, headline: String) -> View {
 /// All figures, a row for each case.
 pub fn figures_table(record: &Record) -> Table {
     let mut table = Table::new(
-        "All figures",
+        ALL,
         "",
         &["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"],
     );

@@ -19,7 +19,8 @@ pub fn page(record: &Record, view: &View) -> String {
         escape(&record.title)
     );
     header(&mut out, record, view);
-    for one in &view.tables {
+    // All figures have a table of their own below.
+    for one in view.tables.iter().filter(|table| table.title != figures::ALL) {
         table(&mut out, one);
     }
     charts(&mut out, &view.charts);
