@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod lab;
 mod measure;
 mod own_realm;
 mod own_server;
@@ -30,6 +31,8 @@ enum Command {
     Realm(realm::Command),
     #[command(subcommand)]
     Bench(bench::Command),
+    #[command(subcommand)]
+    Lab(lab::Command),
     Try(try_it::Arguments),
 }
 
@@ -45,6 +48,7 @@ impl Arguments {
             Command::Serve(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
             Command::Bench(command) => command.run(),
+            Command::Lab(command) => command.run(),
             Command::Try(arguments) => arguments.run(),
         }
     }

@@ -1,0 +1,44 @@
+//! Commands as lists of words.
+
+use crate::network::Machine;
+use crate::{Folder, Options};
+use std::path::PathBuf;
+
+/// Folders of administrators' programs, which a PATH can leave out.
+const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// Returns words as a command.
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Returns the command that runs another one on a machine.
+pub fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<String> {
+    let mut all = words(&["nsenter"]);
+    all.push(format!("--net={}", folder.net(machine).display()));
+    all.extend(words(command));
+    all
+}
+
+/// Returns the command that runs `orthrus` on a machine.
+pub fn orthrus_on(options: &Options, folder: &Folder, machine: Machine, arguments: &[&str]) -> Vec<String> {
+    let program = options.program.display().to_string();
+    let mut command = on(folder, machine, &[&program]);
+    command.extend(words(arguments));
+    command
+}
+
+/// Finds a program in PATH and in the folders of administrators' programs.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SBIN.iter().map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Returns a PATH that has those folders.
+pub fn path() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:{}", SBIN.join(":"))
+}

@@ -1,0 +1,211 @@
+//! The lab's folder: everything that it writes is in it.
+
+use crate::network::Machine;
+use crate::{Options, processes};
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Where a lab is made by default: only root can write there.
+pub const DIR: &str = "/var/lib/orthrus-lab";
+
+/// The file that makes a folder a lab's: only a folder with it is ever removed.
+const MARKER: &str = "lab.json";
+
+/// The places in a lab's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder(PathBuf);
+
+/// What the folder says of its lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What the lab is made of.
+    pub options: Options,
+    /// The process that all others of the lab hang on.
+    pub holder: Option<processes::Identity>,
+    /// Whether everything has been started.
+    pub ready: bool,
+}
+
+impl Folder {
+    /// Names a folder; it need not exist.
+    pub fn at(dir: &Path) -> Self {
+        Self(dir.to_owned())
+    }
+
+    /// Returns the folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns a place in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Returns the file that a machine's network namespace is bound to, inside the lab's view.
+    pub fn net(&self, machine: Machine) -> PathBuf {
+        self.file("net").join(machine.name())
+    }
+
+    /// Returns the folder that all nodes see as /lab.
+    pub fn share(&self) -> PathBuf {
+        self.file("share")
+    }
+
+    /// Returns the folder of the nodes' control sockets.
+    pub fn uml(&self) -> PathBuf {
+        self.file("uml")
+    }
+
+    /// Returns the pipe that a node takes requests from.
+    pub fn ask(&self, node: &str) -> PathBuf {
+        self.file(&format!("{node}.ask"))
+    }
+
+    /// Returns the log of a program.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.file(&format!("{name}.log"))
+    }
+
+    /// Makes the folder, or takes an empty one, and writes the record.
+    ///
+    /// # Errors
+    /// When there is a lab already, or something else.
+    pub fn claim(&self, record: &Record) -> anyhow::Result<()> {
+        if let Some(above) = self.0.parent() {
+            fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+        }
+        match fs::DirBuilder::new().mode(0o755).create(&self.0) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if self.file(MARKER).exists() {
+                    bail!("there is a lab in {} already: `orthrus lab down` ends it", self.0.display());
+                }
+                let mut entries = fs::read_dir(&self.0).with_context(|| self.0.display().to_string())?;
+                if entries.next().is_some() {
+                    bail!("{} exists and is no lab: give a new or an empty folder", self.0.display());
+                }
+            }
+            made => made.with_context(|| self.0.display().to_string())?,
+        }
+        self.write(record)
+    }
+
+    /// Writes the record; under its name it is whole.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, record: &Record) -> anyhow::Result<()> {
+        let (file, new) = (self.file(MARKER), self.file("lab.json.new"));
+        fs::write(&new, serde_json::to_vec_pretty(record)?)
+            .and_then(|()| fs::rename(&new, &file))
+            .with_context(|| file.display().to_string())
+    }
+
+    /// Reads the record; `None` where there is no lab.
+    ///
+    /// # Errors
+    /// When there is one that cannot be read.
+    pub fn read(&self) -> anyhow::Result<Option<Record>> {
+        let file = self.file(MARKER);
+        match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).with_context(|| file.display().to_string()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error).with_context(|| file.display().to_string()),
+        }
+    }
+
+    /// Reads the record of a lab that must be up.
+    ///
+    /// # Errors
+    /// Says what to do when there is none, or when it is not whole.
+    pub fn open(&self) -> anyhow::Result<Record> {
+        let dir = self.0.display();
+        match self.read()? {
+            None => bail!("there is no lab in {dir}: `orthrus lab up` makes one"),
+            Some(record) if !record.holder.is_some_and(|holder| holder.is_alive()) => {
+                bail!("the lab in {dir} has ended: `orthrus lab down` removes what is left of it")
+            }
+            Some(record) if !record.ready => bail!("the lab in {dir} is not up yet"),
+            Some(record) => Ok(record),
+        }
+    }
+
+    /// Removes the folder with all that is in it, the record last.
+    ///
+    /// # Errors
+    /// When somebody has mounted something in it, which would be emptied; when it cannot be removed.
+    pub fn remove(&self) -> anyhow::Result<()> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        if let Some(mount) = mounts_below(&mounts, &self.0).first() {
+            bail!("{mount} is mounted in the lab's folder: unmount it first");
+        }
+        let entries = fs::read_dir(&self.0).with_context(|| self.0.display().to_string())?;
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_name() == MARKER {
+                continue;
+            }
+            let removed =
+                if entry.file_type()?.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.with_context(|| path.display().to_string())?;
+        }
+        fs::remove_dir_all(&self.0).with_context(|| self.0.display().to_string())
+    }
+}
+
+/// Returns the places below `folder`, itself included, where something is mounted.
+fn mounts_below(mountinfo: &str, folder: &Path) -> Vec<String> {
+    let places = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+    places.filter(|place| Path::new(place).starts_with(folder)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::tests::options;
+
+    fn record() -> Record {
+        Record { options: options(), holder: None, ready: false }
+    }
+
+    #[test]
+    fn a_folder_is_claimed_once_and_removed_whole() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = Folder::at(&above.path().join("lab"));
+        assert_eq!(folder.read().unwrap(), None);
+        folder.claim(&record()).unwrap();
+        assert_eq!(folder.read().unwrap(), Some(record()));
+        assert!(folder.claim(&record()).is_err());
+        fs::create_dir_all(folder.file("share/a/b")).unwrap();
+        folder.remove().unwrap();
+        assert!(!folder.path().exists());
+    }
+
+    #[test]
+    fn a_folder_with_something_else_is_left_alone() {
+        let above = tempfile::tempdir().unwrap();
+        fs::write(above.path().join("letter"), "dear").unwrap();
+        assert!(Folder::at(above.path()).claim(&record()).is_err());
+        assert!(above.path().join("letter").exists());
+    }
+
+    #[test]
+    fn a_lab_without_its_first_process_is_not_up() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = Folder::at(&above.path().join("lab"));
+        assert!(folder.open().unwrap_err().to_string().contains("lab up"));
+        folder.claim(&record()).unwrap();
+        assert!(folder.open().unwrap_err().to_string().contains("lab down"));
+    }
+
+    #[test]
+    fn what_is_mounted_in_the_folder_is_found() {
+        let mountinfo = "22 1 0:20 / /proc rw - proc proc rw\n30 1 0:31 / /l/export rw - tmpfs tmpfs rw\n31 1 0:32 / /lab rw - tmpfs tmpfs rw\n";
+        assert_eq!(mounts_below(mountinfo, Path::new("/l")), ["/l/export"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! The process that a lab hangs on: the first one of a process namespace.
+//!
+//! It is told what to do by the record in the folder, tells what it does on standard output (`step …`, `ready`,
+//! `failed …`), and ends, with everything, when standard input ends before it has been told to stay: then `up` was killed.
+
+use crate::plan::{Action, plan};
+use crate::{Folder, Step, commands};
+use anyhow::{Context, bail};
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::sys::wait::wait;
+use nix::unistd::{Pid, getpid, mkfifo, pause, setsid};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a sign is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+/// How much of a failed program's log is repeated, in lines from its end.
+const LOG_LINES_MAX: usize = 8;
+/// How often an abandoned folder is removed while something still writes to it.
+const REMOVALS_MAX: u32 = 5;
+
+/// Holds the lab in `dir`: enters namespaces of its own, starts everything, and stays. Only `up` calls it.
+///
+/// # Errors
+/// When it is not the first process of a namespace, or has no record; what fails later is told on standard output.
+pub fn hold(dir: &Path) -> anyhow::Result<()> {
+    if getpid() != Pid::from_raw(1) {
+        bail!("`orthrus lab up` starts this");
+    }
+    // Ctrl-C at the terminal of `up` is for `up`.
+    setsid().context("no session")?;
+    let folder = Folder::at(dir);
+    let record = folder.read()?.context("no record")?;
+    unshare(
+        CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWIPC,
+    )
+    .context("no namespaces")?;
+    let watched = folder.clone();
+    std::thread::Builder::new().name("watch".into()).spawn(move || watch(&watched))?;
+    let mut holder = Holder { folder, children: BTreeMap::new() };
+    match holder.carry_out(&plan(&record.options)) {
+        Ok(()) => say("ready"),
+        Err(error) => {
+            say(&format!("failed {}", format!("{error:#}").replace('\n', " | ")));
+            std::process::exit(1);
+        }
+    }
+    holder.stay()
+}
+
+/// Nobody may listen any more, which is no reason to end.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Ends everything when `up` ends without a word.
+fn watch(folder: &Folder) {
+    let mut word = [0];
+    if matches!(std::io::stdin().read(&mut word), Ok(1)) {
+        return;
+    }
+    // Everything but this process, which is the first.
+    let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+    for _ in 0..REMOVALS_MAX {
+        // Bound and mounted in this view only; the folder below is the machine's.
+        let _ = Command::new("umount").args(["-l", "-R"]).arg(folder.file("export")).output();
+        let _ = Command::new("umount").args(["-l", "-R"]).arg(folder.file("private")).output();
+        for machine in crate::Machine::ALL {
+            let _ = Command::new("umount").arg("-l").arg(folder.net(machine)).output();
+        }
+        if folder.remove().is_ok() {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    std::process::exit(1);
+}
+
+struct Holder {
+    folder: Folder,
+    children: BTreeMap<String, Child>,
+}
+
+impl Holder {
+    fn carry_out(&mut self, steps: &[Step]) -> anyhow::Result<()> {
+        for step in steps {
+            say(&format!("step {}", step.title));
+            for action in &step.actions {
+                self.act(action).with_context(|| step.title.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: &Action) -> anyhow::Result<()> {
+        match action {
+            Action::Folder(path) => fs::create_dir_all(path).with_context(|| path.display().to_string()),
+            Action::Pipe(path) => {
+                mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).with_context(|| path.display().to_string())
+            }
+            Action::Write(path, text) => fs::write(path, text).with_context(|| path.display().to_string()),
+            Action::Extend { file, more, copy } => extend(file, more, copy),
+            Action::Run(words, input) => run(words, input),
+            Action::Start { name, command, input } => self.start(name, command, input.as_deref()),
+            Action::Wait { name, file, text, limit } => self.wait(name, file, text, *limit),
+        }
+    }
+
+    fn start(&mut self, name: &str, words: &[String], input: Option<&Path>) -> anyhow::Result<()> {
+        let log = File::create(self.folder.log(name))?;
+        let input = match input {
+            // Open for writing too, so that it never ends.
+            Some(pipe) => Stdio::from(File::options().read(true).write(true).open(pipe)?),
+            None => Stdio::null(),
+        };
+        let mut command = command(words)?;
+        command.stdin(input).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| words.join(" "))?;
+        self.children.insert(name.to_owned(), child);
+        Ok(())
+    }
+
+    fn wait(&mut self, name: &str, file: &Path, text: &str, limit: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + limit;
+        let child = self.children.get_mut(name).with_context(|| format!("{name} was not started"))?;
+        loop {
+            let ended = child.try_wait()?;
+            let said = fs::read(file).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            if let Some(said) = said.filter(|said| said.contains(text)) {
+                let failures: Vec<&str> = said.lines().filter(|line| line.starts_with("FAIL")).collect();
+                match failures.is_empty() {
+                    true => return Ok(()),
+                    false => bail!("{name}: {}", failures.join("; ")),
+                }
+            }
+            let log = self.folder.log(name);
+            if let Some(status) = ended {
+                bail!("{name} ended ({status}): {}", tail(&log));
+            }
+            if Instant::now() > end {
+                bail!("{name} was not ready in {} s: {}", limit.as_secs(), tail(&log));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for whoever ends, as the first process must, and says so if it was one of the lab's own.
+    fn stay(self) -> anyhow::Result<()> {
+        let names: BTreeMap<u32, &str> =
+            self.children.iter().map(|(name, child)| (child.id(), name.as_str())).collect();
+        loop {
+            match wait() {
+                Ok(status) => {
+                    let pid = status.pid().and_then(|pid| u32::try_from(pid.as_raw()).ok());
+                    if let Some(name) = pid.and_then(|pid| names.get(&pid)) {
+                        eprintln!("{name} ended: {status:?}");
+                    }
+                }
+                Err(Errno::ECHILD) => pause(),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Makes a command that gets nothing of the environment of who started the lab.
+fn command(words: &[String]) -> anyhow::Result<Command> {
+    let (program, arguments) = words.split_first().context("no command")?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("PATH", commands::path()).env("HOME", "/").current_dir("/");
+    Ok(command)
+}
+
+fn run(words: &[String], input: &str) -> anyhow::Result<()> {
+    let mut child = command(words)?
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| words.join(" "))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early closes its end; its exit status tells more than EPIPE does.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        bail!("{}: {}: {}", words.join(" "), output.status, said.trim());
+    }
+    Ok(())
+}
+
+fn extend(file: &Path, more: &str, copy: &Path) -> anyhow::Result<()> {
+    let mut text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    fs::write(copy, text + more)?;
+    let (copy, file) = (copy.display().to_string(), file.display().to_string());
+    run(&commands::words(&["mount", "--bind", &copy, &file]), "")
+}
+
+/// Returns the end of a log in one line.
+pub fn tail(log: &Path) -> String {
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines.iter().skip(lines.len().saturating_sub(LOG_LINES_MAX)).copied().collect::<Vec<_>>().join(" | ")
+}

@@ -1,0 +1,289 @@
+//! What is started, step by step, as plain data.
+
+use crate::commands::{on, orthrus_on, words};
+use crate::network::{CLUSTER, HEAD_INSIDE, HEAD_OUTSIDE, Machine, PREFIX, full, node_address, node_name};
+use crate::{Folder, Nat, Options, Storage, files, node};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the server may take until it listens.
+const SERVER_WAIT: Duration = Duration::from_secs(20);
+/// How long a node may take until it has mounted everything: many boot at once, on few processors.
+const NODE_WAIT: Duration = Duration::from_secs(180);
+/// Memory beside that of the nodes in their file system of memory, in MiB.
+const SPARE_MIB: u32 = 16;
+
+/// Several actions that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What they make, for people.
+    pub title: String,
+    /// What is done, in this order.
+    pub actions: Vec<Action>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make a folder, with those above it.
+    Folder(PathBuf),
+    /// Make a named pipe.
+    Pipe(PathBuf),
+    /// Write a file.
+    Write(PathBuf, String),
+    /// Lay a copy of a file with more lines over it, in the lab's own view of the machine.
+    Extend {
+        /// The file.
+        file: PathBuf,
+        /// The lines to add.
+        more: String,
+        /// Where the copy is put.
+        copy: PathBuf,
+    },
+    /// Run a program to its end, with this text on its standard input; it must succeed.
+    Run(Vec<String>, String),
+    /// Start a program that runs as long as the lab.
+    Start {
+        /// Its name.
+        name: String,
+        /// Its command.
+        command: Vec<String>,
+        /// What its standard input reads; nothing without.
+        input: Option<PathBuf>,
+    },
+    /// Wait until a program has left a sign; its end before that is a failure, and so is a line that begins with FAIL.
+    Wait {
+        /// The program's name.
+        name: String,
+        /// The file that appears.
+        file: PathBuf,
+        /// What the file has to contain.
+        text: String,
+        /// How long at most.
+        limit: Duration,
+    },
+}
+
+/// Returns all steps of a lab.
+pub fn plan(options: &Options) -> Vec<Step> {
+    let folder = Folder::at(&options.dir);
+    let step =
+        |title: &str, actions: Vec<Vec<Action>>| Step { title: title.to_owned(), actions: actions.concat() };
+    vec![
+        step("own view of the machine", vec![own_view(options, &folder)]),
+        step("enterprise and cluster network", vec![networks(options, &folder)]),
+        step(&format!("head node: NAT to {HEAD_OUTSIDE}"), vec![nat(options, &folder)]),
+        step("Kerberos", vec![kerberos(options, &folder)]),
+        step("name service", vec![name_service(&folder)]),
+        step("NFS server", vec![server(options, &folder)]),
+        step("image of the nodes", vec![image(&folder)]),
+        step(&format!("{} nodes", options.nodes), vec![nodes(options, &folder)]),
+    ]
+}
+
+fn run(command: &[&str]) -> Action {
+    Action::Run(words(command), String::new())
+}
+
+/// A process table of its own, alice and bob among the users, and room for the nodes' memory.
+fn own_view(options: &Options, folder: &Folder) -> Vec<Action> {
+    let extend = |file: &str, more: String| Action::Extend {
+        file: format!("/etc/{file}").into(),
+        more,
+        copy: folder.file(file),
+    };
+    let size = u32::from(options.nodes).saturating_mul(options.memory_mib).saturating_add(SPARE_MIB);
+    vec![
+        run(&["mount", "--make-rprivate", "/"]),
+        run(&["mount", "-t", "proc", "proc", "/proc"]),
+        // The nodes' kernels keep their memory in files of /dev/shm, which containers make small.
+        run(&["mount", "-t", "tmpfs", "-o", &format!("size={size}M"), "tmpfs", "/dev/shm"]),
+        run(&["hostname", "orthrus-lab"]),
+        extend("passwd", files::passwd()),
+        extend("group", files::group()),
+    ]
+}
+
+/// Two switches, a cable from each machine, and a port for each node.
+fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
+    let mut actions = vec![Action::Folder(folder.file("net"))];
+    for machine in Machine::ALL {
+        let net = folder.net(machine);
+        actions.push(Action::Write(net.clone(), String::new()));
+        actions.push(run(&["unshare", &format!("--net={}", net.display()), "true"]));
+    }
+    let mut switches = String::from(
+        "link set lo up\nlink add name enterprise type bridge\nlink add name cluster type bridge\n",
+    );
+    let mut cable = |port: &str, switch: &str, device: &str, machine: Machine| {
+        let net = folder.net(machine);
+        switches.push_str(&format!(
+            "link add name {port} type veth peer name {device} netns {}\nlink set {port} master {switch} up\n",
+            net.display()
+        ));
+    };
+    for machine in Machine::ALL {
+        cable(&format!("e-{}", machine.name()), "enterprise", "enterprise", machine);
+    }
+    cable("c-head", "cluster", "cluster", Machine::Head);
+    for name in (1..=options.nodes).map(node_name) {
+        switches.push_str(&format!("tuntap add dev {name} mode tap\nlink set {name} master cluster up\n"));
+    }
+    switches.push_str("link set enterprise up\nlink set cluster up\n");
+    actions.push(Action::Run(words(&["ip", "-batch", "-"]), switches));
+    for machine in Machine::ALL {
+        let mut inside = format!(
+            "link set lo up\naddress add {}/{PREFIX} dev enterprise\nlink set enterprise up\n",
+            machine.address()
+        );
+        if machine == Machine::Head {
+            inside
+                .push_str(&format!("address add {HEAD_INSIDE}/{PREFIX} dev cluster\nlink set cluster up\n"));
+        }
+        actions.push(Action::Run(on(folder, machine, &["ip", "-batch", "-"]), inside));
+    }
+    actions
+}
+
+/// The head forwards, and gives what the nodes send its own address. The setting is of its network namespace alone.
+fn nat(options: &Options, folder: &Folder) -> Vec<Action> {
+    let command = files::nat_command(options.nat);
+    vec![
+        Action::Run(
+            on(folder, Machine::Head, &["sh", "-c", "cat >/proc/sys/net/ipv4/ip_forward"]),
+            "1\n".into(),
+        ),
+        Action::Run(on(folder, Machine::Head, command), files::nat_rules(options.nat)),
+    ]
+}
+
+/// The realm: one keytab for the server, one with the keys of all nodes.
+fn kerberos(options: &Options, folder: &Folder) -> Vec<Action> {
+    let dir = folder.file("realm").display().to_string();
+    let (listen, server) = (format!("{}:88", Machine::Kdc.address()), full(Machine::Server.name()));
+    let mut arguments = words(&["realm", "up", &dir, "--listen", &listen, "--enctypes", &options.enctypes]);
+    arguments.extend(words(&["--host", &server]));
+    for number in 1..=options.nodes {
+        arguments.extend(words(&["--client", &full(&node_name(number))]));
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    vec![Action::Run(orthrus_on(options, folder, Machine::Kdc, &arguments), String::new())]
+}
+
+/// It ends its first process when it answers.
+fn name_service(folder: &Folder) -> Vec<Action> {
+    let file = folder.file("names.conf");
+    let argument = format!("--conf-file={}", file.display());
+    vec![
+        Action::Write(file, files::dnsmasq_conf(folder)),
+        Action::Run(on(folder, Machine::Names, &["dnsmasq", &argument]), String::new()),
+    ]
+}
+
+fn server(options: &Options, folder: &Folder) -> Vec<Action> {
+    let file = folder.file("server.toml");
+    let mut actions = Vec::new();
+    for export in ["export", "private"] {
+        let path = folder.file(export);
+        actions.push(Action::Folder(path.clone()));
+        if options.storage == Storage::Tmpfs {
+            actions.push(run(&["mount", "-t", "tmpfs", "tmpfs", &path.display().to_string()]));
+        }
+        actions.push(run(&["chmod", "755", &path.display().to_string()]));
+        for (user, id) in files::USERS {
+            let own = path.join(user).display().to_string();
+            let id = id.to_string();
+            actions.push(run(&["install", "-d", "-m", "755", "-o", &id, "-g", &id, &own]));
+        }
+    }
+    let arguments = ["serve", "--config", &file.display().to_string()];
+    actions.push(Action::Write(file.clone(), files::server_toml(folder)));
+    actions.push(Action::Start {
+        name: Machine::Server.name().to_owned(),
+        command: orthrus_on(options, folder, Machine::Server, &arguments),
+        input: None,
+    });
+    actions.push(Action::Wait {
+        name: Machine::Server.name().to_owned(),
+        file: folder.log(Machine::Server.name()),
+        text: "orthrus serves".to_owned(),
+        limit: SERVER_WAIT,
+    });
+    actions
+}
+
+/// What the nodes have in common: all but a name and an address.
+fn image(folder: &Folder) -> Vec<Action> {
+    let (share, image) = (folder.share(), folder.share().join("image"));
+    let mut actions = vec![
+        Action::Folder(image.clone()),
+        Action::Folder(share.join("jobs")),
+        Action::Folder(share.join("run")),
+        Action::Folder(share.join("nodes")),
+    ];
+    let shared = [
+        ("init.sh", files::INIT),
+        ("setup.sh", files::SETUP),
+        ("kerberos.sh", files::KERBEROS),
+        ("lib.sh", files::LIBRARY),
+        ("jobs/agent.sh", files::AGENT),
+        ("settings", files::SETTINGS),
+    ];
+    actions.extend(shared.map(|(name, text)| Action::Write(share.join(name), text.to_owned())));
+    let made = [
+        ("resolv.conf", files::resolv_conf()),
+        ("nsswitch.conf", files::nsswitch_conf()),
+        ("hosts", files::hosts()),
+        ("idmapd.conf", files::idmapd_conf()),
+    ];
+    actions.extend(made.map(|(name, text)| Action::Write(image.join(name), text)));
+    actions.push(run(&["chmod", "755", &share.join("init.sh").display().to_string()]));
+    for file in ["krb5.conf", "client.keytab", "users.keytab"] {
+        let from = folder.file("realm").join(file).display().to_string();
+        actions.push(run(&["cp", &from, &image.join(file).display().to_string()]));
+    }
+    actions
+}
+
+fn nodes(options: &Options, folder: &Folder) -> Vec<Action> {
+    let mut actions = vec![Action::Folder(folder.uml())];
+    for number in 1..=options.nodes {
+        let name = node_name(number);
+        let input = folder.ask(&name);
+        actions.push(Action::Pipe(input.clone()));
+        actions.push(Action::Start {
+            name,
+            command: node::boot(options, folder, number),
+            input: Some(input),
+        });
+    }
+    for name in (1..=options.nodes).map(node_name) {
+        let file = folder.share().join("nodes").join(&name).join("ready");
+        actions.push(Action::Wait { name, file, text: "ready".to_owned(), limit: NODE_WAIT });
+    }
+    actions
+}
+
+/// Tells in a few lines what a lab is made of.
+pub fn summary(options: &Options) -> String {
+    let first = node_address(1);
+    let last = node_address(options.nodes);
+    let nat = match options.nat {
+        Nat::Nft => "nftables",
+        Nat::Iptables => "iptables",
+    };
+    let machine = |machine: Machine| format!("{} {}", full(machine.name()), machine.address());
+    format!(
+        "enterprise   {}\n             {}\n             {}\nhead         {} and {HEAD_INSIDE}: NAT by {nat}\ncluster      {CLUSTER}/{PREFIX}: {} nodes, {first} to {last}, {} MiB each, one image, one keytab\n",
+        machine(Machine::Kdc),
+        machine(Machine::Server),
+        machine(Machine::Names),
+        machine(Machine::Head),
+        options.nodes,
+        options.memory_mib,
+    )
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! Starts a lab, from outside.
+
+use crate::processes::Identity;
+use crate::{Folder, Options, Record, holder};
+use anyhow::{Context, bail};
+use nix::sched::{CloneFlags, unshare};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often it is looked whether somebody wants to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What `up` tells while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// What the lab will be made of.
+    Summary(&'a str),
+    /// What is made now.
+    Step(&'a str),
+}
+
+/// Starts a lab that stays when this process ends.
+///
+/// When it fails, or `stop` becomes true, nothing stays but, with `keep`, the folder with the logs.
+///
+/// # Errors
+/// What failed, with the end of its log; that it was stopped.
+pub fn up(
+    options: &Options,
+    keep: bool,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(Progress),
+) -> anyhow::Result<()> {
+    options.check()?;
+    let folder = Folder::at(&options.dir);
+    let mut record = Record { options: options.clone(), holder: None, ready: false };
+    folder.claim(&record)?;
+    say(Progress::Summary(&crate::plan::summary(options)));
+    let started = start(&folder, &mut record, stop, say);
+    if started.is_err() {
+        if let Some(holder) = record.holder {
+            holder.kill()?;
+        }
+        if keep {
+            return started.with_context(|| format!("kept {}", folder.path().display()));
+        }
+        folder.remove()?;
+    }
+    started
+}
+
+fn start(
+    folder: &Folder,
+    record: &mut Record,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(Progress),
+) -> anyhow::Result<()> {
+    let mut child = spawn(folder)?;
+    record.holder = i32::try_from(child.id()).ok().and_then(Identity::of);
+    folder.write(record)?;
+    let output = child.stdout.take().context("no pipe")?;
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    follow(folder, &lines, stop, say)?;
+    record.ready = true;
+    folder.write(record)?;
+    // From now on the lab does without us.
+    child.stdin.take().context("no pipe")?.write_all(b"s").context("the lab has ended")
+}
+
+/// Starts the holder as the first process of a namespace. The namespace is for the children of one thread, which has no
+/// others.
+fn spawn(folder: &Folder) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("this program is not where it was")?;
+    let log = File::create(folder.log("holder"))?;
+    let mut command = Command::new(program);
+    command.args(["lab", "hold"]).arg(folder.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
+    let spawned = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| -> anyhow::Result<Child> {
+            unshare(CloneFlags::CLONE_NEWPID).context("no process namespace")?;
+            Ok(command.spawn()?)
+        });
+        thread.join()
+    });
+    spawned.unwrap_or_else(|_| bail!("the thread that starts the lab has panicked"))
+}
+
+fn follow(
+    folder: &Folder,
+    lines: &Receiver<String>,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(Progress),
+) -> anyhow::Result<()> {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        match lines.recv_timeout(LOOK) {
+            Ok(line) => match line.split_once(' ') {
+                Some(("step", title)) => say(Progress::Step(title)),
+                Some(("failed", why)) => bail!("{why}"),
+                _ if line == "ready" => return Ok(()),
+                _ => {}
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the lab's first process has ended: {}", holder::tail(&folder.log("holder")))
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! `orthrus lab`: a cluster of Linux clients behind NAT, on this machine.
+
+use ::lab::{Folder, Job, Machine, Needs, Options, Progress, Record, Storage, node_name};
+use anyhow::{Context, bail};
+use realm::Enctypes;
+use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Make a cluster on this machine: KDC, NFS server, name service, a head node that does NAT, Linux clients behind it.
+///
+/// Everything lives in namespaces below one process and in one folder; `lab down` ends the one and removes the other. It
+/// needs root and a few packages, and says which.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    Up(Up),
+    Status(Status),
+    Run(Run),
+    Shell(Shell),
+    Down(Down),
+    #[command(hide = true)]
+    Hold(Hold),
+}
+
+/// Where a lab is.
+#[derive(clap::Args)]
+struct Place {
+    /// The lab's folder.
+    #[arg(long, value_name = "DIR", default_value = ::lab::DIR)]
+    dir: PathBuf,
+}
+
+/// Check what is needed, then start the cluster; it stays until `lab down`.
+#[derive(clap::Args)]
+pub struct Up {
+    #[command(flatten)]
+    place: Place,
+    /// How many compute nodes.
+    #[arg(long, default_value_t = 3)]
+    nodes: u8,
+    /// Memory of a node in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    memory: u32,
+    /// Encryption types of all keys, as for `orthrus realm up`; Linux 6.1, which Debian 12 brings, has those of sha1 only.
+    #[arg(long, default_value = "sha1", value_parser = parse_enctypes)]
+    enctypes: String,
+    /// What the exported folder lies on: the file system of DIR, or memory.
+    #[arg(long, default_value = "disk", value_parser = parse_storage)]
+    export_on: Storage,
+    /// Another user-mode Linux kernel for the nodes; --modules names its modules.
+    #[arg(long, value_name = "FILE", requires = "modules")]
+    kernel: Option<PathBuf>,
+    /// The folder with the modules of the nodes' kernel.
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
+    /// Only look whether this machine has what is needed.
+    #[arg(long)]
+    check: bool,
+    /// Keep the folder with the logs when it fails.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Tell what runs, what the nodes have mounted, and whom the server sees.
+#[derive(clap::Args)]
+pub struct Status {
+    #[command(flatten)]
+    place: Place,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are the server's export.
+#[derive(clap::Args)]
+pub struct Run {
+    #[command(flatten)]
+    place: Place,
+    /// A shell script; it may source /lab/lib.sh, and finds its node's name in NODE.
+    script: PathBuf,
+    /// Only on this node; may be repeated.
+    #[arg(long = "node", value_name = "NODE")]
+    nodes: Vec<String>,
+    /// A variable for scripts that source /lab/lib.sh; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    settings: Vec<(String, String)>,
+}
+
+/// Run a command on kdc, server, names, head or a node (as root); on the first four a shell without one.
+#[derive(clap::Args)]
+pub struct Shell {
+    #[command(flatten)]
+    place: Place,
+    /// kdc, server, names, head, node1, node2, …
+    machine: String,
+    /// The command with its arguments, after --.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// End the cluster and remove its folder; nothing stays.
+#[derive(clap::Args)]
+pub struct Down {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The process that a lab hangs on; `lab up` starts it.
+#[derive(clap::Args)]
+pub struct Hold {
+    dir: PathBuf,
+}
+
+impl Command {
+    /// Does what the command line asks for.
+    ///
+    /// # Errors
+    /// What is missing or has failed, and what helps.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Up(up) => up.run(),
+            Self::Status(status) => status.run(),
+            Self::Run(run) => run.run(),
+            Self::Shell(shell) => shell.run(),
+            Self::Down(down) => down.run(),
+            Self::Hold(hold) => ::lab::hold(&hold.dir),
+        }
+    }
+}
+
+impl Place {
+    fn folder(&self) -> anyhow::Result<Folder> {
+        let dir = std::path::absolute(&self.dir).with_context(|| self.dir.display().to_string())?;
+        Ok(Folder::at(&dir))
+    }
+
+    fn open(&self) -> anyhow::Result<(Folder, Record)> {
+        let folder = self.folder()?;
+        let record = folder.open()?;
+        Ok((folder, record))
+    }
+}
+
+impl Up {
+    fn run(self) -> anyhow::Result<()> {
+        let needs = ::lab::check(self.nodes, self.memory, self.kernel.as_deref(), self.modules.as_deref());
+        print_needs(&needs);
+        if let Some(missing) = needs.missing() {
+            bail!("cannot run here: {missing}");
+        }
+        if self.check {
+            return Ok(());
+        }
+        let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
+        let options = Options {
+            dir: absolute(&self.place.dir)?,
+            nodes: self.nodes,
+            memory_mib: self.memory,
+            enctypes: self.enctypes,
+            storage: self.export_on,
+            program: std::env::current_exe()?,
+            kernel: absolute(&needs.kernel)?,
+            modules: absolute(&needs.modules)?,
+            nat: needs.nat,
+        };
+        let (start, stop) = (Instant::now(), stop_flag()?);
+        ::lab::up(&options, self.keep, &stop, &mut |progress| match progress {
+            Progress::Summary(text) => println!("\n{text}"),
+            Progress::Step(title) => println!("{:5.1} s  {title}", start.elapsed().as_secs_f64()),
+        })?;
+        println!(
+            "{:5.1} s  up: every node has the export mounted with each flavor\n",
+            start.elapsed().as_secs_f64()
+        );
+        let dir = match options.dir == Path::new(::lab::DIR) {
+            true => String::new(),
+            false => format!(" --dir {}", options.dir.display()),
+        };
+        println!("orthrus lab status{dir}\northrus lab run{dir} SCRIPT\northrus lab down{dir}");
+        Ok(())
+    }
+}
+
+fn print_needs(needs: &Needs) {
+    for need in &needs.all {
+        match &need.found {
+            Ok(found) => println!("ok       {}: {found}", need.what),
+            Err(missing) => println!("MISSING  {}: {missing}", need.what),
+        }
+    }
+}
+
+impl Status {
+    fn run(self) -> anyhow::Result<()> {
+        let (folder, record) = self.place.open()?;
+        let status = ::lab::status(&folder, &record);
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&status)?);
+            return Ok(());
+        }
+        for part in status.machines.iter().chain(&status.nodes) {
+            let state = match part.pid {
+                Some(pid) => format!("process {pid}, {} MiB", part.resident_kib / 1024),
+                None => "ENDED".to_owned(),
+            };
+            let mounted = match part.mounted.is_empty() {
+                true => String::new(),
+                false => format!(", mounted {}", part.mounted.join(" ")),
+            };
+            println!("{:8} {:12} {state}{mounted}", part.name, part.address.to_string());
+        }
+        let clients = status.clients.map_or("an unknown number of".to_owned(), |clients| clients.to_string());
+        let peers = status.peers.iter().map(|(address, count)| format!("{count} connections from {address}"));
+        println!("the server knows {clients} clients: {}", peers.collect::<Vec<_>>().join(", "));
+        Ok(())
+    }
+}
+
+impl Run {
+    fn run(self) -> anyhow::Result<()> {
+        let (folder, record) = self.place.open()?;
+        let script =
+            std::fs::read_to_string(&self.script).with_context(|| self.script.display().to_string())?;
+        let nodes = chosen(&record, &self.nodes)?;
+        ::lab::set(&folder, &self.settings)?;
+        on_nodes(&folder, &record, &nodes, &script)
+    }
+}
+
+/// Runs a script, prints its lines behind the names of their nodes, and fails where it failed.
+fn on_nodes(folder: &Folder, record: &Record, nodes: &[String], script: &str) -> anyhow::Result<()> {
+    let job = Job::start(folder, record, nodes, script)?;
+    let ended = job.wait(&*stop_flag()?, &mut |node, line| match nodes {
+        [_] => println!("{line}"),
+        _ => println!("{node:8} {line}"),
+    })?;
+    let failed: Vec<String> = ended
+        .iter()
+        .filter(|one| one.code != 0)
+        .map(|one| format!("{} with status {}", one.node, one.code))
+        .collect();
+    if !failed.is_empty() {
+        bail!("it ended on {}", failed.join(", on "));
+    }
+    Ok(())
+}
+
+/// Returns the nodes that were named, or all.
+fn chosen(record: &Record, named: &[String]) -> anyhow::Result<Vec<String>> {
+    let all: Vec<String> = (1..=record.options.nodes).map(node_name).collect();
+    if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
+        bail!("there is no {unknown}; there are {}", all.join(", "));
+    }
+    Ok(if named.is_empty() { all } else { named.to_vec() })
+}
+
+impl Shell {
+    fn run(self) -> anyhow::Result<()> {
+        let (folder, record) = self.place.open()?;
+        let Some(machine) = Machine::of_name(&self.machine) else {
+            let nodes = chosen(&record, std::slice::from_ref(&self.machine))?;
+            if self.command.is_empty() {
+                bail!("name a command: orthrus lab shell {} -- mount", self.machine);
+            }
+            let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+            return on_nodes(&folder, &record, &nodes, &words.join(" "));
+        };
+        let holder = record.holder.context("the lab has no process")?;
+        let mut command = std::process::Command::new("nsenter");
+        command.arg(format!("--target={}", holder.pid)).args(["--mount", "--pid", "--uts", "--ipc", "--"]);
+        command.arg("nsenter").arg(format!("--net={}", folder.net(machine).display())).arg("--");
+        command.env("KRB5_CONFIG", folder.file("realm/krb5.conf"));
+        command.env("KRB5_KDC_PROFILE", folder.file("realm/kdc.conf"));
+        match self.command.is_empty() {
+            true if std::io::stdin().is_terminal() => command.arg("bash"),
+            true => bail!("name a command: orthrus lab shell {} -- ip address", self.machine),
+            false => command.args(&self.command),
+        };
+        Err(command.exec()).context("nsenter (package util-linux)")
+    }
+}
+
+impl Down {
+    fn run(self) -> anyhow::Result<()> {
+        let folder = self.place.folder()?;
+        match ::lab::down(&folder)? {
+            true => println!("the lab in {} has ended; nothing is left of it", folder.path().display()),
+            false => println!("there is no lab in {}", folder.path().display()),
+        }
+        Ok(())
+    }
+}
+
+/// Becomes true with Ctrl-C, SIGTERM and the end of the terminal.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The realm is made by another process, which takes the same text.
+fn parse_enctypes(text: &str) -> Result<String, realm::RealmError> {
+    text.parse::<Enctypes>().map(|_| text.to_owned())
+}
+
+fn parse_storage(text: &str) -> Result<Storage, String> {
+    match text {
+        "disk" => Ok(Storage::Disk),
+        "tmpfs" => Ok(Storage::Tmpfs),
+        _ => Err("disk or tmpfs".to_owned()),
+    }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.bytes().all(plain) {
+        return Err("the name has letters, digits and _ only".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stays_one_word_in_a_shell() {
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    }
+
+    #[test]
+    fn a_setting_is_a_name_and_a_value() {
+        assert_eq!(parse_setting("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        for text in ["A", "=x", "1=x", "A B=x", "A;B=x"] {
+            assert!(parse_setting(text).is_err(), "{text}");
+        }
+    }
+}
