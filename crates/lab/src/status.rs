@@ -1,7 +1,7 @@
 //! What a running lab is like, seen from outside.
 
 use crate::network::{Machine, node_address, node_name};
-use crate::processes::{self, Identity, Process};
+use crate::processes::{self, Process};
 use crate::{Folder, Record};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -40,26 +40,40 @@ pub fn up(
     let mut record = Record { options: options.clone(), holder: None, ready: false };
     folder.claim(&record)?;
     say(Progress::Summary(&crate::plan::summary(options)));
-    let started = start(&folder, &mut record, stop, say);
-    if started.is_err() {
-        if let Some(holder) = record.holder {
-            holder.kill()?;
+    let started = spawn(&folder).and_then(|mut child| {
+        let started = start(&folder, &mut record, &mut child, stop, say);
+        if started.is_err() {
+            end(&record, &mut child)?;
         }
-        if keep {
-            return started.with_context(|| format!("kept {}", folder.path().display()));
+        started
+    });
+    match started {
+        Err(error) if keep => Err(error).with_context(|| format!("kept {}", folder.path().display())),
+        Err(error) => {
+            folder.remove()?;
+            Err(error)
         }
-        folder.remove()?;
+        Ok(()) => Ok(()),
     }
-    started
+}
+
+/// Ends the holder, and with it everything, and waits for that.
+fn end(record: &Record, child: &mut Child) -> anyhow::Result<()> {
+    match record.holder {
+        Some(holder) => drop(holder.kill()?),
+        None => child.kill()?,
+    }
+    child.wait()?;
+    Ok(())
 }
 
 fn start(
     folder: &Folder,
     record: &mut Record,
+    child: &mut Child,
     stop: &AtomicBool,
     say: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<()> {
-    let mut child = spawn(folder)?;
     record.holder = i32::try_from(child.id()).ok().and_then(Identity::of);
     folder.write(record)?;
     let output = child.stdout.take().context("no pipe")?;
