@@ -27,6 +27,8 @@ if [ "$purpose" = test ]; then
   want scp openssh-client                    # bench lanl compares with it
   want sshd openssh-server
   want modprobe kmod
+  want nft nftables                          # the head node of the lab's cluster
+  want dnsmasq dnsmasq-base                  # its name service
   want mkfs.ext4 e2fsprogs                   # file systems to break, to fill and to share blocks on
   want mkfs.xfs xfsprogs
   want mkfs.btrfs btrfs-progs

@@ -13,6 +13,9 @@ pub const KERBEROS: &str = include_str!("../../../lab/guest/kerberos.sh");
 pub const SETUP: &str = include_str!("guest/setup.sh");
 /// What takes requests on a node.
 pub const AGENT: &str = include_str!("guest/agent.sh");
+/// The paper's tests on a node.
+pub const LANL: &str = include_str!("guest/lanl.sh");
+
 /// What lib.sh wants to know before anybody has set anything.
 pub const SETTINGS: &str = "SERVER_KIND=orthrus\n";
 

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,11 @@ impl<'a> Job<'a> {
         fs::write(job.dir.join("script"), script)?;
         job.ask("run")?;
         Ok(job)
+    }
+
+    /// Returns the job's folder, which the nodes see as /lab/run/ID; it goes with the job.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn ask(&self, verb: &str) -> anyhow::Result<()> {
@@ -143,7 +148,7 @@ struct Output {
 }
 
 impl Output {
-    fn new(node: &str, dir: &std::path::Path) -> Self {
+    fn new(node: &str, dir: &Path) -> Self {
         Self { node: node.to_owned(), dir: dir.to_owned(), text: Vec::new(), told: 0 }
     }
 

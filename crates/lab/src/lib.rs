@@ -12,6 +12,7 @@ mod files;
 mod folder;
 mod holder;
 mod job;
+pub mod lanl;
 mod needs;
 mod network;
 mod node;
