@@ -47,7 +47,7 @@ fn find<'a>(lanl: &'a Lanl, nodes: usize, part: &str, flavor: &str) -> Option<&'
 
 fn from(nodes: usize) -> String {
     match nodes {
-        1 => "One node, nothing else running".to_owned(),
+        1 => "One node alone".to_owned(),
         _ => format!("{nodes} nodes at the same time"),
     }
 }
