@@ -54,12 +54,18 @@ impl Client {
 
     async fn create_session(&self, clientid: Clientid4, sequence: u32) -> bool {
         let slots = self.world.lock().plan.slots;
-        let Some(reply) = self.sessionless(create_session(clientid, sequence, slots)).await else {
-            return false;
+        let reply = loop {
+            let operation = create_session(clientid, sequence, slots);
+            let Some(reply) = self.sessionless(operation).await else { return false };
+            if reply.status != Nfsstat4::NFS4ERR_DELAY {
+                break reply;
+            }
+            // The same again: an earlier copy may have been carried out, and its session would stay.
+            self.pause(50, 500).await;
         };
         let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok))) = reply.results.first() else {
             // The server restarted in between, or an answer to an earlier copy was lost with its client id.
-            let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID, Nfsstat4::NFS4ERR_DELAY];
+            let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID];
             return self.wonder::<()>("CREATE_SESSION", reply.status, &known).is_some();
         };
         let mut state = self.state.borrow_mut();
