@@ -20,7 +20,7 @@ const MESSAGES: usize = 16;
 pub struct Limit {
     /// What is limited, in a few words.
     pub name: String,
-    /// The figure: the median of short pieces.
+    /// The figure: the median of short pieces, or what is said in `how`.
     pub value: f64,
     /// `MB/s` (10^6 bytes) or `us`.
     pub unit: String,
@@ -117,8 +117,11 @@ fn round_trip() -> Result<Limit> {
     }
     drop(near);
     let _ = echo.join();
-    let median = super::Interval::of(times).context("no round trip")?.median;
-    Ok(limit("loopback round trip", median, "us", "128 bytes there and back over TCP, a thread at each end"))
+    // Wake-ups by a scheduler that is busy with others are not the machine's limit: the fastest tenth is nearer to it.
+    times.sort_by(f64::total_cmp);
+    let fast = *times.get(times.len() / 10).context("no round trip")?;
+    let how = "128 bytes there and back over TCP, a thread at each end; the fastest tenth";
+    Ok(limit("loopback round trip", fast, "us", how))
 }
 
 /// Seals and opens messages of the size of a READ's reply.

@@ -120,7 +120,7 @@ fn busy_bar(one: &CaseRecord) -> Option<Bar> {
 
 /// The machine's limits as a table; none where they were not measured.
 pub fn limits_table(record: &Record) -> Option<Table> {
-    let how = "Measured in this run: no server on this machine can be faster than these, and what comes near is not held up by anything else.";
+    let how = "Measured in this run: what comes near to them has no far way to go.";
     let mut table =
         Table::new("How far this machine could go", how, &["limit", "figure", "how it was measured"]);
     for limit in &record.limits {
