@@ -10,7 +10,7 @@ use anyhow::bail;
 /// Which suite to run.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Run the suites of pynfs for NFSv4.1 and 4.0, each in all four flavors at once (about 3 and 10 minutes).
+    /// Run the suites of pynfs for NFSv4.1 and 4.0, each in all four flavors at once (about 3 and 5 minutes).
     ///
     /// Each result is compared with specs/interop/pynfs41.txt and pynfs40.txt, which give a reason for each test that is not
     /// expected to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.

@@ -53,11 +53,11 @@ impl Suite {
         }
     }
 
-    /// How long it takes, in minutes: the 4.0 suite waits for an acknowledgement of TCP in each of its calls.
+    /// How long it takes, in minutes.
     pub fn minutes(self) -> u32 {
         match self {
             Self::Minor1 => 3,
-            Self::Minor0 => 10,
+            Self::Minor0 => 5,
         }
     }
 
