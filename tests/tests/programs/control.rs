@@ -202,7 +202,8 @@ fn a_user_without_rights_is_told_so_for_the_port_and_the_state_folder() {
 fn another_minor_version_is_refused() {
     // RFC 8881 section 16.2.3: NFS4ERR_MINOR_VERS_MISMATCH
     let folder = empty_folder();
-    let server = Serve::new(folder.path()).args(["--memory", "1", "--sec", "sys"]).start();
+    let serve = Serve::new(folder.path()).args(["--memory", "1", "--sec", "sys", "--nfs40", "false"]);
+    let server = serve.start();
     for minor_version in [0, 3, u32::MAX] {
         let options = Options { minor_version, ..options(server.port()) };
         assert_eq!(status(Client::connect(options)), NFS4ERR_MINOR_VERS_MISMATCH, "{minor_version}");
