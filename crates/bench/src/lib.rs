@@ -19,6 +19,7 @@ pub mod cpu;
 mod endpoint;
 mod environment;
 pub mod evaluation;
+mod folder;
 pub mod lanl;
 pub mod measuring;
 mod model;
@@ -35,6 +36,7 @@ pub mod workload;
 
 pub use endpoint::{Endpoint, Finished};
 pub use environment::Environment;
+pub use folder::folder_name;
 pub use model::{Flavor, LeftOut, Measurement, Plan, Report, SCHEMA, Series, Summary, Unit, Workload};
 pub use mount::Mount;
 pub use pattern::Pattern;

@@ -25,7 +25,7 @@ impl ByScp {
     /// A missing program with its package, or what the server said.
     pub fn start(parent: &Path) -> Result<Self> {
         let sshd = Sshd::start()?;
-        let folder = parent.join(format!(".orthrus-bench-{}-scp", std::process::id()));
+        let folder = parent.join(crate::folder_name(Some("scp")));
         std::fs::create_dir(&folder)
             .with_context(|| format!("no folder can be made in {}", parent.display()))?;
         Ok(Self { sshd, folder: Some(folder) })

@@ -29,7 +29,7 @@ impl Place {
         ensure!(dir.is_dir(), "{} is no folder", dir.display());
         let line = MountLine::of(dir)?;
         check(side, dir, &line, any_file_system)?;
-        let folder = dir.join(format!(".orthrus-bench-{}-{side}", std::process::id()));
+        let folder = dir.join(crate::folder_name(Some(side)));
         std::fs::create_dir(&folder)
             .with_context(|| format!("no folder can be made in {}", dir.display()))?;
         let secure = line.value("sec").is_some_and(|sec| sec.starts_with("krb5"));

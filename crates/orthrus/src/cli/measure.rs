@@ -94,7 +94,7 @@ fn measure(target: &Target, plan: Plan, stop: &AtomicBool) -> anyhow::Result<Rep
     let setup = Setup {
         plan,
         path: &target.export,
-        folder: &format!(".orthrus-bench-{}", std::process::id()),
+        folder: &bench::folder_name(None),
         options: &options,
         target: target.label.clone(),
         command: command_line(),

@@ -228,7 +228,7 @@ fn start(
         None => Box::new(Own::start(memory(&asked))?),
     };
     let stop = measure::stop_flag()?;
-    let folder = format!(".orthrus-bench-{}", std::process::id());
+    let folder = bench::folder_name(None);
     let mut driver = Native::new(&mut *site, &folder, &stop);
     if asked.counting {
         driver = driver.counting();

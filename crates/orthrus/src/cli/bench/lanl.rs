@@ -253,7 +253,7 @@ fn flavor(side: &str) -> anyhow::Result<Flavor> {
 }
 
 fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>) -> anyhow::Result<Way> {
-    let folder = format!(".orthrus-bench-{}-{side}", std::process::id());
+    let folder = bench::folder_name(Some(side));
     let mut carrier = Native::connect(target, flavor, &folder, beneath)?;
     let enctype = carrier.enctype().map(str::to_owned);
     if let Err(error) = ensure_type(side, enctype.as_deref()) {
