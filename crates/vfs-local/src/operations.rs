@@ -8,7 +8,7 @@ use crate::{
     leases, sys,
 };
 use rustix::{
-    fs::{FileType, OFlags, fstatvfs, fsync, readlinkat},
+    fs::{FileType, OFlags, fstatvfs, fsync, readlinkat, syncfs},
     io::Errno,
 };
 use std::{
@@ -276,9 +276,21 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
-    /// Waits until what has been changed of an object is on stable storage, where that is asked for.
+    /// Waits until what has been changed of an object is on stable storage, where that is asked for and there is any.
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
-        if self.stable_names { self.commit(object) } else { Ok(()) }
+        if !self.stable_names || !self.may_wait {
+            return Ok(());
+        }
+        match self.commit(object) {
+            // Without root there is what may be changed and not be opened: the whole file system is, then.
+            Err(VfsError::Access) => {
+                let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
+                syncfs(root).map_err(vfs_error)
+            }
+            // A local program has removed it since, which is no failure of what was done before.
+            Err(VfsError::Stale) => Ok(()),
+            settled => settled,
+        }
     }
 
     /// Makes the open file of a descriptor that the caller has opened.

@@ -273,7 +273,7 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
     });
 }
 
-/// What is acknowledged of names is there after a power cut, where the configuration asks for it; and a file that was written,
+/// What is acknowledged of names is there after a power cut, unless the configuration waives it; and a file that was written,
 /// committed and then renamed over another is one of the two, whole, wherever.
 fn renamed(stable: bool) {
     in_own_mounts(|| {
@@ -320,7 +320,7 @@ fn renamed(stable: bool) {
 }
 
 #[test]
-fn names_are_on_the_disk_before_they_are_acknowledged_where_that_is_asked_for() {
+fn names_are_on_the_disk_before_they_are_acknowledged() {
     renamed(true);
 }
 

@@ -131,7 +131,7 @@ impl<'a> Checker<'a> {
         export.read_only = raw.read_only.unwrap_or(false);
         export.anon_uid = raw.anon_uid.unwrap_or(export.anon_uid);
         export.anon_gid = raw.anon_gid.unwrap_or(export.anon_gid);
-        export.stable_names = raw.stable_names.unwrap_or(false);
+        export.stable_names = raw.stable_names.unwrap_or(true);
         if let Some(nested) = raw.nested {
             if matches!(export.storage, Storage::Memory(_)) {
                 return Err(self.at(nested.span(), "nothing is mounted below an export in memory"));

@@ -176,7 +176,7 @@ impl ExportSettings {
             networks: Vec::new(),
             fsid: None,
             nested: Nested::Hide,
-            stable_names: false,
+            stable_names: true,
         }
     }
 }

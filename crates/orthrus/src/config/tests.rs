@@ -28,7 +28,7 @@ fn a_whole_configuration_is_read() {
         squash = "all"
         clients = ["10.0.0.0/8", "::1"]
         fsid = 7
-        stable_names = true
+        stable_names = false
         nested = "show"
         sec_from = [{ clients = ["192.0.2.0/24", "2001:db8::/32"], sec = ["krb5", "sys"] }]
 
@@ -48,7 +48,7 @@ fn a_whole_configuration_is_read() {
     assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
     assert_eq!((export.read_only, export.squash, export.fsid), (true, Squash::All, Some(7)));
     assert_eq!(export.networks.len(), 2);
-    assert!(export.stable_names && !settings.exports[1].stable_names);
+    assert!(!export.stable_names && settings.exports[1].stable_names);
     assert_eq!((export.nested, settings.exports[1].nested), (Nested::Show, Nested::Hide));
     let from: Vec<_> =
         export.flavors_from.iter().map(|(network, flavors)| (network.to_string(), &flavors[..])).collect();
