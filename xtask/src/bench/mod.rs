@@ -6,6 +6,7 @@ mod bed;
 mod contexts;
 mod cores;
 mod disk;
+mod evaluations;
 mod fairness;
 mod flow;
 mod ganesha;
@@ -59,6 +60,8 @@ pub enum Command {
     Io(io::Arguments),
     /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
     SlowDisk(Arguments),
+    /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha, for docs/results (about half an hour, Ganesha as root).
+    Evaluations(evaluations::Arguments),
 }
 
 /// Where the figures go.
@@ -106,6 +109,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(arguments) => ("rsize", arguments),
         Command::Io(arguments) => ("io", &arguments.output),
         Command::SlowDisk(arguments) => ("slow-disk", arguments),
+        // The program itself writes their reports.
+        Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };
     let mut output = Output::new(name);
     let end = match command {
@@ -121,6 +126,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(_) => rsize::run(&mut output, &stop),
         Command::Io(arguments) => io::run(&mut output, arguments, &stop),
         Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
+        Command::Evaluations(_) => Ok(End::Complete),
     };
     let end = skipped(end)?;
     match &end {

@@ -74,13 +74,34 @@ impl Site {
         log: Option<File>,
     ) -> anyhow::Result<ServerProcess> {
         let mut arguments = exports.to_vec();
-        arguments.extend(["--listen", "127.0.0.1:0", "--shards", "1", "--keytab"].map(OsString::from));
+        arguments.extend(["--shards", "1"].map(OsString::from));
+        cores.on_server(|| self.start_server(state, arguments, log))
+    }
+
+    /// Starts the program, as it ships, wherever the kernel has it run.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn start_server(
+        &self,
+        state: &Path,
+        mut arguments: Vec<OsString>,
+        log: Option<File>,
+    ) -> anyhow::Result<ServerProcess> {
+        arguments.extend(["--listen", "127.0.0.1:0", "--keytab"].map(OsString::from));
         arguments.push(self.realm.server_keytab().into());
         arguments.extend(["--state-dir".into(), state.join("state").into()]);
-        let environment: Vec<_> =
-            self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
-        let program = program()?;
-        cores.on_server(|| ServerProcess::start_with_log(&program, arguments, &environment, log))
+        ServerProcess::start_with_log(&program()?, arguments, &self.environment(), log)
+    }
+
+    /// The realm's environment variables.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect()
+    }
+
+    /// Where alice's ticket is.
+    pub fn ccache(&self) -> &Path {
+        &self.ccache
     }
 }
 

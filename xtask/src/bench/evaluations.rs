@@ -1,0 +1,157 @@
+//! The published evaluations, by the program itself, of this server and of NFS-Ganesha: the reports of docs/results.
+//!
+//! Each server exports a folder on tmpfs in the same throw-away realm, and is measured by the program's own commands, as anybody
+//! would measure a server. One that fails in the middle leaves the report of what was measured.
+
+use super::ganesha::Ganesha;
+use super::site::{Site, program};
+use super::stopped;
+use anyhow::Context;
+use bench::ServerProcess;
+use realm::Enctypes;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// What to run, and where the reports go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folder of the reports; each is named by its server and evaluation.
+    #[arg(long, value_name = "DIR", default_value = "docs/results")]
+    folder: PathBuf,
+    /// Servers to measure.
+    #[arg(long, value_delimiter = ',', default_value = "orthrus,ganesha")]
+    servers: Vec<Name>,
+    /// Evaluations to run.
+    #[arg(long, value_delimiter = ',', default_value = "anf,ontap,nconnect,lanl")]
+    evaluations: Vec<Evaluation>,
+    /// About how long each takes, but for lanl.
+    #[arg(long, default_value = "4m")]
+    time: String,
+    /// The part of the published file sizes, for lanl.
+    #[arg(long, default_value = "0.02")]
+    scale: String,
+    /// Repetitions of lanl.
+    #[arg(long, default_value = "6")]
+    repetitions: String,
+    /// Flavors, the first is what the others are compared with.
+    #[arg(long, default_value = "sys,krb5,krb5i,krb5p")]
+    flavors: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Name {
+    Orthrus,
+    Ganesha,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Evaluation {
+    Anf,
+    Ontap,
+    Nconnect,
+    Lanl,
+}
+
+/// A server that runs; dropping it ends it.
+struct Running {
+    pid: u32,
+    address: SocketAddr,
+    _process: Process,
+}
+
+/// What ends with the server.
+enum Process {
+    Orthrus { _server: ServerProcess },
+    Ganesha { _server: Ganesha },
+}
+
+/// Runs the evaluations one after the other.
+///
+/// # Errors
+/// When realm or server do not start, or no evaluation of this server is complete.
+pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
+    let folder = crate::steps::root().join(&arguments.folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let site = Site::start(Enctypes::default())?;
+    let mut failed: Vec<Evaluation> = Vec::new();
+    for name in &arguments.servers {
+        if let (Name::Ganesha, Some(reason)) = (name, Ganesha::missing()) {
+            println!("skipped: {reason}");
+            continue;
+        }
+        for evaluation in &arguments.evaluations {
+            if stopped(stop) {
+                anyhow::bail!("interrupted");
+            }
+            let prefix = folder.join(format!("{name:?}-{evaluation:?}").to_lowercase());
+            println!("\n=== {}", prefix.display());
+            if !measure(arguments, &site, *name, *evaluation, &prefix)? {
+                println!("{name:?} {evaluation:?}: not whole; the report says why");
+                failed.extend((*name == Name::Orthrus).then_some(*evaluation));
+            }
+        }
+    }
+    anyhow::ensure!(failed.is_empty(), "{failed:?} of this server are not whole");
+    Ok(())
+}
+
+/// Runs one evaluation with a server of its own, and says whether it came to its end.
+fn measure(
+    arguments: &Arguments,
+    site: &Site,
+    name: Name,
+    evaluation: Evaluation,
+    prefix: &Path,
+) -> anyhow::Result<bool> {
+    let work = tempfile::tempdir()?;
+    let disk = tempfile::Builder::new().prefix("orthrus-evaluations-").tempdir_in("/dev/shm")?;
+    let mut command = Command::new(program()?);
+    command.env("ORTHRUS_LOG", "warn").envs(site.environment());
+    command.args(["bench", &format!("{evaluation:?}").to_lowercase()]);
+    command.args(["--flavors", &arguments.flavors]).arg("--output").arg(prefix);
+    match evaluation {
+        Evaluation::Lanl => {
+            command.args(["--scale", &arguments.scale, "--repetitions", &arguments.repetitions]);
+        }
+        _ => {
+            command.args(["--time", &arguments.time]);
+        }
+    }
+    // With servers of its own lanl compares the encryption types as well, and ontap the instructions.
+    let own = name == Name::Orthrus && matches!(evaluation, Evaluation::Lanl | Evaluation::Ontap);
+    if own && evaluation == Evaluation::Lanl {
+        command.arg("--folder").arg(disk.path());
+    }
+    let server = if own { None } else { Some(start(site, name, work.path(), disk.path())?) };
+    if let Some(server) = &server {
+        command.arg("localhost:/data").args(["--port", &server.address.port().to_string()]);
+        command.args(["--server-pid", &server.pid.to_string()]).arg("--ccache").arg(site.ccache());
+        if evaluation == Evaluation::Lanl {
+            command.arg("--scp-folder").arg(disk.path());
+        }
+    }
+    Ok(command.status().context("the program did not start")?.success())
+}
+
+/// Starts a server that exports a folder of `disk` as /data.
+fn start(site: &Site, name: Name, work: &Path, disk: &Path) -> anyhow::Result<Running> {
+    let export = disk.join("data");
+    std::fs::create_dir(&export)?;
+    std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
+    Ok(match name {
+        Name::Orthrus => {
+            let server =
+                site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None)?;
+            let (pid, address) = (server.pid(), server.address());
+            Running { pid, address, _process: Process::Orthrus { _server: server } }
+        }
+        Name::Ganesha => {
+            let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            let server = Ganesha::start(work, &export, site.realm(), address)?;
+            Running { pid: server.pid(), address, _process: Process::Ganesha { _server: server } }
+        }
+    })
+}
