@@ -120,8 +120,8 @@ fn measure(
             command.args(["--time", &arguments.time]);
         }
     }
-    // With servers of its own lanl compares the encryption types as well, and ontap the instructions.
-    let own = name == Name::Orthrus && matches!(evaluation, Evaluation::Lanl | Evaluation::Ontap);
+    // With servers of its own lanl compares the encryption types as well, ontap the instructions, and nconnect counts drops.
+    let own = name == Name::Orthrus && evaluation != Evaluation::Anf;
     if own && evaluation == Evaluation::Lanl {
         command.arg("--folder").arg(disk.path());
     }

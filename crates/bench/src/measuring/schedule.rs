@@ -1,4 +1,5 @@
-//! The order of measuring: warm-up of all sides, then A B C D A B C D …, with a look at the machine's noise in between.
+//! The order of measuring: warm-up of all sides, then A B C D, B C D A, C D A B …, with a look at the machine's noise before
+//! each round. Each side comes first in turn, since what is measured right after that look pays for it.
 
 use super::{Calibration, Case, CaseRecord, Missing, Record, Sample, calibrate};
 use anyhow::{Context as _, Result, bail};
@@ -190,7 +191,8 @@ impl Schedule<'_, '_> {
         for repetition in 0..self.record.settings.repetitions {
             let found: Calibration = calibrate(self.begun);
             self.record.calibrations.push(found);
-            for case in &ready {
+            let first = repetition as usize % ready.len().max(1);
+            for case in ready.iter().cycle().skip(first).take(ready.len()) {
                 self.measure(case, Some(repetition), left)?;
                 left -= 1;
             }

@@ -107,11 +107,11 @@ fn new_record() -> Record {
 }
 
 #[test]
-fn repetitions_are_interleaved_after_a_warm_up_that_is_kept_and_does_not_count() {
+fn repetitions_are_interleaved_each_side_first_in_turn_after_a_warm_up_that_is_kept_and_does_not_count() {
     let (mut driver, mut record) = (Fake::default(), new_record());
     let saved = measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
     let block =
-        ["sys*", "krb5*", "krb5p*", "sys", "krb5", "krb5p", "sys", "krb5", "krb5p", "sys", "krb5", "krb5p"];
+        ["sys*", "krb5*", "krb5p*", "sys", "krb5", "krb5p", "krb5", "krb5p", "sys", "krb5p", "sys", "krb5"];
     assert_eq!(driver.asked, [block, block].concat());
     assert!(record.complete && driver.finished && saved.len() == 2);
     assert_eq!(record.calibrations.len(), 6);
