@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 /// What to run, and where the reports go.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder of the reports; each is named by its server and evaluation.
+    /// Folder of the reports, from the root of the repository; each is named by its server and evaluation.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     folder: PathBuf,
     /// Servers to measure.
@@ -73,8 +73,9 @@ enum Process {
 /// # Errors
 /// When realm or server do not start, or no evaluation of this server is complete.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
-    let folder = crate::steps::root().join(&arguments.folder);
-    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let folder = &arguments.folder;
+    std::fs::create_dir_all(crate::steps::root().join(folder))
+        .with_context(|| format!("{} cannot be made", folder.display()))?;
     let site = Site::start(Enctypes::default())?;
     let mut failed: Vec<Evaluation> = Vec::new();
     for name in &arguments.servers {
@@ -109,6 +110,8 @@ fn measure(
     let work = tempfile::tempdir()?;
     let disk = tempfile::Builder::new().prefix("orthrus-evaluations-").tempdir_in("/dev/shm")?;
     let mut command = Command::new(program()?);
+    // The reports repeat the command line: a path within the repository is told from its root.
+    command.current_dir(crate::steps::root());
     command.env("ORTHRUS_LOG", "warn").envs(site.environment());
     command.args(["bench", &format!("{evaluation:?}").to_lowercase()]);
     command.args(["--flavors", &arguments.flavors]).arg("--output").arg(prefix);
