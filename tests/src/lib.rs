@@ -12,7 +12,7 @@ pub mod soak;
 mod world;
 
 pub use disk::{Disk, in_own_mounts};
-pub use program::{Ended, nobody, orthrus, program, run, run_within};
+pub use program::{Ended, is_installed, nobody, orthrus, program, run, run_within};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
 pub use world::{World, account, empty_folder, in_world, in_world_with, is_root, pattern, status};

@@ -107,3 +107,13 @@ pub fn run_within(mut child: Child, time: Duration) -> Ended {
         None => panic!("it did not end within {time:?}:\n{stdout}\n{stderr}"),
     }
 }
+
+/// Says whether a program of a Debian package is there; where it is not, the test is skipped with that reason.
+pub fn is_installed(program: &str, package: &str) -> bool {
+    let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
+    let found = folders.iter().any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        eprintln!("skipped: {program} is not installed (apt install {package})");
+    }
+    found
+}

@@ -1,7 +1,7 @@
 //! `orthrus bench quick` and `orthrus try` as a person runs them.
 
 use client::Flavor;
-use e2e::{Ended, World, empty_folder, in_world, orthrus, run, run_within};
+use e2e::{Ended, World, empty_folder, in_world, is_installed, orthrus, run, run_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -23,14 +23,6 @@ const WORKLOADS: [&str; 7] = [
 
 /// The quickest plan there is.
 const QUICK: [&str; 6] = ["--rounds", "1", "--seconds", "0.05", "--file-size", "4"];
-
-fn is_installed() -> bool {
-    let found = Path::new("/usr/sbin/krb5kdc").exists();
-    if !found {
-        eprintln!("skipped: krb5kdc is not installed (apt install krb5-kdc)");
-    }
-    found
-}
 
 fn bench(arguments: &[&str], output: &Path) -> Command {
     let mut command = orthrus(["bench", "quick"]);
@@ -129,7 +121,7 @@ fn ended_well(ended: &Ended) {
 
 #[test]
 fn bench_quick_without_a_target_measures_all_flavors_and_leaves_a_report() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();
@@ -283,7 +275,7 @@ fn picture(folder: &Path) -> Vec<String> {
 
 #[test]
 fn try_does_everything_once_and_leaves_only_its_report() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();

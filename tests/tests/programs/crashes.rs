@@ -2,7 +2,7 @@
 //!
 //! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of the kills do not.
 
-use crate::restart::is_outage;
+use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, in_world};
 use nfs4::StableHow4::UNSTABLE4;
@@ -175,24 +175,8 @@ impl Writer<'_> {
     }
 
     fn recover(&mut self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        let how = OpenHow::write().owner(self.file.owner.clone());
-        loop {
-            let reclaimed = self.client.recover().and_then(|()| {
-                let file = self.client.reclaim_open(&self.file.handle, &how)?;
-                self.client.finish_reclaim()?;
-                Ok(file)
-            });
-            match reclaimed {
-                Ok(file) => {
-                    self.file = file;
-                    self.restarts += 1;
-                    return;
-                }
-                Err(error) => assert!(is_outage(&error) && Instant::now() < end, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.file = reclaimed(&mut self.client, &self.file);
+        self.restarts += 1;
     }
 }
 

@@ -32,7 +32,7 @@ fn delegated(client: &mut Client, path: &str) -> (client::OpenFile, Stateid4) {
 }
 
 /// Answers callbacks until a recall has come.
-fn recalled(client: &mut Client) -> Stateid4 {
+pub(crate) fn recalled(client: &mut Client) -> Stateid4 {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         client.serve_callbacks(Duration::from_millis(20)).expect("the system helps");

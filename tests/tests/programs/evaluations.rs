@@ -1,7 +1,7 @@
 //! `orthrus bench anf`, `ontap`, `nconnect` and `run` as a person runs them, and what they say when something is wrong.
 
 use client::Flavor;
-use e2e::{Ended, Serve, World, empty_folder, in_world, orthrus, run, run_within};
+use e2e::{Ended, Serve, World, empty_folder, in_world, is_installed, orthrus, run, run_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -27,14 +27,6 @@ fn plan(repetitions: u32) -> String {
         "title = \"a plan\"\nflavors = [\"sys\", \"krb5p\"]\nrepetitions = {repetitions}\nseconds = 0.05\nfile_size_mib = 1\n{}",
         cases.join("")
     )
-}
-
-fn is_installed() -> bool {
-    let found = Path::new("/usr/sbin/krb5kdc").exists();
-    if !found {
-        eprintln!("skipped: krb5kdc is not installed (apt install krb5-kdc)");
-    }
-    found
 }
 
 fn bench(arguments: &[&str], output: &Path) -> Command {
@@ -91,7 +83,7 @@ fn check_whole(prefix: &Path, ended: &Ended) -> Value {
 
 #[test]
 fn anf_measures_both_loads_from_pure_read_to_pure_write_and_metadata_for_each_flavor() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();
@@ -109,7 +101,7 @@ fn anf_measures_both_loads_from_pure_read_to_pure_write_and_metadata_for_each_fl
 
 #[test]
 fn ontap_climbs_with_and_without_the_servers_instructions() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();
@@ -129,7 +121,7 @@ fn ontap_climbs_with_and_without_the_servers_instructions() {
 
 #[test]
 fn nconnect_loses_nothing_and_its_record_can_be_compared_and_shown_anew() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();

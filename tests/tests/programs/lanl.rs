@@ -1,7 +1,7 @@
 //! `orthrus bench lanl` as a person runs it: natively with an SSH server beside it, and on folders.
 
 use client::Flavor;
-use e2e::{Disk, Ended, empty_folder, in_own_mounts, in_world, orthrus, run, run_within};
+use e2e::{Disk, Ended, empty_folder, in_own_mounts, in_world, is_installed, orthrus, run, run_within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -16,14 +16,6 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 
 /// The smallest plan that copies something of everything.
 const TINY: [&str; 4] = ["--scale", "0.0002", "--repetitions", "1"];
-
-fn is_installed(program: &str, package: &str) -> bool {
-    let found = ["/usr/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
-    if !found {
-        eprintln!("skipped: {program} is not installed (apt install {package})");
-    }
-    found
-}
 
 /// A bench that has its temporary files where the test can count them.
 struct Bench {

@@ -1,7 +1,7 @@
 //! Restarts under load: what was acknowledged is done once, what was not is done once or not at all.
 
 use crate::crashes::Random;
-use crate::restart::is_outage;
+use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Flavor, Handle, OpenFile, OpenHow, Options};
 use e2e::in_world;
 use nfs4::Nfsstat4::{NFS4ERR_EXIST, NFS4ERR_NOENT};
@@ -136,24 +136,8 @@ impl Worker<'_> {
     }
 
     fn recover(&mut self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        let how = OpenHow::write().owner(self.log.owner.clone());
-        loop {
-            let reclaimed = self.client.recover().and_then(|()| {
-                let log = self.client.reclaim_open(&self.log.handle, &how)?;
-                self.client.finish_reclaim()?;
-                Ok(log)
-            });
-            match reclaimed {
-                Ok(log) => {
-                    self.log = log;
-                    self.restarts += 1;
-                    return;
-                }
-                Err(error) => assert!(is_outage(&error) && Instant::now() < end, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.log = reclaimed(&mut self.client, &self.log);
+        self.restarts += 1;
     }
 }
 

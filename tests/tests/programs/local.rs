@@ -1,19 +1,16 @@
 //! The server and programs of its machine at the same files.
 
+use crate::delegations::recalled;
 use client::{Client, OpenHow, Options, Security};
 use e2e::{Serve, Server, account, empty_folder, is_root};
 use nfs4::{
     Lock4Args, Locker4, NfsLockType4, OPEN4_SHARE_ACCESS_BOTH as BOTH, OPEN4_SHARE_ACCESS_READ,
-    OpenDelegation4, OpenToLockOwner4, StateOwner4, Stateid4,
+    OpenDelegation4, OpenToLockOwner4, StateOwner4,
 };
 use nix::unistd::chown;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
-
-/// How long a test waits for what has to come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server of a folder of alice's, started as administrators do who say nothing special, and her options.
 fn plain(folder: &Path) -> (Server, Options, PathBuf) {
@@ -31,17 +28,6 @@ fn plain(folder: &Path) -> (Server, Options, PathBuf) {
 /// A program of this machine.
 fn shell(script: &str, file: &Path) -> Child {
     Command::new("sh").args(["-c", script, "sh"]).arg(file).spawn().expect("there is a shell")
-}
-
-fn recalled(client: &mut Client) -> Stateid4 {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        client.serve_callbacks(Duration::from_millis(20)).expect("the system helps");
-        if let Some(stateid) = client.take_recalls().pop() {
-            return stateid;
-        }
-    }
-    panic!("no recall in {PATIENCE:?}");
 }
 
 #[test]

@@ -1,20 +1,12 @@
 //! `orthrus realm up` and `down` as a person runs them.
 
-use e2e::{empty_folder, is_root, nobody, orthrus, run};
+use e2e::{empty_folder, is_installed, is_root, nobody, orthrus, run};
 use nix::unistd::{Gid, Uid, chown};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-
-fn is_installed() -> bool {
-    let found = ["/usr/sbin/krb5kdc", "/usr/local/sbin/krb5kdc"].iter().any(|path| Path::new(path).exists());
-    if !found {
-        eprintln!("skipped: krb5kdc is not installed (apt install krb5-kdc)");
-    }
-    found
-}
 
 /// Ends the realm however the test ends.
 struct Down<'a>(&'a Path);
@@ -73,7 +65,7 @@ fn up_and_down(command: impl Fn(&[&OsStr]) -> Command, dir: &Path) {
 
 #[test]
 fn a_realm_is_made_used_and_removed() {
-    if is_installed() {
+    if is_installed("krb5kdc", "krb5-kdc") {
         let folder = empty_folder();
         up_and_down(|arguments| orthrus(arguments), &folder.path().join("realm"));
     }
@@ -84,7 +76,7 @@ fn a_realm_is_made_used_and_removed_without_root() {
     if !is_root() {
         return eprintln!("skipped: only root can become nobody; the other test has run without root");
     }
-    if is_installed() {
+    if is_installed("krb5kdc", "krb5-kdc") {
         let folder = empty_folder();
         let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
         chown(folder.path(), Some(user), Some(group)).expect("root may");
@@ -94,7 +86,7 @@ fn a_realm_is_made_used_and_removed_without_root() {
 
 #[test]
 fn a_folder_of_somebody_elses_is_neither_taken_nor_removed() {
-    if !is_installed() {
+    if !is_installed("krb5kdc", "krb5-kdc") {
         return;
     }
     let folder = empty_folder();

@@ -169,24 +169,26 @@ impl Copy<'_> {
     }
 
     fn recover(&mut self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        let how = OpenHow::write().owner(self.file.owner.clone());
-        loop {
-            let reclaimed = self.client.recover().and_then(|()| {
-                let file = self.client.reclaim_open(&self.file.handle, &how)?;
-                self.client.finish_reclaim()?;
-                Ok(file)
-            });
-            match reclaimed {
-                Ok(file) => {
-                    self.file = file;
-                    self.restarts += 1;
-                    return;
-                }
-                Err(error) => assert!(is_outage(&error) && Instant::now() < end, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        self.file = reclaimed(&mut self.client, &self.file);
+        self.restarts += 1;
+    }
+}
+
+/// Comes back after a restart, as soon as the server does, and reclaims the file that was open for writing.
+pub(crate) fn reclaimed(client: &mut Client, file: &OpenFile) -> OpenFile {
+    let end = Instant::now() + Duration::from_secs(30);
+    let how = OpenHow::write().owner(file.owner.clone());
+    loop {
+        let reclaimed = client.recover().and_then(|()| {
+            let file = client.reclaim_open(&file.handle, &how)?;
+            client.finish_reclaim()?;
+            Ok(file)
+        });
+        match reclaimed {
+            Ok(file) => return file,
+            Err(error) => assert!(is_outage(&error) && Instant::now() < end, "{error}"),
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

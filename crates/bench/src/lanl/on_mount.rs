@@ -142,14 +142,7 @@ impl Carrier for OnMount {
     }
 
     fn remove(&mut self, name: &str) -> Result<()> {
-        let path = self.path(name)?;
-        if path.is_dir() {
-            return remove(&path);
-        }
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        remove(&self.path(name)?)
     }
 
     fn finish(&mut self) -> Result<()> {

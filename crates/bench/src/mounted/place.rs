@@ -79,11 +79,12 @@ impl Drop for Place {
     }
 }
 
-/// Removes a folder with all that is in it; one that is not there is no error.
-pub fn remove(folder: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(folder) {
+/// Removes a file, or a folder with all that is in it; one that is not there is no error.
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{} cannot be removed", folder.display()))
+            Err(error).with_context(|| format!("{} cannot be removed", path.display()))
         }
         _ => Ok(()),
     }
