@@ -193,7 +193,7 @@ fn environment(out: &mut String, report: &Report) {
              at the end of each repetition, which counts; figures are medians of the rounds, \u{b1} half of their range"
                 .to_owned(),
         ),
-        ("Started", utc(report.started_at)),
+        ("Started", crate::view::form::utc(report.started_at)),
     ];
     out.push_str("<section><h2>Where and how</h2><dl>");
     for (name, value) in facts {
@@ -206,29 +206,6 @@ fn environment(out: &mut String, report: &Report) {
     );
 }
 
-/// Formats seconds since 1970 as a date and time (the civil-from-days rule of the Gregorian calendar).
-pub(crate) fn utc(seconds: u64) -> String {
-    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
-}
-
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn seconds_become_a_date() {
-        assert_eq!(super::utc(0), "1970-01-01 00:00 UTC");
-        assert_eq!(super::utc(951_827_696), "2000-02-29 12:34 UTC");
-    }
 }

@@ -9,7 +9,6 @@ mod table;
 
 pub use headline::headline;
 pub use html::html;
-pub(crate) use html::utc;
 pub use table::table;
 
 use crate::Report;

@@ -8,7 +8,7 @@ use super::{Kind, Table, View, bars, figures, limits_table, lines, noise_sentenc
 use crate::measuring::{CaseRecord, Record, Sample};
 use std::fmt::Write;
 
-const STYLE: &str = concat!(include_str!("../report/style.css"), include_str!("style.css"));
+const STYLE: &str = include_str!("style.css");
 
 /// Renders the page.
 pub fn page(record: &Record, view: &View) -> String {
