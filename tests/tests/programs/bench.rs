@@ -11,18 +11,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const WORKLOADS: [&str; 7] = [
-    "sequential_read",
-    "sequential_write",
-    "random_read_depth64",
-    "random_write_depth64",
-    "random_read_depth1",
-    "random_write_depth1",
-    "metadata",
+const LOADS: [&str; 7] = [
+    "Sequential read, 1 MiB",
+    "Sequential write, 1 MiB",
+    "Random read, 4 KiB, 64 in flight",
+    "Random write, 4 KiB, 64 in flight",
+    "Random read, 4 KiB, one at a time",
+    "Random write, 4 KiB, one at a time",
+    "Metadata mix",
 ];
 
 /// The quickest plan there is.
-const QUICK: [&str; 6] = ["--rounds", "1", "--seconds", "0.05", "--file-size", "4"];
+const QUICK: [&str; 6] = ["--repetitions", "1", "--seconds", "0.05", "--file-size", "4"];
 
 fn bench(arguments: &[&str], output: &Path) -> Command {
     let mut command = orthrus(["bench", "quick"]);
@@ -35,28 +35,31 @@ fn json(prefix: &Path) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// Checks a report's form: the fields, the series, and that the page has the same numbers.
+/// Checks a report's form: the fields, the cases, and that the page has the same numbers.
 fn check(prefix: &Path, flavors: &[&str]) -> Value {
     let report = json(prefix);
-    assert_eq!(report["schema"], "orthrus-bench/1");
-    for field in ["started_at", "target", "command", "plan", "complete", "environment", "left_out", "series"]
+    assert_eq!((&report["schema"], &report["evaluation"]), (&"orthrus-bench/2".into(), &"quick".into()));
+    for field in
+        ["started_at", "target", "command", "settings", "complete", "environment", "left_out", "cases"]
     {
         assert!(!report[field].is_null(), "{field} is missing");
     }
+    assert!(report["limits"].as_array().is_some_and(|limits| limits.len() == 7), "{}", report["limits"]);
+    for open in ["csv", "md"] {
+        assert!(fs::metadata(prefix.with_extension(open)).is_ok_and(|file| file.len() > 1000), "{open}");
+    }
     let page = fs::read_to_string(prefix.with_extension("html")).expect("the page is written");
     assert!(!page.contains("http://") && !page.contains("https://"), "the page needs a network");
-    for series in report["series"].as_array().expect("a list") {
-        let flavor = series["flavor"].as_str().expect("a name");
-        assert!(flavors.contains(&flavor), "{flavor}");
-        let summary = &series["summary"];
+    let cases = report["cases"].as_array().expect("a list").iter();
+    for case in cases.filter(|case| !case["figures"].is_null()) {
+        assert!(flavors.iter().any(|flavor| case["side"] == *flavor), "{case}");
+        let figures = &case["figures"];
         for figure in ["rate", "p50_us", "p99_us", "client_cpu"] {
-            assert!(
-                summary[figure]["median"].as_f64().is_some_and(|number| number >= 0.0),
-                "{figure}: {series}"
-            );
+            let median = figures[figure]["median"].as_f64();
+            assert!(median.is_some_and(|number| number >= 0.0), "{figure}: {case}");
         }
-        assert!(summary["rate"]["median"].as_f64() > Some(0.0), "{series}");
-        let number = format!("data-rate=\"{}\"", summary["rate"]["median"]);
+        assert!(figures["rate"]["median"].as_f64() > Some(0.0), "{case}");
+        let number = format!("data-rate=\"{}\"", figures["rate"]["median"]);
         assert!(page.contains(number.trim_end_matches(".0\"")), "{number} is not in the page");
     }
     report
@@ -65,14 +68,13 @@ fn check(prefix: &Path, flavors: &[&str]) -> Value {
 fn check_whole(prefix: &Path, flavors: &[&str]) -> Value {
     let report = check(prefix, flavors);
     assert_eq!((&report["complete"], &report["stopped_by"]), (&Value::Bool(true), &Value::Null));
-    for workload in WORKLOADS {
+    for load in LOADS {
         for flavor in flavors {
-            let series = report["series"].as_array().expect("a list").iter();
-            let mut found =
-                series.filter(|series| series["workload"] == workload && series["flavor"] == *flavor);
-            let series = found.next().unwrap_or_else(|| panic!("no series {workload} {flavor}"));
-            assert!(!series["summary"]["ratio_to_sys"].is_null(), "{workload} {flavor}");
-            assert!(found.next().is_none(), "{workload} {flavor} twice");
+            let cases = report["cases"].as_array().expect("a list").iter();
+            let mut found = cases.filter(|case| case["group"] == load && case["side"] == *flavor);
+            let case = found.next().unwrap_or_else(|| panic!("no case {load} {flavor}"));
+            assert_eq!(case["figures"]["against"].is_null(), *flavor == "sys", "{load} {flavor}");
+            assert!(found.next().is_none(), "{load} {flavor} twice");
         }
     }
     report
@@ -131,7 +133,7 @@ fn bench_quick_without_a_target_measures_all_flavors_and_leaves_a_report() {
     let ended = run(bench(&QUICK, &prefix).env("TMPDIR", &temporary).env("ORTHRUS_E2E_MARK", folder.path()));
     ended_well(&ended);
     check_whole(&prefix, &["sys", "krb5", "krb5i", "krb5p"]);
-    for part in ["krb5p", "Sequential read, 1 MiB", "report.html", "report.json"] {
+    for part in ["krb5p", "Sequential read, 1 MiB", "report.html", "report.json", "report.csv", "report.md"] {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
     }
     check_in_browser(&prefix, folder.path());
@@ -161,7 +163,7 @@ fn bench_quick_measures_another_server_and_names_a_flavor_that_is_refused() {
         let report = check_whole(&prefix, &["sys", "krb5i", "krb5p"]);
         assert_eq!(report["target"], "127.0.0.1:/export");
         let left_out = report["left_out"].as_array().expect("a list");
-        assert!(left_out.len() == 1 && left_out[0]["flavor"] == "krb5", "{left_out:?}");
+        assert!(left_out.len() == 1 && left_out[0]["side"] == "krb5", "{left_out:?}");
         assert!(
             left_out[0]["reason"].as_str().is_some_and(|why| why.contains("NFS4ERR_WRONGSEC")),
             "{left_out:?}"
@@ -175,61 +177,68 @@ fn bench_quick_measures_another_server_and_names_a_flavor_that_is_refused() {
     });
 }
 
-const LONG: [&str; 8] = ["--rounds", "50", "--seconds", "0.2", "--file-size", "4", "--flavors", "sys,krb5p"];
+/// Some of it is measured after a few seconds, all of it after a quarter of a minute.
+const LONG: [&str; 8] =
+    ["--repetitions", "5", "--seconds", "0.1", "--file-size", "4", "--flavors", "sys,krb5p"];
 
-/// Waits until a bench has files in the export and has measured for a while.
-fn wait_until_it_measures(world: &World, child: &mut Child) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while fs::read_dir(world.export()).expect("it is there").count() < 2 {
+/// Waits until a bench has kept what it measured of its first load.
+fn wait_until_it_has_measured(prefix: &Path, child: &mut Child) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !prefix.with_extension("json").exists() {
         assert!(
             child.try_wait().expect("it is a child").is_none() && Instant::now() < end,
             "it does not begin"
         );
         std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_secs(10));
-}
-
-fn interrupted(world: &World, interrupt: impl FnOnce(&mut e2e::Server, &Child)) -> (Ended, Value) {
-    fs::set_permissions(world.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        .expect("it is ours");
-    let mut server = world.server().start();
-    let prefix = world.path("report");
-    let mut child = bench_of(world, server.port(), &LONG, &prefix).spawn().expect("it starts");
-    wait_until_it_measures(world, &mut child);
-    interrupt(&mut server, &child);
-    let ended = run_within(child, Duration::from_secs(40));
-    let report = check(&prefix, &["sys", "krb5p"]);
-    assert_eq!(report["complete"], false);
-    assert!(report["stopped_by"].is_string(), "{report}");
-    assert!(!report["series"].as_array().expect("a list").is_empty(), "nothing was kept");
-    (ended, report)
 }
 
 #[test]
-fn a_bench_whose_server_dies_keeps_what_it_has_measured_and_fails() {
+fn a_bench_that_is_interrupted_keeps_what_it_has_measured_cleans_up_and_is_gone_on_with() {
     in_world(|world| {
-        let begin = Instant::now();
-        let (ended, report) = interrupted(world, |server, _| server.kill());
+        fs::set_permissions(world.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("it is ours");
+        let server = world.server().start();
+        let prefix = world.path("report");
+        let json = prefix.with_extension("json");
+        let mut child = bench_of(world, server.port(), &LONG, &prefix).spawn().expect("it starts");
+        wait_until_it_has_measured(&prefix, &mut child);
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it runs");
+        let ended = run_within(child, Duration::from_secs(40));
         assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-        assert!(ended.stderr.contains("not complete"), "{}", ended.stderr);
-        eprintln!("ended {:?} after its start: {}", begin.elapsed(), report["stopped_by"]);
-    });
-}
-
-#[test]
-fn a_bench_that_is_interrupted_keeps_what_it_has_measured_and_cleans_up() {
-    in_world(|world| {
-        let (ended, _) = interrupted(world, |_, child| {
-            kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it runs");
-        });
-        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("--resume {}", json.display())), "{}", ended.stderr);
+        let before = check(&prefix, &["sys", "krb5p"]);
         assert_eq!(
-            fs::read_dir(world.export()).expect("it is there").count(),
-            0,
-            "the bench leaves its folders"
+            (&before["complete"], &before["stopped_by"]),
+            (&false.into(), &"it was interrupted".into())
         );
+        assert!(!before["cases"][0]["figures"].is_null(), "nothing was kept");
+        let left = fs::read_dir(world.export()).expect("it is there").count();
+        assert_eq!(left, 0, "the bench leaves its folders");
+        let mut again = bench_of(world, server.port(), &LONG, &prefix);
+        ended_well(&run(again.arg("--resume").arg(&json)));
+        let after = check_whole(&prefix, &["sys", "krb5p"]);
+        assert_eq!(before["cases"][0]["samples"], after["cases"][0]["samples"]);
+        let compared = run(orthrus(["bench", "compare"]).args([&json, &json]));
+        assert!(compared.stdout.contains("Nothing differs significantly in 14 cases."), "{compared:?}");
+        ended_well(&run(orthrus(["bench", "report"]).arg(&json)));
     });
+}
+
+#[test]
+fn a_report_of_the_older_form_is_refused_with_what_helps() {
+    let folder = empty_folder();
+    let old = folder.path().join("old.json");
+    fs::write(&old, r#"{"schema": "orthrus-bench/1", "command": "orthrus bench quick", "series": []}"#)
+        .expect("the folder is ours");
+    let old = old.to_str().expect("it has no other characters");
+    for arguments in [&["compare", old, old][..], &["report", old], &["quick", "--resume", old]] {
+        let ended = run(orthrus(["bench"]).args(arguments));
+        assert!(!ended.status.success(), "{ended:?}");
+        for said in [old, "orthrus-bench/1", "measure again: orthrus bench quick"] {
+            assert!(ended.stderr.contains(said), "{arguments:?}: {}", ended.stderr);
+        }
+    }
 }
 
 #[test]
@@ -240,7 +249,7 @@ fn a_bench_of_nothing_says_why() {
         (&["somewhere"][..], "HOST:/EXPORT"),
         (&["127.0.0.1:/export", "--port", "1", "--flavors", "sys"], "nothing can be measured"),
         (&["--flavors", "krb6"], "krb5p"),
-        (&["--rounds", "0"], "rounds"),
+        (&["--repetitions", "0"], "repetitions"),
     ];
     for (arguments, said) in cases {
         let ended = run(&mut bench(arguments, &prefix));

@@ -9,6 +9,8 @@ mod nconnect;
 mod ontap;
 mod ontap_view;
 mod plan;
+mod quick;
+mod quick_view;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -19,6 +21,7 @@ pub use generator::generator_notes;
 pub use nconnect::{NCONNECT, Nconnect};
 pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
+pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
 
 use crate::lanl::LANL;
 use crate::measuring::{Case, Evaluation, Record};
@@ -51,6 +54,7 @@ pub fn view(record: &Record) -> View {
         ANF => anf_view::view(record),
         ONTAP => ontap_view::view(record),
         NCONNECT => nconnect::view(record),
+        QUICK => quick_view::view(record),
         LANL => crate::lanl::view(record),
         _ => plain(record, headline(record)),
     }

@@ -88,6 +88,7 @@ pub(crate) fn sample(name: &str) -> Record {
         ANF => Box::new(Anf::new(&settings(), 1)),
         ONTAP => Box::new(Ontap::new(&[1], &["portable".to_owned()])),
         NCONNECT => Box::new(Nconnect::new(&settings(), 4096)),
+        QUICK => Box::new(Quick::new(&settings(), 1)),
         _ => Box::new(OwnPlan::new(&plan)),
     };
     let mut record = Record::begin(name, "What Kerberos costs", settings());
@@ -126,6 +127,48 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         "{commands:?}"
     );
     assert_eq!(shown.charts.len(), 4 + 5);
+}
+
+#[test]
+fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
+    let record = sample(QUICK);
+    let shown = view(&record);
+    assert_eq!(
+        shown.headline.replace('\u{202f}', " "),
+        "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
+    );
+    assert_eq!(record.groups().len(), QUICK_LOADS);
+    let text = crate::view::tables(&shown);
+    for load in record.groups() {
+        assert!(text.contains(&format!("\n{load}\n")), "{text}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("  krb5p ")).count(), QUICK_LOADS);
+    assert!(text.lines().all(|line| line.chars().count() <= 104), "{text}");
+    let speed = &shown.tables[1];
+    assert_eq!(
+        speed.rows[0].cells.join("; ").replace('\u{202f}', " "),
+        "2 097 MB/s; 2 016 (96 %); 1 906 (91 %); 1 678 (80 %)"
+    );
+    // For each of three sections one chart of all loads, and one of each.
+    assert_eq!(shown.charts.len(), 3 * (1 + QUICK_LOADS));
+}
+
+#[test]
+fn what_quick_cannot_show_is_not_called_a_cost() {
+    let mut record = sample(QUICK);
+    record.calibrations.iter_mut().step_by(2).for_each(|one| one.rate *= 0.5);
+    record.summarise();
+    let shown = view(&record);
+    assert!(shown.headline.contains("too unsteady"), "{}", shown.headline);
+    assert!(
+        shown.tables[0].rows.iter().any(|row| row.cells.get(2).is_some_and(|cell| cell == "below the noise"))
+    );
+    assert!(shown.tables[1].rows[0].cells[3].contains("(~80"), "{:?}", shown.tables[1]);
+    record.cases.retain(|one| one.case.side != "sys");
+    record.summarise();
+    let shown = view(&record);
+    assert!(shown.headline.starts_with("Nothing to compare"), "{}", shown.headline);
+    assert!(shown.charts.iter().all(|chart| !chart.title.starts_with("All loads")));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What is measured: one load, for one of the sides that are compared.
 
-use crate::Unit;
 use crate::lanl::{Copy, Fetch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,6 +9,17 @@ pub type Axes = BTreeMap<String, serde_json::Value>;
 
 /// The name of the native metadata load in files.
 pub const GIT: &str = "git";
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Megabytes (10^6) a second.
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
+    /// Operations a second.
+    #[serde(rename = "IOPS")]
+    OperationsPerSecond,
+}
 
 /// One load on one side. Cases of a group differ in their side alone, and are measured in turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +65,12 @@ impl Case {
 pub enum Load {
     /// Reads and writes of a file, by the project's client.
     Transfer(Transfer),
+    /// Small files that are made, looked at, renamed, listed and removed, by the project's client.
+    Metadata {
+        /// How to get to the server.
+        #[serde(flatten)]
+        reach: Reach,
+    },
     /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's client.
     Git {
         /// Draws the files' names, sizes and what changes.
@@ -122,7 +138,7 @@ impl Load {
     pub fn reach(&self) -> &Reach {
         match self {
             Self::Transfer(transfer) => &transfer.reach,
-            Self::Git { reach, .. } => reach,
+            Self::Git { reach, .. } | Self::Metadata { reach } => reach,
             Self::Copy(_) | Self::Fetch(_) => &Reach::ONE,
         }
     }

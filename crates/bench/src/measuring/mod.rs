@@ -16,7 +16,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use case::{Axes, Case, GIT, Load, Reach, Transfer};
+pub use case::{Axes, Case, GIT, Load, Reach, Transfer, Unit};
 pub use histogram::Histogram;
 pub use interval::Interval;
 pub use limits::{Limit, limits};

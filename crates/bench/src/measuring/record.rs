@@ -146,9 +146,11 @@ impl Record {
         #[derive(Deserialize)]
         struct Head {
             schema: String,
+            #[serde(default)]
+            command: String,
         }
         let head: Head = serde_json::from_str(text).context("it is no report of orthrus bench")?;
-        ensure!(head.schema == SCHEMA, "it has the schema {}, and {SCHEMA} is known here", head.schema);
+        ensure!(head.schema == SCHEMA, other_schema(&head.schema, &head.command));
         serde_json::from_str(text).context("it is damaged")
     }
 
@@ -222,4 +224,18 @@ impl Record {
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
+}
+
+/// Says what is wrong with a report of another version, and what helps.
+fn other_schema(found: &str, command: &str) -> String {
+    let number = |schema: &str| schema.strip_prefix("orthrus-bench/")?.parse::<u32>().ok();
+    let cure = match number(found).zip(number(SCHEMA)) {
+        Some((found, known)) if found > known => "use the newer orthrus that wrote it".to_owned(),
+        Some(_) if !command.is_empty() => {
+            format!("it is of an older orthrus; measure again: {command}")
+        }
+        Some(_) => "it is of an older orthrus; measure again".to_owned(),
+        None => "it is no report of orthrus bench".to_owned(),
+    };
+    format!("its schema is {found}, and this orthrus reads {SCHEMA}: {cure}")
 }

@@ -175,13 +175,19 @@ fn another_run_is_not_gone_on_with() {
     let mut other = new_record();
     other.settings.seconds = 7.0;
     assert!(record.continues(&other).unwrap_err().to_string().contains("length"));
-    assert!(
-        Record::parse("{\"schema\": \"orthrus-bench/1\"}")
-            .unwrap_err()
-            .to_string()
-            .contains("orthrus-bench/2")
+}
+
+#[test]
+fn a_report_of_another_version_says_which_and_what_helps() {
+    let said = |text: &str| format!("{:#}", Record::parse(text).unwrap_err());
+    let old = r#"{"schema": "orthrus-bench/1", "command": "orthrus bench quick server:/a", "series": []}"#;
+    assert_eq!(
+        said(old),
+        "its schema is orthrus-bench/1, and this orthrus reads orthrus-bench/2: it is of an older orthrus; measure again: orthrus bench quick server:/a"
     );
-    assert!(Record::parse("nonsense").is_err());
+    assert!(said(r#"{"schema": "orthrus-bench/3"}"#).contains("the newer orthrus that wrote it"));
+    assert!(said(r#"{"schema": "other"}"#).contains("no report of orthrus bench"));
+    assert!(said("nonsense").contains("no report of orthrus bench"));
 }
 
 #[test]

@@ -146,6 +146,7 @@ fn check(case: &Case) -> Result<()> {
             FIO.find().map(drop)
         }
         Load::Git { .. } => GIT.find().map(drop),
+        Load::Metadata { .. } => bail!("this is measured by the project's client only"),
         _ => bail!("this is measured by `bench lanl`"),
     }
 }

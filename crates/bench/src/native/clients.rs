@@ -69,6 +69,10 @@ impl<'a> Work<'a> {
         let mut tally = Tally::default();
         let counters = match &self.case.load {
             Load::Git { seed, .. } => git::run(mount, seed + index as u64, &conditions, &mut tally)?,
+            Load::Metadata { .. } => {
+                workload::metadata(mount, &conditions, &mut tally)?;
+                Counters::new()
+            }
             Load::Copy(_) | Load::Fetch(_) => bail!("files are copied by `bench lanl`"),
             Load::Transfer(transfer) => {
                 let shape = Shape {

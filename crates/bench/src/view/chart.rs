@@ -18,6 +18,10 @@ pub enum Plot {
     Lines(Lines),
     /// A bar for each side.
     Bars(Bars),
+    /// Parts of the baseline, over several loads.
+    Parts(Parts),
+    /// Medians with their 99th percentiles.
+    Spans(Spans),
 }
 
 /// Lines over a common axis.
@@ -100,6 +104,44 @@ pub struct Bar {
     pub parts: [Option<f64>; 2],
     /// The interval of their sum, where there is one.
     pub range: Option<(f64, f64)>,
+    /// What is written behind it, large and small.
+    pub said: [String; 2],
+}
+
+/// A figure of several loads, each as a part of the baseline's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// Whose figure is 1.
+    pub baseline: String,
+    /// How to read it: a sentence.
+    pub how: String,
+    /// A row for each load.
+    pub rows: Vec<Part>,
+}
+
+/// One load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// What it is called.
+    pub name: String,
+    /// The other sides, and their parts of the baseline.
+    pub parts: Vec<(String, f64)>,
+}
+
+/// Latencies on a logarithmic scale, a row for each side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spans {
+    /// The rows.
+    pub spans: Vec<Span>,
+}
+
+/// One side's median and 99th percentile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span {
+    /// Whose it is.
+    pub side: String,
+    /// Where it begins and ends, in microseconds.
+    pub ends: [f64; 2],
     /// What is written behind it, large and small.
     pub said: [String; 2],
 }

@@ -16,7 +16,7 @@ pub fn plain(record: &Record, headline: String) -> View {
 }
 
 /// All figures, a row for each case.
-pub fn figures_table(record: &Record) -> Table {
+fn figures_table(record: &Record) -> Table {
     let mut table = Table::new(
         ALL,
         "",
@@ -57,7 +57,8 @@ pub fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
     ])
 }
 
-fn rate_bars(record: &Record) -> Vec<Chart> {
+/// Rates as bars, one chart for each group.
+pub fn rate_bars(record: &Record) -> Vec<Chart> {
     let chart = |group: &str| {
         let cases = record.cases.iter().filter(|one| one.case.group == group);
         let bars: Vec<Bar> = cases

@@ -17,7 +17,7 @@ const BOTTOM: f64 = 40.0;
 const APART: f64 = 13.5;
 
 /// Where values are on an axis.
-struct Scale {
+pub(super) struct Scale {
     from: f64,
     to: f64,
     /// Place of the ends.
@@ -27,7 +27,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+    pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
         let positive = |value: &f64| value.is_finite() && (!axis.logarithmic || *value > 0.0);
         let values: Vec<f64> = values.filter(positive).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -40,7 +40,7 @@ impl Scale {
         Self { from, to, start, end, logarithmic: axis.logarithmic }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
         } else {
@@ -50,7 +50,7 @@ impl Scale {
     }
 
     /// Round values between the ends, at most six.
-    fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         let within = |value: &f64| (self.from..=self.to).contains(value);
         if self.logarithmic {
             let steps = (-2..10).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));

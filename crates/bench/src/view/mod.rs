@@ -11,15 +11,17 @@ mod figures;
 pub mod form;
 mod lines;
 mod page;
+mod parts;
 mod side;
+mod spans;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use chart::{Axis, Bar, Bars, Chart, Line, Lines, Plot, Point};
+pub use chart::{Axis, Bar, Bars, Chart, Line, Lines, Part, Parts, Plot, Point, Span, Spans};
 pub use csv::csv;
-pub use figures::{busy_bars, figures_table, limits_table, noise_sentence, plain};
+pub use figures::{ALL, busy_bars, limits_table, noise_sentence, plain, rate_bars};
 pub use page::page;
 pub use side::meaning;
 pub use table::{Kind, Row, Table};

@@ -4,7 +4,7 @@
 use super::chart::{Chart, Plot};
 use super::facts::facts;
 use super::form::{digits, escape};
-use super::{Kind, Table, View, bars, figures, limits_table, lines, noise_sentence, side};
+use super::{Kind, Table, View, bars, figures, limits_table, lines, noise_sentence, parts, side, spans};
 use crate::measuring::{CaseRecord, Record, Sample};
 use std::fmt::Write;
 
@@ -80,8 +80,13 @@ fn table(out: &mut String, table: &Table) {
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
+        if row.kind == Kind::Head {
+            let (columns, name) = (table.columns.len(), escape(&row.name));
+            let _ = writeln!(out, "<tr class=\"head\"><td colspan=\"{columns}\">{name}</td></tr>");
+            continue;
+        }
         let (class, published) = match row.kind {
-            Kind::Measured => ("", ""),
+            Kind::Measured | Kind::Head => ("", ""),
             Kind::Published => (" class=\"published\"", " <small>published</small>"),
         };
         let _ = write!(out, "<tr{class}><td>{}{published}</td>", escape(&row.name));
@@ -94,33 +99,36 @@ fn table(out: &mut String, table: &Table) {
 }
 
 fn charts(out: &mut String, charts: &[Chart]) {
-    let mut section = "";
-    for chart in charts {
-        if chart.section != section {
-            if !section.is_empty() {
-                out.push_str("</div></section>\n");
-            }
-            section = &chart.section;
-            let _ = write!(
-                out,
-                "<section><h2>{}</h2><p class=\"how\">{}</p><div class=\"cards\">",
-                escape(section),
-                how(&chart.plot)
-            );
+    for section in charts.chunk_by(|one, other| one.section == other.section) {
+        let title = section.first().map_or("", |chart| &chart.section);
+        let mut said: Vec<&str> = section.iter().map(|chart| how(&chart.plot)).collect();
+        said.dedup();
+        let _ = write!(
+            out,
+            "<section><h2>{}</h2><p class=\"how\">{}</p><div class=\"cards\">",
+            escape(title),
+            escape(&said.join(" "))
+        );
+        for chart in section {
+            let (class, drawn) = match &chart.plot {
+                Plot::Lines(plot) => ("", lines::draw(plot, &chart.title)),
+                Plot::Bars(plot) => ("", bars::draw(plot, &chart.title)),
+                Plot::Parts(plot) => (" class=\"overview\"", parts::draw(plot)),
+                Plot::Spans(plot) => ("", spans::draw(plot, &chart.title)),
+            };
+            let title = escape(&chart.title);
+            let _ = write!(out, "<figure{class}><figcaption>{title}</figcaption>{drawn}</figure>");
         }
-        let drawn = match &chart.plot {
-            Plot::Lines(plot) => lines::draw(plot, &chart.title),
-            Plot::Bars(plot) => bars::draw(plot, &chart.title),
-        };
-        let _ = write!(out, "<figure><figcaption>{}</figcaption>{drawn}</figure>", escape(&chart.title));
-    }
-    if !section.is_empty() {
         out.push_str("</div></section>\n");
     }
 }
 
-fn how(plot: &Plot) -> &'static str {
+fn how(plot: &Plot) -> &str {
     match plot {
+        Plot::Parts(plot) => &plot.how,
+        Plot::Spans(_) => {
+            "The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale."
+        }
         Plot::Lines(_) => {
             "Marks are medians; the whisker is their interval. Each side has its own mark, its own dashes, and its name at the end of its line."
         }

@@ -21,6 +21,8 @@ pub enum Kind {
     Measured,
     /// Those that somebody has published.
     Published,
+    /// Nobody's: the name is the head of the rows below, and there are no cells.
+    Head,
 }
 
 /// A row of a table.
@@ -48,6 +50,11 @@ impl Table {
     /// Adds a row of this run.
     pub fn measured(&mut self, name: impl Into<String>, cells: Vec<String>) {
         self.rows.push(Row { name: name.into(), cells, kind: Kind::Measured });
+    }
+
+    /// Adds a head for the rows that follow.
+    pub fn group(&mut self, name: &str) {
+        self.rows.push(Row { name: name.to_owned(), kind: Kind::Head, ..Row::default() });
     }
 
     /// Adds a row of somebody else's figures.

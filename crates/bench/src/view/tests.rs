@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::browser;
-use crate::evaluation::{ANF, NCONNECT, ONTAP, PLAN, tests::sample, view};
+use crate::evaluation::{ANF, NCONNECT, ONTAP, PLAN, QUICK, tests::sample, view};
 use std::path::Path;
 
 /// Script that the test appends to the page: it measures what the browser made of it. Chromium has no narrower window than 500.
@@ -18,25 +18,28 @@ out.textContent = [`figures=${document.querySelectorAll('figure:has(svg)').lengt
 document.body.append(out);
 </script>"#;
 
+const ALL_OF_THEM: [&str; 5] = [QUICK, ANF, ONTAP, NCONNECT, PLAN];
+
 #[test]
 fn every_page_renders_in_a_browser_with_the_numbers_of_its_json() {
     if !browser::is_installed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for name in [ANF, ONTAP, NCONNECT, PLAN] {
+    for name in ALL_OF_THEM {
         let record = sample(name);
         let shown = view(&record);
         let path = folder.path().join(format!("{name}.html"));
         std::fs::write(&path, page(&record, &shown) + PROBE).unwrap();
         let lines = shown.charts.iter().map(|chart| match &chart.plot {
             Plot::Lines(lines) => lines.lines.len(),
-            Plot::Bars(_) => 0,
+            _ => 0,
         });
         let expected =
             format!("figures={} lines={} empty=0 wide=false", shown.charts.len(), lines.sum::<usize>());
         // A desk and a phone.
-        let sizes: &[&str] = if name == ANF { &["1280,900", "500,900"] } else { &["500,900"] };
+        let sizes: &[&str] =
+            if [ANF, QUICK].contains(&name) { &["1280,900", "500,900"] } else { &["500,900"] };
         for size in sizes {
             let (dom, log) = browser::dom(folder.path(), size, &path);
             assert!(!log.contains("CONSOLE"), "the console speaks: {log}");
@@ -84,7 +87,7 @@ fn every_sample_has_a_line_of_csv() {
 fn screenshots_of_all_pages_are_made_where_they_are_asked_for() {
     let Some(place) = std::env::var_os("ORTHRUS_SCREENSHOTS") else { return };
     let place = Path::new(&place);
-    for name in [ANF, ONTAP, NCONNECT, PLAN] {
+    for name in ALL_OF_THEM {
         let record = sample(name);
         let path = place.join(format!("{name}.html"));
         std::fs::write(&path, page(&record, &view(&record))).unwrap();

@@ -39,7 +39,7 @@ pub fn tables(view: &View) -> String {
 
 fn aligned(table: &Table) -> String {
     let name = |row: &Row| match row.kind {
-        Kind::Measured => row.name.clone(),
+        Kind::Measured | Kind::Head => row.name.clone(),
         Kind::Published => format!("{} (published)", row.name),
     };
     let lines: Vec<Vec<String>> = std::iter::once(table.columns.clone())
@@ -51,12 +51,21 @@ fn aligned(table: &Table) -> String {
         )
         .collect();
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    // Heads stand alone in their lines. The first line has the heads of the columns.
+    let is_head = |line: usize| {
+        line.checked_sub(1).and_then(|row| table.rows.get(row)).is_some_and(|row| row.kind == Kind::Head)
+    };
     let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let cells = lines.iter().enumerate().filter(|(index, _)| !is_head(*index));
+        cells.filter_map(|(_, line)| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
-    for line in &lines {
+    for (index, line) in lines.iter().enumerate() {
+        if is_head(index) {
+            let _ = writeln!(out, "\n{}", line.concat());
+            continue;
+        }
         let mut text = String::from(" ");
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let _ =
@@ -80,6 +89,15 @@ pub fn markdown(record: &Record, view: &View) -> String {
         let _ = writeln!(out, "| {} |", table.columns.join(" | "));
         let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
         for row in &table.rows {
+            if row.kind == Kind::Head {
+                let _ = writeln!(
+                    out,
+                    "| **{}** {}|",
+                    row.name,
+                    "| ".repeat(table.columns.len().saturating_sub(1))
+                );
+                continue;
+            }
             let published = if row.kind == Kind::Published { " *(published)*" } else { "" };
             let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
             let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));

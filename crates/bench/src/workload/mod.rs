@@ -131,6 +131,15 @@ pub fn load(
     }
 }
 
+/// Makes small files, looks at them, renames, lists and removes them, one operation after the other, until the time is over;
+/// the last turn runs to its end.
+///
+/// # Errors
+/// The server's, and a listing that lacks files.
+pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally: &mut Tally) -> Result<()> {
+    metadata::run(endpoint, conditions, tally, Instant::now())
+}
+
 fn measure(
     round: u32,
     conditions: &Conditions<'_>,

@@ -2,11 +2,11 @@
 
 mod bench;
 mod lab;
-mod measure;
 mod own_realm;
 mod own_server;
 mod realm;
 mod serve;
+mod stop;
 mod try_it;
 
 use anyhow::Context;

@@ -1,10 +1,14 @@
 //! `orthrus try`: everything at once, on a folder.
 
-use super::measure::{self, PlanArguments};
+use super::bench::evaluate;
+use super::bench::quick::{PlanArguments, asked};
+use super::bench::site::Remote;
 use super::own_realm::OwnRealm;
 use super::own_server;
+use super::stop::{stop_flag, wait_for};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
+use bench::measuring::Record;
 use bench::native::Target;
 use nix::unistd::{Uid, User, geteuid};
 use std::ffi::OsString;
@@ -44,8 +48,14 @@ impl Arguments {
             Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
             None => make(&temporary.path().join("data"))?,
         };
+        let settings = self.plan.settings();
+        let evaluation = &mut *self.plan.evaluation(&settings);
+        let asked = asked(settings, evaluation);
+        let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
+        record.target = format!("this machine, orthrus serving {}", folder.display());
+        let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
         let realm = OwnRealm::start()?;
-        let stop = measure::stop_flag()?;
+        let stop = stop_flag()?;
         let server = own_server::start(
             self.server_arguments(&folder, &realm, temporary.path())?,
             &realm.environment(),
@@ -59,12 +69,12 @@ impl Arguments {
             credential: realm.credential(),
             pid: Some(server.pid()),
             remote_cpu: None,
-            label: format!("this machine, orthrus serving {}", folder.display()),
+            label: record.target.clone(),
         };
-        measure::run(&target, &self.plan, &stop)?;
+        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, asked, true)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {
             instructions(&realm, &server);
-            measure::wait_for(&stop);
+            wait_for(&stop);
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ pub struct RunArguments {
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<Flavor>,
     /// Repetitions of each case, interleaved; six give each median an interval of 95 %.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, alias = "rounds", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Length of one repetition in seconds.
     #[arg(long, value_parser = parse_seconds)]

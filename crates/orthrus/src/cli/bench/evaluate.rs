@@ -5,7 +5,7 @@ use super::keep::{self, Files};
 use super::mounts::MountArguments;
 use super::on_mounts;
 use super::site::{Own, Remote};
-use crate::cli::measure::{self, command_line};
+use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
@@ -212,7 +212,11 @@ fn run(target: &TargetArguments, arguments: &RunArguments, asked: Asked<'_>) -> 
     start(target, arguments.output.clone(), arguments.resume.clone(), asked)
 }
 
-fn start(
+/// As [`run`], with what it needs of the command line.
+///
+/// # Errors
+/// As [`run`].
+pub fn start(
     target: &TargetArguments,
     output: Option<PathBuf>,
     resume: Option<PathBuf>,
@@ -227,15 +231,35 @@ fn start(
         Some(target) => Box::new(Remote(target)),
         None => Box::new(Own::start(memory(&asked))?),
     };
-    let stop = measure::stop_flag()?;
+    by_client(&mut record, &mut *site, &files, &*stop_flag()?, asked, local)
+}
+
+/// Measures a server by the project's client, prints the tables, and writes the report; `local` says whether the server is on
+/// this machine.
+///
+/// # Errors
+/// As [`conduct`] and [`publish`].
+pub fn by_client(
+    record: &mut Record,
+    site: &mut dyn Site,
+    files: &Files,
+    stop: &AtomicBool,
+    asked: Asked<'_>,
+    local: bool,
+) -> anyhow::Result<()> {
     let folder = bench::folder_name(None);
-    let mut driver = Native::new(&mut *site, &folder, &stop);
+    let mut driver = Native::new(site, &folder, stop);
     if asked.counting {
         driver = driver.counting();
     }
-    conduct(&mut record, &mut driver, &files, &stop, asked.evaluation)?;
-    keep::note(&mut record, local);
-    publish(&record, &files)
+    conduct(record, &mut driver, files, stop, asked.evaluation)?;
+    keep::note(record, local);
+    publish(record, files)
+}
+
+/// Returns the command that repeats this run.
+fn command_line() -> String {
+    std::iter::once("orthrus".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 
 /// Finds out where the report goes, and takes up the run that is to go on, if one is.
@@ -262,11 +286,11 @@ pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>
 /// # Errors
 /// When it cannot be written; and, after that, when the run was not complete.
 pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
-    files.publish(record)?;
-    let name = &record.evaluation;
+    let data = files.publish(record)?;
     match &record.stopped_by {
         Some(reason) => bail!(
-            "the run is not complete: {reason}; the report has what was measured, and orthrus bench {name} --resume goes on"
+            "the run is not complete: {reason}; the report has what was measured, and the same command with --resume {} goes on",
+            data.display()
         ),
         None => Ok(()),
     }

@@ -55,11 +55,11 @@ impl Files {
         })
     }
 
-    /// Writes all forms of the report, and prints the tables and where it is.
+    /// Writes all forms of the report, prints the tables and where it is, and returns where the record is.
     ///
     /// # Errors
     /// A full disk, and the like.
-    pub fn publish(&self, record: &Record) -> anyhow::Result<()> {
+    pub fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
         let view = view(record);
         println!("{}", terminal(record, &view));
         let data = self.write("json", &record.json()?)?;
@@ -68,12 +68,12 @@ impl Files {
         let samples = self.write("csv", &csv(record))?;
         let said = [
             ("report to look at", shown),
-            ("figures as JSON", data),
+            ("figures as JSON", data.clone()),
             ("tables as Markdown", table),
             ("samples as CSV", samples),
         ];
         said.iter().for_each(|(name, path)| println!("{:20}{}", format!("{name}:"), path.display()));
-        Ok(())
+        Ok(data)
     }
 }
 

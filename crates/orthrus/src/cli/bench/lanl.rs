@@ -6,7 +6,7 @@ use super::evaluate;
 use super::folder_server::FolderServer;
 use super::keep;
 use super::mounts::{MountArguments, Mounts};
-use crate::cli::measure;
+use crate::cli::stop;
 use anyhow::{Context, ensure};
 use bench::lanl::{
     ByScp, Caches, Carrier as _, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
@@ -121,7 +121,7 @@ impl Arguments {
             Sides::Mounted(..) => self.mount.label(),
         };
         let files = evaluate::begin(&mut record, self.output.clone(), self.resume.as_deref())?;
-        let stop = measure::stop_flag()?;
+        let stop = stop::stop_flag()?;
         let cache = self.server_cache(&sides);
         let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
         let (sources, scp) = (Sources::in_folder(&parent)?, self.scp_parent(&sides));

@@ -2,15 +2,15 @@
 
 mod arguments;
 mod enctypes;
-mod evaluate;
+pub mod evaluate;
 mod folder_server;
 mod keep;
 mod lanl;
 mod mounts;
 mod on_mounts;
-mod quick;
+pub mod quick;
 mod records;
-mod site;
+pub mod site;
 
 /// Measure what each security flavor costs.
 #[derive(clap::Subcommand)]

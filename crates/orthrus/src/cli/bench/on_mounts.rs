@@ -3,7 +3,7 @@
 use super::evaluate::{self, Asked};
 use super::keep;
 use super::mounts::{MountArguments, Mounts};
-use crate::cli::measure;
+use crate::cli::stop;
 use bench::measuring::{Record, Settings};
 use bench::mounted::OnMounts;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl Target {
         let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
         record.target = self.label;
         let files = evaluate::begin(&mut record, output, resume.as_deref())?;
-        let stop = measure::stop_flag()?;
+        let stop = stop::stop_flag()?;
         let places = &mut |side: &str| self.mounts.place(side, &stop);
         let mut driver = OnMounts::new(places, asked.settings.file_size, self.server_pid, &stop);
         evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation)?;

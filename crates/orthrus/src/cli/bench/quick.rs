@@ -1,16 +1,20 @@
 //! `orthrus bench quick`: the flavors side by side in about a minute.
 
-use super::arguments::TargetArguments;
-use super::site::memory_server;
-use crate::cli::measure::{self, PlanArguments};
-use crate::cli::own_realm::OwnRealm;
-use anyhow::Context;
+use super::arguments::{RunArguments, TargetArguments};
+use super::evaluate::{self, Asked};
+use bench::evaluation::{self, QUICK, QUICK_LOADS};
+use bench::measuring::{Evaluation, Settings};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Where the report goes by default, of `orthrus try` too.
+const OUTPUT: &str = "orthrus-report";
 
 /// Compare the flavors in about a minute: sequential and random I/O, and metadata.
 ///
 /// Without TARGET it starts a server of its own that exports memory, in a throw-away realm. With HOST:/EXPORT it measures
 /// that server; the Kerberos flavors then use your ticket (kinit) or --keytab. It makes a folder of its own in the export
-/// and removes it.
+/// and removes it. 6 repetitions of 0.2 s of each of 7 loads, interleaved.
 #[derive(clap::Args)]
 pub struct Quick {
     #[command(flatten)]
@@ -23,16 +27,48 @@ impl Quick {
     /// Measures.
     ///
     /// # Errors
-    /// An unreachable server, a missing ticket, a report that cannot be written.
+    /// An unreachable server, a missing ticket, a report that cannot be written; and, after the report was written, when the
+    /// run was not complete.
     pub fn run(self) -> anyhow::Result<()> {
-        if let Some(target) = self.target.remote()? {
-            return measure::run(&target, &self.plan, &*measure::stop_flag()?);
-        }
-        let realm = OwnRealm::start_if_installed()?;
-        let stop = measure::stop_flag()?;
-        let state = tempfile::tempdir().context("no temporary folder can be made")?;
-        let (_server, target) =
-            memory_server(realm.as_ref(), state.path(), self.plan.memory_mebibytes(), None, false)?;
-        measure::run(&target, &self.plan, &stop)
+        let settings = self.plan.settings();
+        let evaluation = &mut *self.plan.evaluation(&settings);
+        let asked = asked(settings, evaluation);
+        evaluate::start(&self.target, self.plan.output(), self.plan.run.resume, asked)
     }
+}
+
+/// What of a quick comparison can be chosen; `orthrus try` makes the same.
+#[derive(Clone, clap::Args)]
+#[command(mut_arg("output", |argument| argument.help("Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-report]")))]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Connections of each session, as the mount option nconnect makes them.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    connections: u32,
+}
+
+impl PlanArguments {
+    /// How it measures.
+    pub fn settings(&self) -> Settings {
+        let mut settings = self.run.settings(6, 0.2, QUICK_LOADS);
+        settings.options.insert("connections".into(), json!(self.connections));
+        settings
+    }
+
+    /// What it measures.
+    pub fn evaluation(&self, settings: &Settings) -> Box<dyn Evaluation> {
+        Box::new(evaluation::Quick::new(settings, self.connections))
+    }
+
+    /// Where the report goes, if not beside a run that is gone on with.
+    pub fn output(&self) -> Option<PathBuf> {
+        let fresh = self.run.resume.is_none().then(|| OUTPUT.into());
+        self.run.output.clone().or(fresh)
+    }
+}
+
+/// A quick comparison, as the other evaluations are asked for.
+pub fn asked(settings: Settings, evaluation: &mut dyn Evaluation) -> Asked<'_> {
+    Asked { name: QUICK, title: "What Kerberos costs", settings, evaluation, files: 1, counting: false }
 }

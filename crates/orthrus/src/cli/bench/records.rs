@@ -48,6 +48,6 @@ impl Report {
     /// A file that is no record, a report that cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let record = keep::read(&self.record)?;
-        Files::new(self.output.unwrap_or_else(|| self.record.with_extension(""))).publish(&record)
+        Files::new(self.output.unwrap_or_else(|| self.record.with_extension(""))).publish(&record).map(drop)
     }
 }

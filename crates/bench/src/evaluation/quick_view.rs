@@ -1,0 +1,159 @@
+//! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the page, and charts over all loads.
+
+use super::cost::headline;
+use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
+use crate::view::form::{cpu_unit, digits, latency, percent, percent_range, rate, trust};
+use crate::view::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, busy_bars, rate_bars};
+
+const NONE: &str = "–";
+
+/// Names of the sections.
+const SPEED: &str = "Speed";
+const LATENCY: &str = "Latency";
+const CPU: &str = "Processor time";
+
+/// Shows a record of `quick`.
+pub fn view(record: &Record) -> View {
+    let mut charts = Vec::new();
+    charts.extend(overview(record, SPEED, "speed", "All loads: further right is better.", |one, _| {
+        Some(against(one)?.ratio.median)
+    }));
+    charts.extend(rate_bars(record));
+    charts.extend(overview(
+        record,
+        LATENCY,
+        "median latency",
+        "All loads: further left is better.",
+        |one, base| Some(one.figures.as_ref()?.p50_us?.median / base.figures.as_ref()?.p50_us?.median),
+    ));
+    charts.extend(record.groups().into_iter().filter_map(|group| spans(record, group)));
+    charts.extend(overview(
+        record,
+        CPU,
+        "processor time of both ends",
+        "All loads: further left is better.",
+        |one, base| Some(cpu_of_both(one)? / cpu_of_both(base)?),
+    ));
+    charts.extend(busy_bars(record, |_| true));
+    View { headline: headline(record), tables: vec![figures(record), speed(record)], charts }
+}
+
+fn against(one: &CaseRecord) -> Option<&Comparison> {
+    one.figures.as_ref()?.against.as_ref()
+}
+
+/// Without the server's it is the client's alone, for all sides alike.
+fn cpu_of_both(one: &CaseRecord) -> Option<f64> {
+    let figures = one.figures.as_ref()?;
+    let sum = figures.client_cpu?.median + figures.server_cpu.map_or(0.0, |cpu| cpu.median);
+    (sum > 0.0).then_some(sum)
+}
+
+/// All figures, for 100 columns of a terminal.
+fn figures(record: &Record) -> Table {
+    let base = format!("to {}", record.settings.baseline);
+    let columns = ["", "rate", base.as_str(), "", "p50", "p99", "client CPU", "server CPU"];
+    let how = "Beside the ratio is its interval, or that it shows no difference; beside the baseline how far to trust its rate.";
+    let mut table = Table::new(ALL, how, &columns);
+    for group in record.groups() {
+        table.group(group);
+        let own = record.cases.iter().filter(|one| one.case.group == group);
+        for (one, figures) in own.filter_map(|one| Some((one, one.figures.as_ref()?))) {
+            table.measured(one.case.side.clone(), cells(one, figures));
+        }
+    }
+    table
+}
+
+fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
+    let time = |interval: Option<Interval>| interval.map_or(NONE.to_owned(), |time| latency(time.median));
+    let cpu = |interval: Option<Interval>| {
+        let said = |cpu: Interval| format!("{} {}", digits(cpu.median), cpu_unit(one.case.unit));
+        interval.map_or("unknown".to_owned(), said)
+    };
+    let [ratio, shown] = match &figures.against {
+        None => [NONE.to_owned(), trust(&figures.rate)],
+        Some(against) if against.verdict.is_significant() => {
+            [percent(against.ratio.median), percent_range(&against.ratio)]
+        }
+        Some(against) => [percent(against.ratio.median), against.verdict.words().to_owned()],
+    };
+    vec![
+        rate(figures.rate.median, one.case.unit),
+        ratio,
+        shown,
+        time(figures.p50_us),
+        time(figures.p99_us),
+        cpu(figures.client_cpu),
+        cpu(figures.server_cpu),
+    ]
+}
+
+/// Rates, a column for each flavor, in brackets what is left of the baseline's.
+fn speed(record: &Record) -> Table {
+    let (sides, baseline) = (record.sides(), &record.settings.baseline);
+    let mut columns = vec![""];
+    columns.extend(&sides);
+    let how = format!(
+        "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side. A part without a difference that \
+         this run could show is marked ~."
+    );
+    let mut table = Table::new("Speed by flavor", &how, &columns);
+    for group in record.groups() {
+        let cell = |side: &&str| {
+            let one = record.side(group, side)?;
+            let own = rate(one.rate()?, one.case.unit);
+            let Some(against) = against(one) else { return Some(own) };
+            // The unit stands with the baseline.
+            let own = own.rsplit_once(' ').map_or(own.as_str(), |(figure, _)| figure);
+            let sign = if against.verdict.is_significant() { "" } else { "~" };
+            Some(format!("{own} ({sign}{})", percent(against.ratio.median)))
+        };
+        let cells: Vec<Option<String>> = sides.iter().map(cell).collect();
+        if cells.iter().any(Option::is_some) {
+            table
+                .measured(group, cells.into_iter().map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
+        }
+    }
+    table
+}
+
+/// One figure of all loads, as parts of the baseline's.
+fn overview(
+    record: &Record,
+    section: &str,
+    what: &str,
+    better: &str,
+    figure: impl Fn(&CaseRecord, &CaseRecord) -> Option<f64>,
+) -> Option<Chart> {
+    let baseline = &record.settings.baseline;
+    let row = |group: &str| {
+        let base = record.side(group, baseline)?;
+        let others = record.cases.iter().filter(|one| one.case.group == group && one.case.side != *baseline);
+        let parts: Vec<(String, f64)> =
+            others.filter_map(|one| Some((one.case.side.clone(), figure(one, base)?))).collect();
+        (!parts.is_empty()).then(|| Part { name: group.to_owned(), parts })
+    };
+    let rows: Vec<Part> = record.groups().into_iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| Chart {
+        section: section.to_owned(),
+        title: format!("All loads, {what} as a part of {baseline}"),
+        plot: Plot::Parts(Parts { baseline: baseline.clone(), how: better.to_owned(), rows }),
+    })
+}
+
+fn spans(record: &Record, group: &str) -> Option<Chart> {
+    let span = |one: &CaseRecord| {
+        let figures = one.figures.as_ref()?;
+        let (p50, p99) = (figures.p50_us?.median, figures.p99_us?.median);
+        let said = [format!("p50 {}", latency(p50)), format!("p99 {}", latency(p99))];
+        Some(Span { side: one.case.side.clone(), ends: [p50, p99], said })
+    };
+    let own = record.cases.iter().filter(|one| one.case.group == group);
+    let spans: Vec<Span> = own.filter_map(span).collect();
+    (!spans.is_empty()).then(|| Chart {
+        section: LATENCY.to_owned(),
+        title: group.to_owned(),
+        plot: Plot::Spans(Spans { spans }),
+    })
+}
