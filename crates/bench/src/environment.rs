@@ -19,6 +19,9 @@ pub struct Environment {
     pub program: String,
     /// Encryption type of the Kerberos contexts, such as `aes256-cts-hmac-sha1-96`.
     pub enctype: Option<String>,
+    /// The link between client and server, where there was one of a stated rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<crate::link::LinkSpec>,
     /// How what was measured is mounted, where mounts were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<crate::mounted::MountFacts>,
@@ -51,6 +54,7 @@ impl Environment {
                 .to_owned(),
             program: concat!("orthrus ", env!("CARGO_PKG_VERSION")).to_owned(),
             enctype: None,
+            link: None,
             mounts: Vec::new(),
         }
     }

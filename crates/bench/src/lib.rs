@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`workload`] | loads on an [`Endpoint`]: closed and open loop, the operations of git; every byte is checked |
 //! | [`measuring`] | the order of repetitions, samples, intervals, noise and limits of the machine, the record of a run |
+//! | [`link`] | a network of a stated rate between a run's client and server |
 //! | [`native`] | the driver that makes loads by the project's own client |
 //! | [`evaluation`] | which cases `quick`, `anf`, `ontap`, `nconnect` and own plans measure, and how their records are shown |
 //! | [`view`] | tables and charts as data; the page, Markdown, CSV and text that are made of them |
@@ -21,6 +22,7 @@ pub mod evaluation;
 mod flavor;
 mod folder;
 pub mod lanl;
+pub mod link;
 pub mod measuring;
 mod model;
 mod mount;

@@ -1,17 +1,25 @@
 //! Realms for tests.
 
 use std::ops::Deref;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::{Realm, RealmError, RealmOptions};
 
-/// A realm in a temporary folder; both end when it is dropped.
+/// Ends the KDC and removes the folder when its input ends: then the process that made the realm has ended, be it by SIGKILL.
+/// The KDC is known by its pid file, which stands on its command line.
+const WATCH: &str = r#"cat >/dev/null
+pid=$(cat "$0/kdc.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/kdc.pid" && kill "$pid"
+rm -rf "${0%/realm}""#;
+
+/// A realm in a temporary folder; both end when it is dropped, and when this process ends however it does.
 #[derive(Debug)]
 pub struct TemporaryRealm {
     realm: Realm,
     // Dropped after the KDC has been stopped.
     _folder: tempfile::TempDir,
+    watch: Child,
 }
 
 impl TemporaryRealm {
@@ -26,7 +34,16 @@ impl TemporaryRealm {
             .tempdir_in(&parent)
             .map_err(RealmError::io(&parent))?;
         let realm = Realm::create(&folder.path().join("realm"), options)?;
-        Ok(Self { realm, _folder: folder })
+        // In a group of its own: Ctrl-C is for those who work in the realm.
+        let watch = Command::new("sh")
+            .args(["-c", WATCH])
+            .arg(realm.dir())
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(RealmError::io(Path::new("sh")))?;
+        Ok(Self { realm, _folder: folder, watch })
     }
 }
 
@@ -42,6 +59,8 @@ impl Drop for TemporaryRealm {
     fn drop(&mut self) {
         // Nothing sensible can be done about a failure here; the folder goes in any case.
         let _ = Realm::down(self.realm.dir());
+        drop(self.watch.stdin.take());
+        let _ = self.watch.wait();
     }
 }
 
@@ -81,4 +100,37 @@ pub fn in_realm(test: &str, options: &RealmOptions, body: impl FnOnce(&Realm)) {
     assert!(output.status.success(), "{test} failed in its realm:\n{said}");
     assert!(realm.dir().with_file_name(RAN).exists(), "no test is named {test:?}, modules included");
     eprint!("{said}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kdc_ends_with_its_process_however_that_ends() {
+        let mut realm = match TemporaryRealm::create(&RealmOptions::default()) {
+            Ok(realm) => realm,
+            Err(error @ RealmError::Missing { .. }) => return eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        };
+        assert!(realm.is_running());
+        // What SIGKILL does to the pipe; the watch ends when it has done its work.
+        drop(realm.watch.stdin.take());
+        realm.watch.wait().unwrap();
+        assert!(!realm.dir().exists());
+        let pid_file = realm.dir().join("kdc.pid");
+        let runs = || {
+            let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
+            processes.any(|process| {
+                let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+                line.split(|byte| *byte == 0).any(|word| word == pid_file.as_os_str().as_encoded_bytes())
+            })
+        };
+        // It was told to end, which takes it a moment.
+        let tries = (0..1000).take_while(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            runs()
+        });
+        assert!(tries.count() < 1000, "the KDC runs on");
+    }
 }

@@ -11,6 +11,7 @@ mod flavors;
 mod hostile;
 mod lanl;
 mod large;
+mod link;
 mod load;
 mod local;
 mod minor2;

@@ -8,7 +8,8 @@ use super::site::{Site, program};
 use super::stopped;
 use anyhow::Context;
 use bench::ServerProcess;
-use realm::Enctypes;
+use bench::link::{self, Link, LinkSpec};
+use realm::RealmOptions;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,10 @@ pub struct Arguments {
     /// Flavors, the first is what the others are compared with.
     #[arg(long, default_value = "sys,krb5,krb5i,krb5p")]
     flavors: String,
+    /// Put a link of this rate, and delay in each direction, between client and servers, instead of loopback: 10gbit,
+    /// 10gbit,100us. Needs root.
+    #[arg(long, value_name = "RATE[,DELAY]")]
+    link: Option<LinkSpec>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -76,7 +81,10 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     let folder = &arguments.folder;
     std::fs::create_dir_all(crate::steps::root().join(folder))
         .with_context(|| format!("{} cannot be made", folder.display()))?;
-    let site = Site::start(Enctypes::default())?;
+    // The KDC is at the client's end. Servers at the other are named by their address, in Kerberos too.
+    let link = arguments.link.map(Link::make).transpose()?;
+    let hosts = link.iter().map(|link| link.server().to_string()).collect();
+    let site = Site::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
     let mut failed: Vec<Evaluation> = Vec::new();
     for name in &arguments.servers {
         if let (Name::Ganesha, Some(reason)) = (name, Ganesha::missing()) {
@@ -89,7 +97,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
             }
             let prefix = folder.join(format!("{name:?}-{evaluation:?}").to_lowercase());
             println!("\n=== {}", prefix.display());
-            if !measure(arguments, &site, *name, *evaluation, &prefix)? {
+            if !measure(arguments, &site, link.as_ref(), *name, *evaluation, &prefix)? {
                 println!("{name:?} {evaluation:?}: not whole; the report says why");
                 failed.extend((*name == Name::Orthrus).then_some(*evaluation));
             }
@@ -103,6 +111,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
 fn measure(
     arguments: &Arguments,
     site: &Site,
+    link: Option<&Link>,
     name: Name,
     evaluation: Evaluation,
     prefix: &Path,
@@ -123,14 +132,21 @@ fn measure(
             command.args(["--time", &arguments.time]);
         }
     }
+    if let Some(link) = link {
+        command.args(["--link", &link.spec().argument()]);
+    }
     // With servers of its own lanl compares the encryption types as well, ontap the instructions, and nconnect counts drops.
     let own = name == Name::Orthrus && evaluation != Evaluation::Anf;
     if own && evaluation == Evaluation::Lanl {
         command.arg("--folder").arg(disk.path());
     }
-    let server = if own { None } else { Some(start(site, name, work.path(), disk.path())?) };
+    let server = if own { None } else { Some(start(site, link, name, work.path(), disk.path())?) };
     if let Some(server) = &server {
-        command.arg("localhost:/data").args(["--port", &server.address.port().to_string()]);
+        let host = link.map_or("localhost".to_owned(), |link| link.server().to_string());
+        if let Some(link) = link {
+            command.args(["--link-namespace", &link.namespace()]);
+        }
+        command.arg(format!("{host}:/data")).args(["--port", &server.address.port().to_string()]);
         command.args(["--server-pid", &server.pid.to_string()]).arg("--ccache").arg(site.ccache());
         if evaluation == Evaluation::Lanl {
             command.arg("--scp-folder").arg(disk.path());
@@ -140,20 +156,21 @@ fn measure(
 }
 
 /// Starts a server that exports a folder of `disk` as /data.
-fn start(site: &Site, name: Name, work: &Path, disk: &Path) -> anyhow::Result<Running> {
+fn start(site: &Site, link: Option<&Link>, name: Name, work: &Path, disk: &Path) -> anyhow::Result<Running> {
     let export = disk.join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
     Ok(match name {
         Name::Orthrus => {
             let server =
-                site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None)?;
+                site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None, link)?;
             let (pid, address) = (server.pid(), server.address());
             Running { pid, address, _process: Process::Orthrus { _server: server } }
         }
         Name::Ganesha => {
-            let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-            let server = Ganesha::start(work, &export, site.realm(), address)?;
+            let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
+            let address = link::at_server(link, free)?;
+            let server = Ganesha::start(work, &export, site.realm(), address, link)?;
             Running { pid: server.pid(), address, _process: Process::Ganesha { _server: server } }
         }
     })

@@ -1,6 +1,7 @@
 //! NFS-Ganesha as the peer: Debian's package, the same folder, the same realm, a port of its own.
 
 use anyhow::{Context, bail};
+use bench::link::{self, Link};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -42,7 +43,7 @@ impl Ganesha {
         said.lines().next().unwrap_or("NFS-Ganesha").trim().to_owned()
     }
 
-    /// Exports `folder` as /data with all four flavors on a port of 127.0.0.1.
+    /// Exports `folder` as /data with all four flavors at an address of this machine, or of the other end of the link.
     ///
     /// # Errors
     /// When it is not installed, this is not root, or it does not answer in time.
@@ -51,6 +52,7 @@ impl Ganesha {
         folder: &Path,
         realm: &realm::Realm,
         address: SocketAddr,
+        link: Option<&Link>,
     ) -> anyhow::Result<Self> {
         std::fs::write(work.join("ganesha.conf"), configuration(folder, realm, address))?;
         let out = std::fs::File::create(work.join("ganesha.out"))?;
@@ -70,7 +72,8 @@ impl Ganesha {
             ])
             .arg(work);
         command.envs(realm.env()).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = command.process_group(0).spawn().context("setpriv did not start")?;
+        command.process_group(0);
+        let child = link::at_server(link, || command.spawn().context("setpriv did not start"))?;
         let mut ganesha = Self { child };
         ganesha.wait(work, address)?;
         Ok(ganesha)

@@ -72,7 +72,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let arguments = [export.clone().into(), "--squash".into(), "none".into()];
     let server = site.serve(cores, work.path(), &arguments)?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let ganesha = cores.on_server(|| Ganesha::start(work.path(), &export, site.realm(), free))?;
+    let ganesha = cores.on_server(|| Ganesha::start(work.path(), &export, site.realm(), free, None))?;
     let peers = [
         Peer { name: "orthrus", pid: server.pid(), address: server.address() },
         Peer { name: "ganesha", pid: ganesha.pid(), address: free },

@@ -3,6 +3,7 @@
 use super::cores::Cores;
 use anyhow::Context;
 use bench::ServerProcess;
+use bench::link::{self, Link};
 use client::{Flavor, Options, Security};
 use gss::Credential;
 use realm::{Enctypes, RealmOptions, TemporaryRealm};
@@ -27,7 +28,15 @@ impl Site {
     /// # Errors
     /// Names the package when MIT's programs are missing.
     pub fn start(enctypes: Enctypes) -> anyhow::Result<Self> {
-        let realm = TemporaryRealm::create(&RealmOptions { enctypes, ..RealmOptions::default() })?;
+        Self::start_with(RealmOptions { enctypes, ..RealmOptions::default() })
+    }
+
+    /// As [`Site::start`], with all options of a realm.
+    ///
+    /// # Errors
+    /// As [`Site::start`].
+    pub fn start_with(options: RealmOptions) -> anyhow::Result<Self> {
+        let realm = TemporaryRealm::create(&options)?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
         gss::use_configuration(&realm.krb5_conf())?;
@@ -75,10 +84,10 @@ impl Site {
     ) -> anyhow::Result<ServerProcess> {
         let mut arguments = exports.to_vec();
         arguments.extend(["--shards", "1"].map(OsString::from));
-        cores.on_server(|| self.start_server(state, arguments, log))
+        cores.on_server(|| self.start_server(state, arguments, log, None))
     }
 
-    /// Starts the program, as it ships, wherever the kernel has it run.
+    /// Starts the program, as it ships, wherever the kernel has it run; at the other end of the link, if there is one.
     ///
     /// # Errors
     /// When it does not serve.
@@ -87,11 +96,13 @@ impl Site {
         state: &Path,
         mut arguments: Vec<OsString>,
         log: Option<File>,
+        link: Option<&Link>,
     ) -> anyhow::Result<ServerProcess> {
-        arguments.extend(["--listen", "127.0.0.1:0", "--keytab"].map(OsString::from));
+        arguments.extend(["--listen".into(), link::listen(link).to_string().into(), "--keytab".into()]);
         arguments.push(self.realm.server_keytab().into());
         arguments.extend(["--state-dir".into(), state.join("state").into()]);
-        ServerProcess::start_with_log(&program()?, arguments, &self.environment(), log)
+        let program = program()?;
+        link::at_server(link, || ServerProcess::start_with_log(&program, arguments, &self.environment(), log))
     }
 
     /// The realm's environment variables.

@@ -146,7 +146,7 @@ fn sweep(record: &Record, load: &str, workload: &str, unit: &str) -> Option<Char
     });
     let enctype = record.environment.enctype.clone().unwrap_or_default();
     let limits = record.limits.iter().filter(|limit| {
-        unit == "MB/s" && (limit.name == "loopback" || limit.name == format!("sealing, {enctype}"))
+        unit == "MB/s" && (limit.name == record.between() || limit.name == format!("sealing, {enctype}"))
     });
     let name =
         if workload == "random" { "Random 4 KiB, 64 in flight" } else { "Sequential 1 MiB, 8 in flight" };
@@ -172,7 +172,8 @@ fn latency(record: &Record, workload: &str) -> Option<Chart> {
         let p50 = one.figures.as_ref()?.p50_us?;
         Some(Point { x, y: p50.median, low: p50.low, high: p50.high })
     });
-    let limits = record.limits.iter().filter(|limit| limit.name == "loopback round trip");
+    let between = format!("{} round trip", record.between());
+    let limits = record.limits.iter().filter(|limit| limit.name == between);
     let name = if workload == "random" { "Random 4 KiB" } else { "Sequential 1 MiB" };
     (!lines.is_empty()).then(|| Chart {
         section: "From pure read to pure write".to_owned(),

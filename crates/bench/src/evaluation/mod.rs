@@ -50,12 +50,16 @@ impl Evaluation for Blocks {
 
 /// Shows a record as its evaluation does.
 pub fn view(record: &Record) -> View {
-    match record.evaluation.as_str() {
+    let mut view = match record.evaluation.as_str() {
         ANF => anf_view::view(record),
         ONTAP => ontap_view::view(record),
         NCONNECT => nconnect::view(record),
         QUICK => quick_view::view(record),
         LANL => crate::lanl::view(record),
         _ => plain(record, headline(record)),
+    };
+    if let Some(link) = record.environment.link {
+        view.headline = format!("Over a link of {link}: {}", view.headline);
     }
+    view
 }

@@ -54,7 +54,8 @@ fn chart(record: &Record, curve: &str, section: &str, tail: bool) -> Option<Char
         points: steps(record, curve, side).filter_map(point).collect(),
     };
     let lines: Vec<Line> = record.sides().iter().map(line).filter(|line| !line.points.is_empty()).collect();
-    let limits = record.limits.iter().filter(|limit| limit.name == "loopback round trip");
+    let between = format!("{} round trip", record.between());
+    let limits = record.limits.iter().filter(|limit| limit.name == between);
     (!lines.is_empty()).then(|| Chart {
         section: section.to_owned(),
         title: curve.to_owned(),

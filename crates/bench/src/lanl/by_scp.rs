@@ -1,4 +1,4 @@
-//! scp: to a server of this run's on loopback, or to a host that the user has keys for.
+//! scp: to a server of this run's, or to a host that the user has keys for.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
 use crate::Pattern;
+use crate::link::Link;
 use crate::mounted::tools::run;
 use crate::mounted::{Sshd, free, remove};
 
@@ -19,12 +20,12 @@ pub struct ByScp {
 }
 
 impl ByScp {
-    /// Starts the SSH server; copies go to a fresh folder in `parent`.
+    /// Starts the SSH server, at the other end of the link if there is one; copies go to a fresh folder in `parent`.
     ///
     /// # Errors
     /// A missing program with its package, or what the server said.
-    pub fn start(parent: &Path) -> Result<Self> {
-        let sshd = Sshd::start()?;
+    pub fn start(parent: &Path, link: Option<&Link>) -> Result<Self> {
+        let sshd = Sshd::start(link)?;
         let folder = parent.join(crate::folder_name(Some("scp")));
         std::fs::create_dir(&folder)
             .with_context(|| format!("no folder can be made in {}", parent.display()))?;

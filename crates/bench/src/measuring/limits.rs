@@ -1,5 +1,7 @@
-//! How far this machine could go: memory, loopback and one core's cryptography, measured in the run that they explain.
+//! How far this machine could go: memory, loopback, the link where there is one, and one core's cryptography, measured in the run
+//! that they explain.
 
+use crate::link::{self, Link};
 use anyhow::{Context as _, Result, ensure};
 use krb5::{ContextKeys, Enctype, Role, Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,11 @@ use std::time::{Duration, Instant};
 
 /// How long each limit is measured.
 const LENGTH: Duration = Duration::from_millis(120);
+
+/// Name of the limit of what lies between client and server: one TCP connection.
+pub const LOOPBACK: &str = "loopback";
+/// The same where it is a link.
+pub const LINK: &str = "link";
 
 /// Bytes of one message of the cryptography, and how many are sealed at once.
 const MESSAGE: usize = 128 << 10;
@@ -28,11 +35,15 @@ pub struct Limit {
     pub how: String,
 }
 
-/// Measures all limits; takes about a second. What cannot be measured is left out.
-pub fn limits() -> Vec<Limit> {
+/// Measures all limits; takes about a second, longer over a slow link. What cannot be measured is left out.
+pub fn limits(link: Option<&Link>) -> Vec<Limit> {
     let mut found = vec![memory_copy()];
-    found.extend(loopback_rate().ok());
-    found.extend(round_trip().ok());
+    found.extend(rate_over(None).ok());
+    found.extend(round_trip(None).ok());
+    if link.is_some() {
+        found.extend(rate_over(link).ok());
+        found.extend(round_trip(link).ok());
+    }
     for (enctype, name) in [
         (Enctype::Aes256CtsHmacSha1_96, "aes256-cts-hmac-sha1-96"),
         (Enctype::Aes256CtsHmacSha384_192, "aes256-cts-hmac-sha384-192"),
@@ -68,8 +79,9 @@ fn memory_copy() -> Limit {
     limit("memory copy", copied.unwrap_or(0.0), "MB/s", "one core copies 32 MiB that no cache holds")
 }
 
-fn pair() -> Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+/// A connection over the link, or over loopback: this end and the server's.
+fn pair(over: Option<&Link>) -> Result<(TcpStream, TcpStream)> {
+    let listener = link::at_server(over, || Ok(TcpListener::bind(link::listen(over))?))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     for stream in [&near, &far] {
@@ -78,32 +90,46 @@ fn pair() -> Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-fn loopback_rate() -> Result<Limit> {
-    const PIECE: usize = 16 << 20;
-    let (mut near, mut far) = pair()?;
+fn rate_over(over: Option<&Link>) -> Result<Limit> {
+    // A slow link carries less in the time that there is.
+    let piece =
+        over.map_or(16 << 20, |link| (link.spec().bits_per_second / 200) as usize).clamp(64 << 10, 16 << 20);
+    let (mut near, mut far) = pair(over)?;
     // It ends when the other end is closed.
     let sender = std::thread::spawn(move || {
         let data = vec![0; 256 << 10];
         while far.write_all(&data).is_ok() {}
     });
     let mut buffer = vec![0; 256 << 10];
-    let moved = rate(PIECE, || {
-        let mut left = PIECE;
+    let moved = rate(piece, || {
+        let mut left = piece;
         while left > 0 {
             let most = left.min(buffer.len());
             let count = near.read(buffer.get_mut(..most).unwrap_or_default())?;
-            ensure!(count > 0, "the loopback is closed");
+            ensure!(count > 0, "the connection is closed");
             left -= count;
         }
         Ok(())
     });
     drop(near);
     let _ = sender.join();
-    Ok(limit("loopback", moved?, "MB/s", "one TCP connection on 127.0.0.1, a thread at each end"))
+    let how = match over {
+        Some(link) => format!(
+            "one TCP connection over the link of {}, a thread at each end; full frames of its Ethernet would carry {:.1} MB/s",
+            link.spec(),
+            link.spec().payload()
+        ),
+        None => "one TCP connection on 127.0.0.1, a thread at each end".to_owned(),
+    };
+    Ok(limit(name(over), moved?, "MB/s", &how))
 }
 
-fn round_trip() -> Result<Limit> {
-    let (mut near, mut far) = pair()?;
+fn name(over: Option<&Link>) -> &'static str {
+    if over.is_some() { LINK } else { LOOPBACK }
+}
+
+fn round_trip(over: Option<&Link>) -> Result<Limit> {
+    let (mut near, mut far) = pair(over)?;
     let echo = std::thread::spawn(move || {
         let mut data = [0; 128];
         while far.read_exact(&mut data).is_ok() && far.write_all(&data).is_ok() {}
@@ -121,7 +147,7 @@ fn round_trip() -> Result<Limit> {
     times.sort_by(f64::total_cmp);
     let fast = *times.get(times.len() / 10).context("no round trip")?;
     let how = "128 bytes there and back over TCP, a thread at each end; the fastest tenth";
-    Ok(limit("loopback round trip", fast, "us", how))
+    Ok(limit(&format!("{} round trip", name(over)), fast, "us", how))
 }
 
 /// Seals and opens messages of the size of a READ's reply.
@@ -190,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_limit_has_a_figure() {
-        let found = limits();
+        let found = limits(None);
         assert_eq!(found.len(), 7, "{found:?}");
         assert!(found.iter().all(|limit| limit.value > 0.0), "{found:?}");
     }

@@ -19,7 +19,7 @@ mod tests;
 pub use case::{Axes, Case, GIT, Load, Reach, Transfer, Unit};
 pub use histogram::Histogram;
 pub use interval::Interval;
-pub use limits::{Limit, limits};
+pub use limits::{LINK, LOOPBACK, Limit, limits};
 pub use noise::{Calibration, Noise, calibrate};
 pub use record::{CaseRecord, Missing, Record, SCHEMA, Settings};
 pub use sample::{Latencies, Sample};

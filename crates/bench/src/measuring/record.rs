@@ -1,6 +1,6 @@
 //! The data of a run: what was asked for, what was measured, and the figures drawn from it.
 
-use super::{Calibration, Case, Figures, Limit, Noise, Sample};
+use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Noise, Sample};
 use crate::Environment;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -163,6 +163,7 @@ impl Record {
             ("evaluation", self.evaluation == wanted.evaluation),
             ("server", self.target == wanted.target),
             ("length or number of repetitions, file size or flavors", self.settings == wanted.settings),
+            ("link", self.environment.link == wanted.environment.link),
             ("machine", self.environment.processor == wanted.environment.processor),
         ];
         match same.iter().find(|(_, same)| !same) {
@@ -171,6 +172,11 @@ impl Record {
             }
             None => Ok(()),
         }
+    }
+
+    /// Names what lay between client and server, as its limits are named.
+    pub fn between(&self) -> &'static str {
+        if self.environment.link.is_some() { LINK } else { LOOPBACK }
     }
 
     /// Finds a case.

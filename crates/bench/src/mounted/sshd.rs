@@ -1,9 +1,9 @@
-//! An SSH server for one measurement: on loopback, with keys of its own in a temporary folder. It lets in nobody but the user
+//! An SSH server for one measurement: on loopback or at the other end of a link, with keys of its own in a temporary folder. It lets in nobody but the user
 //! who runs it, by that key, and runs nothing but the file transfer. The user's ~/.ssh is neither read nor written.
 
 use std::fs::File;
 use std::io::Read as _;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -14,6 +14,7 @@ use nix::unistd::{User, geteuid};
 
 use super::tools::{SCP, SSH_KEYGEN, SSHD, Tool, run};
 use crate::cpu;
+use crate::link::{self, Link};
 
 /// How long the server may take to begin.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -39,7 +40,7 @@ const LOG: &str = "log";
 #[derive(Debug)]
 pub struct Sshd {
     child: Child,
-    port: u16,
+    address: SocketAddr,
     user: String,
     folder: tempfile::TempDir,
 }
@@ -49,7 +50,7 @@ impl Sshd {
     ///
     /// # Errors
     /// A missing program with its package, or what the server said.
-    pub fn start() -> Result<Self> {
+    pub fn start(link: Option<&Link>) -> Result<Self> {
         for tool in [SSHD, SSH_KEYGEN, SCP] {
             tool.find()?;
         }
@@ -63,8 +64,8 @@ impl Sshd {
         std::fs::copy(folder.path().join("user_key.pub"), folder.path().join("authorized_keys"))?;
         let mut last = anyhow!("sshd was not started");
         for _ in 0..TRIES {
-            match listen(folder.path(), &user) {
-                Ok((child, port)) => return Ok(Self { child, port, user, folder }),
+            match listen(folder.path(), &user, link) {
+                Ok((child, address)) => return Ok(Self { child, address, user, folder }),
                 Err(error) => last = error,
             }
         }
@@ -78,7 +79,15 @@ impl Sshd {
     pub fn copy(&self, source: &Path, target: &Path) -> Result<Command> {
         let key = |name: &str| self.folder.path().join(name).display().to_string();
         let mut command = SCP.command()?;
-        command.args(["-r", "-F", "/dev/null", "-P", &self.port.to_string(), "-i", &key("user_key")]);
+        command.args([
+            "-r",
+            "-F",
+            "/dev/null",
+            "-P",
+            &self.address.port().to_string(),
+            "-i",
+            &key("user_key"),
+        ]);
         for option in [
             format!("UserKnownHostsFile={}", key("known_hosts")),
             "GlobalKnownHostsFile=/dev/null".to_owned(),
@@ -89,7 +98,7 @@ impl Sshd {
         ] {
             command.args(["-o", &option]);
         }
-        command.arg(source).arg(format!("{}@127.0.0.1:{}", self.user, target.display()));
+        command.arg(source).arg(format!("{}@{}:{}", self.user, self.address.ip(), target.display()));
         Ok(command)
     }
 
@@ -122,27 +131,29 @@ impl Drop for Sshd {
 }
 
 /// Writes a configuration with a free port and starts the server on it.
-fn listen(folder: &Path, user: &str) -> Result<(Child, u16)> {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    std::fs::write(folder.join("sshd_config"), configuration(folder, user, port))?;
+fn listen(folder: &Path, user: &str, link: Option<&Link>) -> Result<(Child, SocketAddr)> {
+    let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
+    let address = link::at_server(link, free)?;
+    std::fs::write(folder.join("sshd_config"), configuration(folder, user, address))?;
     let host_key = std::fs::read_to_string(folder.join("host_key.pub"))?;
-    std::fs::write(folder.join("known_hosts"), format!("[127.0.0.1]:{port} {host_key}"))?;
+    std::fs::write(folder.join("known_hosts"), format!("[{}]:{} {host_key}", address.ip(), address.port()))?;
     let log = folder.join(LOG);
     let mut command = command()?;
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
     let output = File::create(&log)?;
-    let mut child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
-    let answered = wait_until_it_answers(&mut child, port);
-    answered.map(|()| port).map_err(|error| {
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    let mut child = link::at_server(link, || Ok(command.spawn()?))?;
+    let answered = wait_until_it_answers(&mut child, address);
+    answered.map(|()| address).map_err(|error| {
         let _ = child.kill();
         let _ = child.wait();
         let said = std::fs::read_to_string(&log).unwrap_or_default();
         if said.trim().is_empty() { error } else { anyhow!("{}", said.trim()) }
     })?;
-    Ok((child, port))
+    Ok((child, address))
 }
 
-fn wait_until_it_answers(child: &mut Child, port: u16) -> Result<()> {
+fn wait_until_it_answers(child: &mut Child, address: SocketAddr) -> Result<()> {
     let end = Instant::now() + START_MAX;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
@@ -154,7 +165,7 @@ fn wait_until_it_answers(child: &mut Child, port: u16) -> Result<()> {
             stream.read_exact(&mut greeting)?;
             Ok(&greeting == b"SSH-")
         };
-        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(greets).unwrap_or(false) {
+        if TcpStream::connect(address).and_then(greets).unwrap_or(false) {
             return Ok(());
         }
         std::thread::sleep(LOOK);
@@ -180,11 +191,11 @@ fn command() -> Result<Command> {
     Ok(command)
 }
 
-fn configuration(folder: &Path, user: &str, port: u16) -> String {
-    let folder = folder.display();
+fn configuration(folder: &Path, user: &str, address: SocketAddr) -> String {
+    let (folder, ip, port) = (folder.display(), address.ip(), address.port());
     format!(
         "Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {ip}
 HostKey \"{folder}/host_key\"
 AuthorizedKeysFile \"{folder}/authorized_keys\"
 PidFile none
@@ -221,7 +232,7 @@ mod tests {
         let source = dir.path().join("source");
         std::fs::create_dir(&source).unwrap();
         std::fs::write(source.join("file"), b"contents").unwrap();
-        let sshd = Sshd::start().unwrap();
+        let sshd = Sshd::start(None).unwrap();
         let (pid, before) = (sshd.child.id(), sshd.cpu().unwrap());
         let copy = dir.path().join("copy");
         let ran = run(&mut sshd.copy(&source, &copy).unwrap(), &stop);

@@ -8,7 +8,7 @@ use crate::measuring::Record;
 pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
     let machine = &record.environment;
     let [plan, method] = plan_and_method(record);
-    vec![
+    let mut facts = vec![
         ("Server", record.target.clone()),
         ("Processor", format!("{}, {} cores", machine.processor, machine.cores)),
         ("Instructions", machine.instructions.join(", ")),
@@ -19,7 +19,9 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("Plan", plan),
         ("Method", method),
         ("Started", utc(record.started_at)),
-    ]
+    ];
+    facts.extend(machine.link.map(|link| ("Network", link.words())));
+    facts
 }
 
 /// What was done how often, and how figures were drawn from it. Copies last as long as they last; other loads go on for a time.

@@ -71,7 +71,7 @@ impl Arguments {
             remote_cpu: None,
             label: record.target.clone(),
         };
-        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, asked, true)?;
+        evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, asked, true, None)?;
         if self.serve || (std::io::stdin().is_terminal() && !self.once) {
             instructions(&realm, &server);
             wait_for(&stop);

@@ -27,7 +27,7 @@ pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -
         return Ok(());
     }
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let start = || Ganesha::start(bed.work(), &bed.export(), bed.site().realm(), address);
+    let start = || Ganesha::start(bed.work(), &bed.export(), bed.site().realm(), address, None);
     let ganesha = bed.cores().on_server(start)?;
     output
         .note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", Ganesha::version()));

@@ -1,12 +1,13 @@
 //! What the evaluations have in common on the command line.
 
 use crate::config::NFS_PORT;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use bench::Flavor;
+use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
 use bench::native::{RemoteCpu, Target};
 use gss::Credential;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Repetitions and their length with --quick.
@@ -42,6 +43,24 @@ pub struct TargetArguments {
     /// http://server:9100/metrics; without it the report says that it is unknown.
     #[arg(long, value_name = "URL")]
     server_metrics: Option<RemoteCpu>,
+    /// Where a server of one's own has its export, and scp its copies [default: in memory; of lanl, where temporary files are].
+    #[arg(long, value_name = "DIR", conflicts_with = "target")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    link: LinkArguments,
+}
+
+/// What lies between client and server.
+#[derive(Clone, clap::Args)]
+pub struct LinkArguments {
+    /// Put a link of this rate, and delay in each direction, between the client and a server of one's own, instead of loopback:
+    /// 1gbit, 10gbit, 10gbit,100us. Needs root; it is gone with this command.
+    #[arg(long, value_name = "RATE[,DELAY]")]
+    link: Option<LinkSpec>,
+    /// The target is at the other end of a link of this rate that was made before, in the network namespace that this file is,
+    /// such as /run/netns/server; this process must have been started at its own end.
+    #[arg(long, value_name = "FILE", requires_all = ["link", "target"])]
+    link_namespace: Option<PathBuf>,
 }
 
 impl TargetArguments {
@@ -62,6 +81,29 @@ impl TargetArguments {
             remote_cpu: self.server_metrics.clone(),
             label: text.clone(),
         }))
+    }
+
+    /// Makes the link that is asked for, or takes the one that was made before. This process must not have threads yet.
+    ///
+    /// # Errors
+    /// A link to a server elsewhere; as [`Link::make`].
+    pub fn link(&self) -> anyhow::Result<Option<Link>> {
+        let Some(spec) = self.link.link else { return Ok(None) };
+        match (&self.link.link_namespace, self.remote()?) {
+            (Some(file), Some(target)) => {
+                let server = target.host.parse().with_context(|| {
+                    format!("{}: a server at the other end of a link is named by its address", target.host)
+                })?;
+                Link::join(spec, file, server).map(Some)
+            }
+            (_, Some(_)) => bail!("--link is for a server of one's own: leave HOST:/EXPORT out"),
+            (_, None) => Link::make(spec).map(Some),
+        }
+    }
+
+    /// Returns where a server of one's own has its export, if that is chosen.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Returns the server's port.

@@ -6,6 +6,7 @@
 use super::folder_server::{self, FolderServer};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
+use bench::link::Link;
 use bench::native::Target;
 use gss::Credential;
 use realm::{Enctypes, RealmEnctype, RealmOptions, TemporaryRealm};
@@ -26,7 +27,11 @@ impl EnctypeServers {
     ///
     /// # Errors
     /// What MIT's programs or a server said.
-    pub fn start(enctypes: &[RealmEnctype], beside: &FolderServer) -> anyhow::Result<Self> {
+    pub fn start(
+        enctypes: &[RealmEnctype],
+        beside: &FolderServer,
+        link: Option<&Link>,
+    ) -> anyhow::Result<Self> {
         let mut found = Self { servers: BTreeMap::new(), _realms: Vec::new() };
         let Some(own) = beside.krb5_conf().filter(|_| !enctypes.is_empty()) else { return Ok(found) };
         let mut configuration = std::fs::read_to_string(own)?;
@@ -39,7 +44,7 @@ impl EnctypeServers {
                 ..RealmOptions::default()
             };
             let realm = TemporaryRealm::create(&options)?;
-            let (server, target) = start(&realm, &host, &side, beside)?;
+            let (server, target) = start(&realm, &host, &side, beside, link)?;
             found.servers.insert(side, (server, target));
             write!(
                 configuration,
@@ -98,17 +103,19 @@ fn start(
     host: &str,
     side: &str,
     beside: &FolderServer,
+    link: Option<&Link>,
 ) -> anyhow::Result<(ServerProcess, Target)> {
     let ccache = realm.dir().join("ccache");
     realm.kinit("alice", &ccache)?;
     let mut arguments =
-        folder_server::arguments(&beside.exported(), &beside.folder().join(format!("state-{side}")));
+        folder_server::arguments(&beside.exported(), &beside.folder().join(format!("state-{side}")), link);
     arguments.extend(["--keytab".into(), realm.server_keytab().into_os_string()]);
     arguments.extend(folder_server::mapping(&format!("alice@{}", realm.name()))?);
     let environment: Vec<(&str, OsString)> =
         realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
     let log = beside.folder().join(format!("log-{side}"));
-    let server = folder_server::start(arguments, &environment, &log).with_context(|| side.to_owned())?;
+    let server =
+        folder_server::start(arguments, &environment, &log, link).with_context(|| side.to_owned())?;
     let target =
         folder_server::target(&server, host, Credential::Ccache(format!("FILE:{}", ccache.display())));
     Ok((server, target))

@@ -4,10 +4,11 @@ use super::arguments::{RunArguments, TargetArguments};
 use super::keep::{self, Files};
 use super::mounts::MountArguments;
 use super::on_mounts;
-use super::site::{Own, Remote};
+use super::site::{Own, Remote, Store};
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
+use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
 use bench::native::{Native, Site};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -224,18 +225,24 @@ pub fn start(
 ) -> anyhow::Result<()> {
     let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
     let remote = target.remote()?;
-    record.target = remote.as_ref().map_or(Own::LABEL, |target| &target.label).to_owned();
+    let store = match target.folder() {
+        Some(folder) => Store::Folder(folder.to_owned()),
+        None => Store::Memory(memory(&asked)),
+    };
+    record.target = remote.as_ref().map_or_else(|| store.label(), |target| target.label.clone());
+    let link = target.link()?;
+    record.environment.link = link.as_ref().map(Link::spec);
     let files = begin(&mut record, output, resume.as_deref())?;
     let local = remote.as_ref().is_none_or(|target| target.pid.is_some());
-    let mut site: Box<dyn Site> = match remote {
+    let mut site: Box<dyn Site + '_> = match remote {
         Some(target) => Box::new(Remote(target)),
-        None => Box::new(Own::start(memory(&asked))?),
+        None => Box::new(Own::start(store, link.as_ref())?),
     };
-    by_client(&mut record, &mut *site, &files, &*stop_flag()?, asked, local)
+    by_client(&mut record, &mut *site, &files, &*stop_flag()?, asked, local, link.as_ref())
 }
 
 /// Measures a server by the project's client, prints the tables, and writes the report; `local` says whether the server is on
-/// this machine.
+/// this machine, `link` what lies between.
 ///
 /// # Errors
 /// As [`conduct`] and [`publish`].
@@ -246,13 +253,14 @@ pub fn by_client(
     stop: &AtomicBool,
     asked: Asked<'_>,
     local: bool,
+    link: Option<&Link>,
 ) -> anyhow::Result<()> {
     let folder = bench::folder_name(None);
     let mut driver = Native::new(site, &folder, stop);
     if asked.counting {
         driver = driver.counting();
     }
-    conduct(record, &mut driver, files, stop, asked.evaluation)?;
+    conduct(record, &mut driver, files, stop, asked.evaluation, link)?;
     keep::note(record, local);
     publish(record, files)
 }
@@ -313,9 +321,10 @@ pub fn conduct(
     files: &Files,
     stop: &AtomicBool,
     evaluation: &mut dyn Evaluation,
+    link: Option<&Link>,
 ) -> anyhow::Result<()> {
     if record.limits.is_empty() {
-        record.limits = measuring::limits();
+        record.limits = measuring::limits(link);
     }
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);

@@ -3,6 +3,7 @@
 use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};
 use bench::ServerProcess;
+use bench::link::{self, Link};
 use bench::native::Target;
 use gss::Credential;
 use nix::unistd::{User, geteuid};
@@ -24,11 +25,12 @@ pub struct FolderServer {
 }
 
 impl FolderServer {
-    /// Makes a folder in `parent` (by default where temporary files are) and starts the server on it.
+    /// Makes a folder in `parent` (by default where temporary files are) and starts the server on it, at the other end of the
+    /// link if there is one.
     ///
     /// # Errors
     /// A folder that cannot be written to; a server that ends instead.
-    pub fn start(parent: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn start(parent: Option<&Path>, link: Option<&Link>) -> anyhow::Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let folder = tempfile::Builder::new().prefix("orthrus-lanl-server-").tempdir_in(&parent);
         let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
@@ -36,7 +38,7 @@ impl FolderServer {
             std::fs::create_dir(folder.path().join(name))?;
         }
         let realm = OwnRealm::start_if_installed()?;
-        let arguments = arguments(&folder.path().join("export"), &folder.path().join("state"));
+        let arguments = arguments(&folder.path().join("export"), &folder.path().join("state"), link);
         let (mut arguments, mut environment) = (arguments, Vec::new());
         match &realm {
             Some(realm) => {
@@ -46,7 +48,7 @@ impl FolderServer {
             }
             None => arguments.extend(["--sec".into(), "sys".into()]),
         }
-        let server = start(arguments, &environment, &folder.path().join("log"))?;
+        let server = start(arguments, &environment, &folder.path().join("log"), link)?;
         let credential = realm.as_ref().map_or(Credential::Default, OwnRealm::credential);
         let target = target(&server, "localhost", credential);
         Ok(Self { _server: server, target, realm, folder })
@@ -105,22 +107,23 @@ pub fn start(
     arguments: Vec<OsString>,
     environment: &[(&str, OsString)],
     log: &Path,
+    link: Option<&Link>,
 ) -> anyhow::Result<ServerProcess> {
     let program = std::env::current_exe().context("this program cannot find itself")?;
     let file = File::create(log).with_context(|| log.display().to_string())?;
-    ServerProcess::start_with_log(&program, arguments, environment, Some(file))
-        .with_context(|| std::fs::read_to_string(log).unwrap_or_default())
+    let run = || ServerProcess::start_with_log(&program, arguments, environment, Some(file));
+    link::at_server(link, run).with_context(|| std::fs::read_to_string(log).unwrap_or_default())
 }
 
 /// A server's arguments but for its keys: all flavors, everybody as who they are.
-pub fn arguments(exported: &Path, state: &Path) -> Vec<OsString> {
+pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
     let mut export = exported.as_os_str().to_owned();
     export.push("=");
     export.push(EXPORT);
     vec![
         export,
         "--listen".into(),
-        "127.0.0.1:0".into(),
+        link::listen(link).to_string().into(),
         "--squash".into(),
         "none".into(),
         "--state-dir".into(),

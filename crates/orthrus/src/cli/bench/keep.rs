@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use bench::evaluation::{generator_notes, view};
+use bench::link::LinkSpec;
 use bench::measuring::Record;
 use bench::view::{csv, markdown, page, terminal};
 use std::path::{Path, PathBuf};
@@ -102,6 +103,24 @@ pub fn note(record: &mut Record, local: bool) {
             "Client and server shared this machine and its {cores} cores: what one of them uses the other cannot. Figures of two machines are higher."
         ));
     }
+    if let Some(link) = record.environment.link {
+        record.notes.push(link_note(link));
+    }
     let notes = generator_notes(record);
     record.notes.extend(notes);
+}
+
+/// What a reader has to know of a link that stands for a network.
+fn link_note(link: LinkSpec) -> String {
+    let delay = match link.delay_us {
+        0 => {
+            "it adds no delay, where a real network's switches and cards add some 10 to 100 µs, beside which the latency of protection would be less"
+        }
+        _ => "its delay is added to what client and server take",
+    };
+    format!(
+        "Between client and server was a link of {link}, made in the kernel: it limits the rate as Ethernet does, and {delay}. \
+         After an idle time {} KiB pass at once. Client, server and link had the same cores.",
+        link.burst() >> 10
+    )
 }

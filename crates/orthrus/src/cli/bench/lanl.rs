@@ -12,6 +12,7 @@ use bench::lanl::{
     ByScp, Caches, Carrier as _, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
     Way,
 };
+use bench::link::Link;
 use bench::measuring::{Record, Settings};
 use bench::native::Target;
 use bench::{Flavor, lanl};
@@ -67,9 +68,6 @@ pub struct Arguments {
     /// Encryption types to compare: 17 to 20.
     #[arg(long, value_delimiter = ',', value_name = "NUMBER,…", default_value = "17,18,19,20", value_parser = parse_enctype)]
     enctypes: Vec<RealmEnctype>,
-    /// Where a server of one's own has its export, and scp its copies (default: a temporary folder).
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "mounts"])]
-    folder: Option<PathBuf>,
     /// Where the files are that are copied (default: a temporary folder).
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
@@ -109,7 +107,8 @@ impl Arguments {
     /// Nothing to measure, no room, a report that cannot be written; and, after the report was written, when the run was not
     /// complete.
     pub fn run(self) -> anyhow::Result<()> {
-        let mut sides = self.sides()?;
+        let link = self.target.link()?;
+        let mut sides = self.sides(link.as_ref())?;
         let scope = self.scope(&sides);
         let mut evaluation = Lanl::new(&scope)?;
         let room = evaluation.room();
@@ -120,22 +119,23 @@ impl Arguments {
             Sides::Remote(target) => target.label.clone(),
             Sides::Mounted(..) => self.mount.label(),
         };
+        record.environment.link = link.as_ref().map(Link::spec);
         let files = evaluate::begin(&mut record, self.output.clone(), self.resume.as_deref())?;
         let stop = stop::stop_flag()?;
         let cache = self.server_cache(&sides);
         let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
         let (sources, scp) = (Sources::in_folder(&parent)?, self.scp_parent(&sides));
         let local = self.is_local(&sides);
-        let ways = &mut |side: &str| sides.way(side, scp.as_deref(), &stop);
+        let ways = &mut |side: &str| sides.way(side, scp.as_deref(), link.as_ref(), &stop);
         let mut driver = Copier::new(ways, sources, room, cache, &stop)?;
-        evaluate::conduct(&mut record, &mut driver, &files, &stop, &mut evaluation)?;
+        evaluate::conduct(&mut record, &mut driver, &files, &stop, &mut evaluation, link.as_ref())?;
         drop(driver);
         keep::note(&mut record, local);
         note(&mut record, scope.scale, cache, scope.caches);
         evaluate::publish(&record, &files)
     }
 
-    fn sides(&self) -> anyhow::Result<Sides> {
+    fn sides(&self, link: Option<&Link>) -> anyhow::Result<Sides> {
         if self.mount.any() {
             let mounts = self.mount.resolve(self.target.port(), &self.flavors)?;
             return Ok(Sides::Mounted(mounts, self.target.server_pid()));
@@ -147,10 +147,10 @@ impl Arguments {
             );
             return Ok(Sides::Remote(target));
         }
-        let server = FolderServer::start(self.folder.as_deref())?;
+        let server = FolderServer::start(self.target.folder(), link)?;
         let wanted = self.parts.is_empty() || self.parts.contains(&Part::Enctypes);
         let enctypes = if wanted && server.has_realm() { self.enctypes.as_slice() } else { &[] };
-        let enctypes = EnctypeServers::start(enctypes, &server)?;
+        let enctypes = EnctypeServers::start(enctypes, &server, link)?;
         Ok(Sides::Own(Box::new((server, enctypes))))
     }
 
@@ -222,12 +222,18 @@ impl Arguments {
 }
 
 impl Sides {
-    fn way(&mut self, side: &str, scp: Option<&Path>, stop: &AtomicBool) -> anyhow::Result<Way> {
+    fn way(
+        &mut self,
+        side: &str,
+        scp: Option<&Path>,
+        link: Option<&Link>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Way> {
         if side == SCP {
             let parent = scp.context(
                 "name a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
             )?;
-            return Ok(Way { carrier: Box::new(ByScp::start(parent)?), enctype: None, facts: None });
+            return Ok(Way { carrier: Box::new(ByScp::start(parent, link)?), enctype: None, facts: None });
         }
         match self {
             Self::Own(own) => {

@@ -12,7 +12,7 @@ pub struct MountArguments {
     /// Measure through mounts, with the programs of the published evaluations: FLAVOR=FOLDER for each, such as
     /// sys=/mnt/sys krb5p=/mnt/krb5p (a FOLDER alone has the flavor that it is mounted with); or, as root,
     /// SERVER:/EXPORT, which is mounted with each of --flavors where no other process sees it.
-    #[arg(long = "mount", value_name = "WHAT", num_args = 1.., conflicts_with = "target")]
+    #[arg(long = "mount", value_name = "WHAT", num_args = 1.., conflicts_with_all = ["target", "link", "folder"])]
     mounts: Vec<Mounted>,
     /// Further mount options for SERVER:/EXPORT, such as vers=4.2,nconnect=4 (default: vers=4.1).
     #[arg(long, value_name = "OPTIONS", requires = "mounts")]

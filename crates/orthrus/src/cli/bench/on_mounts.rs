@@ -54,7 +54,7 @@ impl Target {
         let stop = stop::stop_flag()?;
         let places = &mut |side: &str| self.mounts.place(side, &stop);
         let mut driver = OnMounts::new(places, asked.settings.file_size, self.server_pid, &stop);
-        evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation)?;
+        evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation, None)?;
         drop(driver);
         keep::note(&mut record, self.server_pid.is_some());
         keep::note_mounts(&mut record);

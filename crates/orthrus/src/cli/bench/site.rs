@@ -1,7 +1,10 @@
-//! The servers of a run: one that somebody named, or servers of its own that export memory, started as they are needed.
+//! The servers of a run: one that somebody named, or servers of its own that export memory or a folder, started
+//! as they are needed.
 
+use super::folder_server;
 use crate::cli::own_realm::OwnRealm;
 use anyhow::{Context, bail};
+use bench::link::{self, Link};
 use bench::native::{Counters, Site, Target};
 use bench::{ServerProcess, counters};
 use gss::Credential;
@@ -23,10 +26,39 @@ impl Site for Remote {
     }
 }
 
+/// What a server of one's own exports.
+pub enum Store {
+    /// So many MiB of memory.
+    Memory(u64),
+    /// A fresh folder in this one.
+    Folder(PathBuf),
+}
+
+impl Store {
+    /// Names the server, as reports do.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Memory(_) => "this machine, orthrus serving memory".to_owned(),
+            Self::Folder(parent) => {
+                format!("this machine, orthrus serving a folder in {}", parent.display())
+            }
+        }
+    }
+
+    /// The export's name, as the server's arguments have it.
+    fn export(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "/memory",
+            Self::Folder(_) => folder_server::EXPORT,
+        }
+    }
+}
+
 /// Servers of this program's, in a throw-away realm.
-pub struct Own {
+pub struct Own<'a> {
     realm: Option<OwnRealm>,
-    memory_mebibytes: u64,
+    store: Store,
+    link: Option<&'a Link>,
     servers: BTreeMap<Option<String>, Running>,
 }
 
@@ -36,26 +68,23 @@ struct Running {
     folder: TempDir,
 }
 
-impl Own {
-    /// Makes the realm, where MIT's programs are installed; servers will have so much memory.
+impl<'a> Own<'a> {
+    /// Makes the realm, where MIT's programs are installed; servers will be at the other end of the link, if there is one.
     ///
     /// # Errors
     /// When MIT's programs fail.
-    pub fn start(memory_mebibytes: u64) -> anyhow::Result<Self> {
-        Ok(Self { realm: OwnRealm::start_if_installed()?, memory_mebibytes, servers: BTreeMap::new() })
+    pub fn start(store: Store, link: Option<&'a Link>) -> anyhow::Result<Self> {
+        Ok(Self { realm: OwnRealm::start_if_installed()?, store, link, servers: BTreeMap::new() })
     }
-
-    /// The server, as reports name it.
-    pub const LABEL: &str = "this machine, orthrus serving memory";
 }
 
-impl Site for Own {
+impl Site for Own<'_> {
     fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
         let key = server_cpu.map(str::to_owned);
         if !self.servers.contains_key(&key) {
-            let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-            let (server, target) =
-                memory_server(self.realm.as_ref(), folder.path(), self.memory_mebibytes, server_cpu, true)?;
+            let own = Started { store: &self.store, link: self.link, server_cpu };
+            let folder = own.folder()?;
+            let (server, target) = own.start(self.realm.as_ref(), folder.path())?;
             self.servers.insert(key.clone(), Running { server, target, folder });
         }
         self.servers.get(&key).map(|running| &running.target).context("the server is gone")
@@ -71,48 +100,87 @@ fn log(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// Starts this program as a server that exports memory, with its state in `folder`, and with its log there if it is to
-/// be asked for counters.
-///
-/// # Errors
-/// When it ends instead.
-pub fn memory_server(
-    realm: Option<&OwnRealm>,
-    folder: &Path,
-    mebibytes: u64,
-    server_cpu: Option<&str>,
-    logged: bool,
-) -> anyhow::Result<(ServerProcess, Target)> {
-    let mut arguments: Vec<OsString> =
-        ["--listen", "127.0.0.1:0", "--state-dir"].map(OsString::from).to_vec();
-    arguments.push(folder.join("state").into());
-    arguments.extend(["--memory".into(), mebibytes.to_string().into()]);
-    let mut environment = Vec::new();
-    match realm {
-        Some(realm) => {
-            arguments.extend(realm.server_arguments());
-            environment = realm.environment();
-        }
-        None => arguments.extend(["--sec".into(), "sys".into()]),
+/// A server of this program's, as it is to be started.
+struct Started<'a> {
+    /// What it exports.
+    store: &'a Store,
+    /// At whose other end it is; without one on loopback.
+    link: Option<&'a Link>,
+    /// Its choice of instructions, where it is not its own.
+    server_cpu: Option<&'a str>,
+}
+
+impl Started<'_> {
+    /// Makes the folder for its state, and for what it exports where that is not memory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn folder(&self) -> anyhow::Result<TempDir> {
+        let parent = match self.store {
+            Store::Memory(_) => std::env::temp_dir(),
+            Store::Folder(parent) => parent.clone(),
+        };
+        let made = tempfile::Builder::new().prefix("orthrus-bench-server-").tempdir_in(&parent);
+        made.with_context(|| format!("no folder can be made in {}", parent.display()))
     }
-    environment.extend(server_cpu.map(|cpu| (krb5::CPU_VARIABLE, OsString::from(cpu))));
-    let program = std::env::current_exe().context("this program cannot find itself")?;
-    let file =
-        logged.then(|| File::create(log(folder))).transpose().context("the server's log cannot be made")?;
-    let server =
-        ServerProcess::start_with_log(&program, arguments, &environment, file).with_context(|| {
+
+    /// Starts it with its state in `folder`.
+    ///
+    /// # Errors
+    /// When it ends instead.
+    fn start(&self, realm: Option<&OwnRealm>, folder: &Path) -> anyhow::Result<(ServerProcess, Target)> {
+        let mut arguments = self.arguments(folder)?;
+        let mut environment = Vec::new();
+        match realm {
+            Some(realm) => {
+                arguments.extend(realm.server_arguments());
+                environment = realm.environment();
+                if let Store::Folder(_) = self.store {
+                    arguments.extend(folder_server::mapping(&realm.principal())?);
+                }
+            }
+            None => arguments.extend(["--sec".into(), "sys".into()]),
+        }
+        environment.extend(self.server_cpu.map(|cpu| (krb5::CPU_VARIABLE, OsString::from(cpu))));
+        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let file = File::create(log(folder)).context("the server's log cannot be made")?;
+        let server = link::at_server(self.link, || {
+            ServerProcess::start_with_log(&program, arguments, &environment, Some(file))
+        });
+        let server = server.with_context(|| {
             // What it said before it ended.
             std::fs::read_to_string(log(folder)).unwrap_or_default()
         })?;
-    let target = Target {
-        host: server.address().ip().to_string(),
-        service_host: "localhost".to_owned(),
-        port: server.address().port(),
-        export: "/memory".to_owned(),
-        credential: realm.map_or(Credential::Default, OwnRealm::credential),
-        pid: Some(server.pid()),
-        remote_cpu: None,
-        label: Own::LABEL.to_owned(),
-    };
-    Ok((server, target))
+        let target = Target {
+            host: server.address().ip().to_string(),
+            service_host: "localhost".to_owned(),
+            port: server.address().port(),
+            export: self.store.export().to_owned(),
+            credential: realm.map_or(Credential::Default, OwnRealm::credential),
+            pid: Some(server.pid()),
+            remote_cpu: None,
+            label: self.store.label(),
+        };
+        Ok((server, target))
+    }
+
+    /// What it exports, and where it listens.
+    fn arguments(&self, folder: &Path) -> anyhow::Result<Vec<OsString>> {
+        let state = folder.join("state");
+        Ok(match self.store {
+            Store::Folder(_) => {
+                let exported = folder.join("export");
+                std::fs::create_dir(&exported)?;
+                folder_server::arguments(&exported, &state, self.link)
+            }
+            Store::Memory(mebibytes) => vec![
+                "--listen".into(),
+                link::listen(self.link).to_string().into(),
+                "--state-dir".into(),
+                state.into(),
+                "--memory".into(),
+                mebibytes.to_string().into(),
+            ],
+        })
+    }
 }

@@ -1,0 +1,235 @@
+//! Two network namespaces with a shaped pair of devices between them.
+
+use super::LinkSpec;
+use crate::mounted::tools::Tool;
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::geteuid;
+use std::fs::File;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::Stdio;
+
+const IP: Tool = Tool { name: "ip", package: "iproute2" };
+const TC: Tool = Tool { name: "tc", package: "iproute2" };
+
+/// The namespace of the thread that asks.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// The two ends and their addresses. Nothing else is in these namespaces, so that they collide with nobody's.
+const CLIENT: (&str, Ipv4Addr) = ("client", Ipv4Addr::new(10, 77, 3, 1));
+const SERVER: (&str, Ipv4Addr) = ("server", Ipv4Addr::new(10, 77, 3, 2));
+const PREFIX: u8 = 24;
+
+/// A link between this process and servers at its other end; without anybody in its namespaces it is gone.
+#[derive(Debug)]
+pub struct Link {
+    spec: LinkSpec,
+    here: File,
+    there: File,
+    server: IpAddr,
+}
+
+impl Link {
+    /// Makes a link. This process, which must not have threads yet, and all that it starts are at the client's end from now on,
+    /// and reach nothing else.
+    ///
+    /// # Errors
+    /// Not root; a program or a part of the kernel that is missing, with where it comes from.
+    pub fn make(spec: LinkSpec) -> Result<Self> {
+        ensure!(
+            geteuid().is_root(),
+            "--link needs root, for network namespaces (sudo); without it client and server talk over loopback"
+        );
+        for tool in [IP, TC] {
+            tool.find()?;
+        }
+        // The namespace that is entered last is the client's: it stays this thread's.
+        let there = fresh().context("no network namespace; --link needs root with CAP_SYS_ADMIN")?;
+        check(spec)?;
+        let here = fresh()?;
+        let link = Self { spec, here, there, server: IpAddr::V4(SERVER.1) };
+        link.lay()?;
+        Ok(link)
+    }
+
+    /// Takes a link that was made before: this process is at its client's end, the namespace of the other is a file such as
+    /// /run/netns/NAME, and the server is there at this address.
+    ///
+    /// # Errors
+    /// When the file is not there.
+    pub fn join(spec: LinkSpec, there: &Path, server: IpAddr) -> Result<Self> {
+        let there = File::open(there).with_context(|| there.display().to_string())?;
+        Ok(Self { spec, here: File::open(OWN)?, there, server })
+    }
+
+    /// Gives the devices addresses, a rate and what else it takes.
+    fn lay(&self) -> Result<()> {
+        let process = std::process::id();
+        let (near, far) = (CLIENT.0, SERVER.0);
+        let mtu = LinkSpec::MTU;
+        let there = self.there.as_raw_fd();
+        let pair = format!(
+            "link set lo up\nlink add name {near} mtu {mtu} type veth peer name {far} mtu {mtu} netns /proc/{process}/fd/{there}\n"
+        );
+        batch(IP, &pair).context("this kernel makes no pairs of devices (veth: modprobe veth)")?;
+        let end = |(device, address): (&str, Ipv4Addr)| -> Result<()> {
+            batch(IP, &format!("address add {address}/{PREFIX} dev {device}\nlink set {device} up\n"))?;
+            batch(TC, &self.spec.shaping(device))
+        };
+        end(CLIENT)?;
+        self.at_server(|| {
+            batch(IP, "link set lo up\n")?;
+            end(SERVER)
+        })
+    }
+
+    /// Does something at the server's end: what is started there, and sockets that are made there, stay there.
+    ///
+    /// # Errors
+    /// Those of `what`; when this thread cannot go there, or not come back.
+    pub fn at_server<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        setns(&self.there, CloneFlags::CLONE_NEWNET).context("the server's network namespace")?;
+        let done = what();
+        setns(&self.here, CloneFlags::CLONE_NEWNET).context("back to the client's network namespace")?;
+        done
+    }
+
+    /// Returns what it is like.
+    pub fn spec(&self) -> LinkSpec {
+        self.spec
+    }
+
+    /// Returns the address of the server's end.
+    pub fn server(&self) -> IpAddr {
+        self.server
+    }
+
+    /// Returns the file of the server's namespace, as long as this process runs.
+    pub fn namespace(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.there.as_raw_fd())
+    }
+}
+
+/// Where servers of one's own listen, on a port that is free: at the link's other end, or on loopback.
+pub fn listen(link: Option<&Link>) -> SocketAddr {
+    SocketAddr::new(link.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), Link::server), 0)
+}
+
+/// Does something where servers of one's own are.
+///
+/// # Errors
+/// As [`Link::at_server`].
+pub fn at_server<T>(link: Option<&Link>, what: impl FnOnce() -> Result<T>) -> Result<T> {
+    match link {
+        Some(link) => link.at_server(what),
+        None => what(),
+    }
+}
+
+/// Puts this thread into a new network namespace.
+fn fresh() -> Result<File> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    Ok(File::open(OWN)?)
+}
+
+/// Checks, on the loopback device of a namespace that nothing else is in, what the kernel can do.
+fn check(spec: LinkSpec) -> Result<()> {
+    batch(TC, "qdisc add dev lo root handle 1: tbf rate 1gbit burst 128kb limit 1mb\n")
+        .context("this kernel limits no rates (tbf: modprobe sch_tbf, CONFIG_NET_SCH_TBF)")?;
+    if spec.delay_us > 0 {
+        batch(TC, "qdisc add dev lo parent 1:1 handle 10: netem delay 1us\n").context(
+            "this kernel delays no packets (netem: modprobe sch_netem, CONFIG_NET_SCH_NETEM); a rate without a delay needs none",
+        )?;
+    }
+    batch(TC, "qdisc del dev lo root\n")
+}
+
+/// Has ip or tc carry out commands.
+fn batch(tool: Tool, commands: &str) -> Result<()> {
+    let mut command = tool.command()?;
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{} does not start", tool.name))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ends early closes its end; what it says tells more than EPIPE does.
+        let _ = stdin.write_all(commands.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}", tool.name, said.trim().replace('\n', "; "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A thread of its own for each test: what it enters ends with it.
+    fn apart(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| scope.spawn(test).join().unwrap());
+    }
+
+    /// Makes a link, or says why none can be made here.
+    fn made(text: &str) -> Option<Link> {
+        match Link::make(text.parse().unwrap()) {
+            Ok(link) => Some(link),
+            Err(error) => {
+                eprintln!("skipped: {error:#}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn servers_at_the_other_end_are_reached_over_the_link_only() {
+        apart(|| {
+            let Some(link) = made("1gbit") else { return };
+            let listener = link.at_server(|| Ok(TcpListener::bind(listen(Some(&link)))?)).unwrap();
+            let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut far, peer) = listener.accept().unwrap();
+            assert_eq!(peer.ip(), IpAddr::V4(CLIENT.1));
+            far.write_all(b"hello").unwrap();
+            let mut said = [0; 5];
+            near.read_exact(&mut said).unwrap();
+            assert_eq!(&said, b"hello");
+            assert!(TcpListener::bind(listen(Some(&link))).is_err(), "its address is not ours");
+        });
+    }
+
+    #[test]
+    fn a_link_can_be_joined_by_the_file_of_its_namespace() {
+        apart(|| {
+            let Some(link) = made("10gbit") else { return };
+            let joined = Link::join(link.spec(), link.namespace().as_ref(), link.server()).unwrap();
+            joined.at_server(|| Ok(TcpListener::bind(listen(Some(&link)))?)).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_link_with_a_delay_is_made_where_the_kernel_has_netem() {
+        apart(|| {
+            drop(made("1gbit,100us"));
+        });
+    }
+
+    #[test]
+    fn what_fails_is_said_with_its_program() {
+        apart(|| {
+            if !geteuid().is_root() {
+                return eprintln!("skipped: needs root, for a network namespace");
+            }
+            if let Err(error) = IP.find().and(TC.find()) {
+                return eprintln!("skipped: {error}");
+            }
+            fresh().unwrap();
+            let error = batch(TC, "qdisc add dev lo root nothing-like-this\n").unwrap_err();
+            assert!(error.to_string().starts_with("tc: "), "{error}");
+        });
+    }
+}
