@@ -11,6 +11,7 @@ use krb5::Enctype;
 use nfs4::*;
 
 mod endpoint;
+mod removal;
 mod tree;
 
 const FILE: &str = "data";

@@ -1,7 +1,8 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
 use super::anf::{WRITES, group};
-use super::cost::{Cost, headline};
+use super::cost::{Cost, failed, headline, is_heavy, is_light};
+use crate::Unit;
 use crate::measuring::{CaseRecord, Comparison, Record};
 use crate::view::form::{added, change, digits};
 use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Row, Table, View, busy_bars};
@@ -43,11 +44,23 @@ fn against<'a>(
 /// The mean of what is added to the median latency at low load, over the sweep.
 fn added_latency(record: &Record, side: &str, workload: &str) -> String {
     let sweep = if workload == "metadata" { &WRITES[..1] } else { &WRITES[..] };
+    // A mean over what did not fail would be one of other loads.
+    if let Some(failed) = first_blank(record, side, "low", workload, sweep) {
+        return failed;
+    }
     let values: Vec<f64> = sweep
         .iter()
         .filter_map(|writes| Some(against(record, side, "low", workload, *writes)?.added_us?.median))
         .collect();
     if values.is_empty() { NONE.to_owned() } else { added(values.iter().sum::<f64>() / values.len() as f64) }
+}
+
+/// What stands in the place of figures of several cases when one of them has failed.
+fn first_blank(record: &Record, side: &str, load: &str, workload: &str, sweep: &[u32]) -> Option<String> {
+    let groups = sweep.iter().map(|writes| group(load, workload, *writes));
+    let failed = groups.filter(|group| record.side(group, side).is_none_or(|one| one.figures.is_none()));
+    let blanks = failed.map(|group| record.blank(&group, side));
+    blanks.into_iter().find(|blank| blank != NONE)
 }
 
 /// Changes of the most that can be done, pure read first, pure write last.
@@ -56,8 +69,14 @@ fn changes(record: &Record, side: &str, workload: &str) -> String {
         |writes| against(record, side, "high", workload, writes).map(|against| change(against.ratio.median));
     match (workload, at(0), at(100)) {
         ("metadata", Some(only), _) => only,
-        (_, Some(read), Some(write)) => format!("{read} → {write}"),
-        _ => NONE.to_owned(),
+        ("metadata", None, _) => record.blank(&group("high", workload, 0), side),
+        (_, None, None) => record.blank(&group("high", workload, 0), side),
+        (_, read, write) => {
+            let or_blank = |said: Option<String>, writes| {
+                said.unwrap_or_else(|| record.blank(&group("high", workload, writes), side))
+            };
+            format!("{} → {}", or_blank(read, 0), or_blank(write, 100))
+        }
     }
 }
 
@@ -90,15 +109,21 @@ fn second(record: &Record) -> Table {
          sequential I/O at high load; latency: mean of what is added to the median at low load.",
         &["relative to sys", "krb5", "krb5i", "krb5p"],
     );
-    let costs = FLAVORS.map(|side| Cost::of(record, side));
-    let row = |value: &dyn Fn(&Cost) -> Option<String>| -> Vec<String> {
-        costs.iter().map(|cost| value(cost).unwrap_or_else(|| NONE.to_owned())).collect()
+    let row = |value: &dyn Fn(&Cost) -> Option<String>, wanted: &dyn Fn(&CaseRecord) -> bool| {
+        let cell = |side: &str| match (value(&Cost::of(record, side)), failed(record, side, wanted)) {
+            (Some(value), (0, _)) => value,
+            (Some(value), (failed, all)) => format!("{value}, without {failed} of {all}"),
+            (None, (failed, _)) if failed > 0 => "failed".to_owned(),
+            (None, _) => NONE.to_owned(),
+        };
+        FLAVORS.iter().map(|side| cell(side)).collect::<Vec<String>>()
     };
-    table.measured("IOPS", row(&|cost| cost.operations.map(change)));
+    let heavy = |unit: Unit| move |one: &CaseRecord| is_heavy(one) && one.case.unit == unit;
+    table.measured("IOPS", row(&|cost| cost.operations.map(change), &heavy(Unit::OperationsPerSecond)));
     table.published("IOPS", &["−53 %", "−55 %", "−77 %"]);
-    table.measured("throughput", row(&|cost| cost.throughput.map(change)));
+    table.measured("throughput", row(&|cost| cost.throughput.map(change), &heavy(Unit::MegabytesPerSecond)));
     table.published("throughput", &["−53 %", "−55 %", "−77 %"]);
-    table.measured("latency", row(&|cost| cost.latency_us.map(added)));
+    table.measured("latency", row(&|cost| cost.latency_us.map(added), &is_light));
     table.published("latency", &["+0.2 ms", "+0.6 ms", "+1.6 ms"]);
     table
 }
@@ -117,7 +142,8 @@ fn commands(record: &Record) -> Table {
                 (one.counter(&format!("{command}_operations")), one.counter(&format!("{command}_us")));
             (micros > 0).then(|| digits(count as f64 / (micros as f64 / 1e6)))
         };
-        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| NONE.to_owned())).collect();
+        let blank = |side: &&str| record.blank(&group("low", "metadata", 0), side);
+        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect();
         table.rows.push(Row { name: command.to_owned(), cells, ..Row::default() });
     }
     table
@@ -131,8 +157,9 @@ fn lines(
 ) -> Vec<Line> {
     let of = |side: &&str| {
         let cases = WRITES.iter().filter_map(|writes| {
-            let one = record.side(&group(load, workload, *writes), side)?;
-            point(one, f64::from(*writes))
+            let (name, x) = (group(load, workload, *writes), f64::from(*writes));
+            let failed = || record.failure(&name, side).map(|_| Point::failed(x));
+            point(record.side(&name, side)?, x).or_else(failed)
         });
         Line { side: (*side).to_owned(), points: cases.collect() }
     };

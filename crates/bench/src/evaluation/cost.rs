@@ -21,12 +21,12 @@ pub struct Cost {
 }
 
 /// Says whether a case is of a light load, one that looks for latency. Where there are no two loads every case is of both.
-fn is_light(one: &CaseRecord) -> bool {
+pub fn is_light(one: &CaseRecord) -> bool {
     one.case.word("load").is_none_or(|load| load == "low")
 }
 
 /// Says whether a case looks for the most; on a fixed schedule none does.
-fn is_heavy(one: &CaseRecord) -> bool {
+pub fn is_heavy(one: &CaseRecord) -> bool {
     let scheduled = matches!(&one.case.load, Load::Transfer(transfer) if transfer.rate.is_some());
     !scheduled && one.case.word("load").is_none_or(|load| load == "high")
 }
@@ -60,11 +60,26 @@ impl Cost {
     }
 }
 
+/// Cases of a side that failed, or were never tried because it had failed too often, and all of them, among those that
+/// `wanted` picks.
+pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
+    let own = || record.cases.iter().filter(|one| one.case.side == side && wanted(one));
+    let is_out = |one: &&CaseRecord| {
+        record.failure(&one.case.group, side).is_some() || (record.is_left_out(side) && one.figures.is_none())
+    };
+    (own().filter(is_out).count(), own().count())
+}
+
 /// Says what the strongest measured side costs: operations, throughput, latency.
 pub fn headline(record: &Record) -> String {
     let strongest = ["krb5p", "krb5i", "krb5"].into_iter().find(|side| Cost::of(record, side).compared.0 > 0);
     let Some(side) = strongest else {
-        return "Nothing to compare: no flavor was measured beside sys.".to_owned();
+        let tried: Vec<&str> =
+            record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
+        return match tried.is_empty() {
+            true => "Nothing to compare: no flavor was measured beside sys.".to_owned(),
+            false => format!("Nothing to compare: {} failed at all that was tried.", tried.join(", ")),
+        };
     };
     let cost = Cost::of(record, side);
     let noise = record.noise.map_or(0.0, |noise| noise.relative);
@@ -77,7 +92,7 @@ pub fn headline(record: &Record) -> String {
     let costs = [change(cost.operations, "IOPS"), change(cost.throughput, "throughput")];
     let latency = cost.latency_us.filter(|added| *added >= 0.1).map(form::latency);
     let said: Vec<String> = costs.into_iter().flatten().chain(latency).collect();
-    match said.as_slice() {
+    let told = match said.as_slice() {
         _ if noise > UNSTEADY => format!(
             "This machine was too unsteady ({}) for this run to say what {side} costs you.",
             form::within(noise)
@@ -86,5 +101,10 @@ pub fn headline(record: &Record) -> String {
         [] => format!("{side} costs you nothing that this run could measure."),
         [only] => format!("{side} costs you {only}."),
         [first @ .., last] => format!("{side} costs you {} and {last}.", first.join(", ")),
+    };
+    match failed(record, side, |_| true) {
+        (0, _) => told,
+        (1, all) => format!("{told} One of its {all} cases failed and is not in that."),
+        (failed, all) => format!("{told} {failed} of its {all} cases failed and are not in that."),
     }
 }

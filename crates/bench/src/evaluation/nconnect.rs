@@ -83,6 +83,7 @@ pub fn view(record: &Record) -> View {
 fn sentence(record: &Record) -> String {
     let lost: u64 = record.cases.iter().map(lost).sum();
     match lost {
+        0 if !record.left_out.is_empty() => headline(record),
         0 => format!(
             "{} Nothing was dropped, reconnected or sent again over any number of connections.",
             headline(record)
@@ -116,7 +117,8 @@ fn rates(record: &Record) -> Table {
             let part = single.map_or(String::new(), |single| format!(" ({})", percent(own / single)));
             Some(format!("{}{part}", rate(own, Unit::OperationsPerSecond)))
         };
-        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| "–".into())).collect());
+        let blank = |side: &&str| record.blank(name, side);
+        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
     }
     table
 }
@@ -172,8 +174,11 @@ fn chart(record: &Record, reordered: bool) -> Option<Chart> {
             one.case.side == **side && (one.case.is("reordered", reordered) || one.case.is("connections", 1))
         });
         let point = |one: &CaseRecord| {
-            let rate = one.figures.as_ref()?.rate;
-            Some(Point { x: one.case.number("connections")?, y: rate.median, low: rate.low, high: rate.high })
+            let x = one.case.number("connections")?;
+            let Some(figures) = &one.figures else {
+                return record.failure(&one.case.group, side).map(|_| Point::failed(x));
+            };
+            Some(Point { x, y: figures.rate.median, low: figures.rate.low, high: figures.rate.high })
         };
         Line { side: (*side).to_owned(), points: own.filter_map(point).collect() }
     };

@@ -122,7 +122,9 @@ impl Ontap {
         let before = step.checked_sub(2).and_then(|at| STEPS.get(at)).map(|before| curve.step(*before));
         let keeps_up = |side: &&String| match &before {
             None => record.side(&group, side).is_some_and(|one| one.figures.is_some()),
-            Some(before) => record.side(before, side).is_some_and(kept_up),
+            Some(before) => {
+                record.side(before, side).is_some_and(|one| one.figures.is_some() && kept_up(one))
+            }
         };
         let rate = (top * part / 10.0).round().max(1.0) * 10.0;
         let sides = record.settings.sides.iter().filter(keeps_up);

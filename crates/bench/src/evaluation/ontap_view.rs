@@ -84,10 +84,9 @@ fn most(record: &Record, curves: &[String]) -> Table {
                 None => said,
             })
         };
-        table.measured(
-            curve.clone(),
-            sides.iter().map(|side| cell(side).unwrap_or_else(|| NONE.into())).collect(),
-        );
+        let blank = |side: &&str| record.blank(&format!("{curve}: the most"), side);
+        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect();
+        table.measured(curve.clone(), cells);
     }
     let mut published = |name: &str, said: &str| {
         let cells: Vec<&str> = sides.iter().map(|side| if *side == "krb5p" { said } else { NONE }).collect();
@@ -124,10 +123,20 @@ fn near(record: &Record, curves: &[String]) -> Table {
             ))
         };
         let name = format!("{curve}, {}", rate(at, crate::Unit::OperationsPerSecond));
-        table.measured(
-            name,
-            sides.iter().map(|side| cell(side).unwrap_or_else(|| "saturated".into())).collect(),
-        );
+        // What failed on the way there did not come to be saturated.
+        let blank = |side: &&str| {
+            let failed = record.cases.iter().find(|one| {
+                one.case.side == **side
+                    && one.case.word("curve") == Some(curve)
+                    && record.failure(&one.case.group, side).is_some()
+            });
+            match failed {
+                Some(one) => record.blank(&one.case.group, side),
+                None if record.is_left_out(side) => record.blank("", side),
+                None => "saturated".to_owned(),
+            }
+        };
+        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
     }
     let cells = sides.iter().map(|side| match *side {
         "krb5i" | "krb5p" => "severe in 9.0, below 1 ms in 9.2",

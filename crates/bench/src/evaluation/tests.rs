@@ -256,7 +256,7 @@ fn a_plan_that_cannot_be_used_says_what_is_allowed() {
 fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
-    record.left_out.push(Missing { side: "krb5i".into(), reason: "NFS4ERR_WRONGSEC".into() });
+    record.left_out.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
     record.cases.retain(|one| one.case.is("load", "low") && one.case.side != "krb5i");
     record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
     let shown = view(&record);

@@ -80,6 +80,14 @@ pub trait Carrier {
     /// The server's.
     fn remove(&mut self, name: &str) -> Result<()>;
 
+    /// Gives up what hangs, after a failure, and removes what it has made if it can; false where something stays.
+    ///
+    /// # Errors
+    /// When the server is gone.
+    fn give_up(&mut self) -> Result<bool> {
+        Ok(self.finish().is_ok())
+    }
+
     /// Removes all that it has made at the server, and ends.
     ///
     /// # Errors

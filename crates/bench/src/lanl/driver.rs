@@ -60,6 +60,8 @@ pub struct Copier<'a> {
     carriers: BTreeMap<String, Box<dyn Carrier>>,
     /// Files to read that are at the server already.
     there: BTreeSet<(String, u64)>,
+    /// Sides whose folder could not be removed when they were given up.
+    remains: BTreeSet<String>,
 }
 
 impl<'a> Copier<'a> {
@@ -76,7 +78,8 @@ impl<'a> Copier<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         ensure_room(sources.folder(), room.0, "the files that are copied")?;
-        Ok(Self { ways, sources, stop, cache, room, carriers: BTreeMap::new(), there: BTreeSet::new() })
+        let (carriers, there, remains) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Ok(Self { ways, sources, stop, cache, room, carriers, there, remains })
     }
 
     fn carrier(&mut self, side: &str) -> Result<&mut Box<dyn Carrier>> {
@@ -248,6 +251,22 @@ impl Driver for Copier<'_> {
         };
         // What an interruption broke is no error.
         if turn.stop.load(Ordering::Relaxed) { Ok(None) } else { measured }
+    }
+
+    fn give_up(&mut self, case: &Case) -> Result<()> {
+        self.there.retain(|(side, _)| *side != case.side);
+        let Some(mut carrier) = self.carriers.remove(&case.side) else { return Ok(()) };
+        if !carrier.give_up()? {
+            self.remains.insert(case.side.clone());
+        }
+        Ok(())
+    }
+
+    fn left_behind(&mut self) -> Vec<String> {
+        let folders = self.remains.iter().map(|side| crate::folder_name(Some(side)));
+        folders
+            .map(|folder| format!("The folder {folder} could not be removed and stays at the server."))
+            .collect()
     }
 
     fn finish(&mut self) -> Result<()> {

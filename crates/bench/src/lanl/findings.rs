@@ -95,9 +95,10 @@ pub fn table(record: &Record) -> Table {
     table
 }
 
-/// The cases of a part with one side.
+/// The cases of a part with one side that have not failed.
 pub fn cases<'a>(record: &'a Record, part: &'a str, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
-    record.cases.iter().filter(move |one| one.case.is("part", part) && one.case.side == side)
+    let wanted = move |one: &&CaseRecord| one.case.is("part", part) && one.case.side == side;
+    record.cases.iter().filter(wanted).filter(|one| record.failure(&one.case.group, side).is_none())
 }
 
 /// Rates of a side as parts of another's, by test; the sizes of the first test together.
@@ -109,7 +110,8 @@ fn compared(
 ) -> Vec<(&'static str, Interval)> {
     let of = |test: &'static str| {
         let ratios = cases(record, test, side).flat_map(|own| {
-            let other = record.side(&own.case.group, base);
+            let failed = record.failure(&own.case.group, base).is_some();
+            let other = record.side(&own.case.group, base).filter(|_| !failed);
             own.counted().filter_map(move |sample| {
                 let other = other?;
                 let same = other.counted().find(|base| base.repetition == sample.repetition)?;

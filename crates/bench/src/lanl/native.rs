@@ -36,6 +36,10 @@ impl Native {
     /// # Errors
     /// When the server cannot be reached, refuses the flavor, or the user may not write there.
     pub fn connect(target: &Target, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
+        Self::begin(target, flavor, folder, beneath).map_err(|error| target.explain(error))
+    }
+
+    fn begin(target: &Target, flavor: Flavor, folder: &str, beneath: Option<PathBuf>) -> Result<Self> {
         let mut filesystem = Filesystem::mount(target.options(flavor)?, &target.export)?;
         let made = filesystem.mkdir(folder);
         let handle = made.with_context(|| format!("no folder can be made in {}", target.export))?;
@@ -93,10 +97,10 @@ impl Native {
     }
 
     fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool>) -> Result<Option<Carried>> {
-        self.refresh()?;
+        self.refresh().map_err(|error| self.target.explain(error))?;
         let server = self.target.server_cpu();
         let (client, start) = (cpu::of_this_process(), Instant::now());
-        let whole = work(self)?;
+        let whole = work(self).map_err(|error| self.target.explain(error))?;
         let time = start.elapsed();
         let client_cpu = Some(cpu::of_this_process().saturating_sub(client));
         let after = self.target.server_cpu();
@@ -222,6 +226,16 @@ impl Carrier for Native {
         self.refresh()?;
         let path = self.path(name);
         self.remove_path(&path)
+    }
+
+    fn give_up(&mut self) -> Result<bool> {
+        // Without a word: what does not answer would be waited for.
+        self.filesystem = None;
+        self.target.ping()?;
+        let options = self.target.options(self.flavor)?;
+        let Ok(filesystem) = Filesystem::mount(options, &self.target.export) else { return Ok(false) };
+        self.filesystem = Some(filesystem);
+        Ok(self.finish().is_ok())
     }
 
     fn finish(&mut self) -> Result<()> {

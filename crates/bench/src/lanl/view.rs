@@ -7,8 +7,6 @@ use crate::measuring::{CaseRecord, Record};
 use crate::view::form::{digits, percent};
 use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Row, Table, View, busy_bars};
 
-const NONE: &str = "–";
-
 /// Shows a record of `lanl`.
 pub fn view(record: &Record) -> View {
     let tables = [
@@ -56,7 +54,9 @@ fn by_side(
     for group in record.groups() {
         let of = |side: &&str| record.side(group, side).filter(|one| wanted(one));
         if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
-            let text = |side: &&str| of(side).and_then(&cell).unwrap_or_else(|| NONE.to_owned());
+            let measured = |side: &&str| of(side).filter(|_| record.failure(group, side).is_none());
+            let text =
+                |side: &&str| measured(side).and_then(&cell).unwrap_or_else(|| record.blank(group, side));
             let cells = sides.iter().map(text).collect();
             table.rows.push(Row { name: group.to_owned(), cells, ..Row::default() });
         }
@@ -66,7 +66,10 @@ fn by_side(
 
 /// The sides of a part, in the order in which they were asked for.
 fn sides<'a>(record: &'a Record, parts: &[&str]) -> Vec<&'a str> {
-    let has = |side: &&str| parts.iter().any(|part| findings::cases(record, part, side).next().is_some());
+    let has = |side: &&str| {
+        let own = record.cases.iter().filter(|one| one.case.side == **side);
+        own.into_iter().any(|one| parts.iter().any(|part| one.case.is("part", *part)))
+    };
     record.settings.sides.iter().map(String::as_str).filter(has).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The data of a run: what was asked for, what was measured, and the figures drawn from it.
 
-use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Noise, Sample};
+use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Missing, Noise, Sample};
 use crate::Environment;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -33,15 +33,6 @@ impl Settings {
     pub fn length(&self) -> Duration {
         Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1))
     }
-}
-
-/// A side that could not be measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
-    /// Which.
-    pub side: String,
-    /// Why, as part of a sentence without its full stop.
-    pub reason: String,
 }
 
 /// A case with its samples.
@@ -94,9 +85,12 @@ pub struct Record {
     pub complete: bool,
     /// What stopped it, when it is not complete.
     pub stopped_by: Option<String>,
-    /// Sides that were asked for and could not be measured.
+    /// Sides that were asked for and could not be measured, and cases that failed.
     #[serde(default)]
     pub left_out: Vec<Missing>,
+    /// What had failed before the run went on, and was tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried_again: Vec<Missing>,
     /// The machine.
     pub environment: Environment,
     /// What a reader has to know besides, a sentence each.
@@ -129,6 +123,7 @@ impl Record {
             complete: false,
             stopped_by: None,
             left_out: Vec::new(),
+            tried_again: Vec::new(),
             environment: Environment::of_this_machine(),
             notes: Vec::new(),
             limits: Vec::new(),
@@ -200,26 +195,33 @@ impl Record {
         groups
     }
 
-    /// Returns the sides that were measured, in the order in which they were asked for.
+    /// Returns the sides that were measured or have failed in the middle, in the order in which they were asked for.
     pub fn sides(&self) -> Vec<&str> {
         let measured =
-            |side: &&String| self.cases.iter().any(|one| one.case.side == **side && one.figures.is_some());
-        self.settings.sides.iter().filter(measured).map(String::as_str).collect()
+            |side: &str| self.cases.iter().any(|one| one.case.side == side && one.figures.is_some());
+        let failed =
+            |side: &str| self.left_out.iter().any(|missing| missing.side == side && missing.group.is_some());
+        self.settings.sides.iter().map(String::as_str).filter(|side| measured(side) || failed(side)).collect()
     }
 
-    /// Draws the figures of all cases anew from their samples.
+    /// Draws the figures of all cases anew from their samples. One that failed has none, whatever it did before; where that is
+    /// the baseline the others of its group have no ratios.
     pub fn summarise(&mut self) {
         self.noise = Noise::of(&self.calibrations);
         let noise = self.noise.map_or(0.0, |noise| noise.relative);
+        let failed: Vec<bool> =
+            self.cases.iter().map(|one| self.failure(&one.case.group, &one.case.side).is_some()).collect();
         let baselines: BTreeMap<String, Vec<Sample>> = self
             .cases
             .iter()
-            .filter(|one| one.case.side == self.settings.baseline)
-            .map(|one| (one.case.group.clone(), one.samples.clone()))
+            .zip(&failed)
+            .filter(|(one, failed)| one.case.side == self.settings.baseline && !**failed)
+            .map(|(one, _)| (one.case.group.clone(), one.samples.clone()))
             .collect();
-        for one in &mut self.cases {
+        for (one, failed) in self.cases.iter_mut().zip(failed) {
             let base = baselines.get(&one.case.group).filter(|_| one.case.side != self.settings.baseline);
-            one.figures = Figures::of(one.case.unit, &one.samples, base.map(Vec::as_slice), noise);
+            let figures = || Figures::of(one.case.unit, &one.samples, base.map(Vec::as_slice), noise);
+            one.figures = if failed { None } else { figures() };
         }
     }
 

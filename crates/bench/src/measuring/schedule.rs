@@ -1,13 +1,20 @@
 //! The order of measuring: warm-up of all sides, then A B C D, B C D A, C D A B …, with a look at the machine's noise before
 //! each round. Each side comes first in turn, since what is measured right after that look pays for it.
+//!
+//! A case that fails is left out with its reason, and its side begins anew with the next one.
 
-use super::{Calibration, Case, CaseRecord, Missing, Record, Sample, calibrate};
-use anyhow::{Context as _, Result, bail};
+use super::{Calibration, Case, CaseRecord, Missing, NoAnswer, Record, Sample, calibrate};
+use anyhow::{Context as _, Result, anyhow, bail};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a case runs at most before it counts: caches, slots and the processor's clock settle.
 const WARM_UP_MAX: Duration = Duration::from_millis(500);
+
+/// Cases of a side that may fail one after the other before the side is left out for the rest of the run: one more than a sweep
+/// from pure read to pure write has steps, so that another kind of load gets its try.
+pub const FAILURES_MAX: u32 = 6;
 
 /// Says what is measured next.
 pub trait Evaluation {
@@ -24,20 +31,34 @@ pub trait Driver {
     /// Hears which cases come next; what none of them needs can be closed.
     ///
     /// # Errors
-    /// Those of closing.
+    /// Any; they end the run.
     fn begin(&mut self, cases: &[Case]) -> Result<()>;
 
     /// Gets ready for a case: connects, makes files. What is there already stays.
     ///
     /// # Errors
-    /// The server's. They leave the case's side out when it has never been measured, and end the run otherwise.
+    /// The server's. They leave the case out, or its side when that has never been measured.
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()>;
 
     /// Measures a case once. `None` when it was stopped before its time. The core sets the sample's repetition.
     ///
     /// # Errors
-    /// Any; they end the run.
+    /// Any; they leave the case out.
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>>;
+
+    /// Hears that a case has failed: what its side has at the server is given up without waiting for it, so that the side's next
+    /// case begins anew.
+    ///
+    /// # Errors
+    /// When the server is gone; they end the run.
+    fn give_up(&mut self, _case: &Case) -> Result<()> {
+        Ok(())
+    }
+
+    /// Says after [`Driver::finish`] what was given up and stays at the server, as sentences.
+    fn left_behind(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Removes what it has made and ends what it has begun.
     ///
@@ -105,16 +126,21 @@ pub fn run(
     watch: Watch<'_>,
 ) -> Result<()> {
     (record.complete, record.stopped_by) = (false, None);
-    record.left_out.clear();
-    let mut schedule = Schedule { driver, record, watch, begun: Instant::now(), done: 0, to_come: 0 };
+    record.notes.clear();
+    record.try_again();
+    let (begun, in_a_row) = (Instant::now(), BTreeMap::new());
+    let mut schedule = Schedule { driver, record, watch, begun, done: 0, to_come: 0, in_a_row };
     let outcome = schedule.all(evaluation);
     let finished = schedule.driver.finish().context("cleaning up");
     let interrupted = schedule.stopped();
+    let left_behind = schedule.driver.left_behind();
+    record.notes.extend(left_behind);
     record.summarise();
     if record.cases.iter().all(|one| one.figures.is_none()) && !interrupted {
         let reasons = record.left_out.iter().map(|one| format!("{}: {}", one.side, one.reason));
-        let reasons: Vec<String> =
-            reasons.chain(outcome.as_ref().err().map(|error| format!("{error:#}"))).collect();
+        let ended = outcome.as_ref().err().map(|error| format!("{error:#}"));
+        let mut reasons: Vec<String> = reasons.chain(ended).collect();
+        reasons.dedup();
         bail!("nothing can be measured: {}", reasons.join("; "));
     }
     record.stopped_by = match (interrupted, outcome.and(finished)) {
@@ -134,6 +160,8 @@ struct Schedule<'a, 'b> {
     done: usize,
     /// Samples that are to come after the cases in hand.
     to_come: usize,
+    /// Cases that have failed since the last that did not, by side.
+    in_a_row: BTreeMap<String, u32>,
 }
 
 impl Schedule<'_, '_> {
@@ -163,11 +191,12 @@ impl Schedule<'_, '_> {
 
     fn is_missing(&self, case: &Case) -> bool {
         let taken = self.record.find(case).map_or(0, |found| found.counted().count());
-        taken < self.record.settings.repetitions as usize && !self.is_left_out(&case.side)
+        taken < self.record.settings.repetitions as usize && !self.is_out(case)
     }
 
-    fn is_left_out(&self, side: &str) -> bool {
-        self.record.left_out.iter().any(|missing| missing.side == side)
+    /// Says whether a case, or its side, is left out.
+    fn is_out(&self, case: &Case) -> bool {
+        self.record.is_left_out(&case.side) || self.record.failure(&case.group, &case.side).is_some()
     }
 
     /// Measures cases in turns.
@@ -179,10 +208,10 @@ impl Schedule<'_, '_> {
             match self.driver.prepare(&case, self.record) {
                 Ok(()) => ready.push(case),
                 Err(_) if self.stopped() => return Ok(()),
-                Err(error) => self.leave_out(&case, error)?,
+                Err(error) => self.leave_out(&case, &error, true)?,
             }
         }
-        ready.retain(|case| !self.is_left_out(&case.side));
+        ready.retain(|case| !self.is_out(case));
         let mut left = ready.len() * (self.record.settings.repetitions as usize + 1);
         for case in &ready {
             self.measure(case, None, left)?;
@@ -200,22 +229,38 @@ impl Schedule<'_, '_> {
         Ok(())
     }
 
-    /// A side that was never measured is left out; one that was has broken.
-    fn leave_out(&mut self, case: &Case, error: anyhow::Error) -> Result<()> {
-        let measured = |one: &CaseRecord| one.case.side == case.side && !one.samples.is_empty();
-        if self.record.cases.iter().any(measured) {
-            return Err(error.context(case.side.clone()));
+    /// Leaves a case out. A side that cannot even begin is left out as a whole, and so is one that has failed too often.
+    fn leave_out(&mut self, case: &Case, error: &anyhow::Error, preparing: bool) -> Result<()> {
+        let nothing_yet = self.record.cases.iter().all(|one| one.samples.is_empty());
+        if let Err(gone) = self.driver.give_up(case) {
+            // Before anything was measured it was not the case that did it.
+            return Err(if nothing_yet { gone } else { anyhow!("{}: {error:#}; {gone:#}", case.id()) });
         }
-        if !self.is_left_out(&case.side) {
-            let missing = Missing { side: case.side.clone(), reason: format!("{error:#}") };
-            self.record.left_out.push(missing);
+        let (side, reason) = (&case.side, format!("{error:#}"));
+        let measured = |one: &CaseRecord| one.case.side == *side && !one.samples.is_empty();
+        let begun = self.in_a_row.contains_key(side) || self.record.cases.iter().any(measured);
+        let unanswered = error.chain().any(|cause| cause.is::<NoAnswer>());
+        if preparing && !begun && !unanswered {
+            if !self.record.is_left_out(side) {
+                self.record.left_out.push(Missing::side(side, reason));
+            }
+            return Ok(());
+        }
+        let failed = self.in_a_row.entry(side.clone()).or_default();
+        *failed += 1;
+        let too_often = *failed >= FAILURES_MAX;
+        let told = format!("{failed} cases failed one after the other, the last with: {reason}");
+        self.record.left_out.push(Missing::case(case, reason));
+        if too_often {
+            self.record.left_out.push(Missing::side(side, told));
         }
         Ok(())
     }
 
     fn measure(&mut self, case: &Case, repetition: Option<u32>, left: usize) -> Result<()> {
         let taken = |one: &CaseRecord| one.counted().any(|sample| Some(sample.repetition) == repetition);
-        if self.stopped() || (repetition.is_some() && self.record.find(case).is_some_and(taken)) {
+        let has_it = repetition.is_some() && self.record.find(case).is_some_and(taken);
+        if self.stopped() || has_it || self.is_out(case) {
             return Ok(());
         }
         self.announce(case, repetition.map_or(Phase::WarmUp, Phase::Repetition), left);
@@ -225,19 +270,24 @@ impl Schedule<'_, '_> {
             warm_up: repetition.is_none(),
             stop: self.watch.stop,
         };
-        let sample = self.driver.measure(case, &turn).with_context(|| case.id())?;
+        let sample = match self.driver.measure(case, &turn) {
+            Ok(sample) => sample,
+            // What an interruption broke is no failure.
+            Err(_) if self.stopped() => return Ok(()),
+            Err(error) => return self.leave_out(case, &error, false),
+        };
         self.done += 1;
+        if repetition.is_some_and(|number| number + 1 == self.record.settings.repetitions) {
+            self.in_a_row.remove(&case.side);
+        }
         let place = self
             .record
             .cases
             .iter_mut()
             .find(|one| one.case.side == case.side && one.case.group == case.group);
         if let (Some(sample), Some(place)) = (sample, place) {
-            place.samples.push(Sample {
-                repetition: repetition.unwrap_or(0),
-                warm_up: turn.warm_up,
-                ..sample
-            });
+            let repetition = repetition.unwrap_or(0);
+            place.samples.push(Sample { repetition, warm_up: turn.warm_up, ..sample });
         }
         Ok(())
     }

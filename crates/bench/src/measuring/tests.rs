@@ -26,18 +26,20 @@ fn case(group: &str, side: &str) -> Case {
     }
 }
 
-/// Two groups; the second is only asked for when the first has been measured.
-struct Two(usize);
+/// The first so many of these groups; each is only asked for when the one before has been measured.
+struct Groups(usize, usize);
 
-impl Evaluation for Two {
+const GROUPS: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+
+impl Evaluation for Groups {
     fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
-        let group = *["one", "two"].get(self.0)?;
+        let group = *GROUPS.get(..self.1)?.get(self.0)?;
         self.0 += 1;
         Some(record.settings.sides.iter().map(|side| case(group, side)).collect())
     }
 
     fn to_come(&self, record: &Record) -> usize {
-        (2 - self.0) * record.settings.sides.len()
+        (self.1 - self.0) * record.settings.sides.len()
     }
 }
 
@@ -46,7 +48,11 @@ impl Evaluation for Two {
 struct Fake {
     asked: Vec<String>,
     refuses: Option<&'static str>,
+    /// From this question on the server is gone.
     breaks_at: Option<usize>,
+    /// Cases that get no answer.
+    fails: Vec<(&'static str, &'static str)>,
+    given_up: Vec<String>,
     finished: bool,
 }
 
@@ -68,6 +74,9 @@ impl Driver for Fake {
         if self.breaks_at == Some(self.asked.len()) {
             bail!("connection lost");
         }
+        if self.fails.contains(&(case.group.as_str(), case.side.as_str())) && !turn.warm_up {
+            bail!("client 1 of 2: no answer in 20 s");
+        }
         let slowness = if case.side == "krb5p" { 2 } else { 1 };
         let mut histogram = Histogram::default();
         histogram.count(std::time::Duration::from_micros(100 * slowness));
@@ -79,6 +88,14 @@ impl Driver for Fake {
         }))
     }
 
+    fn give_up(&mut self, case: &Case) -> Result<()> {
+        self.given_up.push(case.id());
+        if self.breaks_at == Some(self.asked.len()) {
+            bail!("nothing listens there");
+        }
+        Ok(())
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
         Ok(())
@@ -86,6 +103,15 @@ impl Driver for Fake {
 }
 
 fn measure(driver: &mut Fake, record: &mut Record, stop_after: usize) -> Result<Vec<Record>> {
+    measure_groups(2, driver, record, stop_after)
+}
+
+fn measure_groups(
+    groups: usize,
+    driver: &mut Fake,
+    record: &mut Record,
+    stop_after: usize,
+) -> Result<Vec<Record>> {
     let (stop, mut saved, mut steps) = (AtomicBool::new(false), Vec::new(), 0);
     let watch = Watch {
         stop: &stop,
@@ -98,7 +124,7 @@ fn measure(driver: &mut Fake, record: &mut Record, stop_after: usize) -> Result<
             Ok(())
         },
     };
-    run(&mut Two(0), driver, record, watch)?;
+    run(&mut Groups(0, groups), driver, record, watch)?;
     Ok(saved)
 }
 
@@ -129,7 +155,7 @@ fn repetitions_are_interleaved_each_side_first_in_turn_after_a_warm_up_that_is_k
 fn a_side_that_is_refused_is_left_out_and_named() {
     let (mut driver, mut record) = (Fake { refuses: Some("krb5"), ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
-    assert_eq!(record.left_out, [Missing { side: "krb5".into(), reason: "NFS4ERR_WRONGSEC".into() }]);
+    assert_eq!(record.left_out, [Missing::side("krb5", "NFS4ERR_WRONGSEC")]);
     assert!(record.complete && record.sides() == ["sys", "krb5p"]);
 }
 
@@ -148,9 +174,61 @@ fn a_run_of_nothing_says_why() {
 fn a_server_that_dies_in_the_middle_leaves_what_was_measured() {
     let (mut driver, mut record) = (Fake { breaks_at: Some(15), ..Fake::default() }, new_record());
     measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
-    assert_eq!(record.stopped_by.as_deref(), Some("two · krb5p: connection lost"));
+    assert_eq!(record.stopped_by.as_deref(), Some("two · krb5p: connection lost; nothing listens there"));
     assert!(!record.complete && record.side("one", "krb5p").unwrap().figures.is_some());
     assert!(record.side("two", "sys").unwrap().figures.is_none());
+}
+
+#[test]
+fn a_case_that_fails_is_left_out_and_the_others_and_its_side_go_on() {
+    let fails = vec![("one", "krb5")];
+    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert!(record.complete && driver.given_up == ["one · krb5"]);
+    let failure = record.failure("one", "krb5").unwrap();
+    assert_eq!(
+        (failure.reason.as_str(), failure.brief().as_str()),
+        ("client 1 of 2: no answer in 20 s", "no answer in 20 s")
+    );
+    assert!(record.side("one", "krb5").unwrap().figures.is_none() && record.left_out.len() == 1);
+    let measured = |group, side| record.side(group, side).unwrap().figures.as_ref().unwrap().rate.values;
+    assert_eq!([measured("one", "krb5p"), measured("two", "krb5"), measured("two", "sys")], [3, 3, 3]);
+    assert_eq!(record.blank("one", "krb5"), "no answer in 20 s");
+    assert_eq!(
+        record.left_out_sentences(),
+        ["krb5 has no figures for one: client 1 of 2: no answer in 20 s."]
+    );
+}
+
+#[test]
+fn without_the_baseline_the_others_of_a_group_have_figures_and_no_ratios() {
+    let fails = vec![("one", "sys")];
+    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    measure(&mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert!(
+        record.complete && record.side("one", "krb5p").unwrap().figures.as_ref().unwrap().against.is_none()
+    );
+    assert!(record.side("two", "krb5p").unwrap().figures.as_ref().unwrap().against.is_some());
+}
+
+#[test]
+fn a_side_that_fails_again_and_again_is_left_out_for_the_rest_and_tried_again_when_the_run_goes_on() {
+    let mut fails: Vec<_> = GROUPS[..FAILURES_MAX as usize].iter().map(|group| (*group, "krb5p")).collect();
+    fails.extend([("one", "krb5"), ("three", "krb5")]);
+    let (mut driver, mut record) = (Fake { fails, ..Fake::default() }, new_record());
+    measure_groups(8, &mut driver, &mut record, usize::MAX - 1).unwrap();
+    assert!(record.complete && record.is_left_out("krb5p") && !record.is_left_out("krb5"));
+    assert_eq!(record.left_out.len(), 6 + 1 + 2, "{:?}", record.left_out);
+    assert!(record.side("seven", "krb5p").unwrap().samples.is_empty());
+    assert_eq!(record.blank("seven", "krb5p"), "left out");
+    assert!(record.side("seven", "krb5").unwrap().figures.is_some());
+    let mut again = Record::parse(&record.json().unwrap()).unwrap();
+    let mut driver = Fake::default();
+    measure_groups(8, &mut driver, &mut again, usize::MAX - 1).unwrap();
+    // Eight cases of krb5p and two of krb5, with a warm-up each.
+    assert_eq!((driver.asked.len(), again.left_out.len(), again.tried_again.len()), (10 * 4, 0, 9));
+    assert!(again.cases.iter().all(|one| one.counted().count() == 3 && one.figures.is_some()));
+    assert!(again.left_out_sentences().iter().all(|sentence| sentence.contains("had failed before")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use client::{CallOptions, Reply};
 use nfs4::attributes::fattr4;
 use nfs4::*;
@@ -139,7 +139,7 @@ impl Endpoint for Mount {
         let wait = timeout.unwrap_or(self.timeout);
         let client = self.client()?;
         if client.poll(wait, &mut completions)? == 0 && timeout.is_none() {
-            bail!("no answer in time");
+            return Err(client::Error::Timeout.into());
         }
         let count = completions.len();
         for completion in completions.drain(..) {

@@ -1,7 +1,9 @@
 //! Load by the project's own client: no root, no mount, every flavor, and every byte that is read is checked.
 
 mod clients;
+mod remains;
 mod site;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-pub use site::{Counters, RemoteCpu, Site, Target};
+pub use site::{ANSWER_MAX, Counters, RemoteCpu, Site, Target};
+pub use trouble::explained;
 
 use crate::measuring::{Case, Driver, Latencies, Load, Reach, Record, Sample, Turn};
 use crate::workload::Tally;
 use crate::{Endpoint as _, Flavor, Mount, cpu};
 use clients::{Files, Work};
+use remains::Remains;
 
 /// How long each repetition runs before it counts. Without it the first in a round would pay for what the last of the
 /// round before has left behind in caches and allocators at both ends.
@@ -36,13 +40,16 @@ pub struct Native<'a> {
     sessions: BTreeMap<Key, Vec<Mount>>,
     /// Folders that were named.
     named: u32,
+    /// What sessions that were given up have left at the server.
+    remains: Remains,
 }
 
 impl<'a> Native<'a> {
     /// Makes sessions with the servers of `site` as they are needed; `folder` is how the folders that it makes in the
     /// export, and removes, begin.
     pub fn new(site: &'a mut dyn Site, folder: &str, stop: &'a AtomicBool) -> Self {
-        Self { site, stop, folder: folder.to_owned(), counts: false, sessions: BTreeMap::new(), named: 0 }
+        let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
+        Self { site, stop, folder, counts: false, sessions, named: 0, remains: Remains::default() }
     }
 
     /// Puts what server and clients count into the samples: drops, reconnects, repeated calls.
@@ -67,10 +74,43 @@ impl<'a> Native<'a> {
         match mount.prepare() {
             Ok(()) => Ok(mount),
             Err(error) => {
-                // What went wrong first is what the user has to know.
-                let _ = mount.finish();
+                self.drop_all(&Self::key(case), vec![mount]);
                 Err(error)
             }
+        }
+    }
+
+    /// Connects as many clients as a case needs, and fills their files if it reads or writes any.
+    fn make(&mut self, case: &Case, file_size: u64) -> Result<Vec<Mount>> {
+        let clients = case.load.reach().clients.max(1);
+        let mut mounts = Vec::new();
+        let made = (0..clients).try_for_each(|index| {
+            mounts.push(self.connect(case, index)?);
+            Ok(())
+        });
+        let files = Files::new(&case.side, file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
+        let with_files = matches!(case.load, Load::Transfer(_));
+        match made.and_then(|()| if with_files { self.fill(&mut mounts, files) } else { Ok(()) }) {
+            Ok(()) => Ok(mounts),
+            Err(error) => {
+                self.drop_all(&Self::key(case), mounts);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives sessions up without a word to the server: what does not answer would be waited for.
+    fn drop_all(&mut self, key: &Key, mounts: Vec<Mount>) {
+        for mount in mounts {
+            self.remains.add(&key.0, key.1.server_cpu.as_deref(), mount.folder());
+        }
+    }
+
+    /// Puts into words what went wrong with the server of a case.
+    fn explain(&mut self, case: &Case, error: anyhow::Error) -> anyhow::Error {
+        match self.site.target(case.load.reach().server_cpu.as_deref()) {
+            Ok(target) => target.explain(error),
+            Err(_) => error,
         }
     }
 
@@ -116,8 +156,12 @@ impl Driver for Native<'_> {
         let wanted: Vec<Key> = cases.iter().map(Self::key).collect();
         let unwanted = self.sessions.keys().filter(|key| !wanted.contains(key)).cloned();
         for key in unwanted.collect::<Vec<_>>() {
-            let mounts = self.sessions.remove(&key).unwrap_or_default();
-            finish(mounts).context(key.0)?;
+            for mut mount in self.sessions.remove(&key).unwrap_or_default() {
+                // What cannot be ended well is no reason not to go on.
+                if mount.finish().is_err() {
+                    self.drop_all(&key, vec![mount]);
+                }
+            }
         }
         Ok(())
     }
@@ -127,19 +171,8 @@ impl Driver for Native<'_> {
         if self.sessions.contains_key(&key) {
             return Ok(());
         }
-        let clients = case.load.reach().clients.max(1);
-        let mut mounts = Vec::new();
-        let made = (0..clients).try_for_each(|index| {
-            mounts.push(self.connect(case, index)?);
-            Ok(())
-        });
-        let files =
-            Files::new(&case.side, record.settings.file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
-        let made = made.and_then(|()| if key.2 { self.fill(&mut mounts, files) } else { Ok(()) });
-        if let Err(error) = made {
-            let _ = finish(mounts);
-            return Err(error);
-        }
+        let made = self.make(case, record.settings.file_size);
+        let mounts = made.map_err(|error| self.explain(case, error))?;
         let enctype = mounts.first().and_then(Mount::enctype).map(str::to_owned);
         record.environment.enctype = record.environment.enctype.take().or(enctype);
         self.sessions.insert(key, mounts);
@@ -147,6 +180,67 @@ impl Driver for Native<'_> {
     }
 
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
+        self.sample(case, turn).map_err(|error| self.explain(case, error))
+    }
+
+    fn give_up(&mut self, case: &Case) -> Result<()> {
+        let own = self.sessions.keys().filter(|key| key.0 == case.side).cloned();
+        for key in own.collect::<Vec<_>>() {
+            let mounts = self.sessions.remove(&key).unwrap_or_default();
+            self.drop_all(&key, mounts);
+        }
+        let server_cpu = case.load.reach().server_cpu.as_deref();
+        self.site.target(server_cpu)?.ping()?;
+        self.renew();
+        self.sweep(&case.side, server_cpu);
+        self.renew();
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let sessions = std::mem::take(&mut self.sessions);
+        // A server that is gone is not waited for by each session in turn.
+        sessions.into_iter().try_for_each(|(key, mounts)| {
+            let finished = mounts.into_iter().try_for_each(|mut mount| mount.finish());
+            finished.context(key.0)
+        })?;
+        for (side, server_cpu) in self.remains.places() {
+            self.sweep(&side, server_cpu.as_deref());
+        }
+        Ok(())
+    }
+
+    fn left_behind(&mut self) -> Vec<String> {
+        self.remains.sentences()
+    }
+}
+
+impl Native<'_> {
+    /// Renews the leases of all sessions: they have made no call for as long as another one was waited for.
+    fn renew(&mut self) {
+        for mount in self.sessions.values_mut().flatten() {
+            // If that fails its next case will say so.
+            let _ = mount.renew();
+        }
+    }
+
+    /// Removes what a side has left, by a session that has nothing else to do.
+    fn sweep(&mut self, side: &str, server_cpu: Option<&str>) {
+        if !self.remains.any(side, server_cpu) {
+            return;
+        }
+        let mut connected = || -> Result<Mount> {
+            let target = self.site.target(server_cpu)?;
+            let flavor: Flavor = side.parse().map_err(anyhow::Error::msg)?;
+            Mount::connect(target.options(flavor)?, &target.export, &self.folder)
+        };
+        if let Ok(mut mount) = connected() {
+            self.remains.sweep(side, server_cpu, &mut mount);
+            let _ = mount.finish();
+        }
+    }
+
+    fn sample(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
         let key = Self::key(case);
         ensure!(self.sessions.contains_key(&key), "the case was not prepared");
         if !turn.warm_up && key.2 {
@@ -182,16 +276,6 @@ impl Driver for Native<'_> {
             ..Sample::default()
         }))
     }
-
-    fn finish(&mut self) -> Result<()> {
-        let sessions = std::mem::take(&mut self.sessions);
-        // A server that is gone is not waited for by each session in turn.
-        sessions.into_iter().try_for_each(|(key, mounts)| finish(mounts).context(key.0))
-    }
-}
-
-fn finish(mounts: Vec<Mount>) -> Result<()> {
-    mounts.into_iter().try_for_each(|mut mount| mount.finish())
 }
 
 /// By how much counters have grown; gauges that have shrunk are left out.

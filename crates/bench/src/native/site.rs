@@ -1,9 +1,11 @@
 //! The servers that are measured, and what they tell of themselves.
 
+use super::trouble::explained;
 use crate::{Flavor, cpu};
-use anyhow::{Context as _, Result, ensure};
-use client::{Options, Security};
+use anyhow::{Context as _, Result, bail, ensure};
+use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;
+use nfs4::NFSPROC4_NULL;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -12,11 +14,26 @@ use std::time::Duration;
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
 
+/// How long any request may go without an answer before the case that made it has failed.
+pub const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// How long a connection that is lost may stay lost before the case that needs it has failed, and how long making one may take.
+const RECONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a server may take to say that it is still there, after a case has failed.
+const PING_MAX: Duration = Duration::from_secs(5);
+
+/// The longest reply to that, in bytes.
+const PING_SIZE_MAX: usize = 4 << 10;
+
 /// How long a metrics endpoint may take.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest answer of one, in bytes.
 const METRICS_MAX: u64 = 8 << 20;
+
+/// The flavor of a call that nobody makes (RFC 5531 section 10.1).
+const AUTH_NONE: u32 = 0;
 
 /// The counter that exporters of process metrics have in common.
 const CPU_METRIC: &str = "process_cpu_seconds_total";
@@ -51,9 +68,38 @@ impl Target {
         let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
         let security = Security::of(flavor, &self.service_host, self.credential.clone());
         let mut options = Options::new(&self.host, security).port(self.port);
-        // The finished part is kept.
-        options.reconnect_max = Duration::from_secs(10);
+        (options.call_timeout, options.reconnect_max) = (ANSWER_MAX, RECONNECT_MAX);
+        options.connect_timeout = RECONNECT_MAX;
         Ok(options)
+    }
+
+    /// Says in words what is wrong, with its cure where there is one: see [`explained`].
+    pub fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        explained(error, &self.host, self.port)
+    }
+
+    /// Asks the server whether it is there: a connection of its own, and the procedure that does nothing.
+    ///
+    /// # Errors
+    /// When it cannot be connected to or does not answer; an answer of whatever kind will do.
+    pub fn ping(&self) -> Result<()> {
+        let answered = || -> Result<(), client::Error> {
+            let addresses = client::resolve(&self.host, self.port)?;
+            let mut connection = RawConnection::connect(&addresses, PING_MAX, PING_SIZE_MAX)?;
+            let nobody = Protection::Plain { flavor: AUTH_NONE, body: Default::default() };
+            Head::nfs(1, NFSPROC4_NULL, nobody).call(&mut connection, &[], PING_MAX).map(drop)
+        };
+        match answered() {
+            Ok(()) | Err(client::Error::Rpc(_) | client::Error::Protection(_)) => Ok(()),
+            Err(client::Error::Timeout) => {
+                let seconds = PING_MAX.as_secs();
+                bail!(
+                    "{} takes connections and does not answer, not even in {seconds} s to a NULL call; is it stopped, or is it no NFS server?",
+                    self.host
+                )
+            }
+            Err(error) => Err(self.explain(error.into())),
+        }
     }
 
     /// Returns the server's processor time so far; `None` where it cannot be known.

@@ -80,6 +80,18 @@ pub struct Point {
     pub high: f64,
 }
 
+impl Point {
+    /// A place where a side has failed, so that there is nothing to draw but that.
+    pub fn failed(x: f64) -> Self {
+        Self { x, y: f64::NAN, low: f64::NAN, high: f64::NAN }
+    }
+
+    /// Says whether the side has failed there.
+    pub fn has_failed(&self) -> bool {
+        self.y.is_nan()
+    }
+}
+
 /// Bars of up to two parts, a row each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {

@@ -23,7 +23,7 @@ fn figures_table(record: &Record) -> Table {
         &["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"],
     );
     for one in &record.cases {
-        table.rows.extend(figure_cells(one).map(|cells| Row {
+        table.rows.extend(cells_or_reason(record, one).map(|cells| Row {
             name: one.case.id(),
             cells,
             ..Row::default()
@@ -32,8 +32,17 @@ fn figures_table(record: &Record) -> Table {
     table
 }
 
+/// The cells of a case in the table of all figures; of one that failed the reason in the place of its rate.
+pub fn cells_or_reason(record: &Record, one: &CaseRecord) -> Option<Vec<String>> {
+    figure_cells(one).or_else(|| {
+        let reason = record.failure(&one.case.group, &one.case.side)?.brief();
+        let nothing = std::iter::repeat_n(String::new(), 7);
+        Some(std::iter::once(reason).chain(nothing).collect())
+    })
+}
+
 /// The cells of a case in the table of all figures; none without a sample that counts.
-pub fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
+fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
     let figures = one.figures.as_ref()?;
     let against = figures.against.as_ref();
     let cpu = |interval: Option<crate::measuring::Interval>| {
@@ -63,7 +72,7 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
         let cases = record.cases.iter().filter(|one| one.case.group == group);
         let bars: Vec<Bar> = cases
             .filter_map(|one| {
-                let figures = one.figures.as_ref()?;
+                let Some(figures) = &one.figures else { return failed_bar(record, one) };
                 let ratio = figures.against.as_ref().map(|against| percent(against.ratio.median));
                 Some(Bar {
                     side: one.case.side.clone(),
@@ -87,7 +96,8 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
 pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
     let chart = |group: &str| {
         let cases = record.cases.iter().filter(|one| one.case.group == group && wanted(one));
-        let bars: Vec<Bar> = cases.filter_map(busy_bar).collect();
+        let bars: Vec<Bar> =
+            cases.filter_map(|one| busy_bar(one).or_else(|| failed_bar(record, one))).collect();
         let unit = record.cases.iter().find(|one| one.case.group == group).map(|one| cpu_unit(one.case.unit));
         (!bars.is_empty()).then(|| Chart {
             section: "Processor time".to_owned(),
@@ -101,6 +111,12 @@ pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<C
         })
     };
     record.groups().into_iter().filter_map(chart).collect()
+}
+
+/// No bar, and in its place why there is none.
+fn failed_bar(record: &Record, one: &CaseRecord) -> Option<Bar> {
+    let reason = record.failure(&one.case.group, &one.case.side)?.brief();
+    Some(Bar { side: one.case.side.clone(), said: [reason, String::new()], ..Bar::default() })
 }
 
 fn busy_bar(one: &CaseRecord) -> Option<Bar> {

@@ -84,6 +84,7 @@ pub fn draw(chart: &Lines, label: &str) -> String {
     for line in &chart.lines {
         draw_line(&mut out, line, &x, &y);
     }
+    crosses(&mut out, chart, &x);
     names(&mut out, chart, &x, &y);
     out + "</svg>"
 }
@@ -116,15 +117,18 @@ fn grid(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
 
 fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
     let class = side::class(&line.side);
-    let places: Vec<String> =
-        line.points.iter().map(|point| format!("{:.1} {:.1}", x.place(point.x), y.place(point.y))).collect();
-    let _ = write!(
-        out,
-        r#"<path class="line {class}" stroke-dasharray="{}" d="M{}"/>"#,
-        side::dashes(&line.side),
-        places.join("L")
-    );
-    for point in &line.points {
+    // A line does not go on over a place where its side has failed.
+    for run in line.points.split(Point::has_failed).filter(|run| !run.is_empty()) {
+        let places: Vec<String> =
+            run.iter().map(|point| format!("{:.1} {:.1}", x.place(point.x), y.place(point.y))).collect();
+        let _ = write!(
+            out,
+            r#"<path class="line {class}" stroke-dasharray="{}" d="M{}"/>"#,
+            side::dashes(&line.side),
+            places.join("L")
+        );
+    }
+    for point in line.points.iter().filter(|point| !point.has_failed()) {
         let (at, low, high) = (x.place(point.x), y.place(point.low), y.place(point.high));
         if (low - high).abs() > 1.0 {
             let _ = write!(out, r#"<path class="whisker" d="M{at:.1} {low:.1}V{high:.1}"/>"#);
@@ -133,9 +137,25 @@ fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
     }
 }
 
+/// Marks where sides have failed, one over the other at the bottom of the field.
+fn crosses(out: &mut String, chart: &Lines, x: &Scale) {
+    let mut taken: Vec<f64> = Vec::new();
+    for line in &chart.lines {
+        for point in line.points.iter().filter(|point| point.has_failed()) {
+            let row = taken.iter().filter(|at| **at == point.x).count() as f64;
+            taken.push(point.x);
+            let middle = HEIGHT - BOTTOM - 4.0 - 11.0 * row;
+            text(out, "tick", x.place(point.x), middle, "middle", &format!("✕ {}", line.side));
+        }
+    }
+}
+
 /// Writes each line's name at its end, none over another.
 fn names(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
-    let last = |line: &Line| line.points.iter().copied().max_by(|one, other| one.x.total_cmp(&other.x));
+    let last = |line: &Line| {
+        let measured = line.points.iter().copied().filter(|point| !point.has_failed());
+        measured.max_by(|one, other| one.x.total_cmp(&other.x))
+    };
     let mut ends: Vec<(f64, Point, &str)> = chart
         .lines
         .iter()

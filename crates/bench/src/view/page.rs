@@ -1,7 +1,7 @@
 //! One self-contained page: headline, tables, charts, all figures, the machine, the command to repeat it. It needs no script and
 //! no network.
 
-use super::chart::{Chart, Plot};
+use super::chart::{Chart, Plot, Point};
 use super::facts::facts;
 use super::form::{digits, escape};
 use super::{Kind, Table, View, bars, figures, limits_table, lines, noise_sentence, parts, side, spans};
@@ -41,9 +41,8 @@ fn header(out: &mut String, record: &Record, view: &View) {
         let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
         let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));
     }
-    for missing in &record.left_out {
-        let (name, reason) = (escape(&missing.side), escape(&missing.reason));
-        let _ = write!(out, "<p class=\"warning\">{name} was not measured: {reason}.</p>");
+    for sentence in record.left_out_sentences() {
+        let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&sentence));
     }
     let _ = write!(out, "<p class=\"note\">{}</p><ul class=\"key\">", escape(&noise_sentence(record)));
     for name in record.sides() {
@@ -129,6 +128,10 @@ fn how(plot: &Plot) -> &str {
         Plot::Spans(_) => {
             "The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale."
         }
+        Plot::Lines(plot) if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) => {
+            "Marks are medians; the whisker is their interval. Each side has its own mark, its own dashes, and its name at the end of its line. \
+             A cross at the bottom: the side has failed there; the reason stands in the table of all figures."
+        }
         Plot::Lines(_) => {
             "Marks are medians; the whisker is their interval. Each side has its own mark, its own dashes, and its name at the end of its line."
         }
@@ -147,7 +150,7 @@ fn all_figures(out: &mut String, record: &Record) {
     );
     let mut group = "";
     for one in &record.cases {
-        let Some(cells) = figures::figure_cells(one) else { continue };
+        let Some(cells) = figures::cells_or_reason(record, one) else { continue };
         let first = if one.case.group == group { "" } else { " class=\"first\"" };
         group = &one.case.group;
         let _ = write!(

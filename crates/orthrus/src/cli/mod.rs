@@ -2,6 +2,7 @@
 
 mod bench;
 mod lab;
+mod left_out;
 mod own_realm;
 mod own_server;
 mod realm;
@@ -11,6 +12,7 @@ mod try_it;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+pub use left_out::LeftOut;
 
 /// NFSv4.1/4.2 with Kerberos at the speed of plain NFS: a server, and a bench that shows what security costs.
 #[derive(Parser)]

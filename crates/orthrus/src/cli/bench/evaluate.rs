@@ -5,6 +5,7 @@ use super::keep::{self, Files};
 use super::mounts::MountArguments;
 use super::on_mounts;
 use super::site::{Own, Remote, Store};
+use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
@@ -292,15 +293,31 @@ pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>
 /// Writes the report.
 ///
 /// # Errors
-/// When it cannot be written; and, after that, when the run was not complete.
+/// When it cannot be written; and, after that, when the run was not complete, or has left something out ([`LeftOut`]).
 pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     let data = files.publish(record)?;
-    match &record.stopped_by {
-        Some(reason) => bail!(
-            "the run is not complete: {reason}; the report has what was measured, and the same command with --resume {} goes on",
-            data.display()
-        ),
-        None => Ok(()),
+    let again = format!("the same command with --resume {}", data.display());
+    if let Some(reason) = &record.stopped_by {
+        bail!("the run is not complete: {reason}; the report has what was measured, and {again} goes on");
+    }
+    let cases = record.left_out.iter().filter(|missing| missing.group.is_some()).count();
+    let sides: Vec<&str> = record
+        .left_out
+        .iter()
+        .filter(|missing| missing.group.is_none())
+        .map(|missing| missing.side.as_str())
+        .collect();
+    let told = [
+        (!sides.is_empty()).then(|| format!("{} was left out", sides.join(", "))),
+        (cases > 0).then(|| format!("{cases} cases failed")),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    match told.is_empty() {
+        true => Ok(()),
+        false => bail!(LeftOut(format!(
+            "{}; the report says why, and {again} tries again what is missing",
+            told.join(", and ")
+        ))),
     }
 }
 

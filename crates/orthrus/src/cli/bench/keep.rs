@@ -96,7 +96,6 @@ pub fn note_mounts(record: &mut Record) {
 
 /// Puts into a record what it has to say of itself.
 pub fn note(record: &mut Record, local: bool) {
-    record.notes.clear();
     if local {
         let cores = record.environment.cores;
         record.notes.push(format!(

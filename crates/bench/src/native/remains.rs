@@ -1,0 +1,53 @@
+//! Folders of sessions that were given up: they are removed by another session, or named at the end.
+
+use std::collections::BTreeSet;
+
+use crate::Mount;
+
+/// A side, and the choice of instructions of the server that it spoke to.
+type Place = (String, Option<String>);
+
+/// Folders that stay at servers.
+#[derive(Debug, Default)]
+pub struct Remains(Vec<(Place, String)>);
+
+impl Remains {
+    /// Notes a folder.
+    pub fn add(&mut self, side: &str, server_cpu: Option<&str>, folder: &str) {
+        self.0.push(((side.to_owned(), server_cpu.map(str::to_owned)), folder.to_owned()));
+    }
+
+    /// Says whether there are any at one place.
+    pub fn any(&self, side: &str, server_cpu: Option<&str>) -> bool {
+        self.0.iter().any(|((other, cpu), _)| other == side && cpu.as_deref() == server_cpu)
+    }
+
+    /// Returns where there are any.
+    pub fn places(&self) -> BTreeSet<Place> {
+        self.0.iter().map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Removes those of one place, as far as that succeeds.
+    pub fn sweep(&mut self, side: &str, server_cpu: Option<&str>, mount: &mut Mount) {
+        let mut stuck = false;
+        self.0.retain(|((other, cpu), folder)| {
+            let own = other == side && cpu.as_deref() == server_cpu;
+            // One that hangs is reason enough not to wait for the next.
+            let removed = own && !stuck && mount.remove_all(folder).is_ok();
+            stuck |= own && !removed;
+            !removed
+        });
+    }
+
+    /// Says what stays.
+    pub fn sentences(&self) -> Vec<String> {
+        let folders: Vec<&str> = self.0.iter().map(|(_, folder)| folder.as_str()).collect();
+        if folders.is_empty() {
+            return Vec::new();
+        }
+        vec![format!(
+            "Cases that failed have left folders in the export that could not be removed: {}.",
+            folders.join(", ")
+        )]
+    }
+}
