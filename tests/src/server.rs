@@ -75,7 +75,9 @@ impl Serve {
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         output.read_line(&mut line).expect("standard output is text");
         let address = line.trim().strip_prefix("orthrus serves ").and_then(|address| address.parse().ok());
-        let mut server = Server { child, _input: input, log, address: ([0, 0, 0, 0], 0).into(), how: self };
+        let metrics = None;
+        let mut server =
+            Server { child, _input: input, log, address: ([0, 0, 0, 0], 0).into(), metrics, how: self };
         match address {
             Some(address) => server.address = address,
             None => {
@@ -84,6 +86,12 @@ impl Serve {
                 std::thread::sleep(Duration::from_millis(100));
                 panic!("the server did not start: {line:?}\n{}", server.log());
             }
+        }
+        if server.how.arguments.iter().any(|argument| argument == "--metrics") {
+            line.clear();
+            output.read_line(&mut line).expect("standard output is text");
+            let url = line.trim().strip_prefix("orthrus metrics http://");
+            server.metrics = url.and_then(|url| url.strip_suffix("/metrics")?.parse().ok());
         }
         server
     }
@@ -97,6 +105,7 @@ pub struct Server {
     _input: Option<ChildStdin>,
     log: Arc<Mutex<String>>,
     address: SocketAddr,
+    metrics: Option<SocketAddr>,
     how: Serve,
 }
 
@@ -104,6 +113,11 @@ impl Server {
     /// Returns where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns where it tells metrics, if it was started with `--metrics`.
+    pub fn metrics(&self) -> SocketAddr {
+        self.metrics.expect("it says where its metrics are")
     }
 
     /// Returns its port.

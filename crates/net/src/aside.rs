@@ -38,13 +38,20 @@ impl<S: Service> Aside<S> {
         }
     }
 
-    /// Begins to count time.
-    pub(crate) fn begin(&mut self) {
+    /// Begins to count time, and says since when.
+    pub(crate) fn begin(&mut self) -> Instant {
         (self.since, self.spent) = (Instant::now(), Duration::ZERO);
+        self.since
     }
 
-    /// Sends what there is of a long batch's replies, and gives others their turn.
-    pub(crate) fn pause<D: Driver>(&mut self, sockets: &mut Sockets<D>, replies: &mut Vec<Reply>) {
+    /// Sends what there is of a long batch's replies, and gives others their turn. Returns how long that took.
+    pub(crate) fn pause<D: Driver>(
+        &mut self,
+        sockets: &mut Sockets<D>,
+        replies: &mut Vec<Reply>,
+    ) -> Duration {
+        let before = self.spent;
+        sockets.sending = Duration::ZERO;
         let mut answered: Vec<u64> = replies.iter().map(|reply| reply.connection.0).collect();
         answered.dedup();
         sockets.queue(replies.drain(..));
@@ -55,6 +62,7 @@ impl<S: Service> Aside<S> {
             sockets.write_done(id);
         }
         self.turn(sockets);
+        sockets.sending + self.spent - before
     }
 
     /// Serves what interactive connections have sent, and leaves all else for later.
@@ -75,19 +83,23 @@ impl<S: Service> Aside<S> {
             }
         }
         if !self.requests.is_empty() {
-            self.serve(sockets);
+            let sending = sockets.sending;
+            self.serve(sockets, start);
             self.spent += start.elapsed();
+            // What was sent meanwhile is part of that time.
+            sockets.sending = sending;
         }
     }
 
-    fn serve<D: Driver>(&mut self, sockets: &mut Sockets<D>) {
+    fn serve<D: Driver>(&mut self, sockets: &mut Sockets<D>, woken: Instant) {
         let mut batch: Vec<Request> =
             self.requests.drain(..).filter_map(|request| sockets.admit(request)).collect();
         let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();
         sockets.count_records(served.len());
         let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink));
         let (service, replies) = (&self.service, &mut self.replies);
-        let tick = || service.tick(scratch, &mut batch, &mut Vec::new(), replies, &mut |_| ());
+        service.woke(scratch, woken);
+        let tick = || service.tick(scratch, &mut batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         sockets.done(&mut served);
         if outcome.is_err() {

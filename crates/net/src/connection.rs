@@ -40,6 +40,8 @@ pub(crate) struct Connection<D: Driver> {
     away_bytes: usize,
     closing: bool,
     traffic: Traffic,
+    /// Of the last reply.
+    class: u8,
 }
 
 impl<D: Driver> Connection<D> {
@@ -57,6 +59,7 @@ impl<D: Driver> Connection<D> {
             away_bytes: 0,
             closing: false,
             traffic: Traffic::default(),
+            class: 0,
         }
     }
 
@@ -166,8 +169,9 @@ impl<D: Driver> Connection<D> {
     }
 
     /// Appends a reply.
-    pub(crate) fn queue(&mut self, record: Vec<u8>, stats: &Stats) {
+    pub(crate) fn queue(&mut self, record: Vec<u8>, class: u8, stats: &Stats) {
         self.traffic.reply(record.len());
+        self.class = class;
         if !self.closing {
             self.output.push(record, stats);
         }
@@ -220,6 +224,11 @@ impl<D: Driver> Connection<D> {
     /// What it has done lately.
     pub(crate) fn traffic(&mut self) -> &mut Traffic {
         &mut self.traffic
+    }
+
+    /// The class of the last reply.
+    pub(crate) fn class(&self) -> u8 {
+        self.class
     }
 
     pub(crate) fn has_output(&self) -> bool {

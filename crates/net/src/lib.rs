@@ -35,7 +35,7 @@ pub use listener::{ListenError, Listener, Running};
 pub use outgoing::Outgoing;
 pub use pool::{Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
-pub use stats::Stats;
+pub use stats::{CLASSES_MAX, Stats};
 
 #[cfg(test)]
 mod outgoing_tests;

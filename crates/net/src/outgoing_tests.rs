@@ -29,12 +29,12 @@ impl Service for Listening {
         requests: &mut Vec<Request>,
         _: &mut Vec<Late<()>>,
         replies: &mut Vec<Reply>,
-        _: &mut dyn FnMut(&mut Vec<Reply>),
+        _: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         for request in requests.drain(..) {
             self.tell(request.connection, "record");
             let action = Action::Send([&[0; 4], request.record.as_slice()].concat());
-            replies.push(Reply { connection: request.connection, action });
+            replies.push(Reply { connection: request.connection, action, class: 0 });
         }
     }
 

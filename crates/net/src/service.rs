@@ -3,6 +3,7 @@
 use crate::{Late, LateSink};
 use rpc::ConnectionId;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 /// A record that arrived whole.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Reply {
     pub connection: ConnectionId,
     /// What to do.
     pub action: Action,
+    /// A number below [`CLASSES_MAX`](crate::CLASSES_MAX), by which the time is counted that sending takes.
+    pub class: u8,
 }
 
 /// Handles records.
@@ -47,19 +50,22 @@ pub trait Service: Send + Sync + 'static {
     /// Makes the scratch memory of a new shard; what is away comes back to it by `sink`.
     fn shard(&self, sink: &LateSink<Self::Late>) -> Self::Shard;
 
+    /// Takes note of when the shard woke for what the next ticks handle.
+    fn woke(&self, _shard: &mut Self::Shard, _at: Instant) {}
+
     /// Handles all the records of a tick, in arrival order, and what came back of earlier ones, and appends the
     /// replies. Drains `requests` and `late`.
     ///
     /// Work that takes long calls `pause` with the replies that there are, every 50 µs or so: the shard then sends them,
-    /// serves connections that ask for little, with other scratch memory and by this function, and comes back. No lock
-    /// may be held meanwhile.
+    /// serves connections that ask for little, with other scratch memory and by this function, and comes back with the time
+    /// that this took, but for looks at what has arrived. No lock may be held meanwhile.
     fn tick(
         &self,
         shard: &mut Self::Shard,
         requests: &mut Vec<Request>,
         late: &mut Vec<Late<Self::Late>>,
         replies: &mut Vec<Reply>,
-        pause: &mut dyn FnMut(&mut Vec<Reply>),
+        pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );
 
     /// Takes note that a connection is gone.

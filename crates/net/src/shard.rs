@@ -108,7 +108,7 @@ impl<S: Service, D: Driver> Shard<S, D> {
         let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         while !self.mailbox.is_stopping() {
             self.sockets.wait(SWEEP_INTERVAL, &mut ready);
-            self.aside.begin();
+            self.service.woke(&mut self.scratch, self.aside.begin());
             // Who asks for little does not wait for those who ask for much.
             for ready in ready.drain(..) {
                 match ready {

@@ -29,6 +29,8 @@ pub(crate) struct Sockets<D: Driver> {
     deferred: HashSet<Ready>,
     /// Replies that were just sent.
     spent: Vec<Vec<u8>>,
+    /// The time that sending took, for whoever sets it to nothing.
+    pub(crate) sending: Duration,
 }
 
 impl<D: Driver> Sockets<D> {
@@ -45,6 +47,7 @@ impl<D: Driver> Sockets<D> {
             gone: Vec::new(),
             deferred: HashSet::new(),
             spent: Vec::new(),
+            sending: Duration::ZERO,
         })
     }
 
@@ -149,8 +152,13 @@ impl<D: Driver> Sockets<D> {
     /// Sends a part of what waits on a connection, and says whether more can be sent at once.
     pub(crate) fn write_step(&mut self, id: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let start = connection.has_output().then(Instant::now);
         let progress = connection.write(&mut self.driver, &self.stats, &mut self.spent);
         self.spent.drain(..).for_each(memory::give);
+        if let Some(took) = start.map(|start| start.elapsed()) {
+            self.stats.add_sending(connection.class(), took);
+            self.sending += took;
+        }
         match progress {
             Progress::More(_) => return true,
             Progress::Open => {}
@@ -219,7 +227,7 @@ impl<D: Driver> Sockets<D> {
         for reply in replies {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
-                Action::Send(record) => connection.queue(record, &self.stats),
+                Action::Send(record) => connection.queue(record, reply.class, &self.stats),
                 Action::Close => connection.close_when_sent(),
                 Action::Away(bytes) => connection.went_away(bytes, &self.stats),
             }

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// At most one line about peers in this time; the counters have the rest.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Classes of replies whose time is counted apart.
+pub const CLASSES_MAX: usize = 8;
+
 /// Counters and gauges that all shards share; read them at any time.
 #[derive(Debug, Default)]
 pub struct Stats {
@@ -36,12 +39,14 @@ pub struct Stats {
     pub received_bytes: AtomicU64,
     /// Bytes sent.
     pub sent_bytes: AtomicU64,
+    /// Nanoseconds that sending took, by the class of the last reply that was sent.
+    pub sending: [AtomicU64; CLASSES_MAX],
     /// When the last line about a peer was logged, and how many have been left out since.
     logged: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Stats {
-    /// All counters and gauges by name.
+    /// All counters and gauges by name, but for the time of sending.
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let gauge = |value: &AtomicUsize| value.load(Ordering::Relaxed) as u64;
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
@@ -71,6 +76,19 @@ impl Stats {
                 *last = Some((Instant::now(), 0));
                 tracing::warn!(%peer, suppressed, "closed: {why}");
             }
+        }
+    }
+
+    /// The time that sending took for replies of a class; none for a class that there is not.
+    pub fn sending(&self, class: u8) -> Duration {
+        let nanoseconds = self.sending.get(usize::from(class)).map_or(0, |sum| sum.load(Ordering::Relaxed));
+        Duration::from_nanos(nanoseconds)
+    }
+
+    /// Adds the time of a step of sending.
+    pub(crate) fn add_sending(&self, class: u8, time: Duration) {
+        if let Some(sum) = self.sending.get(usize::from(class)) {
+            Self::add(sum, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         }
     }
 

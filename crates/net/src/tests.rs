@@ -57,11 +57,11 @@ impl Service for Echo {
         requests: &mut Vec<Request>,
         late: &mut Vec<Late<Vec<u8>>>,
         replies: &mut Vec<Reply>,
-        pause: &mut dyn FnMut(&mut Vec<Reply>),
+        pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         for late in late.drain(..) {
             let action = Action::Send([&[0; 4], late.item.as_slice()].concat());
-            replies.push(Reply { connection: late.connection, action });
+            replies.push(Reply { connection: late.connection, action, class: 0 });
         }
         for request in requests.drain(..) {
             if self.closed.load(Ordering::SeqCst) > 0 {
@@ -92,7 +92,7 @@ impl Service for Echo {
                 }
                 record => Action::Send([&[0; 4], record].concat()),
             };
-            replies.push(Reply { connection: request.connection, action });
+            replies.push(Reply { connection: request.connection, action, class: 0 });
         }
     }
 

@@ -14,6 +14,7 @@ mod large;
 mod link;
 mod load;
 mod local;
+mod metrics;
 mod minor2;
 mod misuse;
 mod nested;

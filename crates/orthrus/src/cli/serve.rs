@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Export this many MiB of memory as /memory, for measuring without a disk.
     #[arg(long, value_name = "MIB", conflicts_with = "config")]
     memory: Option<u64>,
+    /// Tell metrics at this address:port, by HTTP in the text format of Prometheus, to whoever asks; :PORT is loopback only.
+    #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
+    metrics: Option<SocketAddr>,
     /// The keytab with the service's keys (default: /etc/krb5.keytab if it is there).
     #[arg(long, value_name = "FILE")]
     keytab: Option<PathBuf>,
@@ -120,6 +123,7 @@ impl Arguments {
         settings.nfs40 = self.nfs40.unwrap_or(settings.nfs40);
         settings.delegations = self.delegations.unwrap_or(settings.delegations);
         settings.listen = self.listen.unwrap_or(settings.listen);
+        settings.metrics = self.metrics.or(settings.metrics);
         settings.shards = self.shards.unwrap_or(settings.shards);
         settings.io = self.io.unwrap_or(settings.io);
         settings.keytab = self.keytab.clone().or(settings.keytab);

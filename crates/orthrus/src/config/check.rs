@@ -4,7 +4,7 @@ use super::file::{File, FileExport, FileLimits};
 use super::{ConfigError, ExportSettings, Limits, Settings, Storage};
 use serde_spanned::Spanned;
 use std::collections::HashMap;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -47,6 +47,7 @@ impl<'a> Checker<'a> {
         };
         Ok(Settings {
             listen: raw.listen.map_or(Ok(default.listen), |value| self.listen(&value))?,
+            metrics: raw.metrics.map(|value| self.metrics(&value)).transpose()?,
             shards: match raw.shards {
                 Some(value) => {
                     self.in_range(&spanned_u64(&value), SHARDS, "threads (0: one a core)")? as usize
@@ -75,6 +76,10 @@ impl<'a> Checker<'a> {
 
     fn listen(&self, value: &Spanned<String>) -> Checked<SocketAddr> {
         parse_listen(value.get_ref()).map_err(|message| self.at(value.span(), message))
+    }
+
+    fn metrics(&self, value: &Spanned<String>) -> Checked<SocketAddr> {
+        parse_metrics(value.get_ref()).map_err(|message| self.at(value.span(), message))
     }
 
     fn io(&self, value: &Spanned<String>) -> Checked<net::Io> {
@@ -226,6 +231,15 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         .parse()
         .map(|ip| SocketAddr::new(ip, super::settings::NFS_PORT))
         .map_err(|_| refuse())
+}
+
+/// Parses where metrics are told: `address:port`, or `:port` on loopback; the message says what is allowed.
+pub fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
+    let loopback = port.map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    loopback.or_else(|| text.parse().ok()).ok_or_else(|| {
+        format!("{text:?} is no address for metrics; allowed are \"address:port\" and \":port\", which is loopback only")
+    })
 }
 
 /// Names an export after its folder, so that `orthrus serve /srv/data` is mounted as `host:/data`.

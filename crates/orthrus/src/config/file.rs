@@ -9,6 +9,7 @@ use std::collections::HashMap;
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub listen: Option<Spanned<String>>,
+    pub metrics: Option<Spanned<String>>,
     pub shards: Option<Spanned<u32>>,
     pub io: Option<Spanned<String>>,
     pub domain: Option<Spanned<String>>,

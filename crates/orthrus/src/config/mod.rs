@@ -7,7 +7,7 @@ mod error;
 mod file;
 mod settings;
 
-pub use check::{distinct_pseudo, parse_listen};
+pub use check::{distinct_pseudo, parse_listen, parse_metrics};
 pub use error::ConfigError;
 pub use settings::{ExportSettings, Limits, NFS_PORT, Nested, Settings, Storage};
 

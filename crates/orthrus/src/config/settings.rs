@@ -16,6 +16,8 @@ pub const NFS_PORT: u16 = 2049;
 pub struct Settings {
     /// Address and port to listen on.
     pub listen: SocketAddr,
+    /// Where metrics are told; `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Threads that serve; 0: one a core.
     pub shards: usize,
     /// The kernel's interface to sockets.
@@ -52,6 +54,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
+            metrics: None,
             shards: 0,
             io: net::Io::Auto,
             domain: String::new(),

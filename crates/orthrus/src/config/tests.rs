@@ -10,6 +10,7 @@ fn refusal(text: &str) -> String {
 fn a_whole_configuration_is_read() {
     let text = r#"
         listen = "127.0.0.1:12049"
+        metrics = ":9049"
         domain = "example.org"
         lease_time = 30
         nfs40 = false
@@ -37,6 +38,7 @@ fn a_whole_configuration_is_read() {
     "#;
     let settings = parse(Path::new("/etc/orthrus.toml"), text).expect("it is right");
     assert_eq!(settings.listen.port(), 12049);
+    assert_eq!(settings.metrics, Some(([127, 0, 0, 1], 9049).into()));
     assert_eq!(settings.lease_time, Duration::from_secs(30));
     assert!(!settings.nfs40);
     assert_eq!(settings.delegations, server::engine::Delegations::Read);
@@ -134,4 +136,6 @@ fn an_address_may_leave_out_host_or_port() {
         assert_eq!(check::parse_listen(text).map(|address| address.to_string()), Ok(expect.to_owned()));
     }
     assert!(check::parse_listen("localhost:1").is_err());
+    assert_eq!(check::parse_metrics("[::]:1").map(|address| address.to_string()), Ok("[::]:1".to_owned()));
+    assert!(check::parse_metrics("127.0.0.1").is_err() && check::parse_metrics("localhost:1").is_err());
 }

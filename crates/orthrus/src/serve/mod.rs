@@ -4,6 +4,7 @@ mod accounts;
 mod exports;
 mod housekeeping;
 mod kerberos;
+mod metrics;
 mod parked;
 mod records;
 mod service;
@@ -24,6 +25,8 @@ use server::rpcsec::{Rpcsec, RpcsecLimits};
 use service::NfsService;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -50,6 +53,7 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     let mut backends = Backends::new(settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
     let listener = Listener::bind(settings.listen)?;
+    let watched = settings.metrics.map(bind_metrics).transpose()?;
     let (service, running) = start(&settings, exports.clone(), listener, descriptors)?;
     tracing::info!("{prepared}");
     if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
@@ -58,6 +62,12 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
         );
     }
     announce(&exports, &running);
+    if let Some(endpoint) = watched {
+        let line = format!("orthrus metrics http://{}{}\n", endpoint.address()?, metrics::PATH);
+        // Who waits for the first line may not be there for a second.
+        let _ = std::io::stdout().write_all(line.as_bytes());
+        metrics::start(endpoint, service.clone(), running.stats().clone())?;
+    }
     if end_with_input {
         end_when_input_ends()?;
     }
@@ -72,6 +82,15 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     tracing::info!("ending");
     running.stop();
     Ok(())
+}
+
+fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "metrics on {address}: whoever reaches it reads them, without a password or encryption"
+        );
+    }
+    metrics::Endpoint::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
 /// Cuts the limits down to what the process may have open, so that no kind of use takes the descriptors of all
@@ -163,7 +182,7 @@ fn start(
         clock: Box::new(move || began.elapsed()),
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
-    let service = Arc::new(NfsService::new(Server::new(engine, Some(rpcsec), environment, metrics)));
+    let service = Arc::new(NfsService::new(Server::new(engine, Some(rpcsec), environment, metrics), began));
     service.listen_for_answers();
     let shards = match settings.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -4,12 +4,12 @@ use super::parked::Parked;
 use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
-use server::dispatch::{self, Away, Back, Engine, Outlet, Scratch, Server};
+use server::dispatch::{self, Away, Back, Engine, Kind, Outlet, Scratch, Server};
 use server::engine::{BackgroundCopy, CopyRunner, Nfs};
 use state::LookKey;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
 /// hangs does not hold up those of other exports.
@@ -41,6 +41,8 @@ struct Task {
 /// The server as the network layer sees it.
 pub struct NfsService {
     server: Arc<Server<Nfs>>,
+    /// When the server's clock began.
+    began: Instant,
     /// Carries out what waits for a disk.
     disk: Pool<Task>,
     /// Creates contexts: Kerberos, and the directory of users.
@@ -52,8 +54,8 @@ pub struct NfsService {
 }
 
 impl NfsService {
-    /// Makes the service, with threads for what waits.
-    pub fn new(server: Server<Nfs>) -> Self {
+    /// Makes the service, with threads for what waits; the server's clock counts since `began`.
+    pub fn new(server: Server<Nfs>, began: Instant) -> Self {
         let server = Arc::new(server);
         let pool = |name, limits| {
             let server = server.clone();
@@ -82,7 +84,7 @@ impl NfsService {
         let copies = Arc::new(Pool::new("copies", limits, move |copy| copying.copy_on(copy)));
         // The pool keeps the server, and so the server must not keep the pool.
         server.engine().connect_copies(Box::new(Copies(Arc::downgrade(&copies))));
-        Self { server, disk, contexts, parked: Parked::default(), copies }
+        Self { server, began, disk, contexts, parked: Parked::default(), copies }
     }
 
     /// Has calls go on when the answers are there that they wait for.
@@ -193,13 +195,17 @@ impl Service for NfsService {
         ShardMemory { scratch: Scratch::new(), sink: sink.clone() }
     }
 
+    fn woke(&self, shard: &mut ShardMemory, at: Instant) {
+        shard.scratch.arrived(at.saturating_duration_since(self.began));
+    }
+
     fn tick(
         &self,
         shard: &mut ShardMemory,
         requests: &mut Vec<Request>,
         late: &mut Vec<Late<Back>>,
         replies: &mut Vec<Reply>,
-        pause: &mut dyn FnMut(&mut Vec<Reply>),
+        pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         let ShardMemory { scratch, sink } = shard;
         // Overload is answered by fewer slots, not by refusals.
@@ -219,7 +225,7 @@ struct TickOutlet<'t> {
     service: &'t NfsService,
     sink: &'t LateSink<Back>,
     replies: &'t mut Vec<Reply>,
-    pause: &'t mut dyn FnMut(&mut Vec<Reply>),
+    pause: &'t mut dyn FnMut(&mut Vec<Reply>) -> Duration,
 }
 
 impl Outlet<Suspended> for TickOutlet<'_> {
@@ -228,11 +234,15 @@ impl Outlet<Suspended> for TickOutlet<'_> {
             dispatch::Action::Send(record) => Action::Send(record),
             dispatch::Action::Close => Action::Close,
         };
-        self.replies.push(Reply { connection, action });
+        self.replies.push(Reply { connection, action, class: Kind::Other.number() });
     }
 
-    fn pause(&mut self) {
-        (self.pause)(self.replies);
+    fn send(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>) {
+        self.replies.push(Reply { connection, action: Action::Send(record), class: kind.number() });
+    }
+
+    fn pause(&mut self) -> Duration {
+        (self.pause)(self.replies)
     }
 
     fn has_elsewhere(&self) -> bool {
@@ -242,7 +252,7 @@ impl Outlet<Suspended> for TickOutlet<'_> {
     fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
         let (connection, held) = (away.connection(), away.held());
         self.service.send_away(Task { away, sink: self.sink.clone() }).map_err(|task| task.away)?;
-        self.replies.push(Reply { connection, action: Action::Away(held) });
+        self.replies.push(Reply { connection, action: Action::Away(held), class: Kind::Other.number() });
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! Calls that would wait: carried out on another thread, answered by a later tick.
 
 use super::execute::Answer;
-use super::{Action, Engine, Job, Scratch, Server};
+use super::{Action, Engine, Job, Kind, Scratch, Server, times};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{ConnectionId, memory};
 use state::LookKey;
+use std::time::Duration;
 use xdr::Encoder;
 
 /// Where a tick's results go.
@@ -12,8 +13,16 @@ pub trait Outlet<S> {
     /// Passes on what is to be done with a connection.
     fn reply(&mut self, connection: ConnectionId, action: Action);
 
-    /// Called between units of work: what was passed on may be sent, and others may have their turn.
-    fn pause(&mut self) {}
+    /// Passes on a reply to a call of this kind.
+    fn send(&mut self, connection: ConnectionId, _kind: Kind, record: Vec<u8>) {
+        self.reply(connection, Action::Send(record));
+    }
+
+    /// Called between units of work: what was passed on may be sent, and others may have their turn. Returns how long that
+    /// took, as far as it is known: it is not this tick's time.
+    fn pause(&mut self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether calls that would wait are carried out elsewhere; else the tick waits for them.
     fn has_elsewhere(&self) -> bool {
@@ -71,6 +80,8 @@ pub struct Away<S> {
     /// The reply as far as it has come.
     pub(super) buffer: Encoder,
     pub(super) stage: Stage<S>,
+    /// When it was suspended.
+    pub(super) since: Duration,
 }
 
 impl<S: WaitsFor> Away<S> {
@@ -114,6 +125,8 @@ pub struct Back {
     connection: ConnectionId,
     /// Nothing after a defect: then the connection closes.
     reply: Option<Outgoing>,
+    /// When it was carried out.
+    since: Duration,
     /// The call's memory, for the shard to use again.
     record: Vec<u8>,
 }
@@ -121,7 +134,7 @@ pub struct Back {
 impl Back {
     /// What is left of a call that met a defect.
     pub fn defect(connection: ConnectionId) -> Self {
-        Self { connection, reply: None, record: Vec::new() }
+        Self { connection, reply: None, since: Duration::ZERO, record: Vec::new() }
     }
 }
 
@@ -129,8 +142,10 @@ impl<E: Engine> Server<E> {
     /// Carries out a call that would wait, on the thread that calls this. The result is for
     /// [`Server::take_back`] of any tick that has the connection.
     pub fn carry_out(&self, away: Away<E::Suspended>) -> Back {
-        let now = (self.environment.clock)();
-        let Away { job, mut buffer, stage } = away;
+        let now = self.now();
+        let Away { job, mut buffer, stage, since } = away;
+        let kind = Kind::of(&job);
+        self.metrics.times.add(kind, times::Stage::Queue, now.saturating_sub(since));
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
@@ -139,14 +154,18 @@ impl<E: Engine> Server<E> {
             }
         };
         let connection = job.connection;
-        Back { connection, reply: Some(Outgoing { connection, buffer, protection }), record: job.record }
+        let reply = Some(Outgoing { connection, kind, buffer, protection });
+        let since = self.now();
+        self.metrics.times.add(kind, times::Stage::Execute, since.saturating_sub(now));
+        Back { connection, reply, since, record: job.record }
     }
 
     /// Answers a call that would wait and that nobody has room for after all, as a tick does.
     pub fn decline(&self, away: Away<E::Suspended>) -> Back {
         let connection = away.connection();
-        match self.give_up(away, (self.environment.clock)()) {
-            Answer::Ready(reply) => Back { connection, reply: Some(reply), record: Vec::new() },
+        let now = self.now();
+        match self.give_up(away, now) {
+            Answer::Ready(reply) => Back { connection, reply: Some(reply), since: now, record: Vec::new() },
             Answer::Close(_) | Answer::Away(_) => Back::defect(connection),
         }
     }
@@ -155,22 +174,25 @@ impl<E: Engine> Server<E> {
     pub fn take_back(&self, scratch: &mut Scratch, back: Back) {
         memory::give(back.record);
         match back.reply {
-            Some(reply) => scratch.send(reply),
+            Some(reply) => {
+                scratch.watch.came_back(reply.kind, back.since);
+                scratch.send(reply);
+            }
             None => scratch.closing.push(back.connection),
         }
     }
 
     /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY. For the creation of
     /// a context there is no such answer, so its connection closes: the client comes again.
-    pub(super) fn give_up(&self, away: Away<E::Suspended>, now: std::time::Duration) -> Answer<E::Suspended> {
-        let Away { job, mut buffer, stage } = away;
-        let connection = job.connection;
+    pub(super) fn give_up(&self, away: Away<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
+        let Away { job, mut buffer, stage, .. } = away;
+        let (connection, kind) = (job.connection, Kind::of(&job));
         match stage {
             Stage::Init => Answer::Close(connection),
             Stage::Compound { protection, suspended } => {
                 self.with_call(&job, now, |call| self.engine.give_up(call, &mut buffer, suspended));
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection, buffer, protection })
+                Answer::Ready(Outgoing { connection, kind, buffer, protection })
             }
         }
     }

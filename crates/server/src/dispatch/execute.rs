@@ -2,7 +2,7 @@
 
 use super::away::{Away, Stage};
 use super::job::{Auth, Job, Verdict};
-use super::{Engine, Metrics, Outlet, Scratch, Server, Trouble};
+use super::{Engine, Kind, Metrics, Outlet, Scratch, Server, Trouble};
 use crate::engine::{Call, Patience, Ran};
 use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
@@ -78,11 +78,12 @@ impl<E: Engine> Server<E> {
             Run::Waits(stage) => {
                 // What READ has made room for is not to be held while it waits.
                 memory::fit(buffer.as_mut_vec());
-                Answer::Away(Away { job, buffer, stage })
+                Answer::Away(Away { job, buffer, stage, since: self.now() })
             }
             Run::Done(protection) => {
+                let kind = Kind::of(&job);
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection: job.connection, buffer, protection })
+                Answer::Ready(Outgoing { connection: job.connection, kind, buffer, protection })
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the dispatch counts and what it says of trouble.
 
-use super::Lags;
+use super::{Lags, Times};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,10 +14,12 @@ macro_rules! metrics {
             $($(#[$doc])* pub $name: AtomicU64,)*
             /// How far calls were behind others of their context.
             pub lags: Lags,
+            /// Where the time of calls went.
+            pub times: Times,
         }
 
         impl Metrics {
-            /// All counters by name, but for the lags.
+            /// All counters by name, but for the lags and times.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }

@@ -4,29 +4,33 @@
 //! headers are read, header MICs verified, windows asked in arrival order, bodies verified and decrypted,
 //! COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so meets many messages at once.
 
+mod admit;
 mod away;
 mod execute;
 mod job;
 mod lags;
 mod metrics;
+mod protect;
 mod receive;
 mod sys;
+mod times;
 
 pub use away::{Away, Back, Outlet, WaitsFor};
 pub use lags::Lags;
 pub use metrics::Metrics;
+pub use times::{Kind, Stage, Times};
 
 pub(crate) use job::{Job, Verdict};
 
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
-use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec, open_bodies, verify_headers};
-use lags::TickLags;
+use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
 use metrics::{Reports, Trouble};
-use rpc::{AuthStat, ConnectionId, Denied, WindowOutcome};
+use rpc::ConnectionId;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use sys::SysCache;
+use times::Watch;
 use xdr::Encoder;
 
 /// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
@@ -138,6 +142,7 @@ pub struct Scratch {
     confounders: Confounders,
     closing: Vec<ConnectionId>,
     sys: SysCache,
+    watch: Watch,
 }
 
 /// The NFS server as the transport sees it: records in, records out. Shared by all threads.
@@ -185,7 +190,7 @@ impl<E: Engine> Server<E> {
         requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
         outlet: &mut impl Outlet<E::Suspended>,
     ) {
-        let now = (self.environment.clock)();
+        let now = self.now();
         let mut jobs = std::mem::take(&mut scratch.jobs);
         let requests = requests.into_iter();
         jobs.extend(
@@ -194,28 +199,43 @@ impl<E: Engine> Server<E> {
             }),
         );
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
-        self.admit(&mut jobs, &mut scratch.closing, &mut || outlet.pause(), now);
+        scratch.watch.begin(&jobs, now);
+        self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
 
-        let mut work = 0;
+        let first = jobs.first().map(Kind::of).or(scratch.outgoing.first().map(|reply| reply.kind));
+        let (mut kind, mut work) = (first.unwrap_or_default(), 0);
         for job in jobs.drain(..) {
             let full = scratch.is_batch_full();
             if full {
-                self.flush(scratch, outlet);
+                self.flush(scratch, outlet, kind);
             }
             if full || work >= PAUSE_WORK {
-                outlet.pause();
+                scratch.watch.skip(outlet.pause());
                 work = 0;
+            }
+            let next = Kind::of(&job);
+            if next != kind {
+                scratch.watch.lap(self.now(), Stage::Execute, kind);
+                kind = next;
             }
             work += JOB_WORK + job.record.len();
             let before = scratch.outgoing_bytes;
             self.execute(job, scratch, outlet, now);
             work += scratch.outgoing_bytes.saturating_sub(before);
         }
-        self.flush(scratch, outlet);
+        if !self.flush(scratch, outlet, kind) {
+            scratch.watch.lap(self.now(), Stage::Execute, kind);
+        }
+        scratch.watch.end(&self.metrics.times);
         for connection in scratch.closing.drain(..) {
             outlet.reply(connection, Action::Close);
         }
         scratch.jobs = jobs;
+    }
+
+    /// The time since the server's start.
+    fn now(&self) -> Duration {
+        (self.environment.clock)()
     }
 
     /// Takes note that a connection is gone.
@@ -225,71 +245,10 @@ impl<E: Engine> Server<E> {
 
     /// Ends what has timed out; to be called about once a second.
     pub fn housekeeping(&self) {
-        let now = (self.environment.clock)();
+        let now = self.now();
         self.engine.housekeeping(now);
         if let Some(rpcsec) = &self.rpcsec {
             rpcsec.contexts().sweep(now);
-        }
-    }
-
-    /// Lets through what is genuine: header MIC, window, body, in this order.
-    fn admit(
-        &self,
-        jobs: &mut [Job],
-        closing: &mut Vec<ConnectionId>,
-        pause: &mut dyn FnMut(),
-        now: Duration,
-    ) {
-        Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
-        let mut lags = TickLags::default();
-        for job in jobs.iter_mut() {
-            // What follows on a connection that is about to close will be sent again on another.
-            if closing.contains(&job.connection) {
-                job.verdict = Verdict::Ignore;
-                continue;
-            }
-            self.check_window(job, &mut lags, now);
-            if job.verdict == Verdict::Close {
-                closing.push(job.connection);
-            }
-        }
-        self.metrics.lags.add(&lags);
-        Metrics::add(&self.metrics.body_failures, open_bodies(jobs, pause));
-    }
-
-    /// Asks the context's window. A number that was used or is too old is discarded in silence, as the RFC
-    /// wants it; closing the connection lets the client know without a wait that it has to send again
-    /// (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
-    fn check_window(&self, job: &mut Job, lags: &mut TickLags, now: Duration) {
-        let Some(call) = job.runnable_gss() else { return };
-        let (outcome, lag) = call.context.check_sequence(call.sequence, now);
-        let verdict = match outcome {
-            WindowOutcome::Accepted => return lags.count(lag),
-            WindowOutcome::BeyondMaxseq => Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CTXPROBLEM)),
-            WindowOutcome::Replayed | WindowOutcome::TooOld => {
-                Metrics::add(&self.metrics.window_drops, 1);
-                if call.context.report_window_once() {
-                    let (peer, sequence, principal) = (job.peer, call.sequence, call.context.principal());
-                    tracing::warn!(
-                        %peer, principal, sequence, ?outcome,
-                        "call outside of the sequence window; this context's further ones are only counted"
-                    );
-                }
-                Verdict::Close
-            }
-        };
-        job.verdict = verdict;
-    }
-
-    /// Signs and encrypts what is ready and passes it on.
-    fn flush(&self, scratch: &mut Scratch, outlet: &mut impl Outlet<E::Suspended>) {
-        if scratch.outgoing.iter().any(|reply| reply.protection.is_some()) {
-            let (random, confounders) = (&self.environment.random, &mut scratch.confounders);
-            crate::rpcsec::seal(&mut scratch.outgoing, random, confounders, &mut || outlet.pause());
-        }
-        (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
-        for reply in scratch.outgoing.drain(..) {
-            outlet.reply(reply.connection, Action::Send(reply.buffer.into_vec()));
         }
     }
 }
@@ -298,6 +257,12 @@ impl Scratch {
     /// Makes empty scratch memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes note of when the records of the ticks to come arrived, by the clock of [`Environment`]: what has passed until
+    /// a tick begins is time that they have waited.
+    pub fn arrived(&mut self, at: Duration) {
+        self.watch.arrived(at);
     }
 
     /// Whether enough is ready to be sent: with bodies to protect, what fills the lanes of the cipher, else what is

@@ -2,6 +2,7 @@
 
 use super::context::SharedContext;
 use super::run;
+use crate::dispatch::Kind;
 use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
@@ -11,6 +12,8 @@ use xdr::{Encoder, padding};
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) connection: ConnectionId,
+    /// Of which kind the call was.
+    pub(crate) kind: Kind,
     /// First the room for the record mark.
     pub(crate) buffer: Encoder,
     /// What has to be done; nothing for AUTH_NONE, AUTH_SYS and denials.
@@ -171,16 +174,18 @@ impl Confounders {
     }
 }
 
-/// Signs and encrypts replies, all in place and each kind as one batch, with pauses.
+/// Signs and encrypts replies, all in place and each kind as one batch, with pauses; `signed` is called between the two.
 pub(crate) fn seal(
     replies: &mut [Outgoing],
     random: &dyn Fn(&mut [u8]),
     confounders: &mut Confounders,
     pause: &mut dyn FnMut(),
+    signed: &mut dyn FnMut(),
 ) {
     let mut batch: Vec<MicMessage<'_>> = replies.iter().flat_map(Outgoing::signatures).collect();
     krb5::get_mic_with(&mut run(pause), &mut batch);
     let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
+    signed();
 
     let private = replies.iter_mut().filter(|reply| reply.is_sealed());
     let mut batch: Vec<WrapMessage<'_>> =

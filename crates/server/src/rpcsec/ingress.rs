@@ -59,14 +59,10 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
     })
 }
 
-/// Verifies and decrypts the bodies, where they were received; arguments then lie bare in their records.
+/// Verifies the bodies with integrity, where they were received; arguments then lie bare in their records.
 /// What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so is a body whose
 /// sequence number is not the header's. Returns how many failed.
-pub(crate) fn open_bodies(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
-    verify_integrity(jobs, pause) + decrypt(jobs, pause)
-}
-
-fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
     let mut batch: Vec<VerifyMessage<'_>> =
         jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)).collect();
@@ -106,7 +102,8 @@ fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMe
     })
 }
 
-fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+/// Decrypts and verifies the bodies with privacy, as [`verify_integrity`] does with the others.
+pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let mut failures = 0;
     for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
         // From here on `arguments` is where the token lies; nothing, if there is none.

@@ -24,7 +24,7 @@ pub use table::ContextTable;
 pub(crate) use context::SharedContext;
 pub(crate) use control::Created;
 pub(crate) use egress::{Confounders, Outgoing, Protection, begin_reply, reply_overhead, seal};
-pub(crate) use ingress::{GssCall, open_bodies, verify_headers};
+pub(crate) use ingress::{GssCall, decrypt, verify_headers, verify_integrity};
 
 use crate::dispatch::{Metrics, PAUSE_WORK};
 use krb5::{Pause, Run};

@@ -7,5 +7,6 @@ mod dispatch;
 mod hostile;
 mod server;
 mod session;
+mod times;
 mod traps;
 mod waiting;

@@ -79,6 +79,8 @@ pub struct Host<E = Echo> {
     pub server: Server<E>,
     scratch: Scratch,
     seconds: Arc<AtomicU64>,
+    /// Nanoseconds by which each look moves the clock, and by which looks have moved it.
+    looks: Arc<(AtomicU64, AtomicU64)>,
 }
 
 /// The accounts of the site: alice and bob are users, `host/` is a machine, eve is refused.
@@ -147,16 +149,36 @@ impl<E: Engine> Host<E> {
     fn build(engine: E, rpcsec: Option<Rpcsec>, metrics: Arc<Metrics>) -> Self {
         let seconds = Arc::new(AtomicU64::new(100));
         let (time, state) = (Arc::clone(&seconds), AtomicU64::new(0x9E37_79B9_7F4A_7C15));
+        let looks = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let moved = Arc::clone(&looks);
         let environment = Environment {
-            clock: Box::new(move || Duration::from_secs(time.load(Relaxed))),
+            clock: Box::new(move || {
+                let looked = moved.1.fetch_add(moved.0.load(Relaxed), Relaxed);
+                Duration::from_secs(time.load(Relaxed)) + Duration::from_nanos(looked)
+            }),
             random: Box::new(move |bytes| bytes.iter_mut().for_each(|byte| *byte = random_byte(&state))),
         };
         let server = Server::new(engine, rpcsec, environment, metrics);
-        Self { server, scratch: Scratch::new(), seconds }
+        Self { server, scratch: Scratch::new(), seconds, looks }
     }
 
     pub fn advance(&self, time: Duration) {
         self.seconds.fetch_add(time.as_secs(), Relaxed);
+    }
+
+    /// Has each look at the clock move it by so many nanoseconds.
+    pub fn move_by_looks(&self, nanoseconds: u64) {
+        self.looks.0.store(nanoseconds, Relaxed);
+    }
+
+    /// The time of the clock, without a look at it.
+    pub fn now(&self) -> Duration {
+        Duration::from_secs(self.seconds.load(Relaxed)) + Duration::from_nanos(self.looks.1.load(Relaxed))
+    }
+
+    /// Has the records of the next ticks have arrived at this time.
+    pub fn arrived(&mut self, at: Duration) {
+        self.scratch.arrived(at);
     }
 
     /// One tick with these records.

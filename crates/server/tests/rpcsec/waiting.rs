@@ -13,10 +13,10 @@ use xdr::Encoder;
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
 /// Echoes arguments, and waits before it does so for those that begin with "slow".
-struct Slow;
+pub struct Slow;
 
 /// What a Slow call has put into its reply before it stopped.
-struct Half;
+pub struct Half;
 
 impl WaitsFor for Half {
     fn export(&self) -> u32 {
@@ -55,9 +55,9 @@ impl Engine for Slow {
 }
 
 /// Keeps what is sent away, as long as there is room.
-struct Elsewhere {
+pub struct Elsewhere {
     room: usize,
-    away: Vec<Away<Half>>,
+    pub away: Vec<Away<Half>>,
     replies: Vec<(ConnectionId, Action)>,
 }
 
@@ -80,7 +80,7 @@ impl Outlet<Half> for Elsewhere {
 }
 
 impl Elsewhere {
-    fn with_room(room: usize) -> Self {
+    pub fn with_room(room: usize) -> Self {
         Self { room, away: Vec::new(), replies: Vec::new() }
     }
 
@@ -102,7 +102,7 @@ impl Elsewhere {
     }
 }
 
-fn host() -> (Host<Slow>, Client) {
+pub fn host() -> (Host<Slow>, Client) {
     let mut host = Host::over(Slow);
     let client = Client::establish(&mut host, ETYPE, "alice@TEST");
     (host, client)

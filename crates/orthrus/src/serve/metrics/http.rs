@@ -1,0 +1,270 @@
+//! A responder for one page by HTTP: small, without threads for its peers, and none of them can hold up another.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Connections of the metrics endpoint at once; a further one takes the place of the oldest.
+const METRICS_CONNECTIONS_MAX: usize = 16;
+/// Bytes of a request to the metrics endpoint; a longer one is refused.
+const METRICS_REQUEST_MAX: usize = 8 << 10;
+/// How long a peer of the metrics endpoint may take, from connecting to having read its answer.
+const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long to wait when the system gives no descriptor for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the page is.
+pub const PATH: &str = "/metrics";
+
+/// What makes the page.
+pub type Page = dyn Fn() -> String + Send;
+
+/// A bound endpoint that nobody is answered at yet.
+#[derive(Debug)]
+pub struct Endpoint(TcpListener);
+
+impl Endpoint {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self(socket))
+    }
+
+    /// Where it is, with the port that the system gave.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Starts the thread that answers, for as long as the process lives.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(self, page: Box<Page>) -> io::Result<()> {
+        let responder = Responder { socket: self.0, page, peers: Vec::new() };
+        std::thread::Builder::new().name("metrics".into()).spawn(move || responder.run()).map(drop)
+    }
+}
+
+struct Responder {
+    socket: TcpListener,
+    page: Box<Page>,
+    /// The oldest first.
+    peers: Vec<Peer>,
+}
+
+struct Peer {
+    stream: TcpStream,
+    until: Instant,
+    request: Vec<u8>,
+    /// What is still to be sent, once the request is whole.
+    answer: Option<Vec<u8>>,
+}
+
+impl Responder {
+    fn run(mut self) {
+        loop {
+            self.wait();
+            self.accept();
+            let (now, page) = (Instant::now(), &*self.page);
+            self.peers.retain_mut(|peer| peer.until > now && peer.advance(page).unwrap_or(false));
+        }
+    }
+
+    /// Waits until something can be done, or a peer has taken too long.
+    fn wait(&self) {
+        let next = self.peers.first().map(|peer| peer.until.saturating_duration_since(Instant::now()));
+        let timeout = next.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
+        fds.extend(self.peers.iter().map(|peer| {
+            let event = if peer.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::new(&peer.stream, event)
+        }));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::error!("waiting for those who ask for metrics failed: {error}");
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.socket.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    if self.peers.len() >= METRICS_CONNECTIONS_MAX {
+                        self.peers.remove(0);
+                    }
+                    let until = Instant::now() + METRICS_TIME_MAX;
+                    self.peers.push(Peer { stream, until, request: Vec::new(), answer: None });
+                    // Who fills the backlog must not keep those from being answered who are here.
+                    if self.peers.len() >= METRICS_CONNECTIONS_MAX {
+                        return;
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    tracing::warn!("accepting one who asks for metrics failed: {error}");
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Reads and writes what can be without waiting, and says whether there is more to come.
+    fn advance(&mut self, page: &Page) -> io::Result<bool> {
+        match self.step(page) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
+            other => other.map(|()| false),
+        }
+    }
+
+    fn step(&mut self, page: &Page) -> io::Result<()> {
+        while self.answer.is_none() {
+            let mut bytes = [0; 2048];
+            let count = self.stream.read(&mut bytes)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.request.extend_from_slice(bytes.get(..count).unwrap_or_default());
+            self.answer = answer(&self.request, page);
+        }
+        let rest = self.answer.get_or_insert_default();
+        while !rest.is_empty() {
+            let count = self.stream.write(rest)?;
+            rest.drain(..count);
+        }
+        self.stream.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+/// The answer to what has come so far; nothing while it may still become a request.
+fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
+    let ended = request.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+        || request.windows(2).any(|bytes| bytes == b"\n\n");
+    if !ended {
+        let long = request.len() > METRICS_REQUEST_MAX;
+        return long.then(|| response("431 Request Header Fields Too Large", "too long\n", true));
+    }
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    if !version.is_some_and(|version| version.starts_with(b"HTTP/1.")) {
+        return Some(response("400 Bad Request", "this is no HTTP request\n", true));
+    }
+    let path = target.unwrap_or_default().split(|byte| *byte == b'?').next();
+    Some(match method {
+        Some(b"GET" | b"HEAD") if path != Some(PATH.as_bytes()) => {
+            response("404 Not Found", "the metrics are at /metrics\n", method == Some(b"GET"))
+        }
+        Some(b"GET") => response("200 OK", &page(), true),
+        Some(b"HEAD") => response("200 OK", &page(), false),
+        _ => response("405 Method Not Allowed", "only GET and HEAD\n", true),
+    })
+}
+
+fn response(status: &str, content: &str, body: bool) -> Vec<u8> {
+    let length = content.len();
+    let content = if body { content } else { "" };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}"
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page that is larger than what the kernel takes at once.
+    const PAGE: usize = 8 << 20;
+
+    fn start() -> SocketAddr {
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).expect("a port");
+        let address = endpoint.address().expect("an address");
+        endpoint.start(Box::new(|| "x".repeat(PAGE))).expect("a thread");
+        address
+    }
+
+    fn ask(address: SocketAddr, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        // It may have answered, and closed, before all was sent.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).expect("text")
+    }
+
+    #[test]
+    fn the_page_is_given_to_those_who_ask_for_it_and_to_nobody_else() {
+        let address = start();
+        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (head, body) = page.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {PAGE}\r\n")) && body.len() == PAGE, "{head}");
+        assert_eq!(ask(address, b"GET /metrics?x=1 HTTP/1.0\n\n").len(), page.len());
+        let head = ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+        for (request, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"GET /metrics\r\n\r\n", "400"),
+            (b"\r\n\r\n", "400"),
+            (b"\x00\xff\x00\xff\n\n", "400"),
+        ] {
+            let answer = ask(address, request);
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{request:?}: {answer}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_does_not_end_is_refused_at_its_limit() {
+        let address = start();
+        // The connection is closed on what is not read: the answer may be lost with it, the endpoint may not.
+        let answer = ask(address, &vec![b'a'; 1 << 20]);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        let page = Box::new(String::new) as Box<Page>;
+        assert_eq!(super::answer(&[b'a'; METRICS_REQUEST_MAX], &*page), None);
+        assert!(super::answer(&[b'a'; METRICS_REQUEST_MAX + 1], &*page).is_some());
+        assert!(ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    }
+
+    #[test]
+    fn peers_that_say_nothing_or_read_nothing_make_room_for_others() {
+        let address = start();
+        let silent: Vec<TcpStream> = (0..4 * METRICS_CONNECTIONS_MAX)
+            .map(|_| TcpStream::connect(address).expect("it listens"))
+            .collect();
+        let deaf: Vec<TcpStream> = (0..METRICS_CONNECTIONS_MAX)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).expect("it listens");
+                stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("room");
+                stream
+            })
+            .collect();
+        assert!(ask(address, b"HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        // The first of them had to go.
+        let mut first = silent.into_iter().next().expect("one");
+        first.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        assert!(matches!(first.read(&mut [0; 1]), Ok(0) | Err(_)));
+        drop(deaf);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the server tells of itself to those who watch it: the text format of Prometheus, by HTTP.
+
+mod http;
+
+pub use http::{Endpoint, PATH};
+
+use super::service::NfsService;
+use net::Stats;
+use nix::sys::time::TimeValLike;
+use nix::time::ClockId;
+use nix::unistd::{SysconfVar, sysconf};
+use server::dispatch::{Kind, Stage};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Starts answering.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) -> std::io::Result<()> {
+    endpoint.start(Box::new(move || {
+        let mut page = Page::default();
+        page.process();
+        page.held(&service, &stats);
+        page.calls(&service);
+        page.times(&service, &stats);
+        page.0
+    }))
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    /// Begins a family of values; `kind` is `counter` or `gauge`.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn value(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.value(name, value);
+    }
+
+    fn process(&mut self) {
+        if let Some(time) = processor_time() {
+            let help = "Processor time of this process, by the operating system.";
+            self.one("process_cpu_seconds_total", "counter", help, time.as_secs_f64());
+        }
+        if let Some(bytes) = resident_bytes() {
+            self.one("process_resident_memory_bytes", "gauge", "Memory of this process.", bytes);
+        }
+    }
+
+    fn held(&mut self, service: &NfsService, stats: &Stats) {
+        let server = service.server();
+        let network = stats.snapshot();
+        let network =
+            |name: &str| network.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+        let contexts = server.rpcsec().map_or(0, |rpcsec| rpcsec.contexts().len());
+        let counts = server.engine().counts();
+        self.one("orthrus_connections", "gauge", "Connections open now.", network("connections"));
+        self.one("orthrus_contexts", "gauge", "Kerberos contexts held now.", contexts);
+        self.one("orthrus_clients", "gauge", "NFS clients known now.", counts.clients);
+        self.one("orthrus_sessions", "gauge", "Sessions held now.", counts.sessions);
+        self.one("orthrus_opens", "gauge", "Opens held now.", counts.opens);
+        self.one("orthrus_received_bytes_total", "counter", "Bytes received.", network("received_bytes"));
+        self.one("orthrus_sent_bytes_total", "counter", "Bytes sent.", network("sent_bytes"));
+    }
+
+    fn calls(&mut self, service: &NfsService) {
+        let name = "orthrus_events_total";
+        self.family(
+            name,
+            "counter",
+            "What happened to calls and contexts, by the names of the log's counters.",
+        );
+        for (event, count) in service.server().metrics().snapshot() {
+            self.value(&format!("{name}{{event=\"{event}\"}}"), count);
+        }
+    }
+
+    fn times(&mut self, service: &NfsService, stats: &Stats) {
+        let times = &service.server().metrics().times;
+        let name = "orthrus_requests_total";
+        self.family(name, "counter", "Requests received.");
+        for kind in Kind::ALL {
+            self.value(&format!("{name}{{flavor=\"{}\"}}", kind.name()), times.calls(kind));
+        }
+        let name = "orthrus_stage_seconds_total";
+        self.family(
+            name,
+            "counter",
+            "Time of requests: waiting (queue), and threads at work on them (the others).",
+        );
+        for kind in Kind::ALL {
+            let stages = Stage::ALL.map(|stage| (stage.name(), times.spent(kind, stage)));
+            for (stage, time) in stages.into_iter().chain([("send", stats.sending(kind.number()))]) {
+                let labels = format!("flavor=\"{}\",stage=\"{stage}\"", kind.name());
+                self.value(&format!("{name}{{{labels}}}"), time.as_secs_f64());
+            }
+        }
+    }
+}
+
+fn processor_time() -> Option<Duration> {
+    let time = ClockId::CLOCK_PROCESS_CPUTIME_ID.now().ok()?;
+    u64::try_from(time.num_nanoseconds()).ok().map(Duration::from_nanos)
+}
+
+/// The second number of /proc/self/statm, proc(5), in pages.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    pages.checked_mul(u64::try_from(page).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_has_its_help_its_type_and_its_values() {
+        let mut page = Page::default();
+        page.one("x_total", "counter", "Some.", 2.5);
+        assert_eq!(page.0, "# HELP x_total Some.\n# TYPE x_total counter\nx_total 2.5\n");
+        let mut page = Page::default();
+        page.process();
+        assert!(
+            page.0.contains("\nprocess_cpu_seconds_total 0.")
+                && page.0.contains("\nprocess_resident_memory_bytes ")
+        );
+    }
+}

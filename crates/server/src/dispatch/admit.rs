@@ -1,0 +1,81 @@
+//! The second step: what is genuine, and has not been there before.
+
+use super::job::{Job, Verdict};
+use super::lags::TickLags;
+use super::times::only;
+use super::{Engine, Kind, Metrics, Scratch, Server, Stage};
+use crate::rpcsec::{decrypt, verify_headers, verify_integrity};
+use rpc::{AuthStat, Denied, WindowOutcome};
+use std::time::Duration;
+
+/// Opens the bodies of one kind of calls with pauses, and returns how many were not genuine.
+type Open = fn(&mut [Job], &mut dyn FnMut()) -> u64;
+
+/// What opens the bodies of each kind that has any to open.
+const OPENERS: [(Kind, Open); 2] = [(Kind::Krb5i, verify_integrity), (Kind::Krb5p, decrypt)];
+
+impl<E: Engine> Server<E> {
+    /// Lets through what is genuine: header MIC, window, body, in this order.
+    pub(super) fn admit(
+        &self,
+        jobs: &mut [Job],
+        scratch: &mut Scratch,
+        pause: &mut dyn FnMut() -> Duration,
+        now: Duration,
+    ) {
+        let Scratch { closing, watch, .. } = scratch;
+        let (calls, signed) = (watch.calls(), watch.signed());
+        let is_signed = signed.iter().any(|count| *count > 0);
+        if is_signed {
+            watch.share(self.now(), Stage::Execute, &calls);
+        }
+        Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
+        let mut lags = TickLags::default();
+        for job in jobs.iter_mut() {
+            // What follows on a connection that is about to close will be sent again on another.
+            if closing.contains(&job.connection) {
+                job.verdict = Verdict::Ignore;
+                continue;
+            }
+            self.check_window(job, &mut lags, now);
+            if job.verdict == Verdict::Close {
+                closing.push(job.connection);
+            }
+        }
+        self.metrics.lags.add(&lags);
+        // With bodies of one kind only, their time is taken together with that of the headers.
+        if is_signed && !matches!(only(&signed), Some(Kind::Krb5i | Kind::Krb5p)) {
+            watch.share(self.now(), Stage::Unwrap, &signed);
+        }
+        for (kind, open) in OPENERS.into_iter().filter(|(kind, _)| signed[*kind as usize] > 0) {
+            let mut paused = Duration::ZERO;
+            Metrics::add(&self.metrics.body_failures, open(jobs, &mut || paused += pause()));
+            watch.skip(paused);
+            watch.lap(self.now(), Stage::Unwrap, kind);
+        }
+    }
+
+    /// Asks the context's window. A number that was used or is too old is discarded in silence, as the RFC
+    /// wants it; closing the connection lets the client know without a wait that it has to send again
+    /// (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
+    fn check_window(&self, job: &mut Job, lags: &mut TickLags, now: Duration) {
+        let Some(call) = job.runnable_gss() else { return };
+        let (outcome, lag) = call.context.check_sequence(call.sequence, now);
+        let verdict = match outcome {
+            WindowOutcome::Accepted => return lags.count(lag),
+            WindowOutcome::BeyondMaxseq => Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CTXPROBLEM)),
+            WindowOutcome::Replayed | WindowOutcome::TooOld => {
+                Metrics::add(&self.metrics.window_drops, 1);
+                if call.context.report_window_once() {
+                    let (peer, sequence, principal) = (job.peer, call.sequence, call.context.principal());
+                    tracing::warn!(
+                        %peer, principal, sequence, ?outcome,
+                        "call outside of the sequence window; this context's further ones are only counted"
+                    );
+                }
+                Verdict::Close
+            }
+        };
+        job.verdict = verdict;
+    }
+}

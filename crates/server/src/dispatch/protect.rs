@@ -1,0 +1,63 @@
+//! The last step: replies are signed and encrypted together, and passed on.
+
+use super::times::{Work, only};
+use super::{Engine, Kind, Outlet, Scratch, Server, Stage};
+use crate::rpcsec::{Outgoing, seal};
+use std::cell::Cell;
+use std::time::Duration;
+
+impl<E: Engine> Server<E> {
+    /// Signs and encrypts what is ready and passes it on. Says whether there was anything to sign; then the time until there
+    /// has been counted for running calls of the kind `kind`.
+    pub(super) fn flush(
+        &self,
+        scratch: &mut Scratch,
+        outlet: &mut impl Outlet<E::Suspended>,
+        kind: Kind,
+    ) -> bool {
+        let work = signing(&scratch.outgoing);
+        let protects = work.iter().any(|bytes| *bytes > 0);
+        if protects {
+            scratch.watch.lap(self.now(), Stage::Execute, kind);
+            self.protect(scratch, outlet, &work);
+        }
+        (scratch.outgoing_bytes, scratch.outgoing_bodies) = (0, 0);
+        for reply in scratch.outgoing.drain(..) {
+            outlet.send(reply.connection, reply.kind, reply.buffer.into_vec());
+        }
+        protects
+    }
+
+    fn protect(&self, scratch: &mut Scratch, outlet: &mut impl Outlet<E::Suspended>, work: &Work) {
+        let Scratch { outgoing, confounders, watch, .. } = scratch;
+        let paused = Cell::new(Duration::ZERO);
+        let kind = only(work);
+        let mut signed = || {
+            if kind.is_none() {
+                watch.skip(paused.take());
+                watch.share(self.now(), Stage::Wrap, work);
+            }
+        };
+        let mut pause = || paused.set(paused.get() + outlet.pause());
+        seal(outgoing, &self.environment.random, confounders, &mut pause, &mut signed);
+        watch.skip(paused.take());
+        // Of several kinds what follows the signatures is the encryption.
+        match kind.or((work[Kind::Krb5p as usize] > 0).then_some(Kind::Krb5p)) {
+            Some(kind) => watch.lap(self.now(), Stage::Wrap, kind),
+            None => watch.share(self.now(), Stage::Wrap, work),
+        }
+    }
+}
+
+/// Bytes that a signature counts for besides those that it covers.
+const SIGNATURE_WORK: usize = 64;
+
+/// How much there is to sign of each kind: a verifier each, and whole bodies with integrity.
+fn signing(replies: &[Outgoing]) -> Work {
+    let mut work = Work::default();
+    for reply in replies.iter().filter(|reply| reply.protection.is_some()) {
+        let body = if reply.kind == Kind::Krb5i { reply.buffer.len() } else { 0 };
+        work[reply.kind as usize] += (SIGNATURE_WORK + body) as u64;
+    }
+    work
+}

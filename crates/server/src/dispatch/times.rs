@@ -1,0 +1,220 @@
+//! Where the time of calls goes: how long they wait, and how long each stage works on them.
+//!
+//! Batches are timed, not calls: the clock is read where one stage follows another and where calls of another flavor
+//! follow, and what passed belongs to the calls of the batch in equal parts. Most ticks have calls of one flavor, and those of `sys` need
+//! one look at the clock besides the one with which a tick begins.
+
+use rpc::gss::{RpcGssProcT, RpcGssServiceT};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::Job;
+use super::job::Auth;
+use crate::rpcsec::GssCall;
+
+/// Calls whose times are counted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// AUTH_SYS.
+    Sys,
+    /// RPCSEC_GSS, header signed.
+    Krb5,
+    /// RPCSEC_GSS, header and body signed.
+    Krb5i,
+    /// RPCSEC_GSS, header signed and body encrypted.
+    Krb5p,
+    /// All else: AUTH_NONE, contexts that come and go, what cannot be read.
+    #[default]
+    Other,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Sys, Self::Krb5, Self::Krb5i, Self::Krb5p, Self::Other];
+
+    /// Those whose headers are signed.
+    const GSS: [Self; 3] = [Self::Krb5, Self::Krb5i, Self::Krb5p];
+
+    /// The flavor's name, or `other`.
+    pub fn name(self) -> &'static str {
+        ["sys", "krb5", "krb5i", "krb5p", "other"][self as usize]
+    }
+
+    /// Its place in [`Kind::ALL`].
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What a call is counted as.
+    pub(crate) fn of(job: &Job) -> Self {
+        match &job.auth {
+            Auth::Sys(_) => Self::Sys,
+            Auth::Gss(GssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => match service {
+                RpcGssServiceT::rpc_gss_svc_none => Self::Krb5,
+                RpcGssServiceT::rpc_gss_svc_integrity => Self::Krb5i,
+                RpcGssServiceT::rpc_gss_svc_privacy => Self::Krb5p,
+            },
+            Auth::Gss(_) | Auth::Init | Auth::None => Self::Other,
+        }
+    }
+}
+
+/// What happens to a call in this layer; sending its reply is the network layer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for its batch to begin, and when it was suspended for a thread of the pool, or another client's answer, and
+    /// for its shard.
+    Queue,
+    /// Its header and its body are verified, and decrypted.
+    Unwrap,
+    /// It is decoded and run, and its results are encoded: what a thread that waits for a disk waits counts as well.
+    Execute,
+    /// Its reply is signed and encrypted.
+    Wrap,
+}
+
+impl Stage {
+    /// All stages in their order.
+    pub const ALL: [Self; 4] = [Self::Queue, Self::Unwrap, Self::Execute, Self::Wrap];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        ["queue", "unwrap", "execute", "wrap"][self as usize]
+    }
+}
+
+const KINDS: usize = Kind::ALL.len();
+const STAGES: usize = Stage::ALL.len();
+
+/// Calls, or another measure of work, of each kind.
+pub(crate) type Work = [u64; KINDS];
+
+/// What was counted of one kind; threads meet there once a tick.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Counted {
+    calls: AtomicU64,
+    nanoseconds: [AtomicU64; STAGES],
+}
+
+/// Calls by kind, and the time of each stage, since the server's start. Shared by all threads, never reset.
+#[derive(Debug, Default)]
+pub struct Times([Counted; KINDS]);
+
+impl Times {
+    /// Calls of a kind, whatever became of them.
+    pub fn calls(&self, kind: Kind) -> u64 {
+        self.0[kind as usize].calls.load(Relaxed)
+    }
+
+    /// The time that all calls of a kind together have spent in a stage. What they spend in all but [`Stage::Queue`] is a
+    /// thread's time: calls of one batch share it.
+    pub fn spent(&self, kind: Kind, stage: Stage) -> Duration {
+        Duration::from_nanos(self.0[kind as usize].nanoseconds[stage as usize].load(Relaxed))
+    }
+
+    /// Adds the time of one call.
+    pub(super) fn add(&self, kind: Kind, stage: Stage, time: Duration) {
+        self.0[kind as usize].nanoseconds[stage as usize].fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    fn add_tick(&self, calls: &Work, times: &[[u64; STAGES]; KINDS]) {
+        for ((counted, calls), times) in self.0.iter().zip(calls).zip(times) {
+            let cells = [&counted.calls].into_iter().chain(&counted.nanoseconds);
+            for (cell, by) in cells.zip([calls].into_iter().chain(times)).filter(|(_, by)| **by > 0) {
+                cell.fetch_add(*by, Relaxed);
+            }
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Times one tick.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// When the records of this tick arrived, if anybody said so.
+    arrived: Option<Duration>,
+    /// Until when the time is accounted for.
+    since: Duration,
+    calls: Work,
+    times: [[u64; STAGES]; KINDS],
+    /// Calls that were away, and since when their results have waited for the shard.
+    back: Vec<(Kind, Duration)>,
+}
+
+impl Watch {
+    /// Takes note of when the records of the next ticks arrived.
+    pub(crate) fn arrived(&mut self, at: Duration) {
+        self.arrived = Some(at);
+    }
+
+    /// Takes note of a call that was away.
+    pub(crate) fn came_back(&mut self, kind: Kind, since: Duration) {
+        self.back.push((kind, since));
+    }
+
+    /// Begins a tick with these calls.
+    pub(crate) fn begin(&mut self, jobs: &[Job], now: Duration) {
+        self.since = now;
+        for job in jobs {
+            self.calls[Kind::of(job) as usize] += 1;
+        }
+        let waited = nanoseconds(now.saturating_sub(self.arrived.unwrap_or(now)));
+        for (times, calls) in self.times.iter_mut().zip(self.calls) {
+            times[Stage::Queue as usize] += waited.saturating_mul(calls);
+        }
+        for (kind, since) in self.back.drain(..) {
+            self.times[kind as usize][Stage::Queue as usize] += nanoseconds(now.saturating_sub(since));
+        }
+    }
+
+    /// Counts what has passed for a stage of calls of one kind.
+    pub(crate) fn lap(&mut self, now: Duration, stage: Stage, kind: Kind) {
+        self.times[kind as usize][stage as usize] += nanoseconds(now.saturating_sub(self.since));
+        self.since = now;
+    }
+
+    /// Counts what has passed for a stage of calls of several kinds, by the work that each kind was.
+    pub(crate) fn share(&mut self, now: Duration, stage: Stage, work: &Work) {
+        let passed = u128::from(nanoseconds(now.saturating_sub(self.since)));
+        let all = work.iter().map(|work| u128::from(*work)).sum::<u128>().max(1);
+        for (times, work) in self.times.iter_mut().zip(work) {
+            times[stage as usize] += u64::try_from(passed * u128::from(*work) / all).unwrap_or(u64::MAX);
+        }
+        self.since = now;
+    }
+
+    /// Leaves out what others had of the time since the last lap.
+    pub(crate) fn skip(&mut self, time: Duration) {
+        self.since += time;
+    }
+
+    /// Calls of this tick by kind.
+    pub(crate) fn calls(&self) -> Work {
+        self.calls
+    }
+
+    /// Those of them that are signed.
+    pub(crate) fn signed(&self) -> Work {
+        let mut signed = Work::default();
+        for kind in Kind::GSS {
+            signed[kind as usize] = self.calls[kind as usize];
+        }
+        signed
+    }
+
+    /// Ends the tick.
+    pub(crate) fn end(&mut self, times: &Times) {
+        times.add_tick(&self.calls, &self.times);
+        (self.calls, self.times) = Default::default();
+    }
+}
+
+/// The kind that all of this work is, if it is of one only.
+pub(crate) fn only(work: &Work) -> Option<Kind> {
+    let mut kinds = Kind::ALL.into_iter().filter(|kind| work[*kind as usize] > 0);
+    kinds.next().filter(|_| kinds.next().is_none())
+}

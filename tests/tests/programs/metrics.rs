@@ -1,0 +1,103 @@
+//! What the server tells of itself to those who watch it.
+
+use client::Flavor;
+use e2e::{Server, in_world};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Reads that are made by each flavor, enough for some nanoseconds in each stage.
+const READS: usize = 20;
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.metrics()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    stream
+}
+
+fn page(server: &Server) -> String {
+    let mut stream = connect(server);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("room");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
+}
+
+fn value(page: &str, name: &str) -> f64 {
+    let found = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    found.unwrap_or_else(|| panic!("no {name} in\n{page}"))
+}
+
+fn seconds(page: &str, flavor: Flavor, stage: &str) -> f64 {
+    value(page, &format!("orthrus_stage_seconds_total{{flavor=\"{flavor}\",stage=\"{stage}\"}}"))
+}
+
+fn requests(page: &str, flavor: Flavor) -> f64 {
+    value(page, &format!("orthrus_requests_total{{flavor=\"{flavor}\"}}"))
+}
+
+#[test]
+fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
+// RFC 2203 section 5.3.2: what each service protects
+{
+    in_world(|world| {
+        let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
+        let mut before = page(&server);
+        assert!(value(&before, "process_resident_memory_bytes") > 1e6, "{before}");
+        for flavor in Flavor::ALL {
+            let mut files = world.mount(&server, "alice", flavor);
+            let name = format!("file-{flavor}");
+            files.write_file(&name, &[7; 100_000]).expect("it can be written");
+            (0..READS).for_each(|_| drop(files.read_file(&name).expect("it can be read")));
+            let after = page(&server);
+            assert!(value(&after, "orthrus_connections") >= 1.0, "{after}");
+            assert!(value(&after, "orthrus_contexts") > 0.0 || flavor == Flavor::Sys, "{after}");
+            files.unmount().expect("the session ends");
+            assert!(
+                requests(&after, flavor) - requests(&before, flavor) >= READS as f64,
+                "{flavor}: {after}"
+            );
+            for stage in ["queue", "unwrap", "execute", "wrap", "send"] {
+                let spent = seconds(&after, flavor, stage) - seconds(&before, flavor, stage);
+                let none = flavor == Flavor::Sys && ["unwrap", "wrap"].contains(&stage);
+                assert!(if none { spent == 0.0 } else { spent > 0.0 }, "{flavor} {stage}: {spent}");
+                assert!(spent < 60.0, "{flavor} {stage}: {spent}");
+            }
+            for other in Flavor::ALL.into_iter().filter(|other| *other != flavor) {
+                // The client makes and ends its session by krb5i whatever its flavor is.
+                let more = requests(&after, other) - requests(&before, other);
+                assert!(more < 5.0, "{more} of {other} during {flavor}");
+            }
+            before = page(&server);
+        }
+        assert!(value(&before, "process_cpu_seconds_total") > 0.0);
+        assert!(value(&before, "orthrus_events_total{event=\"calls\"}") > 0.0);
+    });
+}
+
+#[test]
+fn neither_silence_nor_garbage_nor_a_megabyte_of_headers_keeps_others_from_the_metrics_or_the_server_from_serving()
+ {
+    in_world(|world| {
+        let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
+        let silent: Vec<TcpStream> = (0..40).map(|_| connect(&server)).collect();
+        let mut garbage = connect(&server);
+        let _ = garbage.write_all(&[0xff; 3000]);
+        let mut large = connect(&server);
+        let header = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat();
+        let _ = large.write_all(&header);
+        let mut answer = Vec::new();
+        let _ = large.read_to_end(&mut answer);
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+        assert!(value(&page(&server), "process_cpu_seconds_total") > 0.0);
+        let mut files = world.mount(&server, "alice", Flavor::Krb5p);
+        files.write_file("file", b"data").expect("it can be written");
+        files.unmount().expect("the session ends");
+        drop((silent, garbage));
+    });
+}
