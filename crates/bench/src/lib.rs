@@ -12,8 +12,6 @@
 //! Another way to make load (mounted folders and the tools of others) is another [`measuring::Driver`]; another evaluation is
 //! another [`measuring::Evaluation`] and a view of its record. Neither knows of the other.
 
-#[cfg(test)]
-mod browser;
 pub mod counters;
 pub mod cpu;
 mod endpoint;

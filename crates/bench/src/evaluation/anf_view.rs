@@ -1,11 +1,12 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
 use super::anf::{WRITES, group};
-use super::cost::{Cost, failed, headline, is_heavy, is_light};
+use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light};
 use crate::Unit;
 use crate::measuring::{CaseRecord, Comparison, Record};
-use crate::view::form::{added, change, digits};
-use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Row, Table, View, busy_bars};
+use crate::view::form::{added_or_none, compared, digits, mean_change};
+use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::view::{busy_bars, is_unsure, limits, lines, ratio};
 
 /// The flavors of the articles' columns.
 const FLAVORS: [&str; 3] = ["krb5", "krb5i", "krb5p"];
@@ -14,13 +15,14 @@ const NONE: &str = "–";
 
 /// Shows a record of `anf`.
 pub fn view(record: &Record) -> View {
-    let charts = [
-        sweep(record, "high", "random", "IOPS"),
-        sweep(record, "high", "sequential", "MB/s"),
-        latency(record, "random"),
-        latency(record, "sequential"),
+    let mut charts = left(record);
+    let sweeps = [
+        sweep(record, "high", "random", Figure::Rate),
+        sweep(record, "high", "sequential", Figure::Rate),
+        sweep(record, "low", "random", Figure::Median),
+        sweep(record, "low", "sequential", Figure::Median),
     ];
-    let mut charts: Vec<Chart> = charts.into_iter().flatten().collect();
+    charts.extend(sweeps.into_iter().flatten());
     charts.extend(busy_bars(record, |one| {
         one.case.is("load", "high") && (one.case.word("workload") == Some("metadata") || is_pure(one))
     }));
@@ -48,11 +50,18 @@ fn added_latency(record: &Record, side: &str, workload: &str) -> String {
     if let Some(failed) = first_blank(record, side, "low", workload, sweep) {
         return failed;
     }
-    let values: Vec<f64> = sweep
-        .iter()
-        .filter_map(|writes| Some(against(record, side, "low", workload, *writes)?.added_us?.median))
-        .collect();
-    if values.is_empty() { NONE.to_owned() } else { added(values.iter().sum::<f64>() / values.len() as f64) }
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let figures = sweep.iter().filter_map(|writes| {
+        let figures = record.side(&group("low", workload, *writes), side)?.figures.as_ref()?;
+        Some((figures.against.as_ref()?.added_us?.median, Figure::Median.is_unsure(figures, noise)))
+    });
+    let values: Vec<(f64, bool)> = figures.collect();
+    if values.is_empty() {
+        return NONE.to_owned();
+    }
+    let mean = values.iter().map(|(added, _)| added).sum::<f64>() / values.len() as f64;
+    let unsure = values.iter().filter(|(_, unsure)| *unsure).count();
+    added_or_none(mean, 2 * unsure > values.len())
 }
 
 /// What stands in the place of figures of several cases when one of them has failed.
@@ -65,8 +74,7 @@ fn first_blank(record: &Record, side: &str, load: &str, workload: &str, sweep: &
 
 /// Changes of the most that can be done, pure read first, pure write last.
 fn changes(record: &Record, side: &str, workload: &str) -> String {
-    let at =
-        |writes| against(record, side, "high", workload, writes).map(|against| change(against.ratio.median));
+    let at = |writes| against(record, side, "high", workload, writes).map(compared);
     match (workload, at(0), at(100)) {
         ("metadata", Some(only), _) => only,
         ("metadata", None, _) => record.blank(&group("high", workload, 0), side),
@@ -83,7 +91,7 @@ fn changes(record: &Record, side: &str, workload: &str) -> String {
 fn first(record: &Record) -> Table {
     let mut table = Table::new(
         "Added latency at low load, and what is lost of the most",
-        "The first article's table (Azure NetApp Files, 2021), our figures above the published ones. Everything is relative to sys. Latencies are \
+        "The first article's table (Azure NetApp Files, 2021), our figures beside the published ones. Everything is relative to sys. Latencies are \
          medians, averaged over the sweep from pure read to pure write; arrows go from pure read to pure write.",
         &["relative to sys", "krb5", "krb5i", "krb5p"],
     );
@@ -105,7 +113,7 @@ fn first(record: &Record) -> Table {
 fn second(record: &Record) -> Table {
     let mut table = Table::new(
         "Averages over the workloads",
-        "The later article's table, our figures above the published ones. IOPS: mean change of random I/O and metadata at high load; throughput: of \
+        "The later article's table, our figures beside the published ones. IOPS: mean change of random I/O and metadata at high load; throughput: of \
          sequential I/O at high load; latency: mean of what is added to the median at low load.",
         &["relative to sys", "krb5", "krb5i", "krb5p"],
     );
@@ -118,12 +126,15 @@ fn second(record: &Record) -> Table {
         };
         FLAVORS.iter().map(|side| cell(side)).collect::<Vec<String>>()
     };
-    let heavy = |unit: Unit| move |one: &CaseRecord| is_heavy(one) && one.case.unit == unit;
-    table.measured("IOPS", row(&|cost| cost.operations.map(change), &heavy(Unit::OperationsPerSecond)));
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let change = |ratio| mean_change(ratio, noise);
+    let of = |unit: Unit| move |one: &CaseRecord| is_heavy(one) && one.case.unit == unit;
+    table.measured("IOPS", row(&|cost| cost.operations.map(change), &of(Unit::OperationsPerSecond)));
     table.published("IOPS", &["−53 %", "−55 %", "−77 %"]);
-    table.measured("throughput", row(&|cost| cost.throughput.map(change), &heavy(Unit::MegabytesPerSecond)));
+    table.measured("throughput", row(&|cost| cost.throughput.map(change), &of(Unit::MegabytesPerSecond)));
     table.published("throughput", &["−53 %", "−55 %", "−77 %"]);
-    table.measured("latency", row(&|cost| cost.latency_us.map(added), &is_light));
+    let latency = |cost: &Cost| Some(added_or_none(cost.latency_us?, cost.latency_unsure));
+    table.measured("latency", row(&latency, &is_light));
     table.published("latency", &["+0.2 ms", "+0.6 ms", "+1.6 ms"]);
     table
 }
@@ -149,67 +160,80 @@ fn commands(record: &Record) -> Table {
     table
 }
 
-fn lines(
-    record: &Record,
-    load: &str,
-    workload: &str,
-    point: impl Fn(&CaseRecord, f64) -> Option<Point>,
-) -> Vec<Line> {
-    let of = |side: &&str| {
-        let cases = WRITES.iter().filter_map(|writes| {
-            let (name, x) = (group(load, workload, *writes), f64::from(*writes));
-            let failed = || record.failure(&name, side).map(|_| Point::failed(x));
-            point(record.side(&name, side)?, x).or_else(failed)
-        });
-        Line { side: (*side).to_owned(), points: cases.collect() }
+/// What is left of the baseline's at high load, a chart for each column of the later article, and metadata apart.
+fn left(record: &Record) -> Vec<Chart> {
+    let is_metadata = |one: &CaseRecord| one.case.is("workload", "metadata");
+    let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {
+        let row = |(side, published): (&str, f64)| {
+            let mut parts = heavy(record, side, unit);
+            parts.retain(|(one, _)| wanted(one));
+            average(record, side, &parts, published)
+        };
+        let rows: Vec<Ratio> = FLAVORS.into_iter().zip(published).filter_map(row).collect();
+        let groups = vec![RatioGroup { name: String::new(), rows }];
+        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let baseline = record.settings.baseline.clone();
+        groups.iter().any(|group| !group.rows.is_empty()).then(|| Chart {
+            section: "What is left of sys at high load".to_owned(),
+            title: title.to_owned(),
+            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+        })
     };
-    record.sides().iter().map(of).filter(|line| !line.points.is_empty()).collect()
+    let charts = [
+        chart(
+            "IOPS: mean of random I/O and metadata",
+            Unit::OperationsPerSecond,
+            [0.47, 0.45, 0.23],
+            &|_| true,
+        ),
+        chart("Throughput: mean of sequential I/O", Unit::MegabytesPerSecond, [0.47, 0.45, 0.23], &|_| true),
+        chart("Metadata rate", Unit::OperationsPerSecond, [0.7, 0.7, 0.7], &is_metadata),
+    ];
+    charts.into_iter().flatten().collect()
 }
 
-fn sweep(record: &Record, load: &str, workload: &str, unit: &str) -> Option<Chart> {
-    let lines = lines(record, load, workload, |one, x| {
-        let rate = one.figures.as_ref()?.rate;
-        Some(Point { x, y: rate.median, low: rate.low, high: rate.high })
-    });
-    let enctype = record.environment.enctype.clone().unwrap_or_default();
-    let limits = record.limits.iter().filter(|limit| {
-        unit == "MB/s" && (limit.name == record.between() || limit.name == format!("sealing, {enctype}"))
-    });
-    let name =
-        if workload == "random" { "Random 4 KiB, 64 in flight" } else { "Sequential 1 MiB, 8 in flight" };
-    (!lines.is_empty()).then(|| Chart {
-        section: "From pure read to pure write".to_owned(),
-        title: format!("{name}: {unit}"),
-        plot: Plot::Lines(Lines {
-            x: Axis::linear("% writes"),
-            y: Axis::linear(unit),
-            lines,
-            limits: limits.map(|limit| (short_name(&limit.name), limit.value)).collect(),
-        }),
+/// The mean of what several cases leave. One alone keeps its interval and its repetitions.
+fn average(
+    record: &Record,
+    side: &str,
+    parts: &[(&CaseRecord, &Comparison)],
+    published: f64,
+) -> Option<Ratio> {
+    if let [(only, _)] = parts {
+        return Some(Ratio { published: Some(published), ..ratio(record, only)? });
+    }
+    let medians: Vec<f64> = parts.iter().map(|(_, against)| against.ratio.median).collect();
+    let value = medians.iter().sum::<f64>() / medians.len() as f64;
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    (!medians.is_empty()).then(|| Ratio {
+        side: side.to_owned(),
+        value,
+        range: None,
+        unsure: (value - 1.0).abs() <= noise || parts.iter().all(|(_, against)| is_unsure(against)),
+        parts: medians,
+        published: Some(published),
     })
 }
 
-/// A limit's name as a chart has room for it.
-fn short_name(name: &str) -> String {
-    if name.starts_with("sealing") { "one core seals".to_owned() } else { name.to_owned() }
-}
-
-fn latency(record: &Record, workload: &str) -> Option<Chart> {
-    let lines = lines(record, "low", workload, |one, x| {
-        let p50 = one.figures.as_ref()?.p50_us?;
-        Some(Point { x, y: p50.median, low: p50.low, high: p50.high })
-    });
-    let between = format!("{} round trip", record.between());
-    let limits = record.limits.iter().filter(|limit| limit.name == between);
-    let name = if workload == "random" { "Random 4 KiB" } else { "Sequential 1 MiB" };
+/// A line for each side over the percentages of writes; none where nothing was measured.
+fn sweep(record: &Record, load: &str, workload: &str, figure: Figure) -> Option<Chart> {
+    let wanted = |one: &CaseRecord| one.case.is("load", load) && one.case.is("workload", workload);
+    let lines = lines(record, wanted, figure, |one, _| one.case.number("writes"));
+    let random = workload == "random";
+    let (name, limits) = match (load, random) {
+        ("high", true) => ("Random 4 KiB, 64 in flight: IOPS", limits::of_requests(record, 4096)),
+        ("high", false) => ("Sequential 1 MiB, 8 in flight: MB/s", limits::of_throughput(record)),
+        (_, true) => ("Random 4 KiB, one at a time: median latency", limits::of_latency(record)),
+        _ => ("Sequential 1 MiB, one at a time: median latency", limits::of_latency(record)),
+    };
+    let unit = match (load, random) {
+        ("high", true) => "IOPS",
+        ("high", false) => "MB/s",
+        _ => "µs",
+    };
     (!lines.is_empty()).then(|| Chart {
         section: "From pure read to pure write".to_owned(),
-        title: format!("{name}, one at a time: median latency"),
-        plot: Plot::Lines(Lines {
-            x: Axis::linear("% writes"),
-            y: Axis::linear("µs"),
-            lines,
-            limits: limits.map(|limit| (limit.name.clone(), limit.value)).collect(),
-        }),
+        title: name.to_owned(),
+        plot: Plot::Lines(Lines { x: Axis::linear("% writes"), y: Axis::linear(unit), lines, limits }),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::Unit;
 use crate::measuring::{CaseRecord, Comparison, Load, Record};
-use crate::view::form;
+use crate::view::{Figure, form};
 
 /// A machine whose noise is more than this part does not tell costs.
 const UNSTEADY: f64 = 0.3;
@@ -16,6 +16,8 @@ pub struct Cost {
     pub throughput: Option<f64>,
     /// Median latency beyond the baseline's in microseconds: the mean over the light loads.
     pub latency_us: Option<f64>,
+    /// Whether more than half of the light loads show no added latency, or one below the noise.
+    pub latency_unsure: bool,
     /// Comparisons that it was made of, and how many of them show a difference.
     pub compared: (usize, usize),
 }
@@ -36,6 +38,13 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// Comparisons of a side with the baseline in the cases that look for the most, of one unit.
+pub fn heavy<'a>(record: &'a Record, side: &str, unit: Unit) -> Vec<(&'a CaseRecord, &'a Comparison)> {
+    let cases =
+        record.cases.iter().filter(|one| one.case.side == side && one.case.unit == unit && is_heavy(one));
+    cases.filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?))).collect()
+}
+
 impl Cost {
     /// Averages what a side costs.
     pub fn of(record: &Record, side: &str) -> Self {
@@ -49,12 +58,18 @@ impl Cost {
             let heavy = pairs.iter().filter(|(one, _)| is_heavy(one) && one.case.unit == unit);
             mean(heavy.map(|(_, against)| against.ratio.median))
         };
+        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let unsure = |(one, _): &&(&CaseRecord, &Comparison)| {
+            one.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
+        };
+        let all = pairs.iter().filter(|(one, against)| is_light(one) && against.added_us.is_some());
         let light = pairs.iter().filter(|(one, _)| is_light(one));
         let shown = pairs.iter().filter(|(_, against)| against.verdict.is_significant()).count();
         Self {
             operations: ratio(Unit::OperationsPerSecond),
             throughput: ratio(Unit::MegabytesPerSecond),
             latency_us: mean(light.filter_map(|(_, against)| Some(against.added_us?.median))),
+            latency_unsure: 2 * all.clone().filter(unsure).count() > all.count(),
             compared: (pairs.len(), shown),
         }
     }

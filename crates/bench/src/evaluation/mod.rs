@@ -15,7 +15,7 @@ mod quick_view;
 pub(crate) mod tests;
 
 pub use anf::{ANF, Anf};
-pub use compare::compare;
+pub use compare::Compared;
 pub use cost::{Cost, headline};
 pub use generator::generator_notes;
 pub use nconnect::{NCONNECT, Nconnect};

@@ -5,7 +5,7 @@ use super::cost::headline;
 use crate::Unit;
 use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer};
 use crate::view::form::{percent, rate};
-use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Table, View, busy_bars};
+use crate::view::{Axis, Chart, Figure, Lines, Plot, Table, View, busy_bars, limits, lines};
 use serde_json::json;
 
 /// Name of the evaluation.
@@ -16,6 +16,9 @@ const CONNECTIONS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// Requests in flight on all connections together.
 const DEPTH: u32 = 64;
+
+/// Bytes of a request.
+const SIZE: u64 = 4096;
 
 /// See the module.
 pub struct Nconnect(Blocks);
@@ -62,7 +65,7 @@ fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Cas
         ]),
         load: Load::Transfer(Transfer {
             random: true,
-            size: 4096,
+            size: SIZE,
             writes: 0,
             depth: DEPTH,
             rate: None,
@@ -168,21 +171,9 @@ fn losses(record: &Record) -> Table {
 }
 
 fn chart(record: &Record, reordered: bool) -> Option<Chart> {
-    let line = |side: &&str| {
-        let own = record.cases.iter().filter(|one| {
-            // One connection is the first point of both charts.
-            one.case.side == **side && (one.case.is("reordered", reordered) || one.case.is("connections", 1))
-        });
-        let point = |one: &CaseRecord| {
-            let x = one.case.number("connections")?;
-            let Some(figures) = &one.figures else {
-                return record.failure(&one.case.group, side).map(|_| Point::failed(x));
-            };
-            Some(Point { x, y: figures.rate.median, low: figures.rate.low, high: figures.rate.high })
-        };
-        Line { side: (*side).to_owned(), points: own.filter_map(point).collect() }
-    };
-    let lines: Vec<Line> = record.sides().iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    // One connection is the first point of both charts.
+    let wanted = |one: &CaseRecord| one.case.is("reordered", reordered) || one.case.is("connections", 1);
+    let lines = lines(record, wanted, Figure::Rate, |one, _| one.case.number("connections"));
     (!lines.is_empty()).then(|| Chart {
         section: "IOPS by number of connections".to_owned(),
         title: if reordered { "Reordered".to_owned() } else { "In order".to_owned() },
@@ -190,7 +181,7 @@ fn chart(record: &Record, reordered: bool) -> Option<Chart> {
             x: Axis::logarithmic("connections"),
             y: Axis::linear("IOPS"),
             lines,
-            limits: Vec::new(),
+            limits: limits::of_requests(record, SIZE),
         }),
     })
 }

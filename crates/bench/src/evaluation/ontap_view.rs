@@ -1,10 +1,11 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
-use super::cost::headline;
+use super::cost::{Cost, headline};
 use super::ontap::kept_up;
-use crate::measuring::{CaseRecord, Record};
-use crate::view::form::{change, latency, rate};
-use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Table, View, busy_bars};
+use crate::measuring::{CaseRecord, Record, Sample};
+use crate::view::form::{compared, latency, percent, rate, short};
+use crate::view::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
+use crate::view::{busy_bars, limits, lines, ratio};
 
 const NONE: &str = "–";
 
@@ -14,14 +15,49 @@ const ARTICLE_IOPS: f64 = 50_000.0;
 /// Shows a record of `ontap`.
 pub fn view(record: &Record) -> View {
     let curves = curves(record);
-    let mut charts = Vec::new();
-    for (section, figure) in
-        [("Latency against IOPS: median", false), ("Latency against IOPS: 99th percentile", true)]
-    {
+    let mut charts = left(record, &curves);
+    for (section, figure) in [
+        ("Latency against IOPS: median", Figure::Median),
+        ("Latency against IOPS: 99th percentile", Figure::Tail),
+    ] {
         charts.extend(curves.iter().filter_map(|curve| chart(record, curve, section, figure)));
     }
     charts.extend(busy_bars(record, |one| one.case.number("step").is_none()));
-    View { headline: headline(record), tables: vec![most(record, &curves), near(record, &curves)], charts }
+    let mut tables = vec![most(record, &curves), near(record, &curves)];
+    tables.extend(instructions(record, &curves));
+    View { headline: sentence(record, &curves), tables, charts }
+}
+
+/// What the strongest side costs: of the most that is served, and where the article compares latencies. Past that the queue is what is
+/// measured.
+fn sentence(record: &Record, curves: &[String]) -> String {
+    let said = headline(record);
+    let costs = ["krb5p", "krb5i", "krb5"].into_iter().find_map(|side| {
+        let added = curves.iter().filter_map(|curve| {
+            let at = compared_at(record, curve)?;
+            let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
+            Some(one.figures.as_ref()?.against.as_ref()?.added_us?.median)
+        });
+        let added: Vec<f64> = added.collect();
+        let mean = added.iter().sum::<f64>() / added.len() as f64;
+        let lost = 1.0 - Cost::of(record, side).operations?;
+        (!added.is_empty() && lost > 0.0 && said.contains(side)).then(|| {
+            format!(
+                "{side} costs you {:.0}\u{202f}% of the most IOPS, and {} at about 50,000 IOPS.",
+                lost * 100.0,
+                latency(mean.max(0.0))
+            )
+        })
+    });
+    // What the run cannot tell, the common sentence says.
+    costs.filter(|_| said.contains("IOPS")).unwrap_or(said)
+}
+
+/// The rate nearest to the article's that the baseline was asked for.
+fn compared_at(record: &Record, curve: &str) -> Option<f64> {
+    let distance = |rate: &f64| (rate / ARTICLE_IOPS).ln().abs();
+    let rates = steps(record, curve, &record.settings.baseline).filter_map(offered);
+    rates.min_by(|one, other| distance(one).total_cmp(&distance(other)))
 }
 
 fn curves(record: &Record) -> Vec<String> {
@@ -43,19 +79,46 @@ fn steps<'a>(record: &'a Record, curve: &'a str, side: &'a str) -> impl Iterator
     })
 }
 
-fn chart(record: &Record, curve: &str, section: &str, tail: bool) -> Option<Chart> {
-    let point = |one: &CaseRecord| {
-        let figures = one.figures.as_ref()?;
-        let time = if tail { figures.p99_us? } else { figures.p50_us? };
-        Some(Point { x: figures.rate.median, y: time.median, low: time.low, high: time.high })
+/// The clients and the choice of instructions of a curve, and what they do.
+fn reach(curve: &str) -> (&str, &str) {
+    curve.split_once(", ").map_or(("", curve), |(what, reach)| (reach, what))
+}
+
+/// What is left of the most that the baseline does: a chart for each number of clients and choice of instructions.
+fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
+    let mut reaches: Vec<&str> = curves.iter().map(|curve| reach(curve).0).collect();
+    reaches.dedup();
+    // The article has 12 clients: the greatest number comes first.
+    reaches.sort_by_key(|reach| {
+        std::cmp::Reverse(reach.split(' ').next().and_then(|count| count.parse::<u32>().ok()))
+    });
+    let chart = |of: &&str| {
+        let group = |curve: &String| {
+            let row = |side: &&str| ratio(record, record.side(&format!("{curve}: the most"), side)?);
+            let rows = record.sides().iter().filter_map(row).collect();
+            RatioGroup { name: reach(curve).1.to_owned(), rows }
+        };
+        let curves = curves.iter().filter(|curve| reach(curve).0 == *of);
+        let groups: Vec<RatioGroup> = curves.map(group).filter(|group| !group.rows.is_empty()).collect();
+        let (baseline, noise) =
+            (record.settings.baseline.clone(), record.noise.map_or(0.0, |noise| noise.relative));
+        (!groups.is_empty()).then(|| Chart {
+            section: format!("What is left of the most IOPS that {baseline} does"),
+            title: (*of).to_owned(),
+            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+        })
     };
-    let line = |side: &&str| Line {
-        side: (*side).to_owned(),
-        points: steps(record, curve, side).filter_map(point).collect(),
+    reaches.iter().filter_map(chart).collect()
+}
+
+fn chart(record: &Record, curve: &str, section: &str, figure: Figure) -> Option<Chart> {
+    let wanted =
+        |one: &CaseRecord| one.case.word("curve") == Some(curve) && one.case.number("step").is_some();
+    let rate = |one: &CaseRecord, sample: Option<&Sample>| match sample {
+        Some(sample) => Some(sample.rate(one.case.unit)),
+        None => Some(one.figures.as_ref()?.rate.median),
     };
-    let lines: Vec<Line> = record.sides().iter().map(line).filter(|line| !line.points.is_empty()).collect();
-    let between = format!("{} round trip", record.between());
-    let limits = record.limits.iter().filter(|limit| limit.name == between);
+    let lines = lines(record, wanted, figure, rate);
     (!lines.is_empty()).then(|| Chart {
         section: section.to_owned(),
         title: curve.to_owned(),
@@ -63,9 +126,31 @@ fn chart(record: &Record, curve: &str, section: &str, tail: bool) -> Option<Char
             x: Axis::linear("IOPS that were served"),
             y: Axis::logarithmic("µs from when it was due"),
             lines,
-            limits: limits.map(|limit| (limit.name.clone(), limit.value)).collect(),
+            limits: limits::of_latency(record),
         }),
     })
+}
+
+/// What the choice of instructions does to the most that is served; none where only one was measured.
+fn instructions(record: &Record, curves: &[String]) -> Option<Table> {
+    let sides = record.sides();
+    let mut columns = vec!["IOPS"];
+    columns.extend(&sides);
+    let how = "The most that is served with the server\u{2019}s own choice of instructions, and what is left of it with another. The article measured the same \
+               step the other way: software in 9.0, AES-NI in 9.2.";
+    let mut table =
+        Table::new("What the processor\u{2019}s AES instructions do in the server", how, &columns);
+    for curve in curves {
+        let Some((own, other)) = curve.rsplit_once(", server ") else { continue };
+        let most = |curve: &str, side: &str| record.side(&format!("{curve}: the most"), side)?.rate();
+        let cell = |side: &&str| {
+            let (own, other) = (most(own, side)?, most(curve, side)?);
+            Some(format!("{} → {} ({})", short(own), short(other), percent(other / own)))
+        };
+        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| NONE.into())).collect();
+        table.measured(format!("{own}, own choice → {other}"), cells);
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 fn most(record: &Record, curves: &[String]) -> Table {
@@ -80,7 +165,7 @@ fn most(record: &Record, curves: &[String]) -> Table {
             let figures = record.side(&format!("{curve}: the most"), side)?.figures.as_ref()?;
             let said = rate(figures.rate.median, crate::Unit::OperationsPerSecond);
             Some(match &figures.against {
-                Some(against) => format!("{said} ({})", change(against.ratio.median)),
+                Some(against) => format!("{said} ({})", compared(against)),
                 None => said,
             })
         };
@@ -106,13 +191,7 @@ fn near(record: &Record, curves: &[String]) -> Table {
     let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A side that did not get there has no figure.";
     let mut table = Table::new("Latency at the same IOPS", how, &columns);
     for curve in curves {
-        let baseline: Vec<f64> =
-            steps(record, curve, &record.settings.baseline).filter_map(offered).collect();
-        let distance = |rate: &f64| (rate / ARTICLE_IOPS).ln().abs();
-        let Some(at) = baseline.into_iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))
-        else {
-            continue;
-        };
+        let Some(at) = compared_at(record, curve) else { continue };
         let cell = |side: &&str| {
             let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
             let figures = one.figures.as_ref()?;

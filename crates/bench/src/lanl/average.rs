@@ -35,6 +35,16 @@ impl Average {
         Some(Self { mean, half })
     }
 
+    /// Writes a time in seconds: `3.30 ±0.50 ms`.
+    pub fn time(&self) -> String {
+        let (part, unit) = match self.mean {
+            mean if mean >= 0.9995 => (1.0, "s"),
+            mean if mean >= 0.000_999_5 => (1e-3, "ms"),
+            _ => (1e-6, "µs"),
+        };
+        format!("{} {unit}", self.words(|seconds| crate::view::form::digits(seconds / part)))
+    }
+
     /// Writes it with `format`: `12.3 ±0.4`.
     pub fn words(&self, format: impl Fn(f64) -> String) -> String {
         match self.half {

@@ -3,9 +3,10 @@
 use super::average::Average;
 use super::evaluation::bytes;
 use super::findings;
-use crate::measuring::{CaseRecord, Record};
+use crate::measuring::{CaseRecord, Record, Sample};
 use crate::view::form::{digits, percent};
-use crate::view::{Axis, Chart, Line, Lines, Plot, Point, Row, Table, View, busy_bars};
+use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::view::{busy_bars, limits, lines, ratio};
 
 /// Shows a record of `lanl`.
 pub fn view(record: &Record) -> View {
@@ -17,7 +18,7 @@ pub fn view(record: &Record) -> View {
         caches(record),
         enctypes(record),
     ];
-    let mut charts: Vec<Chart> = by_size(record).into_iter().collect();
+    let mut charts: Vec<Chart> = left(record).into_iter().chain(by_size(record)).collect();
     charts.extend(busy_bars(record, |one| one.case.is("part", "small") || one.case.is("part", "large")));
     View { headline: headline(record), tables: tables.into_iter().flatten().collect(), charts }
 }
@@ -91,13 +92,13 @@ fn times(record: &Record) -> Option<Table> {
     by_side(
         record,
         [
-            "Average time to copy, seconds",
+            "Average time to copy",
             "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
             "what",
         ],
         &sides(record, &["small", "large"]),
         |one| one.case.is("part", "small") || one.case.is("part", "large"),
-        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.words(digits)),
+        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
     )
 }
 
@@ -145,34 +146,47 @@ fn enctypes(record: &Record) -> Option<Table> {
     by_side(
         record,
         [
-            "By encryption type, seconds",
+            "By encryption type",
             "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
             "what",
         ],
         &sides(record, &["enctypes"]),
         |one| one.case.is("part", "enctypes"),
-        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.words(digits)),
+        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
     )
 }
 
+/// Rates of the copies of many files as parts of the baseline's.
+fn left(record: &Record) -> Option<Chart> {
+    let groups = record.groups().into_iter().filter_map(|name| {
+        let wanted = |one: &&CaseRecord| {
+            one.case.group == name && (one.case.is("part", "small") || one.case.is("part", "large"))
+        };
+        let rows: Vec<Ratio> =
+            record.cases.iter().filter(wanted).filter_map(|one| ratio(record, one)).collect();
+        (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
+    });
+    let groups: Vec<RatioGroup> = groups.collect();
+    let (baseline, noise) =
+        (record.settings.baseline.clone(), record.noise.map_or(0.0, |noise| noise.relative));
+    (!groups.is_empty()).then(|| Chart {
+        section: "Transfer rates".to_owned(),
+        title: format!("Copies of many files, beside {baseline}"),
+        plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+    })
+}
+
 fn by_size(record: &Record) -> Option<Chart> {
-    let line = |side: &&str| {
-        let points = findings::cases(record, "sizes", side).filter_map(|one| {
-            let rate = one.figures.as_ref()?.rate;
-            Some(Point { x: one.case.number("bytes")? / 1e6, y: rate.median, low: rate.low, high: rate.high })
-        });
-        Line { side: (*side).to_owned(), points: points.collect() }
-    };
-    let lines: Vec<Line> =
-        sides(record, &["sizes"]).iter().map(line).filter(|line| !line.points.is_empty()).collect();
+    let megabytes = |one: &CaseRecord, _: Option<&Sample>| Some(one.case.number("bytes")? / 1e6);
+    let lines = lines(record, |one| one.case.is("part", "sizes"), Figure::Rate, megabytes);
     (!lines.is_empty()).then(|| Chart {
-        section: "Transfer rate".to_owned(),
-        title: "Transfer rate by file size: MB/s".to_owned(),
+        section: "Transfer rates".to_owned(),
+        title: "One file, by its size".to_owned(),
         plot: Plot::Lines(Lines {
             x: Axis::logarithmic("MB of the file"),
             y: Axis::linear("MB/s"),
             lines,
-            limits: Vec::new(),
+            limits: limits::of_throughput(record),
         }),
     })
 }

@@ -1,65 +1,72 @@
 //! Draws bars as inline SVG, with their figures beside them.
 
-use super::chart::Bars;
+use super::chart::{Bar, Bars};
 use super::form::escape;
-use super::side;
+use super::{side, svg};
 use std::fmt::Write;
 
-const WIDTH: f64 = 340.0;
+const WIDTH: f64 = 360.0;
 /// Height of one row.
-const ROW: f64 = 30.0;
+const ROW: f64 = 32.0;
 /// Room for the name on the left, and for figures on the right.
-const LEFT: f64 = 48.0;
-const RIGHT: f64 = 104.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 124.0;
 /// Thickness of a bar.
 const THICK: f64 = 14.0;
 
-fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ =
-        write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
-}
-
-/// Draws the bars; `label` is what those hear who do not see.
-pub fn draw(chart: &Bars, label: &str) -> String {
+/// Draws the bars; `title` names the chart.
+pub fn draw(chart: &Bars, title: &str) -> String {
     let sum = |parts: &[Option<f64>; 2]| parts.iter().flatten().sum::<f64>();
     let ends = chart.bars.iter().flat_map(|bar| [sum(&bar.parts), bar.range.map_or(0.0, |range| range.1)]);
     let most = ends.chain(chart.end).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / most;
     let height = ROW * chart.bars.len() as f64;
-    let mut out =
-        format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#, escape(label));
+    let mut out = svg::begin("bars", (WIDTH, height), title, &words(chart));
     if let Some(end) = chart.end {
         let _ = write!(out, r#"<path class="grid" d="M{0:.1} 0V{height}"/>"#, LEFT + end * scale);
     }
     for (index, bar) in chart.bars.iter().enumerate() {
-        let middle = ROW * (index as f64 + 0.5);
-        let name = if bar.label.is_empty() { &bar.side } else { &bar.label };
-        text(&mut out, "name", LEFT - 8.0, middle + 4.0, "end", name);
-        let [first, second] = bar.parts;
-        let width = first.map_or(0.0, |value| (value * scale).max(0.5));
-        if first.is_some() {
-            rect(&mut out, side::class(&bar.side), LEFT, middle, width);
-        }
-        if let Some(second) = second {
-            rect(&mut out, "client", LEFT + width, middle, second * scale);
-        }
-        if let Some((low, high)) = bar.range {
-            whisker(&mut out, LEFT + low * scale, LEFT + high * scale, middle);
-        }
-        let [large, small] = &bar.said;
-        let (class, place) = if small.is_empty() { ("value", 4.0) } else { ("value", -1.0) };
-        text(&mut out, class, WIDTH, middle + place, "end", large);
-        text(&mut out, "faint", WIDTH, middle + 11.0, "end", small);
+        row(&mut out, bar, ROW * (index as f64 + 0.5), scale);
     }
     out + "</svg>"
 }
 
-fn rect(out: &mut String, class: &str, x: f64, middle: f64, width: f64) {
+fn words(chart: &Bars) -> String {
+    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", name(bar), bar.said.join(", ")));
+    bars.collect::<Vec<_>>().join(" ")
+}
+
+fn name(bar: &Bar) -> &str {
+    if bar.label.is_empty() { &bar.side } else { &bar.label }
+}
+
+fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
+    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", name(bar));
+    out.push_str(&side::mark(&bar.side, LEFT - 10.0, middle));
+    let [first, second] = bar.parts;
+    let width = first.map_or(0.0, |value| (value * scale).max(0.5));
+    if let Some(value) = first {
+        rect(out, &bar.side, "", value, (LEFT, middle, width));
+    }
+    if let Some(value) = second {
+        rect(out, &bar.side, " client", value, (LEFT + width, middle, value * scale));
+    }
+    if let Some((low, high)) = bar.range {
+        whisker(out, LEFT + low * scale, LEFT + high * scale, middle);
+    }
+    let [large, small] = &bar.said;
+    svg::text(out, "value", WIDTH, middle + if small.is_empty() { 4.0 } else { -2.0 }, "end", large);
+    svg::text(out, "faint", WIDTH, middle + 11.5, "end", small);
+}
+
+fn rect(out: &mut String, of: &str, part: &str, value: f64, place: (f64, f64, f64)) {
+    let (x, middle, width) = place;
     let (y, width) = (middle - THICK / 2.0, width.max(0.5));
     let _ = write!(
         out,
-        r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{THICK}" rx="2"/>"#
+        r#"<rect class="bar {}{part}" data-side="{}" data-value="{value}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{THICK}" rx="2"/>"#,
+        side::class(of),
+        escape(of)
     );
 }
 

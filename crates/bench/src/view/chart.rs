@@ -22,6 +22,8 @@ pub enum Plot {
     Parts(Parts),
     /// Medians with their 99th percentiles.
     Spans(Spans),
+    /// Parts of the baseline's.
+    Ratios(Ratios),
 }
 
 /// Lines over a common axis.
@@ -33,7 +35,8 @@ pub struct Lines {
     pub y: Axis,
     /// A line for each side.
     pub lines: Vec<Line>,
-    /// How far the machine could go: a name and a value of the vertical axis.
+    /// How far the machine could go: a name and a value of the vertical axis. What is far beyond the lines is written below the
+    /// chart instead of being drawn.
     pub limits: Vec<(String, f64)>,
 }
 
@@ -65,6 +68,10 @@ pub struct Line {
     pub side: String,
     /// From left to right.
     pub points: Vec<Point>,
+    /// All repetitions that count, each a place on both axes.
+    pub samples: Vec<(f64, f64)>,
+    /// Those that only warmed up.
+    pub warm_ups: Vec<(f64, f64)>,
 }
 
 /// A point with its interval.
@@ -78,12 +85,51 @@ pub struct Point {
     pub low: f64,
     /// The upper end of its interval.
     pub high: f64,
+    /// Whether no difference to the baseline is shown, or one that is below the noise.
+    pub unsure: bool,
+}
+
+/// Figures as parts of the baseline's, in groups.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ratios {
+    /// Whose figures are 100 %.
+    pub baseline: String,
+    /// What differs by less than this part is noise; drawn as a band.
+    pub noise: f64,
+    /// The groups, from top to bottom.
+    pub groups: Vec<RatioGroup>,
+}
+
+/// What stands together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RatioGroup {
+    /// What it is about.
+    pub name: String,
+    /// A row for each side.
+    pub rows: Vec<Ratio>,
+}
+
+/// One figure as a part of the baseline's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ratio {
+    /// Whose it is.
+    pub side: String,
+    /// The median, or a mean of medians.
+    pub value: f64,
+    /// Its interval, where it has one.
+    pub range: Option<(f64, f64)>,
+    /// What it was made of: ratios of repetitions, or of the cases that are averaged.
+    pub parts: Vec<f64>,
+    /// What others have published of it.
+    pub published: Option<f64>,
+    /// Whether no difference to the baseline is shown, or one that is below the noise.
+    pub unsure: bool,
 }
 
 impl Point {
     /// A place where a side has failed, so that there is nothing to draw but that.
     pub fn failed(x: f64) -> Self {
-        Self { x, y: f64::NAN, low: f64::NAN, high: f64::NAN }
+        Self { x, y: f64::NAN, low: f64::NAN, high: f64::NAN, unsure: false }
     }
 
     /// Says whether the side has failed there.

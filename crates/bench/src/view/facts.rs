@@ -1,6 +1,6 @@
 //! Where and how a run was made.
 
-use super::form::utc;
+use super::form::{latency, utc};
 use crate::lanl::LANL;
 use crate::measuring::Record;
 
@@ -44,8 +44,9 @@ fn plan_and_method(record: &Record) -> [String; 2] {
     let (seconds, mebibytes) = (settings.seconds, settings.file_size >> 20);
     [
         format!(
-            "{} repetitions of {seconds} s {interleaved}; files of {mebibytes} MiB for each side",
-            settings.repetitions
+            "{} repetitions of {} {interleaved}; files of {mebibytes} MiB for each side",
+            settings.repetitions,
+            latency(seconds * 1e6)
         ),
         if record.environment.mounts.is_empty() {
             format!(

@@ -1,7 +1,8 @@
 //! What every evaluation shows: all figures, processor time, the machine's limits and its noise.
 
-use super::chart::{Bar, Bars, Chart, Plot};
-use super::form::{self, cpu_unit, digits, latency, percent, rate, trust};
+use super::chart::{Bar, Bars, Chart, Plot, Ratio, RatioGroup, Ratios};
+use super::form::{self, cpu_unit, digits, latency, rate, trust};
+use super::series::ratio;
 use super::{Row, Table, View};
 use crate::measuring::{CaseRecord, Record};
 
@@ -10,7 +11,8 @@ pub const ALL: &str = "All figures";
 
 /// A view of any record: all figures in one table, rates and processor time as bars.
 pub fn plain(record: &Record, headline: String) -> View {
-    let mut charts = rate_bars(record);
+    let mut charts = beside(record);
+    charts.extend(rate_bars(record));
     charts.extend(busy_bars(record, |_| true));
     View { headline, tables: vec![figures_table(record)], charts }
 }
@@ -55,15 +57,37 @@ fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
     Some(vec![
         rate(figures.rate.median, one.case.unit),
         trust(&figures.rate),
-        against.map_or("–".to_owned(), |against| percent(against.ratio.median)),
+        against.map_or("–".to_owned(), form::part),
         against.map_or(String::new(), |against| {
-            format!("{}, {}", form::percent_range(&against.ratio), against.verdict.words())
+            let range = form::percent_range(&against.ratio);
+            let verdict = against.verdict;
+            if verdict.is_significant() { range } else { format!("{range}, {}", verdict.words()) }
         }),
         time(figures.p50_us),
         time(figures.p99_us),
         cpu(figures.client_cpu),
         cpu(figures.server_cpu),
     ])
+}
+
+/// Groups in one chart at most, so that it stays as high as it is wide.
+const TOGETHER: usize = 4;
+
+/// All groups beside the baseline.
+fn beside(record: &Record) -> Vec<Chart> {
+    let groups = record.groups().into_iter().filter_map(|name| {
+        let own = record.cases.iter().filter(|one| one.case.group == name);
+        let rows: Vec<Ratio> = own.filter_map(|one| ratio(record, one)).collect();
+        (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
+    });
+    let groups: Vec<RatioGroup> = groups.collect();
+    let (baseline, noise) = (&record.settings.baseline, record.noise.map_or(0.0, |noise| noise.relative));
+    let chart = |groups: &[RatioGroup]| Chart {
+        section: format!("What is left of {baseline}"),
+        title: format!("Rates beside {baseline}"),
+        plot: Plot::Ratios(Ratios { baseline: baseline.clone(), noise, groups: groups.to_vec() }),
+    };
+    groups.chunks(TOGETHER).map(chart).collect()
 }
 
 /// Rates as bars, one chart for each group.
@@ -73,7 +97,7 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
         let bars: Vec<Bar> = cases
             .filter_map(|one| {
                 let Some(figures) = &one.figures else { return failed_bar(record, one) };
-                let ratio = figures.against.as_ref().map(|against| percent(against.ratio.median));
+                let ratio = figures.against.as_ref().map(form::part);
                 Some(Bar {
                     side: one.case.side.clone(),
                     parts: [Some(figures.rate.median), None],
@@ -133,19 +157,6 @@ fn busy_bar(one: &CaseRecord) -> Option<Bar> {
         said: [said("server", server), said("client", client)],
         ..Bar::default()
     })
-}
-
-/// The machine's limits as a table; none where they were not measured.
-pub fn limits_table(record: &Record) -> Option<Table> {
-    let how = "Measured in this run: what comes near to them has no far way to go.";
-    let mut table =
-        Table::new("How far this machine could go", how, &["limit", "figure", "how it was measured"]);
-    for limit in &record.limits {
-        let unit = if limit.unit == "us" { "µs" } else { &limit.unit };
-        table
-            .measured(limit.name.clone(), vec![format!("{} {unit}", digits(limit.value)), limit.how.clone()]);
-    }
-    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Says how steady the machine was, and what follows for the figures.

@@ -1,15 +1,24 @@
 //! Figures and texts as pages and tables write them.
 
 use crate::Unit;
-use crate::measuring::Interval;
+use crate::measuring::{Comparison, Interval};
 
-/// Formats with three significant digits, thousands apart: `1 234`, `12.3`, `0.97`.
+/// Formats with three significant digits, four up to 9 999, thousands apart: `45 700`, `1 234`, `12.3`, `0.97`, `0.013`.
 pub fn digits(value: f64) -> String {
     match value.abs() {
-        size if size >= 1000.0 => thousands(value),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        size if size >= 9999.5 => {
+            let step = 10f64.powf(size.log10().floor() - 2.0);
+            thousands((value / step).round() * step)
+        }
+        size if size >= 999.5 => thousands(value),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.0995 || size == 0.0 => format!("{value:.2}"),
+        // Two significant digits, and not more than six places.
+        size => {
+            let places = (1.0 - size.log10().floor()).clamp(3.0, 6.0) as usize;
+            format!("{value:.places$}")
+        }
     }
 }
 
@@ -25,21 +34,22 @@ fn thousands(value: f64) -> String {
     out
 }
 
-/// Formats a rate with its unit: `2 345 MB/s`, `182k IOPS`.
+/// Formats a rate with its unit: `2 345 MB/s`, `182k IOPS`, `1.24M IOPS`.
 pub fn rate(value: f64, unit: Unit) -> String {
     match unit {
         Unit::MegabytesPerSecond => format!("{} MB/s", digits(value)),
-        Unit::OperationsPerSecond if value >= 10_000.0 => format!("{:.1}k IOPS", value / 1000.0),
+        Unit::OperationsPerSecond if value >= 999_500.0 => format!("{}M IOPS", digits(value / 1e6)),
+        Unit::OperationsPerSecond if value >= 9999.5 => format!("{}k IOPS", digits(value / 1e3)),
         Unit::OperationsPerSecond => format!("{} IOPS", digits(value)),
     }
 }
 
-/// Formats a latency in microseconds: `85 µs`, `1.2 ms`.
+/// Formats a latency in microseconds: `85.0 µs`, `1.20 ms`, `2.00 s`.
 pub fn latency(microseconds: f64) -> String {
-    if microseconds >= 1000.0 {
-        format!("{} ms", digits(microseconds / 1000.0))
-    } else {
-        format!("{} µs", digits(microseconds))
+    match microseconds {
+        time if time >= 999_500.0 => format!("{} s", digits(time / 1e6)),
+        time if time >= 999.5 => format!("{} ms", digits(time / 1e3)),
+        time => format!("{} µs", digits(time)),
     }
 }
 
@@ -63,6 +73,31 @@ pub fn change(ratio: f64) -> String {
         0.0 => "0\u{202f}%".to_owned(),
         percent => format!("{percent:+.0}\u{202f}%").replace('-', "\u{2212}"),
     }
+}
+
+/// Formats an added latency; `unsure` where no difference is shown or it is below the noise.
+pub fn added_or_none(microseconds: f64, is_unsure: bool) -> String {
+    unsure(is_unsure, added(microseconds))
+}
+
+/// Marks a figure that shows no difference to the baseline, or one below the noise.
+pub fn unsure(is_unsure: bool, text: String) -> String {
+    if is_unsure { format!("≈\u{202f}{text}") } else { text }
+}
+
+/// Formats a change as its comparison found it: `−7 %`, `≈ +1 %` where no difference is shown or it is below the noise.
+pub fn compared(against: &Comparison) -> String {
+    unsure(!against.verdict.is_significant(), change(against.ratio.median))
+}
+
+/// Formats a part of the baseline's, likewise: `93 %`, `≈ 101 %`.
+pub fn part(against: &Comparison) -> String {
+    unsure(!against.verdict.is_significant(), percent(against.ratio.median))
+}
+
+/// Formats a mean change of several comparisons; what is below the noise is marked.
+pub fn mean_change(ratio: f64, noise: f64) -> String {
+    unsure((ratio - 1.0).abs() <= noise, change(ratio))
 }
 
 /// Formats an added latency: `+11 µs`, `−2.0 µs`, `+1.2 ms`.
@@ -96,8 +131,10 @@ pub fn short(value: f64) -> String {
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
     };
     match value.abs() {
-        size if size >= 1e6 => trim(format!("{:.2}", value / 1e6)) + "M",
-        size if size >= 1e4 => trim(format!("{:.1}", value / 1e3)) + "k",
+        size if size >= 999_500.0 => trim(format!("{:.2}", value / 1e6)) + "M",
+        size if size >= 99_950.0 => trim(format!("{:.0}", value / 1e3)) + "k",
+        size if size >= 9999.5 => trim(format!("{:.1}", value / 1e3)) + "k",
+        size if size >= 100.0 => trim(format!("{value:.0}")),
         size if size >= 1.0 || size == 0.0 => trim(format!("{value:.1}")),
         _ => trim(format!("{value:.3}")),
     }
@@ -136,6 +173,13 @@ mod tests {
             ("40k".into(), "1.5M".into(), "250".into(), "0.25".into(), "0".into())
         );
         assert_eq!(added(-2.0), "\u{2212}2.00 µs");
+        let said = [22_728.0, 9_999.9, 1_234.0, 99.96, 9.996, 0.0123, 0.0].map(digits);
+        assert_eq!(
+            said.map(|text| text.replace('\u{202f}', " ")),
+            ["22 700", "10 000", "1 234", "100", "10.0", "0.012", "0.00"]
+        );
+        assert_eq!(rate(1_236_000.0, Unit::OperationsPerSecond), "1.24M IOPS");
+        assert_eq!((latency(999.9), latency(2e6)), ("1.00 ms".into(), "2.00 s".into()));
     }
 
     #[test]

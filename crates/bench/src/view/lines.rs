@@ -1,118 +1,100 @@
 //! Draws lines as inline SVG: no script, no network, names at the ends of the lines, so that colour is never needed.
 
-use super::chart::{Axis, Line, Lines, Point};
+use super::chart::{Line, Lines, Point};
 use super::form::{escape, short};
-use super::side;
+use super::limit_lines;
+use super::scale::Scale;
+use super::{side, svg};
 use std::fmt::Write;
 
-/// Size of a chart in its own units; the page scales it to the card.
-const WIDTH: f64 = 400.0;
-const HEIGHT: f64 = 268.0;
-/// Room for what is beside the field.
-const LEFT: f64 = 44.0;
-const RIGHT: f64 = 52.0;
-const TOP: f64 = 10.0;
-const BOTTOM: f64 = 40.0;
+/// Size of a chart in its own units, which are about a card's pixels on a phone and on a desk.
+pub const WIDTH: f64 = 360.0;
+const HEIGHT: f64 = 256.0;
+/// The field: what is beside it has names, figures and the axes' labels.
+pub const LEFT: f64 = 46.0;
+pub const RIGHT: f64 = WIDTH - 48.0;
+pub const TOP: f64 = 12.0;
+pub const BOTTOM: f64 = HEIGHT - 42.0;
 /// The least distance of two names.
-const APART: f64 = 13.5;
+const APART: f64 = 14.0;
+/// How far a repetition's dot is beside its median.
+const ASIDE: f64 = 6.0;
 
-/// Where values are on an axis.
-pub(super) struct Scale {
-    from: f64,
-    to: f64,
-    /// Place of the ends.
-    start: f64,
-    end: f64,
-    logarithmic: bool,
+/// A chart that is drawn, and what has to be said below it.
+pub struct Drawn {
+    /// The drawing.
+    pub svg: String,
+    /// Sentences: limits and repetitions that are beyond it.
+    pub caption: Vec<String>,
 }
 
-impl Scale {
-    pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
-        let positive = |value: &f64| value.is_finite() && (!axis.logarithmic || *value > 0.0);
-        let values: Vec<f64> = values.filter(positive).collect();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (from, to) = match (values.is_empty(), axis.logarithmic) {
-            (true, _) => (0.1, 1.0),
-            (false, true) => (least * 0.85, (most * 1.15).max(least * 2.0)),
-            (false, false) => (0.0, if most > 0.0 { most * 1.05 } else { 1.0 }),
-        };
-        Self { from, to, start, end, logarithmic: axis.logarithmic }
-    }
-
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let part = if self.logarithmic {
-            (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
-        } else {
-            (value - self.from) / (self.to - self.from)
-        };
-        self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
-    }
-
-    /// Round values between the ends, at most six.
-    pub(super) fn ticks(&self) -> Vec<f64> {
-        let within = |value: &f64| (self.from..=self.to).contains(value);
-        if self.logarithmic {
-            let steps = (-2..10).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
-            let all: Vec<f64> = steps.filter(within).collect();
-            let every = all.len().div_ceil(6).max(1);
-            return all.into_iter().step_by(every).collect();
-        }
-        let steps = (-2..10).flat_map(|power| [1.0, 2.0, 2.5, 5.0].map(|step| step * 10f64.powi(power)));
-        let width = steps.into_iter().find(|width| self.to / width < 6.0).unwrap_or(self.to);
-        (0..=6).map(|index| f64::from(index) * width).filter(within).collect()
-    }
-}
-
-/// Draws the lines; `label` is what those hear who do not see.
-pub fn draw(chart: &Lines, label: &str) -> String {
+/// Draws the lines; `title` names the chart.
+pub fn draw(chart: &Lines, title: &str) -> Drawn {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
-    let limits = chart.limits.iter().map(|(_, value)| *value);
-    let x = Scale::of(&chart.x, all().map(|point| point.x), LEFT + 6.0, WIDTH - RIGHT);
-    let highs = all().flat_map(|point| [point.low, point.y, point.high]);
-    let y = Scale::of(&chart.y, highs.chain(limits), HEIGHT - BOTTOM, TOP);
-    let mut out = format!(
-        r#"<svg class="lines" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">"#,
-        escape(label)
-    );
+    let x = Scale::of(&chart.x, all().map(|point| point.x), LEFT + 8.0, RIGHT - 4.0);
+    let measured = || all().filter(|point| !point.has_failed());
+    let ends: Vec<f64> = measured().flat_map(|point| [point.low, point.y, point.high]).collect();
+    let (near, far) = limit_lines::sort(chart, &ends);
+    let y = Scale::of(&chart.y, ends.into_iter().chain(near.iter().map(|limit| limit.1)), BOTTOM, TOP);
+    let mut out = svg::begin("lines", (WIDTH, HEIGHT), title, &words(chart));
     grid(&mut out, chart, &x, &y);
-    for (name, value) in &chart.limits {
-        let at = y.place(*value);
-        let _ = write!(out, r#"<path class="limit" d="M{LEFT} {at:.1}H{}"/>"#, WIDTH - RIGHT);
-        text(&mut out, "tick", LEFT + 8.0, at - 3.0, "start", name);
+    for line in &chart.lines {
+        repetitions(&mut out, line, &x, &y);
     }
     for line in &chart.lines {
         draw_line(&mut out, line, &x, &y);
     }
+    limit_lines::draw(&mut out, &near, &y);
     crosses(&mut out, chart, &x);
     names(&mut out, chart, &x, &y);
-    out + "</svg>"
+    let mut caption = limit_lines::words(chart, &far, &y);
+    caption.extend(beyond(chart, &y));
+    Drawn { svg: out + "</svg>", caption }
 }
 
-fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ =
-        write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
+/// Says in words what is drawn.
+fn words(chart: &Lines) -> String {
+    let point = |point: &Point| {
+        if point.has_failed() {
+            return format!("{} failed", short(point.x));
+        }
+        let [y, low, high] = [point.y, point.low, point.high].map(short);
+        format!("{} {y} ({low} to {high})", short(point.x))
+    };
+    let line = |line: &Line| {
+        let points: Vec<String> = line.points.iter().map(point).collect();
+        format!("{}: {}.", line.side, points.join("; "))
+    };
+    let lines: Vec<String> = chart.lines.iter().map(line).collect();
+    format!("{} by {}, with the intervals of the medians. {}", chart.y.label, chart.x.label, lines.join(" "))
 }
 
 fn grid(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
     for tick in y.ticks() {
         let at = y.place(tick);
-        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at:.1}H{}"/>"#, WIDTH - RIGHT);
-        text(out, "tick", LEFT - 5.0, at + 3.5, "end", &short(tick));
+        let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at:.1}H{RIGHT}"/>"#);
+        svg::text(out, "tick ytick", LEFT - 6.0, at + 4.0, "end", &short(tick));
     }
     for tick in x.ticks() {
         let at = x.place(tick);
-        let _ = write!(out, r#"<path class="grid" d="M{at:.1} {TOP}V{}"/>"#, HEIGHT - BOTTOM);
-        text(out, "tick", at, HEIGHT - BOTTOM + 13.0, "middle", &short(tick));
+        let _ = write!(out, r#"<path class="grid" d="M{at:.1} {TOP}V{BOTTOM}"/>"#);
+        svg::text(out, "tick xtick", at, BOTTOM + 15.0, "middle", &short(tick));
     }
-    text(out, "axis", (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0, "middle", &chart.x.label);
-    let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
+    svg::text(out, "axis", (LEFT + RIGHT) / 2.0, HEIGHT - 8.0, "middle", &chart.x.label);
+    let middle = (TOP + BOTTOM) / 2.0;
     let _ = write!(
         out,
-        r#"<text class="axis" transform="translate(10 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        r#"<text class="axis" transform="translate(9 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
         escape(&chart.y.label)
     );
+}
+
+/// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end of the axis is at that end.
+fn repetitions(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
+    let class = side::class(&line.side);
+    let place = |(at, value): &(f64, f64)| (x.place(*at) + ASIDE, y.place(*value));
+    svg::dots(out, class, line.samples.iter().map(place));
+    svg::rings(out, class, line.warm_ups.iter().filter(|sample| y.holds(sample.1)).map(place));
 }
 
 fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
@@ -133,7 +115,15 @@ fn draw_line(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
         if (low - high).abs() > 1.0 {
             let _ = write!(out, r#"<path class="whisker" d="M{at:.1} {low:.1}V{high:.1}"/>"#);
         }
-        out.push_str(&side::mark(&line.side, at, y.place(point.y)));
+        let Point { y: median, low, high, .. } = point;
+        let _ = write!(
+            out,
+            r#"<g class="mark{}" data-side="{}" data-x="{}" data-y="{median}" data-low="{low}" data-high="{high}">{}</g>"#,
+            if point.unsure { " unsure" } else { "" },
+            escape(&line.side),
+            point.x,
+            side::mark(&line.side, at, y.place(*median))
+        );
     }
 }
 
@@ -144,8 +134,25 @@ fn crosses(out: &mut String, chart: &Lines, x: &Scale) {
         for point in line.points.iter().filter(|point| point.has_failed()) {
             let row = taken.iter().filter(|at| **at == point.x).count() as f64;
             taken.push(point.x);
-            let middle = HEIGHT - BOTTOM - 4.0 - 11.0 * row;
-            text(out, "tick", x.place(point.x), middle, "middle", &format!("✕ {}", line.side));
+            let middle = BOTTOM - 4.0 - 12.0 * row;
+            svg::text(out, "failed", x.place(point.x), middle, "middle", &format!("✕ {}", line.side));
+        }
+    }
+}
+
+/// Says how many repetitions are beyond the axis, and where.
+fn beyond(chart: &Lines, y: &Scale) -> Option<String> {
+    let samples = chart.lines.iter().flat_map(|line| line.samples.iter().map(|sample| sample.1));
+    let beyond: Vec<f64> = samples.filter(|value| !y.holds(*value)).collect();
+    let (least, most) = (
+        beyond.iter().copied().fold(f64::INFINITY, f64::min),
+        beyond.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    );
+    match beyond.len() {
+        0 => None,
+        1 => Some(format!("One repetition is beyond the chart, at {}.", short(most))),
+        many => {
+            Some(format!("{many} repetitions are beyond the chart, at {} to {}.", short(least), short(most)))
         }
     }
 }
@@ -168,34 +175,30 @@ fn names(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
         least = end.0 + APART;
     }
     // What was pushed out of the field goes up again.
-    let mut most = HEIGHT - BOTTOM;
+    let mut most = BOTTOM;
     for end in ends.iter_mut().rev() {
         end.0 = end.0.min(most);
         most = end.0 - APART;
     }
     for (at, point, name) in ends {
         let from = x.place(point.x);
-        let (left, middle) = (WIDTH - RIGHT + 10.0, at);
-        if from < left - 14.0 || (y.place(point.y) - at).abs() > 4.0 {
-            let start = y.place(point.y);
-            let _ = write!(
-                out,
-                r#"<path class="lead" d="M{:.1} {start:.1}L{:.1} {middle:.1}"/>"#,
-                from + 5.0,
-                left - 2.0
-            );
+        let (left, start) = (RIGHT + 8.0, y.place(point.y));
+        if from < left - 16.0 || (start - at).abs() > 4.0 {
+            let (from, to) = (from + 5.0, left - 2.0);
+            let _ = write!(out, r#"<path class="lead" d="M{from:.1} {start:.1}L{to:.1} {at:.1}"/>"#);
         }
-        text(out, "name", left, at + 4.0, "start", name);
+        svg::text(out, "name", left, at + 4.0, "start", name);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Axis;
 
     fn line(side: &str, values: &[(f64, f64)]) -> Line {
-        let points = values.iter().map(|(x, y)| Point { x: *x, y: *y, low: y * 0.9, high: y * 1.1 });
-        Line { side: side.into(), points: points.collect() }
+        let point = |(x, y): &(f64, f64)| Point { x: *x, y: *y, low: y * 0.9, high: y * 1.1, unsure: false };
+        Line { side: side.into(), points: values.iter().map(point).collect(), ..Line::default() }
     }
 
     #[test]
@@ -205,9 +208,9 @@ mod tests {
             x: Axis::linear("x"),
             y: Axis::logarithmic("y"),
             lines: ["sys", "krb5", "krb5i", "krb5p", "scp"].map(|side| line(side, &same)).to_vec(),
-            limits: vec![("limit".into(), 50.0)],
+            limits: vec![("limit".into(), 7.0)],
         };
-        let drawn = draw(&chart, "five lines");
+        let drawn = draw(&chart, "five lines").svg;
         assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
         let names = drawn.split(r#"<text class="name""#).skip(1);
         let mut places: Vec<f64> = names
@@ -218,17 +221,17 @@ mod tests {
             places.len() == 5 && places.windows(2).all(|two| two[1] - two[0] >= APART - 0.2),
             "{places:?}"
         );
+        assert!(draw(&Lines::default(), "nothing").svg.contains("</svg>"));
     }
 
     #[test]
-    fn axes_have_few_round_steps() {
-        for most in [0.3, 1.0, 7.0, 96.0, 1234.0, 250_000.0] {
-            for axis in [Axis::linear("l"), Axis::logarithmic("g")] {
-                let scale = Scale::of(&axis, [most / 40.0, most].into_iter(), 0.0, 100.0);
-                let ticks = scale.ticks();
-                assert!((2..=7).contains(&ticks.len()), "{most} {axis:?}: {ticks:?}");
-            }
-        }
-        assert!(draw(&Lines::default(), "nothing").contains("</svg>"));
+    fn a_repetition_that_stands_out_is_drawn_at_the_end_of_the_axis_and_said() {
+        let mut only = line("krb5p", &[(0.0, 10.0), (1.0, 12.0)]);
+        only.samples = vec![(0.0, 10.0), (1.0, 900.0)];
+        let chart =
+            Lines { x: Axis::linear("x"), y: Axis::linear("y"), lines: vec![only], limits: Vec::new() };
+        let drawn = draw(&chart, "one");
+        assert_eq!(drawn.caption, ["One repetition is beyond the chart, at 900."]);
+        assert!(drawn.svg.contains(&format!(" {TOP:.1}h0")), "{}", drawn.svg);
     }
 }

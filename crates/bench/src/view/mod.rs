@@ -5,24 +5,38 @@
 
 mod bars;
 mod chart;
+mod compared;
 mod csv;
 mod facts;
 mod figures;
 pub mod form;
+mod html;
+mod limit_lines;
+pub mod limits;
 mod lines;
 mod page;
 mod parts;
+mod ratios;
+mod samples;
+mod scale;
+mod series;
 mod side;
 mod spans;
+mod svg;
 mod table;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use chart::{Axis, Bar, Bars, Chart, Line, Lines, Part, Parts, Plot, Point, Span, Spans};
+pub use chart::{
+    Axis, Bar, Bars, Chart, Line, Lines, Part, Parts, Plot, Point, Ratio, RatioGroup, Ratios, Span, Spans,
+};
+pub use compared::{compared_markdown, compared_page};
 pub use csv::csv;
-pub use figures::{ALL, busy_bars, limits_table, noise_sentence, plain, rate_bars};
+pub use figures::{ALL, busy_bars, noise_sentence, plain, rate_bars};
+pub use limits::limits_table;
 pub use page::page;
+pub use series::{Figure, is_unsure, line, lines, ratio};
 pub use side::meaning;
 pub use table::{Kind, Row, Table};
 pub use text::{markdown, tables, terminal};

@@ -1,36 +1,49 @@
-//! One self-contained page: headline, tables, charts, all figures, the machine, the command to repeat it. It needs no script and
-//! no network.
+//! One self-contained page: headline, the key chart, tables, charts, all figures, the machine, the command to repeat it. It needs
+//! no script and no network.
 
 use super::chart::{Chart, Plot, Point};
 use super::facts::facts;
-use super::form::{digits, escape};
-use super::{Kind, Table, View, bars, figures, limits_table, lines, noise_sentence, parts, side, spans};
-use crate::measuring::{CaseRecord, Record, Sample};
+use super::form::escape;
+use super::html::{self, Section};
+use super::{View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, side, spans};
+use crate::measuring::Record;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Renders the page.
+/// Renders the page of a run.
 pub fn page(record: &Record, view: &View) -> String {
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{}</title><style>{STYLE}</style></head><body><main>\n",
-        escape(&record.title)
-    );
+    let mut out = head(&record.title);
     header(&mut out, record, view);
-    // All figures have a table of their own below.
-    for one in view.tables.iter().filter(|table| table.title != figures::ALL) {
-        table(&mut out, one);
-    }
-    charts(&mut out, &view.charts);
+    body(&mut out, view);
     notes(&mut out, record);
-    all_figures(&mut out, record);
+    samples::table(&mut out, record);
     if let Some(limits) = limits_table(record) {
-        table(&mut out, &limits);
+        html::table(&mut out, &limits);
     }
     environment(&mut out, record);
     out + "</main></body></html>\n"
+}
+
+/// Begins a page.
+pub fn head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{}</title><style>{STYLE}</style></head><body><main>\n",
+        escape(title)
+    )
+}
+
+/// Writes a view: the charts of the first section, the tables, the other charts.
+pub fn body(out: &mut String, view: &View) {
+    let first = view.charts.first().map(|chart| chart.section.as_str());
+    let rest = view.charts.iter().position(|chart| Some(chart.section.as_str()) != first);
+    let (lead, others) = view.charts.split_at(rest.unwrap_or(view.charts.len()));
+    charts(out, lead);
+    // All figures have a table of their own below.
+    view.tables.iter().filter(|table| table.title != figures::ALL).for_each(|table| html::table(out, table));
+    charts(out, others);
 }
 
 fn header(out: &mut String, record: &Record, view: &View) {
@@ -44,8 +57,14 @@ fn header(out: &mut String, record: &Record, view: &View) {
     for sentence in record.left_out_sentences() {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&sentence));
     }
-    let _ = write!(out, "<p class=\"note\">{}</p><ul class=\"key\">", escape(&noise_sentence(record)));
-    for name in record.sides() {
+    key(out, &record.sides());
+    out.push_str("</header>\n");
+}
+
+/// Says what is what in all charts.
+pub fn key(out: &mut String, sides: &[&str]) {
+    out.push_str("<ul class=\"key\">");
+    for name in sides {
         let _ = write!(
             out,
             "<li><svg class=\"sign\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\">{}</svg><b>{}</b> {}</li>",
@@ -54,72 +73,51 @@ fn header(out: &mut String, record: &Record, view: &View) {
             side::meaning(name)
         );
     }
-    out.push_str("</ul></header>\n");
+    out.push_str("<li><b>≈</b> and hollow: no difference is shown, or one below the noise</li></ul>");
 }
 
 fn notes(out: &mut String, record: &Record) {
-    if record.notes.is_empty() {
-        return;
+    let section = Section::begin(out, "What to know of this run", "");
+    out.push_str("<ul class=\"notes\">");
+    for note in record.notes.iter().chain([&noise_sentence(record)]) {
+        let _ = write!(out, "<li>{}</li>", escape(note));
     }
-    out.push_str("<section><h2>What to know of this run</h2>");
-    for note in &record.notes {
-        let _ = write!(out, "<p class=\"note\">{}</p>", escape(note));
-    }
-    out.push_str("</section>\n");
+    out.push_str("</ul>");
+    section.end(out);
 }
 
-fn table(out: &mut String, table: &Table) {
-    let _ = write!(out, "<section><h2>{}</h2>", escape(&table.title));
-    if !table.how.is_empty() {
-        let _ = write!(out, "<p class=\"how\">{}</p>", escape(&table.how));
-    }
-    out.push_str("<div class=\"scroll\"><table class=\"plain\"><thead><tr>");
-    for column in &table.columns {
-        let _ = write!(out, "<th>{}</th>", escape(column));
-    }
-    out.push_str("</tr></thead><tbody>\n");
-    for row in &table.rows {
-        if row.kind == Kind::Head {
-            let (columns, name) = (table.columns.len(), escape(&row.name));
-            let _ = writeln!(out, "<tr class=\"head\"><td colspan=\"{columns}\">{name}</td></tr>");
-            continue;
-        }
-        let (class, published) = match row.kind {
-            Kind::Measured | Kind::Head => ("", ""),
-            Kind::Published => (" class=\"published\"", " <small>published</small>"),
-        };
-        let _ = write!(out, "<tr{class}><td>{}{published}</td>", escape(&row.name));
-        for cell in &row.cells {
-            let _ = write!(out, "<td>{}</td>", escape(cell));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody></table></div></section>\n");
-}
-
+/// Writes charts, those of a section together.
 fn charts(out: &mut String, charts: &[Chart]) {
     for section in charts.chunk_by(|one, other| one.section == other.section) {
-        let title = section.first().map_or("", |chart| &chart.section);
         let mut said: Vec<&str> = section.iter().map(|chart| how(&chart.plot)).collect();
         said.dedup();
-        let _ = write!(
-            out,
-            "<section><h2>{}</h2><p class=\"how\">{}</p><div class=\"cards\">",
-            escape(title),
-            escape(&said.join(" "))
-        );
-        for chart in section {
-            let (class, drawn) = match &chart.plot {
-                Plot::Lines(plot) => ("", lines::draw(plot, &chart.title)),
-                Plot::Bars(plot) => ("", bars::draw(plot, &chart.title)),
-                Plot::Parts(plot) => (" class=\"overview\"", parts::draw(plot)),
-                Plot::Spans(plot) => ("", spans::draw(plot, &chart.title)),
-            };
-            let title = escape(&chart.title);
-            let _ = write!(out, "<figure{class}><figcaption>{title}</figcaption>{drawn}</figure>");
-        }
-        out.push_str("</div></section>\n");
+        let title = section.first().map_or("", |chart| &chart.section);
+        let begun = Section::begin(out, title, &said.join(" "));
+        out.push_str("<div class=\"cards\">");
+        section.iter().for_each(|chart| card(out, chart));
+        out.push_str("</div>");
+        begun.end(out);
     }
+}
+
+fn card(out: &mut String, chart: &Chart) {
+    // The overview of all loads is as wide as the page.
+    let class = if matches!(chart.plot, Plot::Parts(_)) { " class=\"overview\"" } else { "" };
+    let (drawn, caption) = match &chart.plot {
+        Plot::Lines(plot) => {
+            let drawn = lines::draw(plot, &chart.title);
+            (drawn.svg, drawn.caption.join(" "))
+        }
+        Plot::Bars(plot) => (bars::draw(plot, &chart.title), String::new()),
+        Plot::Parts(plot) => (parts::draw(plot), String::new()),
+        Plot::Spans(plot) => (spans::draw(plot, &chart.title), String::new()),
+        Plot::Ratios(plot) => (ratios::draw(plot, &chart.title), String::new()),
+    };
+    let _ = write!(out, "<figure{class}><figcaption>{}</figcaption>{drawn}", escape(&chart.title));
+    if !caption.is_empty() {
+        let _ = write!(out, "<p class=\"caption\">{}</p>", escape(&caption));
+    }
+    out.push_str("</figure>\n");
 }
 
 fn how(plot: &Plot) -> &str {
@@ -129,86 +127,33 @@ fn how(plot: &Plot) -> &str {
             "The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale."
         }
         Plot::Lines(plot) if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) => {
-            "Marks are medians; the whisker is their interval. Each side has its own mark, its own dashes, and its name at the end of its line. \
-             A cross at the bottom: the side has failed there; the reason stands in the table of all figures."
+            "Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up. Dashed lines with a figure are \
+             limits of this machine, measured in the same run. A cross at the bottom: the side has failed there; the reason stands in the table of all figures."
         }
         Plot::Lines(_) => {
-            "Marks are medians; the whisker is their interval. Each side has its own mark, its own dashes, and its name at the end of its line."
+            "Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up. Dashed lines with a figure are \
+             limits of this machine, measured in the same run."
         }
         Plot::Bars(plot) if plot.parts.iter().all(|part| !part.is_empty()) => {
-            "Shorter is better. The filled part is the server\u{2019}s, the outlined part the client\u{2019}s."
+            "Shorter is better. The filled part is the server\u{2019}s, the light one the client\u{2019}s."
         }
         Plot::Bars(_) => "Longer is better; the whisker is the interval of the median.",
-    }
-}
-
-fn all_figures(out: &mut String, record: &Record) {
-    out.push_str(
-        "<section><h2>All figures</h2><p class=\"how\">The dots are all repetitions in their order, on a scale from zero; hollow ones are the warm-up, \
-         which does not count.</p><div class=\"scroll\"><table><thead><tr><th>Case</th><th>Side</th><th>Rate</th><th></th><th>To baseline</th>\
-         <th></th><th>p50</th><th>p99</th><th>Client CPU</th><th>Server CPU</th><th>Repetitions</th></tr></thead><tbody>\n",
-    );
-    let mut group = "";
-    for one in &record.cases {
-        let Some(cells) = figures::cells_or_reason(record, one) else { continue };
-        let first = if one.case.group == group { "" } else { " class=\"first\"" };
-        group = &one.case.group;
-        let _ = write!(
-            out,
-            "<tr{first}{}><td>{}</td><td>{}</td>",
-            exact(one),
-            escape(group),
-            escape(&one.case.side)
-        );
-        for cell in &cells {
-            let _ = write!(out, "<td>{}</td>", escape(cell));
+        Plot::Ratios(_) => {
+            "Bars are medians as parts of the baseline\u{2019}s, with their intervals; the dots below a bar are what it was made of. The band around the baseline is the \
+             noise of the machine, an upright stroke what others have published."
         }
-        let _ = writeln!(out, "<td>{}</td></tr>", dots(one));
     }
-    out.push_str("</tbody></table></div></section>\n");
-}
-
-/// The exact medians, so that a page can be held against its JSON.
-fn exact(one: &CaseRecord) -> String {
-    let Some(figures) = &one.figures else { return String::new() };
-    let p50 = figures.p50_us.map_or(String::new(), |interval| interval.median.to_string());
-    let p99 = figures.p99_us.map_or(String::new(), |interval| interval.median.to_string());
-    format!(
-        " data-group=\"{}\" data-side=\"{}\" data-rate=\"{}\" data-p50=\"{p50}\" data-p99=\"{p99}\"",
-        escape(&one.case.group),
-        escape(&one.case.side),
-        figures.rate.median
-    )
-}
-
-/// All samples of a case, so that warm-up and outliers are seen.
-fn dots(one: &CaseRecord) -> String {
-    let rate = |sample: &Sample| sample.rate(one.case.unit);
-    let most = one.samples.iter().map(rate).fold(f64::MIN_POSITIVE, f64::max);
-    let width = 8 * one.samples.len() + 4;
-    let mut out = format!(
-        "<svg class=\"dots\" width=\"{width}\" height=\"20\" role=\"img\" aria-label=\"all repetitions\">"
-    );
-    for (index, sample) in one.samples.iter().enumerate() {
-        let class = if sample.warm_up { "open" } else { side::class(&one.case.side) };
-        let (x, y) = (6 + 8 * index, 17.0 - 14.0 * rate(sample) / most);
-        let said = digits(rate(sample));
-        let _ = write!(
-            out,
-            "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y:.1}\" r=\"2.6\"><title>{said}</title></circle>"
-        );
-    }
-    out + "</svg>"
 }
 
 fn environment(out: &mut String, record: &Record) {
-    out.push_str("<section><h2>Where and how</h2><dl>");
+    let section = Section::begin(out, "Where and how", "");
+    out.push_str("<dl>");
     for (name, value) in facts(record) {
         let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
     }
-    let _ = writeln!(
-        out,
-        "</dl><p class=\"how\">Repeat it with</p><pre>{}</pre></section>",
-        escape(&record.command)
-    );
+    out.push_str("</dl>");
+    section.end(out);
+    let section = Section::begin(out, "Repeat it", "");
+    let _ = write!(out, "<pre tabindex=\"0\">{}</pre>", escape(&record.command));
+    section.end(out);
 }

@@ -85,23 +85,7 @@ pub fn markdown(record: &Record, view: &View) -> String {
     }
     let limits = limits_table(record);
     for table in view.tables.iter().chain(&limits) {
-        let _ = write!(out, "\n## {}\n\n{}\n\n", table.title, table.how);
-        let _ = writeln!(out, "| {} |", table.columns.join(" | "));
-        let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
-        for row in &table.rows {
-            if row.kind == Kind::Head {
-                let _ = writeln!(
-                    out,
-                    "| **{}** {}|",
-                    row.name,
-                    "| ".repeat(table.columns.len().saturating_sub(1))
-                );
-                continue;
-            }
-            let published = if row.kind == Kind::Published { " *(published)*" } else { "" };
-            let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-            let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));
-        }
+        markdown_table(&mut out, table);
     }
     let _ = writeln!(out, "\n## Where and how\n");
     for (name, value) in super::facts::facts(record) {
@@ -109,4 +93,21 @@ pub fn markdown(record: &Record, view: &View) -> String {
     }
     let _ = writeln!(out, "\nRepeat it with:\n\n    {}", record.command);
     out
+}
+
+/// Writes a table with its title.
+pub fn markdown_table(out: &mut String, table: &Table) {
+    let _ = write!(out, "\n## {}\n\n{}\n\n", table.title, table.how);
+    let _ = writeln!(out, "| {} |", table.columns.join(" | "));
+    let _ = writeln!(out, "|---{}|", "|---:".repeat(table.columns.len().saturating_sub(1)));
+    for row in &table.rows {
+        if row.kind == Kind::Head {
+            let _ =
+                writeln!(out, "| **{}** {}|", row.name, "| ".repeat(table.columns.len().saturating_sub(1)));
+            continue;
+        }
+        let published = if row.kind == Kind::Published { " *(published)*" } else { "" };
+        let cells: Vec<String> = row.cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        let _ = writeln!(out, "| {}{published} | {} |", row.name.replace('|', "\\|"), cells.join(" | "));
+    }
 }

@@ -1,10 +1,10 @@
 //! Keeps a record and its reports in files.
 
 use anyhow::Context;
-use bench::evaluation::{generator_notes, view};
+use bench::evaluation::{Compared, generator_notes, view};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
-use bench::view::{csv, markdown, page, terminal};
+use bench::view::{compared_markdown, compared_page, csv, markdown, page, terminal};
 use std::path::{Path, PathBuf};
 
 /// Where the files of a run go.
@@ -75,6 +75,25 @@ impl Files {
         ];
         said.iter().for_each(|(name, path)| println!("{:20}{}", format!("{name}:"), path.display()));
         Ok(data)
+    }
+
+    /// Writes all forms of a comparison, and prints where they are.
+    ///
+    /// # Errors
+    /// A full disk, and the like.
+    pub fn publish_comparison(
+        &self,
+        compared: &Compared,
+        records: [&Record; 2],
+        command: &str,
+    ) -> anyhow::Result<()> {
+        let shown = self.write("html", &compared_page(compared, records, command))?;
+        let data = self.write("json", &compared.json()?)?;
+        let table = self.write("md", &compared_markdown(compared, records, command))?;
+        let said =
+            [("comparison to look at", shown), ("figures as JSON", data), ("tables as Markdown", table)];
+        said.iter().for_each(|(name, path)| println!("{:24}{}", format!("{name}:"), path.display()));
+        Ok(())
     }
 }
 

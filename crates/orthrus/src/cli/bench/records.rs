@@ -1,8 +1,9 @@
 //! `orthrus bench compare` and `orthrus bench report`: what can be done with records.
 
 use super::keep::{self, Files};
-use bench::evaluation;
-use std::path::PathBuf;
+use bench::evaluation::Compared;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Put two runs side by side, and say what differs significantly.
 #[derive(clap::Args)]
@@ -11,23 +12,53 @@ pub struct Compare {
     first: PathBuf,
     /// The JSON of the second run.
     second: PathBuf,
+    /// Where the comparison goes: PREFIX.html, .json and .md [default: it is printed only].
+    #[arg(long, value_name = "PREFIX")]
+    output: Option<PathBuf>,
 }
 
 impl Compare {
-    /// Prints the comparison.
+    /// Prints the comparison, and writes it where that is asked for.
     ///
     /// # Errors
-    /// A file that is no record.
+    /// A file that is no record, a comparison that cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let (first, second) = (keep::read(&self.first)?, keep::read(&self.second)?);
-        let view = evaluation::compare(&first, &second);
-        for (name, path, record) in [("first", &self.first, &first), ("second", &self.second, &second)] {
-            println!("{name:7} {}: {}, {}", path.display(), record.title, record.target);
-            println!("        {}, {}", record.environment.processor, record.environment.program);
+        let names = names(&self.first, &self.second);
+        let compared = Compared::of([&names[0], &names[1]], [&first, &second]);
+        let mut out = String::new();
+        for (name, path, record) in [(&names[0], &self.first, &first), (&names[1], &self.second, &second)] {
+            out += &format!("{name}: {}: {}, {}\n", path.display(), record.title, record.target);
+            out += &format!("    {}, {}\n", record.environment.processor, record.environment.program);
         }
-        print!("{}", bench::view::tables(&view));
-        println!("\n{}", view.headline);
-        Ok(())
+        let shown = compared.view([&first, &second]);
+        out += &format!("{}\n{}\n", bench::view::tables(&shown), shown.headline);
+        print(&out)?;
+        let Some(prefix) = self.output else { return Ok(()) };
+        let command = format!(
+            "orthrus bench compare {} {} --output {}",
+            self.first.display(),
+            self.second.display(),
+            prefix.display()
+        );
+        Files::new(prefix).publish_comparison(&compared, [&first, &second], &command)
+    }
+}
+
+/// Names two runs by their files; those of one name by their folders too.
+fn names(first: &Path, second: &Path) -> [String; 2] {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    match (stem(first), stem(second)) {
+        (one, other) if one != other => [one, other],
+        _ => [first.with_extension(""), second.with_extension("")].map(|path| path.display().to_string()),
+    }
+}
+
+/// Prints; a reader that has read enough is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,176 @@
+//! `bench compare`: two runs side by side, and what differs significantly.
+
+mod shown;
+
+use crate::Unit;
+use crate::measuring::{CaseRecord, Figures, Interval, Record};
+use serde::Serialize;
+
+/// Version of the JSON form; a change that a reader must know about raises the number.
+const SCHEMA: &str = "orthrus-bench-compare/1";
+
+/// How two medians of different runs compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    /// The second run's is higher: the intervals do not meet, and the medians are further apart than both machines' noise.
+    Higher,
+    /// The second run's is lower, likewise.
+    Lower,
+    /// The intervals do not meet, but the noise could have made that.
+    BelowNoise,
+    /// They meet.
+    Same,
+}
+
+impl Difference {
+    fn of(one: &Interval, other: &Interval, noise: f64) -> Self {
+        let ratio = other.median / one.median;
+        // A single repetition has no interval to stay out of.
+        if one.values < 2 || other.values < 2 || (one.low <= other.high && other.low <= one.high) {
+            Self::Same
+        } else if (ratio - 1.0).abs() <= noise {
+            Self::BelowNoise
+        } else if ratio > 1.0 {
+            Self::Higher
+        } else {
+            Self::Lower
+        }
+    }
+
+    /// Says whether they differ.
+    pub fn is_significant(self) -> bool {
+        matches!(self, Self::Higher | Self::Lower)
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::BelowNoise => "below the noise",
+            Self::Same => "no difference shown",
+        }
+    }
+}
+
+/// A figure of both runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// The first run's.
+    pub first: Interval,
+    /// The second run's.
+    pub second: Interval,
+    /// The second median as a part of the first.
+    pub ratio: f64,
+    /// What that says.
+    pub difference: Difference,
+}
+
+impl Pair {
+    fn of(first: Interval, second: Interval, noise: f64) -> Self {
+        let difference = Difference::of(&first, &second, noise);
+        Self { first, second, ratio: second.median / first.median, difference }
+    }
+
+    /// Where the ratio may be if each median may be anywhere in its interval.
+    fn range(&self) -> (f64, f64) {
+        (self.second.low / self.first.high, self.second.high / self.first.low)
+    }
+}
+
+/// A case that both runs have.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedCase {
+    /// What is done.
+    pub group: String,
+    /// Who does it.
+    pub side: String,
+    /// What the rate counts.
+    pub unit: Unit,
+    /// The rates.
+    pub rate: Pair,
+    /// The median latencies in microseconds.
+    pub p50_us: Option<Pair>,
+}
+
+/// One of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// What it is called: its file.
+    pub name: String,
+    /// What it was about.
+    pub title: String,
+    /// The server that was measured.
+    pub target: String,
+    /// Seconds since 1970 at the start.
+    pub started_at: u64,
+    /// The command that repeats it.
+    pub command: String,
+    /// Whether all was measured.
+    pub complete: bool,
+    /// Cases that only this run has figures of.
+    pub alone: Vec<String>,
+}
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    schema: &'static str,
+    /// What differs by less than this part is noise: that of both machines together.
+    pub noise: f64,
+    /// The first run, and the second.
+    pub runs: [Run; 2],
+    /// What both have, in the order of the first.
+    pub cases: Vec<ComparedCase>,
+}
+
+impl Compared {
+    /// Puts two records side by side; the names say which is which.
+    pub fn of(names: [&str; 2], records: [&Record; 2]) -> Self {
+        let noise = records.map(|record| record.noise.map_or(0.0, |noise| noise.relative)).into_iter().sum();
+        let [first, second] = records;
+        let case = |one: &CaseRecord| {
+            let (own, other) = one.figures.as_ref().zip(second.find(&one.case)?.figures.as_ref())?;
+            let times = own.p50_us.zip(other.p50_us);
+            Some(ComparedCase {
+                group: one.case.group.clone(),
+                side: one.case.side.clone(),
+                unit: one.case.unit,
+                rate: Pair::of(own.rate, other.rate, noise),
+                p50_us: times.map(|(own, other)| Pair::of(own, other, noise)),
+            })
+        };
+        let cases = first.cases.iter().filter_map(case).collect();
+        let [one, other] = names;
+        Self {
+            schema: SCHEMA,
+            noise,
+            runs: [Run::of(one, first, second), Run::of(other, second, first)],
+            cases,
+        }
+    }
+
+    /// Renders it as JSON, indented, with a newline at the end.
+    ///
+    /// # Errors
+    /// None in practice: all figures are finite.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}
+
+impl Run {
+    fn of(name: &str, record: &Record, other: &Record) -> Self {
+        let figures = |one: &CaseRecord| -> Option<Figures> { other.find(&one.case)?.figures.clone() };
+        let alone = record.cases.iter().filter(|one| one.figures.is_some() && figures(one).is_none());
+        Self {
+            name: name.to_owned(),
+            title: record.title.clone(),
+            target: record.target.clone(),
+            started_at: record.started_at,
+            command: record.command.clone(),
+            complete: record.complete,
+            alone: alone.map(|one| one.case.id()).collect(),
+        }
+    }
+}

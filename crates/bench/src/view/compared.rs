@@ -1,0 +1,90 @@
+//! The page and the Markdown of two runs side by side, in the look of a run's own.
+
+use super::facts::facts;
+use super::form::escape;
+use super::html::{self, Section};
+use super::{Table, View, page, text};
+use crate::evaluation::Compared;
+use crate::measuring::Record;
+use std::fmt::Write;
+
+/// Names and values of both, side by side.
+fn places(compared: &Compared, records: [&Record; 2]) -> Table {
+    let [first, second] = &compared.runs;
+    let mut table = Table::new("Where and how", "", &["", &first.name, &second.name]);
+    let [one, other] = records.map(facts);
+    for (name, value) in one {
+        let second = other.iter().find(|(same, _)| *same == name).map(|(_, value)| value.clone());
+        table.measured(name, vec![value, second.unwrap_or_else(|| "–".to_owned())]);
+    }
+    table
+}
+
+/// What has to be known before the runs are compared.
+fn remarks(compared: &Compared, records: [&Record; 2]) -> Vec<String> {
+    let mut said = Vec::new();
+    for (run, record) in compared.runs.iter().zip(records) {
+        if !run.complete {
+            let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
+            said.push(format!("{} is not complete: {why}.", run.name));
+        }
+    }
+    let [first, second] = records;
+    if first.evaluation != second.evaluation {
+        said.push("The runs are of different evaluations.".to_owned());
+    }
+    if first.environment.processor != second.environment.processor {
+        said.push("The runs were made on different processors: what differs may be the machine.".to_owned());
+    }
+    said
+}
+
+/// Renders the page; `command` makes it again.
+pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) -> String {
+    let view = compared.view(records);
+    let [first, second] = &compared.runs;
+    let title = format!("{} beside {}", second.name, first.name);
+    let mut out = page::head(&title);
+    let _ = write!(
+        out,
+        "<header><p class=\"kicker\">{} · {}</p><h1>{}</h1>",
+        escape(&first.title),
+        escape(&title),
+        escape(&view.headline)
+    );
+    for remark in remarks(compared, records) {
+        let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&remark));
+    }
+    let mut sides: Vec<&str> = compared.cases.iter().map(|case| case.side.as_str()).collect();
+    sides.sort_by_key(|side| records[0].settings.sides.iter().position(|one| one == side));
+    sides.dedup();
+    page::key(&mut out, &sides);
+    out.push_str("</header>\n");
+    page::body(&mut out, &view);
+    html::table(&mut out, &places(compared, records));
+    let section = Section::begin(&mut out, "Repeat it", "");
+    for line in [&first.command, &second.command, command] {
+        let _ = write!(out, "<pre tabindex=\"0\">{}</pre>", escape(line));
+    }
+    section.end(&mut out);
+    out + "</main></body></html>\n"
+}
+
+/// Renders it as Markdown.
+pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &str) -> String {
+    let view: View = compared.view(records);
+    let [first, second] = &compared.runs;
+    let mut out = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
+    for remark in remarks(compared, records) {
+        let _ = writeln!(out, "- {remark}");
+    }
+    view.tables
+        .iter()
+        .chain([&places(compared, records)])
+        .for_each(|table| text::markdown_table(&mut out, table));
+    let _ = writeln!(out, "\nRepeat it with:\n");
+    for line in [&first.command, &second.command, command] {
+        let _ = writeln!(out, "    {line}");
+    }
+    out
+}

@@ -1,0 +1,127 @@
+//! Sections and tables of a page, so that those who hear a page find their way too.
+
+use super::form::escape;
+use super::{Kind, Row, Table};
+use std::fmt::Write;
+
+/// A section that has begun.
+#[must_use]
+pub struct Section(());
+
+impl Section {
+    /// Begins a section with its title, and with how to read it where that is said.
+    pub fn begin(out: &mut String, title: &str, how: &str) -> Self {
+        let _ = write!(out, "<section><h2>{}</h2>", escape(title));
+        if !how.is_empty() {
+            let _ = write!(out, "<p class=\"how\">{}</p>", escape(how));
+        }
+        Self(())
+    }
+
+    /// Ends it.
+    pub fn end(self, out: &mut String) {
+        out.push_str("</section>\n");
+    }
+}
+
+/// Opens a table that scrolls by itself where it is wider than the page.
+pub fn open(out: &mut String, title: &str, class: &str) {
+    let title = escape(title);
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{title}\"><table class=\"{class}\">"
+    );
+}
+
+/// Closes it.
+pub fn close(out: &mut String) {
+    out.push_str("</tbody></table></div>");
+}
+
+/// Writes a table with its title. Where each row has a published one below it they stand side by side.
+pub fn table(out: &mut String, table: &Table) {
+    let section = Section::begin(out, &table.title, &table.how);
+    let pairs: Vec<(&Row, &Row)> = table.rows.chunks(2).filter_map(pair).collect();
+    if !pairs.is_empty() && pairs.len() * 2 == table.rows.len() {
+        side_by_side(out, table, &pairs);
+    } else {
+        plain(out, table);
+    }
+    section.end(out);
+}
+
+fn pair(rows: &[Row]) -> Option<(&Row, &Row)> {
+    match rows {
+        [own, published]
+            if own.kind == Kind::Measured
+                && published.kind == Kind::Published
+                && own.name == published.name =>
+        {
+            Some((own, published))
+        }
+        _ => None,
+    }
+}
+
+fn cell(out: &mut String, class: &str, text: &str) {
+    // Figures stand to the right, sentences to the left.
+    let long = if text.chars().count() > 44 { " long" } else { "" };
+    let unsure = if text.contains('≈') { " unsure" } else { "" };
+    let class = format!("{class}{long}{unsure}");
+    let class = class.trim();
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    let _ = write!(out, "<td{class}>{}</td>", escape(text));
+}
+
+fn plain(out: &mut String, table: &Table) {
+    open(out, &table.title, "plain");
+    out.push_str("<thead><tr>");
+    for column in &table.columns {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(column));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in &table.rows {
+        if row.kind == Kind::Head {
+            let (columns, name) = (table.columns.len(), escape(&row.name));
+            let _ = writeln!(
+                out,
+                "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{columns}\">{name}</th></tr>"
+            );
+            continue;
+        }
+        let (class, published) = match row.kind {
+            Kind::Measured | Kind::Head => ("", ""),
+            Kind::Published => (" class=\"published\"", " <small>published</small>"),
+        };
+        let _ = write!(out, "<tr{class}><th scope=\"row\">{}{published}</th>", escape(&row.name));
+        row.cells.iter().for_each(|text| cell(out, "", text));
+        out.push_str("</tr>\n");
+    }
+    close(out);
+}
+
+fn side_by_side(out: &mut String, table: &Table, pairs: &[(&Row, &Row)]) {
+    open(out, &table.title, "plain pairs");
+    let mut columns = table.columns.iter();
+    let first = columns.next().map_or("", String::as_str);
+    let _ = write!(out, "<thead><tr><th scope=\"col\" rowspan=\"2\">{}</th>", escape(first));
+    for column in columns.clone() {
+        let _ = write!(out, "<th scope=\"colgroup\" colspan=\"2\">{}</th>", escape(column));
+    }
+    out.push_str("</tr><tr>");
+    for _ in columns {
+        out.push_str(
+            "<th scope=\"col\" class=\"own\">here</th><th scope=\"col\" class=\"published\">published</th>",
+        );
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for (own, published) in pairs {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&own.name));
+        for (here, there) in own.cells.iter().zip(&published.cells) {
+            cell(out, "own", here);
+            cell(out, "published", there);
+        }
+        out.push_str("</tr>\n");
+    }
+    close(out);
+}

@@ -1,0 +1,88 @@
+//! Limits of the machine in a chart: those near the lines are drawn, those far from them are said.
+
+use super::chart::Lines;
+use super::form::short;
+use super::lines::{BOTTOM, LEFT, RIGHT, TOP};
+use super::scale::Scale;
+use super::svg;
+use std::fmt::Write;
+
+/// A limit that is further up than this multiple of the greatest value, or further down than this part of the least, would
+/// squeeze the lines.
+const NEAR: f64 = 1.3;
+const NEAR_LOGARITHMIC: f64 = 10.0;
+
+/// A name and a value of the vertical axis.
+pub type Limit = (String, f64);
+
+/// A letter's width, and a label's height.
+const LETTER: f64 = 6.1;
+const LABEL: f64 = 12.0;
+
+/// Parts the limits into those that are drawn and those that are only said.
+pub fn sort(chart: &Lines, values: &[f64]) -> (Vec<Limit>, Vec<Limit>) {
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+    let near = |limit: &Limit| {
+        if chart.y.logarithmic {
+            (least / NEAR_LOGARITHMIC..=most * NEAR_LOGARITHMIC).contains(&limit.1)
+        } else {
+            limit.1 <= most * NEAR
+        }
+    };
+    chart.limits.iter().cloned().partition(near)
+}
+
+/// Draws the near ones, each with its name and value where no other label is.
+pub fn draw(out: &mut String, limits: &[Limit], y: &Scale) {
+    let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+    for (name, value) in limits {
+        let at = y.place(*value);
+        let label = format!("{name} {}", short(*value));
+        let width = LETTER * label.chars().count() as f64;
+        let _ = write!(out, r#"<path class="limit" data-value="{value}" d="M{LEFT} {at:.1}H{RIGHT}"/>"#);
+        let places = [
+            (LEFT + 4.0, at - 4.0),
+            (RIGHT - 4.0 - width, at - 4.0),
+            (LEFT + 4.0, at + 11.0),
+            (RIGHT - 4.0 - width, at + 11.0),
+        ];
+        let free = |(left, base): &(f64, f64)| {
+            let over = |(from, to, other): &(f64, f64, f64)| {
+                *from < left + width && left < to && (other - base).abs() < LABEL
+            };
+            (TOP + 6.0..BOTTOM).contains(base) && !taken.iter().any(over)
+        };
+        let (left, base) = places.into_iter().find(free).unwrap_or(places[2]);
+        taken.push((left, left + width, base));
+        svg::text(out, "limit-name", left, base, "start", &label);
+    }
+}
+
+/// Says where the far ones are, and what it means that a figure is beyond a limit.
+pub fn words(chart: &Lines, far: &[Limit], y: &Scale) -> Vec<String> {
+    let mut said = Vec::new();
+    let medians = || chart.lines.iter().flat_map(|line| &line.points).map(|point| point.y);
+    // One core's cryptography is no limit of those who do without it.
+    let passed = |(name, limit): &&Limit| match name.ends_with("round trip") {
+        true => medians().any(|median| median < *limit),
+        false => !name.starts_with("one core") && medians().any(|median| median > *limit),
+    };
+    if let Some((name, _)) = chart.limits.iter().find(passed) {
+        said.push(format!("What is beyond the {name} had a faster moment than it: a limit is measured once, with one thread at each end."));
+    }
+    let list = |limits: Vec<&Limit>| {
+        let words: Vec<String> =
+            limits.into_iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
+        words.join(", ")
+    };
+    let above: Vec<_> = far.iter().filter(|limit| limit.1 > y.to).collect();
+    let below: Vec<_> = far.iter().filter(|limit| limit.1 <= y.to).collect();
+    if !above.is_empty() {
+        said.push(format!("Limits further up: {}.", list(above)));
+    }
+    if !below.is_empty() {
+        said.push(format!("Limits further down: {}.", list(below)));
+    }
+    said
+}

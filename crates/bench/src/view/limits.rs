@@ -1,0 +1,49 @@
+//! How far the machine could go, as lines of charts: in bytes, in requests of a size, in time.
+
+use super::Table;
+use super::form::digits;
+use crate::measuring::{Limit, Record};
+
+/// The limits of what moves bytes that concern this run: its own encryption type alone, and the link where there was one.
+fn moving(record: &Record) -> impl Iterator<Item = (String, &Limit)> {
+    let enctype = record.environment.enctype.as_deref().unwrap_or("aes256-cts-hmac-sha1-96");
+    let linked = record.limits.iter().any(|limit| limit.name == "link");
+    let name = move |limit: &Limit| match limit.name.split_once(", ") {
+        Some(("sealing", of)) => (of == enctype).then(|| "one core seals".to_owned()),
+        Some(("opening", of)) => (of == enctype).then(|| "one core opens".to_owned()),
+        _ => (!linked || limit.name != "loopback").then(|| limit.name.clone()),
+    };
+    let of_bytes = record.limits.iter().filter(|limit| limit.unit == "MB/s");
+    of_bytes.filter_map(move |limit| Some((name(limit)?, limit)))
+}
+
+/// Limits of a throughput in MB/s.
+pub fn of_throughput(record: &Record) -> Vec<(String, f64)> {
+    moving(record).map(|(name, limit)| (name, limit.value)).collect()
+}
+
+/// What the same limits allow in requests of so many bytes a second.
+pub fn of_requests(record: &Record, size: u64) -> Vec<(String, f64)> {
+    moving(record).map(|(name, limit)| (name, limit.value * 1e6 / size.max(1) as f64)).collect()
+}
+
+/// The least that a request takes, in microseconds.
+pub fn of_latency(record: &Record) -> Vec<(String, f64)> {
+    let linked = record.limits.iter().any(|limit| limit.name == "link round trip");
+    let fits = |limit: &&Limit| limit.unit == "us" && (!linked || limit.name != "loopback round trip");
+    record.limits.iter().filter(fits).map(|limit| (limit.name.clone(), limit.value)).collect()
+}
+
+/// The machine's limits as a table; none where they were not measured.
+pub fn limits_table(record: &Record) -> Option<Table> {
+    let how = "Measured in this run: what comes near to them has no far way to go. In the charts they are lines, for requests of a size as what \
+               they allow of it.";
+    let mut table =
+        Table::new("How far this machine could go", how, &["limit", "figure", "how it was measured"]);
+    for limit in &record.limits {
+        let unit = if limit.unit == "us" { "µs" } else { &limit.unit };
+        table
+            .measured(limit.name.clone(), vec![format!("{} {unit}", digits(limit.value)), limit.how.clone()]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}

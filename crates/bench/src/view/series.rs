@@ -1,0 +1,112 @@
+//! Lines and ratios that are drawn from the cases of a record, with all their repetitions.
+
+use super::chart::{Line, Point, Ratio};
+use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample};
+
+/// Which figure of a case a line shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The rate in the case's unit.
+    Rate,
+    /// The median latency in microseconds.
+    Median,
+    /// The 99th percentile of the latency in microseconds.
+    Tail,
+}
+
+impl Figure {
+    /// Its interval.
+    pub fn of(self, figures: &Figures) -> Option<Interval> {
+        match self {
+            Self::Rate => Some(figures.rate),
+            Self::Median => figures.p50_us,
+            Self::Tail => figures.p99_us,
+        }
+    }
+
+    fn of_sample(self, one: &CaseRecord, sample: &Sample) -> Option<f64> {
+        match self {
+            Self::Rate => Some(sample.rate(one.case.unit)),
+            Self::Median => Some(sample.latency.as_ref()?.p50_us),
+            Self::Tail => Some(sample.latency.as_ref()?.p99_us),
+        }
+    }
+
+    /// Says whether a case shows no difference to the baseline in this figure.
+    pub fn is_unsure(self, figures: &Figures, noise: f64) -> bool {
+        let Some(against) = &figures.against else { return false };
+        match (self, against.added_us, figures.p50_us) {
+            (Self::Rate, ..) => is_unsure(against),
+            (_, Some(added), Some(own)) => {
+                added.values < 2
+                    || added.contains(0.0)
+                    || added.median.abs() <= noise * (own.median - added.median)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Says whether a comparison shows no difference, or one that is below the noise.
+pub fn is_unsure(against: &Comparison) -> bool {
+    !against.verdict.is_significant()
+}
+
+/// Draws a line of a side's cases; `x` is where a case stands, or one of its samples. `None` without a point.
+pub fn line<'a>(
+    record: &Record,
+    side: &str,
+    cases: impl Iterator<Item = &'a CaseRecord>,
+    figure: Figure,
+    x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
+) -> Option<Line> {
+    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let mut line = Line { side: side.to_owned(), ..Line::default() };
+    for one in cases {
+        let Some(at) = x(one, None) else { continue };
+        let Some(figures) = &one.figures else {
+            line.points.extend(record.failure(&one.case.group, side).map(|_| Point::failed(at)));
+            continue;
+        };
+        let Some(Interval { median, low, high, .. }) = figure.of(figures) else { continue };
+        line.points.push(Point { x: at, y: median, low, high, unsure: figure.is_unsure(figures, noise) });
+        for sample in &one.samples {
+            let place = x(one, Some(sample)).zip(figure.of_sample(one, sample));
+            if sample.warm_up { line.warm_ups.extend(place) } else { line.samples.extend(place) }
+        }
+    }
+    (!line.points.is_empty()).then_some(line)
+}
+
+/// Lines of all sides.
+pub fn lines<'a>(
+    record: &'a Record,
+    wanted: impl Fn(&CaseRecord) -> bool,
+    figure: Figure,
+    x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
+) -> Vec<Line> {
+    let of = |side: &&'a str| {
+        let cases = record.cases.iter().filter(|one| one.case.side == **side && wanted(one));
+        line(record, side, cases, figure, &x)
+    };
+    record.sides().iter().filter_map(of).collect()
+}
+
+/// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the baseline.
+pub fn ratio(record: &Record, one: &CaseRecord) -> Option<Ratio> {
+    let against = one.figures.as_ref()?.against.as_ref()?;
+    let base = record.side(&one.case.group, &record.settings.baseline)?;
+    let unit = one.case.unit;
+    let pair = |own: &Sample| {
+        let same = base.counted().find(|base| base.repetition == own.repetition)?;
+        Some(own.rate(unit) / same.rate(unit)).filter(|ratio| ratio.is_finite())
+    };
+    Some(Ratio {
+        side: one.case.side.clone(),
+        value: against.ratio.median,
+        range: Some((against.ratio.low, against.ratio.high)),
+        parts: one.counted().filter_map(pair).collect(),
+        published: None,
+        unsure: is_unsure(against),
+    })
+}

@@ -1,0 +1,149 @@
+//! Pages in a real browser, made of real runs: those of docs/results, and two short ones beside this file.
+
+mod chromium;
+mod look;
+mod numbers;
+mod shows;
+mod tables;
+
+use super::*;
+use crate::evaluation::{ANF, Compared, NCONNECT, tests::sample, view};
+use crate::measuring::Record;
+use chromium::{Chromium, Look};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The runs that pages are made of.
+const RUNS: [&str; 7] =
+    ["orthrus-anf", "orthrus-lanl", "ganesha-lanl", "orthrus-nconnect", "orthrus-ontap", "plan", "quick"];
+
+/// Reads a run's JSON; that of `ontap` is packed.
+fn json(name: &str) -> String {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let results = here.join("../../docs/results").join(format!("{name}.json"));
+    let own = here.join("src/view/tests/records").join(format!("{name}.json"));
+    let packed = results.with_extension("json.gz");
+    if packed.exists() {
+        let unpacked = Command::new("gzip").arg("-dc").arg(packed).output().expect("gzip starts");
+        return String::from_utf8(unpacked.stdout).unwrap();
+    }
+    std::fs::read_to_string(if results.exists() { results } else { own }).unwrap()
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(format!("{name}.html"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn every_page_looks_well_and_every_number_in_it_is_that_of_its_json() {
+    let Some(mut browser) = Chromium::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in RUNS {
+        let text = json(name);
+        let record = Record::parse(&text).unwrap();
+        let page = written(folder.path(), name, &page(&record, &view(&record)));
+        let seen = look::look(&mut browser, &page, name);
+        check(&serde_json::from_str(&text).unwrap(), &seen);
+    }
+}
+
+/// Holds all numbers of a page against the JSON.
+fn check(json: &Value, page: &Value) {
+    numbers::all_figures(json, page);
+    numbers::bars(json, page);
+    numbers::limits(json, page);
+    let of = |wanted: &dyn Fn(&Value) -> bool, figure: &'static str| {
+        numbers::cases(json).filter(|case| wanted(case)).map(|case| (case, figure)).collect::<Vec<_>>()
+    };
+    let axis = |name: &'static str, value: Value| move |case: &Value| case["axes"][name] == value;
+    let marks = match json["evaluation"].as_str().unwrap() {
+        "anf" => {
+            tables::anf(json, page);
+            let swept = |case: &Value| !case["axes"]["writes"].is_null();
+            let [high, low] = ["high", "low"].map(|load| axis("load", load.into()));
+            let rates = of(&|case| swept(case) && high(case), "rate");
+            [rates, of(&|case| swept(case) && low(case), "p50_us")].concat()
+        }
+        "ontap" => {
+            tables::ontap(json, page);
+            let step = |case: &Value| !case["axes"]["step"].is_null();
+            [of(&step, "p50_us"), of(&step, "p99_us")].concat()
+        }
+        "nconnect" => {
+            tables::nconnect(json, page);
+            // One connection is the first point of both charts.
+            [of(&|_| true, "rate"), of(&axis("connections", 1.into()), "rate")].concat()
+        }
+        "lanl" => {
+            tables::lanl(json, page);
+            of(&axis("part", "sizes".into()), "rate")
+        }
+        "quick" => Vec::new(),
+        _ => {
+            tables::beside(json, page, "Rates beside sys");
+            Vec::new()
+        }
+    };
+    numbers::marks(page, marks);
+}
+
+#[test]
+fn the_page_of_two_runs_has_the_figures_of_both_and_their_ratios() {
+    let Some(mut browser) = Chromium::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let texts = ["orthrus-lanl", "ganesha-lanl"].map(json);
+    let records = texts.each_ref().map(|text| Record::parse(text).unwrap());
+    let records = records.each_ref();
+    let compared = Compared::of(["orthrus", "ganesha"], records);
+    let page = compared_page(&compared, records, "orthrus bench compare a b");
+    let seen = look::look(&mut browser, &written(folder.path(), "compared", &page), "compared");
+    let [first, second] = texts.map(|text| serde_json::from_str(&text).unwrap());
+    tables::compared(&first, &second, &seen);
+}
+
+#[test]
+fn a_page_is_self_contained_and_escapes_what_it_quotes() {
+    let record = sample(ANF);
+    let text = page(&record, &view(&record));
+    for outside in ["http:", "https:", "src=", "@import", "<script", "url("] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+    assert!(text.contains("localhost:/data &lt;a folder&gt;") && !text.contains("NaN"));
+}
+
+#[test]
+fn every_sample_has_a_line_of_csv() {
+    let record = sample(NCONNECT);
+    let text = csv(&record);
+    let columns = |line: &str| line.replace("\"2 connections, reordered\"", "x").split(',').count();
+    assert_eq!(text.lines().count(), 1 + record.cases.iter().map(|one| one.samples.len()).sum::<usize>());
+    let mut some = text.lines().filter(|line| !line.contains("reordered") || line.contains("\"2 "));
+    assert!(some.all(|line| columns(line) == 19), "{text}");
+}
+
+/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p bench screenshots`.
+#[test]
+fn screenshots_of_pages_are_made_where_they_are_asked_for() {
+    let Some(place) = std::env::var_os("ORTHRUS_SCREENSHOTS") else { return };
+    let pages = std::env::var("ORTHRUS_PAGES").unwrap_or_default();
+    let Some(mut browser) = Chromium::start() else { return };
+    for page in pages.split_whitespace().map(Path::new) {
+        let name = page.file_stem().unwrap().to_string_lossy();
+        let path = |kind: &str| Path::new(&place).join(format!("{name}-{kind}"));
+        for (kind, look) in [
+            ("desk.png", Look::DESK),
+            ("dark.png", Look::DARK),
+            ("phone.png", Look::PHONE),
+            ("grey.png", Look::GREY),
+            ("paper.png", Look::PAPER),
+        ] {
+            browser.open(page, look);
+            browser.picture(&path(kind));
+        }
+        browser.look(Look::DESK);
+        browser.print(&path("paper.pdf"));
+    }
+}

@@ -1,0 +1,370 @@
+//! The tables and the key charts of each evaluation, reckoned anew from the JSON.
+
+use super::numbers::{cases, differs, find, median, parts, ratio, sides, table};
+use super::shows::shows;
+use serde_json::Value;
+
+const FLAVORS: [&str; 3] = ["krb5", "krb5i", "krb5p"];
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn axis<'a>(case: &'a Value, name: &str) -> &'a Value {
+    &case["axes"][name]
+}
+
+/// Cases of a side that have figures and these axes.
+fn with<'a>(json: &'a Value, side: &str, axes: &[(&str, Value)]) -> Vec<&'a Value> {
+    let fits = |case: &&Value| {
+        case["side"] == side
+            && !case["figures"].is_null()
+            && axes.iter().all(|(name, value)| axis(case, name) == value)
+    };
+    cases(json).filter(fits).collect()
+}
+
+fn added(case: &Value) -> Option<f64> {
+    case["figures"]["against"]["added_us"]["median"].as_f64()
+}
+
+fn counter(case: &Value, name: &str) -> f64 {
+    let samples = case["samples"].as_array().unwrap().iter().filter(|sample| sample["warm_up"] != true);
+    samples.filter_map(|sample| sample["counters"][name].as_f64()).sum()
+}
+
+/// The cells of a row without its name.
+fn row<'a>(rows: &'a [Vec<String>], name: &str) -> &'a [String] {
+    &rows.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("no row {name}"))[1..]
+}
+
+/// `bench anf`: both tables of the articles, the commands of git, and what is left at high load.
+pub(super) fn anf(json: &Value, page: &Value) {
+    let first = table(page, "Added latency at low load, and what is lost of the most");
+    let second = table(page, "Averages over the workloads");
+    assert_eq!((first.len(), second.len()), (6, 3));
+    for (column, side) in FLAVORS.into_iter().enumerate() {
+        let of = |load: &str, workload: &str| {
+            with(json, side, &[("load", load.into()), ("workload", workload.into())])
+                .into_iter()
+                .cloned()
+                .collect::<Vec<Value>>()
+        };
+        let cell = |rows: &[Vec<String>], name: &str| row(rows, name)[2 * column].clone();
+        for (name, workload) in
+            [("sequential I/O", "sequential"), ("random I/O", "random"), ("metadata", "metadata")]
+        {
+            let added: Vec<f64> = of("low", workload).iter().filter_map(added).collect();
+            let name = format!("low load, latency of {name}");
+            shows(cell(&first, &name).trim_start_matches('+'), &[mean(&added)], &name);
+        }
+        for (name, workload) in
+            [("maximum sequential throughput", "sequential"), ("maximum random I/O", "random")]
+        {
+            let at = |writes: u32| {
+                of("high", workload).iter().find(|case| axis(case, "writes") == writes).and_then(ratio)
+            };
+            match at(0).zip(at(100)) {
+                Some((read, write)) => shows(&cell(&first, name), &[read - 1.0, write - 1.0], name),
+                None => assert_eq!(cell(&first, name), "–"),
+            }
+        }
+        let metadata: Vec<f64> = of("high", "metadata").iter().filter_map(ratio).collect();
+        let random: Vec<f64> = of("high", "random").iter().filter_map(ratio).collect();
+        let sequential: Vec<f64> = of("high", "sequential").iter().filter_map(ratio).collect();
+        shows(&cell(&first, "maximum metadata rate"), &[mean(&metadata) - 1.0], "metadata");
+        let operations: Vec<f64> = random.iter().chain(&metadata).copied().collect();
+        shows(&cell(&second, "IOPS"), &[mean(&operations) - 1.0], "IOPS");
+        shows(&cell(&second, "throughput"), &[mean(&sequential) - 1.0], "throughput");
+        let low = ["random", "sequential", "metadata"].map(|workload| of("low", workload)).concat();
+        let added: Vec<f64> = low.iter().filter_map(added).collect();
+        shows(&cell(&second, "latency"), &[mean(&added)], "latency");
+    }
+    left(json, page);
+    commands(json, page);
+}
+
+fn left(json: &Value, page: &Value) {
+    let noise = json["noise"]["relative"].as_f64().unwrap();
+    let expected = |workloads: &[&str]| -> Vec<(String, f64, bool)> {
+        let of = |side: &'static str| {
+            let cases: Vec<&Value> = cases(json)
+                .filter(|case| {
+                    case["side"] == side
+                        && axis(case, "load") == "high"
+                        && workloads.iter().any(|workload| axis(case, "workload") == *workload)
+                })
+                .collect();
+            let parts: Vec<f64> = cases.iter().filter_map(|case| ratio(case)).collect();
+            let shown = cases.iter().any(|case| differs(case))
+                && (cases.len() == 1 || (mean(&parts) - 1.0).abs() > noise);
+            (side.to_owned(), mean(&parts), shown)
+        };
+        FLAVORS.map(of).to_vec()
+    };
+    parts(page, "IOPS: mean of random I/O and metadata", &expected(&["random", "metadata"]));
+    parts(page, "Throughput: mean of sequential I/O", &expected(&["sequential"]));
+    parts(page, "Metadata rate", &expected(&["metadata"]));
+    let published = page["charts"][0]["published"].as_array().unwrap();
+    assert_eq!(published, &["0.47", "0.45", "0.23"]);
+}
+
+fn commands(json: &Value, page: &Value) {
+    let rows = table(page, "Metadata by command");
+    assert_eq!(rows.len(), 6);
+    for line in &rows {
+        for (side, cell) in sides(json).iter().zip(&line[1..]) {
+            let case = with(json, side, &[("load", "low".into()), ("workload", "metadata".into())])[0];
+            let [count, micros] =
+                ["operations", "us"].map(|what| counter(case, &format!("{}_{what}", line[0])));
+            shows(cell, &[count / (micros / 1e6)], &line[0]);
+        }
+    }
+}
+
+/// `bench ontap`: the most that is served, latencies at the same IOPS, what the instructions do, and what is left.
+pub(super) fn ontap(json: &Value, page: &Value) {
+    let sides = sides(json);
+    let most = table(page, "The most that is served");
+    let near = table(page, "Latency at the same IOPS");
+    let mut curves: Vec<&str> = cases(json).filter_map(|case| axis(case, "curve").as_str()).collect();
+    curves.dedup();
+    for (curve, side) in curves.iter().flat_map(|curve| sides.iter().map(move |side| (*curve, *side))) {
+        let column = sides.iter().position(|one| *one == side).unwrap();
+        let case = find(json, &format!("{curve}: the most"), side).unwrap();
+        let rate = median(case, "rate").unwrap();
+        let mut expected = vec![rate];
+        expected.extend(ratio(case).map(|part| part - 1.0));
+        shows(&row(&most, curve)[column], &expected, curve);
+        if let Some((own, _)) = curve.split_once(", server ") {
+            let before = median(find(json, &format!("{own}: the most"), side).unwrap(), "rate").unwrap();
+            let rows = table(page, "What the processor’s AES instructions do in the server");
+            let line = rows.iter().find(|line| line[0].starts_with(&format!("{own}, "))).unwrap();
+            shows(&line[1 + column], &[before, rate, rate / before], curve);
+        }
+        let line = near.iter().find(|line| line[0].rsplit_once(", ").is_some_and(|(name, _)| name == curve));
+        let line = line.unwrap_or_else(|| panic!("no latencies of {curve}"));
+        let offered = |case: &&Value| case["load"]["rate"].as_f64();
+        let steps: Vec<&Value> = cases(json)
+            .filter(|case| axis(case, "curve") == curve && !axis(case, "step").is_null())
+            .collect();
+        let at = steps
+            .iter()
+            .filter(|case| case["side"] == sides[0])
+            .filter_map(offered)
+            .min_by(|one, other| (one / 5e4).ln().abs().total_cmp(&(other / 5e4).ln().abs()))
+            .unwrap();
+        shows(line[0].rsplit_once(", ").unwrap().1, &[at], curve);
+        match steps.iter().find(|case| case["side"] == side && offered(case) == Some(at)) {
+            Some(case) if line[1 + column] != "saturated" => {
+                let [p50, p99] = ["p50_us", "p99_us"].map(|figure| median(case, figure).unwrap());
+                shows(&line[1 + column], &[p50, p99], curve);
+            }
+            _ => assert_eq!(line[1 + column], "saturated", "{curve} {side}"),
+        }
+    }
+    for reach in ["12 clients", "12 clients, server portable", "1 client"] {
+        let own = curves.iter().filter(|curve| curve.split_once(", ").unwrap().1 == reach);
+        let expected = own
+            .flat_map(|curve| FLAVORS.map(|side| find(json, &format!("{curve}: the most"), side).unwrap()));
+        let expected: Vec<(String, f64, bool)> = expected
+            .map(|case| (case["side"].as_str().unwrap().to_owned(), ratio(case).unwrap(), differs(case)))
+            .collect();
+        parts(page, reach, &expected);
+    }
+}
+
+/// `bench nconnect`: rates by connections, and what was lost.
+pub(super) fn nconnect(json: &Value, page: &Value) {
+    for line in table(page, "IOPS by number of connections") {
+        for (side, cell) in sides(json).iter().zip(&line[1..]) {
+            let rate = |group: &str| median(find(json, group, side).unwrap(), "rate").unwrap();
+            shows(cell, &[rate(&line[0]), rate(&line[0]) / rate("1 connection")], &line[0]);
+        }
+    }
+    let lost = table(page, "What was lost");
+    assert_eq!(lost.len(), cases(json).count());
+    for line in &lost {
+        let (group, side) = line[0].rsplit_once(" · ").unwrap();
+        let case = find(json, group, side).unwrap();
+        let names = ["window_drops", "client_reconnects", "client_calls_repeated", "client_contexts_renewed"];
+        for (name, cell) in names.iter().zip(&line[1..]) {
+            shows(cell, &[counter(case, name)], &line[0]);
+        }
+        let behind: f64 = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]
+            .iter()
+            .map(|lag| counter(case, &format!("lag_{lag}")))
+            .sum();
+        shows(&line[5].replace(' ', ""), &[behind / counter(case, "client_calls")], &line[0]);
+    }
+}
+
+/// Mean and half of Student's interval of four to ten values.
+fn average(values: &[f64]) -> [f64; 2] {
+    let t = [3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262][values.len() - 4];
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let count = values.len() as f64;
+    [mean, t * (squares / (count - 1.0) / count).sqrt()]
+}
+
+/// `bench lanl`: its averages, its findings, and copies beside sys.
+pub(super) fn lanl(json: &Value, page: &Value) {
+    let counted = |case: &Value, value: &dyn Fn(&Value) -> f64| -> Vec<f64> {
+        case["samples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|sample| sample["warm_up"] != true)
+            .map(value)
+            .collect()
+    };
+    let seconds = |sample: &Value| sample["seconds"].as_f64().unwrap();
+    let rate = |sample: &Value| sample["bytes"].as_f64().unwrap() / 1e6 / seconds(sample);
+    let micros = |sample: &Value| seconds(sample) * 1e6;
+    type Read<'a> = &'a dyn Fn(&Value) -> f64;
+    let figures: [(&str, Read<'_>); 4] = [
+        ("Average transfer rate by file size, MB/s", &rate),
+        ("Average time to copy", &micros),
+        ("Reading with cold and warm caches, MB/s", &rate),
+        ("By encryption type", &micros),
+    ];
+    for (title, value) in figures {
+        if !page["tables"].as_array().unwrap().iter().any(|table| table["title"] == title) {
+            assert!(
+                title.starts_with("By encryption")
+                    && cases(json).all(|case| axis(case, "part") != "enctypes")
+            );
+            continue;
+        }
+        let head = page["tables"].as_array().unwrap().iter().find(|table| table["title"] == title).unwrap();
+        let columns: Vec<&str> =
+            head["head"][0].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        for line in table(page, title) {
+            for (side, cell) in columns[1..].iter().zip(&line[1..]) {
+                match find(json, &line[0], side) {
+                    Some(case) => {
+                        let expected = average(&counted(case, value));
+                        // Both have the unit that stands at the end.
+                        let unit = cell
+                            .rsplit(' ')
+                            .next()
+                            .filter(|unit| !unit.contains(char::is_numeric))
+                            .unwrap_or("");
+                        shows(&cell.replace(" ±", &format!(" {unit} ±")), &expected, &line[0]);
+                    }
+                    None => assert_eq!(cell, "–"),
+                }
+            }
+        }
+    }
+    for line in table(page, "CPU use by protocol, client / server") {
+        for (side, cell) in sides(json).iter().zip(&line[1..]) {
+            let case = find(json, &line[0], side).unwrap();
+            let busy = |end: &'static str| {
+                mean(&counted(case, &|sample| sample[end].as_f64().unwrap() / seconds(sample)))
+            };
+            shows(cell, &[busy("client_cpu_seconds"), busy("server_cpu_seconds")], &line[0]);
+        }
+    }
+    let many = |case: &&Value| {
+        ["small", "large"].iter().any(|part| axis(case, "part") == *part) && ratio(case).is_some()
+    };
+    let expected: Vec<(String, f64, bool)> = cases(json)
+        .filter(many)
+        .map(|case| (case["side"].as_str().unwrap().to_owned(), ratio(case).unwrap(), differs(case)))
+        .collect();
+    parts(page, "Copies of many files, beside sys", &expected);
+    findings(json, page);
+}
+
+/// The statements of the paper that compare a side with sys in one test have that ratio beside them.
+fn findings(json: &Value, page: &Value) {
+    let rows = table(page, "What the authors found, and what was measured here");
+    assert_eq!(rows.len(), 8);
+    for (statement, column, part, side) in [
+        ("krb5 is about equal to sys", 3, "small", "krb5"),
+        ("krb5 is about equal to sys", 4, "large", "krb5"),
+        ("krb5i is equal to sys with small files", 3, "small", "krb5i"),
+        ("krb5i is slower than sys with large files", 4, "large", "krb5i"),
+        ("SCP is faster than NFS (sys) with large files", 4, "large", "scp"),
+        ("SCP is slower than NFS (sys) with small files", 3, "small", "scp"),
+    ] {
+        let case = cases(json).find(|case| axis(case, "part") == part && case["side"] == side).unwrap();
+        let interval = &case["figures"]["against"]["ratio"];
+        let [middle, low, high] = ["median", "low", "high"].map(|end| interval[end].as_f64().unwrap());
+        let line = rows.iter().find(|line| line[0] == statement).unwrap();
+        shows(&line[column].replacen(" to", "% to", 1), &[middle, low, high], statement);
+    }
+}
+
+/// `bench run`: every case beside the baseline, four loads in a chart.
+pub(super) fn beside(json: &Value, page: &Value, title: &str) {
+    let mut groups: Vec<&str> = cases(json).map(|case| case["group"].as_str().unwrap()).collect();
+    groups.dedup();
+    assert!(groups.len() <= 4, "one chart");
+    let own = cases(json).filter(|case| ratio(case).is_some());
+    let expected: Vec<(String, f64, bool)> = own
+        .map(|case| (case["side"].as_str().unwrap().to_owned(), ratio(case).unwrap(), differs(case)))
+        .collect();
+    parts(page, title, &expected);
+}
+
+/// `bench compare`: every case of both runs.
+pub(super) fn compared(first: &Value, second: &Value, page: &Value) {
+    let noise =
+        [first, second].map(|json| json["noise"]["relative"].as_f64().unwrap()).into_iter().sum::<f64>();
+    let both: Vec<(&Value, &Value)> = cases(first)
+        .filter_map(|one| Some((one, find(second, one["group"].as_str()?, one["side"].as_str()?)?)))
+        .filter(|(one, other)| !one["figures"].is_null() && !other["figures"].is_null())
+        .collect();
+    let rows = table(page, "All cases of both runs");
+    let lines: Vec<&Vec<String>> = rows.iter().filter(|row| row.len() > 1).collect();
+    assert_eq!(lines.len(), both.len());
+    let (mut slower, mut faster) = (0, 0);
+    for (line, (one, other)) in lines.iter().zip(&both) {
+        assert_eq!(line[0], one["side"].as_str().unwrap());
+        let [rate, after] = [one, other].map(|case| &case["figures"]["rate"]);
+        let end = |interval: &Value, name: &str| interval[name].as_f64().unwrap();
+        let change = end(after, "median") / end(rate, "median") - 1.0;
+        let what = format!("{} · {}", one["group"], one["side"]);
+        shows(&line[1], &[end(rate, "median")], &what);
+        shows(&line[2], &[end(after, "median")], &what);
+        shows(&line[3], &[change], &what);
+        let apart = end(rate, "low") > end(after, "high") || end(after, "low") > end(rate, "high");
+        let significant = apart && change.abs() > noise;
+        assert_eq!(!line[3].contains('≈'), significant, "{what}: {line:?}");
+        if significant {
+            *(if change > 0.0 { &mut faster } else { &mut slower }) += 1;
+        }
+        match median(one, "p50_us").zip(median(other, "p50_us")) {
+            Some((own, other)) => {
+                shows(&line[4], &[own], &what);
+                shows(&line[5], &[other], &what);
+                shows(&line[6], &[other / own - 1.0], &what);
+            }
+            None => assert_eq!(line[4..7], ["–", "–", "–"], "{what}"),
+        }
+    }
+    let said = page["headline"].as_str().unwrap();
+    assert!(
+        said.starts_with(&format!("Of {} cases ganesha is significantly slower in {slower} ", both.len())),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!(
+            "faster in {}",
+            if faster == 0 { "none".to_owned() } else { faster.to_string() }
+        )),
+        "{said}"
+    );
+    let charts = page["charts"].as_array().unwrap();
+    let bars: Vec<&Value> = charts.iter().flat_map(|chart| chart["bars"].as_array().unwrap()).collect();
+    assert_eq!(bars.len(), both.len());
+    let values: Vec<&Value> = charts.iter().flat_map(|chart| chart["values"].as_array().unwrap()).collect();
+    for ((bar, said), (one, other)) in bars.iter().zip(values).zip(&both) {
+        let ratio = median(other, "rate").unwrap() / median(one, "rate").unwrap();
+        assert!((bar["value"].as_str().unwrap().parse::<f64>().unwrap() - ratio).abs() < 1e-9);
+        shows(said.as_str().unwrap(), &[ratio], "a bar of two runs");
+    }
+}
