@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
-    WRAP_HEADROOM, WrapMessage,
+    VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUND: Duration = Duration::from_millis(20);
 const ROUNDS: usize = 15;
+const CLOCK_EVERY: Duration = Duration::from_micros(200);
 
 fn main() {
     let (mut cpus, mut wanted) = (Vec::new(), String::new());
@@ -43,9 +44,23 @@ fn rows(cpu: Cpu, enctype: Enctype, wanted: &str) {
             println!("{name}{wrap:>10.2}{unwrap:>10.2}  GB/s");
         }
     }
-    let name = format!("{:<28}{:<14}", enctype.name(), "MIC 128 B x16");
-    if name.contains(wanted) {
-        println!("{name}{:>10.0}  ns each", sign(cpu, enctype));
+    // Bodies of metadata calls and replies, one at a time and what a tick brings.
+    for (count, len) in
+        [(1, 64), (1, 160), (1, 320), (1, 1024), (2, 160), (4, 160), (16, 160), (24, 160), (64, 160)]
+    {
+        let name = format!("{:<28}{:<14}", enctype.name(), format!("{count} x {len} B"));
+        if name.contains(wanted) {
+            let (wrap, unwrap) = seal_and_open(cpu, enctype, count, len, 1);
+            println!("{name}{:>10.0}{:>10.0}  ns each", len as f64 / wrap, len as f64 / unwrap);
+        }
+    }
+    // Verifiers of replies, heads of calls.
+    for (count, len) in [(1, 4), (1, 128), (4, 4), (16, 4), (16, 128), (64, 128)] {
+        let name = format!("{:<28}{:<14}", enctype.name(), format!("MIC {count} x {len} B"));
+        if name.contains(wanted) {
+            let (sign, verify) = sign_and_verify(cpu, enctype, count, len);
+            println!("{name}{sign:>10.0}{verify:>10.0}  ns each");
+        }
     }
 }
 
@@ -57,11 +72,15 @@ fn now() -> u64 {
 
 /// Returns the median nanoseconds of a call of `work`.
 fn median(mut work: impl FnMut()) -> f64 {
+    // The clock is a system call: what is short is called several times between two looks at it.
+    let started = now();
+    work();
+    let calls = (CLOCK_EVERY.as_nanos() as u64 / (now() - started).max(1)).clamp(1, 1024) as u32;
     let round = |work: &mut dyn FnMut()| {
         let (started, mut count) = (now(), 0);
         while now() - started < ROUND.as_nanos() as u64 {
-            work();
-            count += 1;
+            (0..calls).for_each(|_| work());
+            count += calls;
         }
         (now() - started) as f64 / f64::from(count)
     };
@@ -124,14 +143,28 @@ fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: us
 }
 
 /// Returns nanoseconds for one token.
-fn sign(cpu: Cpu, enctype: Enctype) -> f64 {
-    let keys = sides(enctype, 1).0;
-    let data = [7; 128];
-    let nanoseconds = median(|| {
-        let mut batch: Vec<_> = (0..16)
-            .map(|sequence| MicMessage { keys: &keys, sequence, data: &data, token: MicToken::EMPTY })
-            .collect();
+fn sign_and_verify(cpu: Cpu, enctype: Enctype, count: usize, len: usize) -> (f64, f64) {
+    let (ours, theirs) = sides(enctype, 1);
+    let data = vec![7; len];
+    let sign = || {
+        let message = |sequence| MicMessage { keys: &ours, sequence, data: &data, token: MicToken::EMPTY };
+        let mut batch: Vec<_> = (0..count as u64).map(message).collect();
         krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
-    });
-    nanoseconds / 16.0
+        batch[count - 1].token
+    };
+    let token = sign();
+    let verify = || {
+        let result = Err(TokenError::Malformed);
+        let message = |_| VerifyMessage { keys: &theirs, data: &data, token: &token, result };
+        let mut batch: Vec<_> = (0..count).map(message).collect();
+        krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
+        assert!(batch.iter().all(|message| message.result.is_ok()));
+    };
+    let each = |nanoseconds: f64| nanoseconds / count as f64;
+    (
+        each(median(|| {
+            std::hint::black_box(sign());
+        })),
+        each(median(verify)),
+    )
 }

@@ -62,6 +62,13 @@ impl Cpu {
 
     /// Returns whether this processor can do it.
     pub fn is_available(self) -> bool {
+        // Asked several times for each message.
+        static AVAILABLE: OnceLock<[bool; Cpu::ALL.len()]> = OnceLock::new();
+        AVAILABLE.get_or_init(|| Cpu::ALL.map(Cpu::look))[self as usize]
+    }
+
+    /// Looks at the processor.
+    fn look(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::is_x86_feature_detected as has;
@@ -69,7 +76,7 @@ impl Cpu {
             match self {
                 Cpu::Avx512 => {
                     let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
-                    Cpu::Avx2.is_available() && has!("vaes") && wide
+                    Cpu::Avx2.look() && has!("vaes") && wide
                 }
                 Cpu::Avx2 => aes && has!("avx2"),
                 Cpu::AesNi => aes,

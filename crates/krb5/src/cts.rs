@@ -30,7 +30,7 @@ pub(crate) struct Plain<'b, 't, S: Suite> {
 /// A message on its way.
 struct Lane<'b, 't, S: Suite> {
     key: &'b Key<S::Encrypt>,
-    walk: Walk<'b, 't>,
+    walk: Walk<'b, 't, BLOCK>,
     range: Range<usize>,
     chain: [u8; BLOCK],
 }
@@ -58,7 +58,7 @@ impl<'b, 't, S: Suite> Lane<'b, 't, S> {
 }
 
 /// Returns where the last two blocks of a message begin, if it has two.
-fn last_two(range: &Range<usize>) -> Option<(usize, usize)> {
+pub(crate) fn last_two(range: &Range<usize>) -> Option<(usize, usize)> {
     let blocks = range.len().div_ceil(BLOCK);
     (blocks > 1).then(|| (range.start + (blocks - 2) * BLOCK, range.start + (blocks - 1) * BLOCK))
 }
@@ -110,7 +110,7 @@ pub(crate) fn decrypt<S: Suite>(
         token.write(range.start, &xor(block_of::<S>(cpu, key, block), chain));
         return;
     };
-    let mut walk = Walk::new(token, range.start + done, before, BLOCK);
+    let mut walk = Walk::<BLOCK>::new(token, range.start + done, before, BLOCK);
     while !walk.is_done() {
         let blocks = walk.prepare().min(LANES * STEP_BLOCKS);
         S::decrypt(cpu, key, &mut chain, &mut walk.data().as_chunks_mut().0[..blocks]);
@@ -118,20 +118,34 @@ pub(crate) fn decrypt<S: Suite>(
         run.worked(blocks * BLOCK);
     }
 
-    // What was filled up, and the front of the block before it, whose rest was stolen for the filling.
     let (mut stolen, mut front) = ([0; BLOCK], [0; BLOCK]);
-    let len = range.end - last;
+    let front = &mut front[..range.end - last];
     token.read(before, &mut stolen);
-    token.read(last, &mut front[..len]);
-    let filled = u128::from_le_bytes(block_of::<S>(cpu, key, stolen));
-    let front = u128::from_le_bytes(front);
-    let rest = if len < BLOCK { filled & (!0 << (8 * len)) } else { 0 };
-    token.write(before, &xor(block_of::<S>(cpu, key, (front | rest).to_le_bytes()), chain));
-    token.write(last, &(filled ^ front).to_le_bytes()[..len]);
+    token.read(last, front);
+    let filled = block_of::<S>(cpu, key, stolen);
+    token.write(before, &swap_back::<S>(cpu, key, filled, chain, front));
+    token.write(last, front);
+}
+
+/// Returns the plaintext of the last block but one and leaves that of the last in `front`. `filled` is what was filled
+/// up, decrypted; `front` the front of the block before it, whose rest was stolen for the filling.
+pub(crate) fn swap_back<S: Suite>(
+    cpu: Cpu,
+    key: &Key<S::Decrypt>,
+    filled: [u8; BLOCK],
+    chain: [u8; BLOCK],
+    front: &mut [u8],
+) -> [u8; BLOCK] {
+    let mut block = [0; BLOCK];
+    block[..front.len()].copy_from_slice(front);
+    let (filled, cipher) = (u128::from_le_bytes(filled), u128::from_le_bytes(block));
+    let rest = if front.len() < BLOCK { filled & (!0 << (8 * front.len())) } else { 0 };
+    front.copy_from_slice(&(filled ^ cipher).to_le_bytes()[..front.len()]);
+    xor(block_of::<S>(cpu, key, (cipher | rest).to_le_bytes()), chain)
 }
 
 /// Decrypts one block without a chain.
-fn block_of<S: Suite>(cpu: Cpu, key: &Key<S::Decrypt>, block: [u8; BLOCK]) -> [u8; BLOCK] {
+pub(crate) fn block_of<S: Suite>(cpu: Cpu, key: &Key<S::Decrypt>, block: [u8; BLOCK]) -> [u8; BLOCK] {
     let mut blocks = [block];
     S::decrypt(cpu, key, &mut [0; BLOCK], &mut blocks);
     blocks[0]

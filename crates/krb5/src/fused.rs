@@ -8,7 +8,7 @@ use zeroize::Zeroize;
 use crate::{
     Run, Segments,
     cipher::{BLOCK, FusedLane, Key, LANES, RoundKeys, Suite},
-    hash::{Hash, LANES_MAX, StateColumns, Units},
+    hash::{BLOCK_MAX, Hash, LANES_MAX, StateColumns, Units},
     walk::Walk,
 };
 
@@ -26,12 +26,19 @@ pub(crate) struct Progress<S: Suite> {
     /// The last block of their ciphertext.
     pub(crate) chain: [u8; BLOCK],
     /// The hash of what comes before and of these bytes.
-    pub(crate) state: <S::Hash as Hash>::State,
+    state: <S::Hash as Hash>::State,
+    /// Whether a key is in the state.
+    keyed: bool,
 }
 
 impl<S: Suite> Progress<S> {
     /// Nothing is done.
-    pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL };
+    pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL, keyed: false };
+
+    /// Begins with the state that a key, or more, has been hashed into.
+    pub(crate) fn begin(&mut self, state: <S::Hash as Hash>::State) {
+        (self.state, self.keyed) = (state, true);
+    }
 
     /// Returns where the hash goes on, with the number of bytes in it, of which `prefix` are not of the message; nowhere
     /// if nothing is done.
@@ -42,7 +49,10 @@ impl<S: Suite> Progress<S> {
 
 impl<S: Suite> Drop for Progress<S> {
     fn drop(&mut self) {
-        self.state.zeroize();
+        // Most of a window's places are never used, and to wipe them takes longer than a short message.
+        if self.keyed {
+            self.state.zeroize();
+        }
     }
 }
 
@@ -60,7 +70,7 @@ pub(crate) struct Message<'b, 't, S: Suite, K> {
 /// A message on its way.
 struct Lane<'b, 't, S: Suite, K> {
     keys: &'b K,
-    walk: Walk<'b, 't>,
+    walk: Walk<'b, 't, BLOCK_MAX>,
     progress: &'b mut Progress<S>,
 }
 

@@ -19,7 +19,12 @@ impl<H: Hash> HmacKey<H> {
 
     /// Begins a message.
     pub(crate) fn begin(&self) -> Hmac<'_, H> {
-        Hmac { key: self, state: self.inner, pending: [0; 2 * BLOCK_MAX], used: 0, length: H::BLOCK as u64 }
+        self.go_on(self.inner, H::BLOCK as u64)
+    }
+
+    /// Goes on from a state with `length` bytes in it, whole blocks, with that of the key.
+    pub(crate) fn go_on(&self, state: H::State, length: u64) -> Hmac<'_, H> {
+        Hmac { key: self, state, pending: [0; 2 * BLOCK_MAX], used: 0, length }
     }
 
     /// Computes the digest of the parts one after the other.

@@ -22,7 +22,7 @@
 //! | `aesni` | eight lanes in turn | 8 blocks at a time | AES between the SHA instructions, up to four messages in turn |
 //! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
 //!
-//! A few messages go as with `aesni` on `avx512`, too; how many are few depends on who made the processor (`simd`,
+//! A message that is short and alone takes no lane (`alone`). A few messages go as with `aesni` on `avx512`, too; how many are few depends on who made the processor (`simd`,
 //! `hash/units.rs`). The last column is how messages are sealed. A few of RFC 8009 (with SHA-384: one) are sealed like a
 //! few with SHA-1, the hash one block behind the cipher; many by cipher and hash apart. What is opened with SHA-1 is
 //! decrypted message by message and hashed in lanes, tile by tile. Other processors than x86-64 go by `portable`. Where
@@ -41,6 +41,7 @@
     )
 )]
 
+mod alone;
 mod cipher;
 mod cpu;
 mod cts;

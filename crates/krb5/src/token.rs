@@ -117,11 +117,11 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     let (words, rest) = a.as_chunks::<4>();
     let (other_words, other_rest) = b.as_chunks::<4>();
-    let pairs = words.iter().zip(other_words);
-    let equal = pairs.fold(rest.ct_eq(other_rest), |equal, (a, b)| {
-        equal & u32::from_ne_bytes(*a).ct_eq(&u32::from_ne_bytes(*b))
-    });
-    bool::from(equal) && a.len() == b.len()
+    let words = words.iter().zip(other_words).map(|(a, b)| u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b));
+    let rest = rest.iter().zip(other_rest).map(|(a, b)| u32::from(a ^ b));
+    // All bits that differ, and one look at them in the end.
+    let different = words.chain(rest).fold(0, |different, bits| different | bits);
+    bool::from(different.ct_eq(&0)) && a.len() == b.len()
 }
 
 fn sequence_of(header: &Header) -> u64 {

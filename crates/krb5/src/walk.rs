@@ -2,11 +2,9 @@
 
 use crate::{Segments, segments::Cursor};
 
-/// The longest step in bytes.
-const LONGEST: usize = 128;
-
-/// Steps of some bytes through a part of a token. What does not lie in one piece is worked on in a bounce buffer.
-pub(crate) struct Walk<'b, 't> {
+/// Steps of up to `LONGEST` bytes through a part of a token. What does not lie in one piece is worked on in a bounce
+/// buffer.
+pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
     pub(crate) token: &'b mut Segments<'t>,
     cursor: Cursor,
     /// Where the part ends: its last step may be shorter than the others.
@@ -18,8 +16,8 @@ pub(crate) struct Walk<'b, 't> {
     bounced: bool,
 }
 
-impl<'b, 't> Walk<'b, 't> {
-    /// Stands at the beginning of the part from `start` to `end`, with steps of up to 128 bytes.
+impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
+    /// Stands at the beginning of the part from `start` to `end`, with steps of `step` bytes, `LONGEST` at the most.
     pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {
         debug_assert!(step <= LONGEST);
         let cursor = token.cursor(start);

@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use crate::{
-    ContextKeys, Run, Segments,
+    ContextKeys, Cpu, Run, Segments, alone,
     cipher::{Aes128Sha1, Aes128Sha256, Aes256Sha1, Aes256Sha384, BLOCK, CbcLane, Suite, UNIT},
     cts, fused,
     fused::Progress,
     hash::{BLOCK_MAX, Hash},
-    keys::SuiteKeys,
+    keys::{SuiteKeys, with_suite},
     mac_each::{Message, With, mac_each},
     token::{HEADER_LEN, sealed_header},
 };
@@ -63,6 +63,11 @@ pub fn wrap_with(run: &mut Run<'_>, batch: &mut [WrapMessage<'_>]) {
     for message in batch.iter_mut() {
         message.lay_out();
     }
+    if let [message] = batch
+        && message.seal_alone(run.cpu)
+    {
+        return run.worked(message.token.len());
+    }
     let mut rest = batch;
     while !rest.is_empty() {
         let (window, later) = rest.split_at_mut(window(rest.iter().map(|message| message.token.len())));
@@ -95,6 +100,11 @@ impl<'a> WrapMessage<'a> {
         self.token.write(trailer_at, &header);
     }
 
+    /// Seals the message if it goes alone; returns whether.
+    fn seal_alone(&mut self, cpu: Cpu) -> bool {
+        with_suite!(&self.keys.suite, keys => alone::seal_if_short(cpu, keys, &mut self.token))
+    }
+
     /// Returns the keys if they are of this suite, the token, and where it holds what is encrypted.
     fn parts<'b, S: Suite>(&'b mut self) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
         let keys = S::of(&self.keys.suite)?;
@@ -124,7 +134,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
 fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [Progress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
-        progress.state = keys.seal_mac.inner;
+        progress.begin(keys.seal_mac.inner);
         Some(fused::Message { keys: &keys.seal.rounds, token, start, units: (end - start) / UNIT, progress })
     });
     fused::seal(run, messages);
@@ -156,8 +166,9 @@ fn together_behind<S: Suite>(
             let lane = CbcLane { key: &keys.seal, chain: &mut progress.chain, data };
             S::encrypt(cpu, [lane].into_iter(), head / BLOCK);
             token.write(start, &first[CIPHER_STATE.len()..S::Hash::BLOCK]);
-            progress.state = keys.seal_mac.inner;
-            S::Hash::compress(&mut progress.state, &first[..S::Hash::BLOCK]);
+            let mut state = keys.seal_mac.inner;
+            S::Hash::compress(&mut state, &first[..S::Hash::BLOCK]);
+            progress.begin(state);
             progress.done = head;
         }
         let start = start + progress.done;
