@@ -31,6 +31,16 @@ check "loads by fio and git on folders" bench run /tmp/plan.toml --output /tmp/p
 check "loads: all are there" says plan.json '"complete": true'
 for flavor in $FLAVORS; do check "nothing is left $flavor" nothing_left "$flavor"; done
 
+# A schedule that climbs, on the same folders.
+ontap() { bench ontap --time 15s --repetitions 1 --file-size 2 --clients 2 --output /tmp/ontap --mount $mounts; }
+check "ontap on folders" ontap
+check "ontap: it is complete" says ontap.json '"complete": true'
+check "ontap: requests were due" says ontap.json '"offered":'
+check "ontap: what latencies count is told" says ontap.md 'A latency counts from when its request was due'
+check "ontap: clients are what they are" says ontap.md 'share its session'
+refused "nconnect on folders" 'name SERVER:/EXPORT' bench nconnect --output /tmp/other --mount $mounts
+for flavor in $FLAVORS; do check "nothing is left of ontap $flavor" nothing_left "$flavor"; done
+
 # Mounts of its own, as root: who is nobody at the server, and may write where everybody may.
 check "a folder for everybody" as alice mkdir -m 777 /n/sys/alice/open
 for flavor in $FLAVORS; do umount "/n/$flavor"; done
@@ -41,6 +51,20 @@ own() {
 check "lanl on mounts of its own" own
 check "own mounts: with their options" says own.json '"nconnect=2"'
 check "own mounts: with each flavor" says own.json '"sec=krb5p"'
+# Each number of connections needs the mounts of the one before to be gone.
+connections() {
+  timeout 400 /lab/orthrus --log error bench nconnect --time 15s --repetitions 1 --file-size 2 --flavors sys,krb5p \
+    --output /tmp/nconnect --mount "$1:/export/alice/open" --mount-options vers=4.2,nconnect=3
+}
+check "nconnect on mounts of its own" connections "$SERVER"
+check "nconnect: it is complete" says nconnect.json '"complete": true'
+for count in 1 2 4 8 16; do check "nconnect: $count connections" says nconnect.md "^| $count connection"; done
+check "nconnect: the last mounts had 16" says nconnect.json '"nconnect=16"'
+check "nconnect: calls are counted" says nconnect.json '"client_calls"'
+check "nconnect: nothing was lost" says nconnect.md 'Nothing was dropped, reconnected or sent again'
+mount -t nfs4 -o "vers=4.2,nconnect=2" "$SERVER:/export" /n/sys
+refused "nconnect: connections that are those of another mount" 'the kernel uses 2: it shares' connections "$SERVER"
+umount /n/sys
 none_mounted() { ! grep -q ' nfs4 ' /proc/mounts && [ -z "$(ls -d /tmp/orthrus-mounts-* 2>/dev/null)" ]; }
 check "own mounts: none is left" none_mounted
 finish

@@ -98,7 +98,7 @@ fn random_writes_cuts_holes_and_copies_leave_what_they_leave_on_a_local_file() {
 
 #[test]
 fn the_bench_measures_folders_that_are_mounted_and_mounts_of_its_own() {
-    run("bench", &[], 18);
+    run("bench", &[], 36);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub(crate) fn sample(name: &str) -> Record {
     let mut evaluation: Box<dyn Evaluation> = match name {
         ANF => Box::new(Anf::new(&settings(), 1)),
         ONTAP => Box::new(Ontap::new(&[1], &["portable".to_owned()])),
-        NCONNECT => Box::new(Nconnect::new(&settings(), 4096)),
+        NCONNECT => Box::new(Nconnect::new(&settings(), Some(4096))),
         QUICK => Box::new(Quick::new(&settings(), 1)),
         _ => Box::new(OwnPlan::new(&plan)),
     };
@@ -204,6 +204,32 @@ fn what_is_lost_over_several_connections_is_counted_and_said() {
     let row = shown.tables[1].rows.last().unwrap();
     assert_eq!((row.name.as_str(), row.cells[0].as_str()), ("16 connections, reordered · krb5p", "7"));
     assert_eq!(row.cells[4], "3.0 %");
+}
+
+#[test]
+fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
+    let (mut evaluation, mut record) = (Nconnect::new(&settings(), None), sample(NCONNECT));
+    let blocks: Vec<Vec<Case>> = std::iter::from_fn(|| evaluation.next(&record)).collect();
+    assert_eq!(blocks.len(), 5);
+    assert!(blocks.iter().flatten().all(|case| case.is("reordered", false)));
+    record.cases.retain(|one| one.case.is("reordered", false));
+    record.environment.mounts = vec![crate::mounted::MountFacts {
+        side: "sys".to_owned(),
+        folder: "/mnt".into(),
+        source: "server:/export".to_owned(),
+        fs_type: "nfs4".to_owned(),
+        options: vec!["nconnect=16".to_owned()],
+        read_ahead_kib: None,
+        enctype: None,
+    }];
+    let last = record.cases.last_mut().unwrap();
+    for (name, count) in [("client_calls", 900), ("client_calls_repeated", 3), ("client_timeouts", 2)] {
+        last.samples[2].counters.insert(name.to_owned(), count);
+    }
+    let shown = view(&record);
+    let row = shown.tables[1].rows.last().unwrap();
+    assert_eq!(row.cells[1..], ["0", "3", "2", "0"], "{row:?}");
+    assert!(shown.headline.contains("lost 3 calls"), "{}", shown.headline);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Loads on mounts, by fio and git.
+//! Loads on mounts: by fio and git, on a fixed schedule by threads of our own.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,31 +10,67 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use super::fio::{self, Job};
 use super::git::{Counters, Repository};
 use super::tools::{FIO, GIT, run};
-use super::{MachineCpu, Place, ensure_room};
+use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
 use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
 
-/// Makes a place on the mount of a side.
-pub type Places<'a> = dyn FnMut(&str) -> Result<Place> + 'a;
+/// Where the places of sides come from.
+pub trait Places {
+    /// Makes a place on the mount of a side; with `connections` on one that has so many, else on it as it is.
+    ///
+    /// # Errors
+    /// What mount said, or why the mount will not do.
+    fn place(&mut self, side: &str, connections: Option<u32>) -> Result<Place>;
+
+    /// Ends the mounts that were made for a number of connections; no place is on them any more.
+    ///
+    /// # Errors
+    /// When one is still in use.
+    fn unmount(&mut self) -> Result<()>;
+}
 
 /// See the module.
 pub struct OnMounts<'a> {
-    places: &'a mut Places<'a>,
+    places: &'a mut dyn Places,
     server_pid: Option<u32>,
     stop: &'a AtomicBool,
     file_size: u64,
     held: BTreeMap<String, Place>,
+    /// Connections of the mounts that are held; none where it does not matter how many.
+    connections: Option<u32>,
+    /// Whether the number of connections matters even where it is one.
+    by_connections: bool,
     repository: Option<(u64, Repository)>,
 }
 
 impl<'a> OnMounts<'a> {
     /// Makes places as they are needed; `file_size` is that of the files of all clients of a case together.
     pub fn new(
-        places: &'a mut Places<'a>,
+        places: &'a mut dyn Places,
         file_size: u64,
         server_pid: Option<u32>,
         stop: &'a AtomicBool,
     ) -> Self {
-        Self { places, server_pid, stop, file_size, held: BTreeMap::new(), repository: None }
+        Self {
+            places,
+            server_pid,
+            stop,
+            file_size,
+            held: BTreeMap::new(),
+            connections: None,
+            by_connections: false,
+            repository: None,
+        }
+    }
+
+    /// Takes one connection for what is asked for, too, and not for "as it is mounted".
+    pub fn by_connections(mut self) -> Self {
+        self.by_connections = true;
+        self
+    }
+
+    fn wanted(&self, case: &Case) -> Option<u32> {
+        let connections = case.load.reach().connections;
+        (self.by_connections || connections > 1).then_some(connections)
     }
 
     fn folder(&self, side: &str) -> Result<&Place> {
@@ -60,8 +96,22 @@ impl<'a> OnMounts<'a> {
 
     fn transfer(&self, place: &Place, transfer: &Transfer, length: Duration) -> Result<Option<Sample>> {
         // What a cache of the client answers would not measure the server.
-        let direct = place.facts().fs_type.starts_with("nfs");
-        let mut command = self.job(transfer, length).command(place.folder(), direct)?;
+        let direct = place.facts().is_nfs();
+        let job = self.job(transfer, length);
+        let before = direct.then(|| MountStats::of(place.mount_point())).transpose()?;
+        let sample = match transfer.rate {
+            Some(rate) => self.on_schedule(job, rate, place, direct),
+            None => self.by_fio(job, place, direct),
+        };
+        let Some(mut sample) = sample? else { return Ok(None) };
+        if let Some(before) = before {
+            sample.counters.extend(MountStats::of(place.mount_point())?.since(&before));
+        }
+        Ok(Some(sample))
+    }
+
+    fn by_fio(&self, job: Job, place: &Place, direct: bool) -> Result<Option<Sample>> {
+        let mut command = job.command(place.folder(), direct)?;
         let cpu = MachineCpu::now(self.server_pid);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
         let (client, server) = cpu.since();
@@ -76,6 +126,25 @@ impl<'a> OnMounts<'a> {
             // fio lays its files out before it measures: only the part that is its measurement's counts.
             client_cpu_seconds: part(client, measured.seconds, ran.time),
             server_cpu_seconds: part(server, measured.seconds, ran.time),
+            ..Sample::default()
+        }))
+    }
+
+    fn on_schedule(&self, job: Job, rate: f64, place: &Place, direct: bool) -> Result<Option<Sample>> {
+        let cpu = MachineCpu::now(self.server_pid);
+        let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
+            return Ok(None);
+        };
+        let (client, server) = cpu.since();
+        Ok((tally.operations > 0).then(|| Sample {
+            operations: tally.operations,
+            bytes: tally.bytes,
+            seconds: took.as_secs_f64(),
+            offered: Some(rate),
+            unserved: tally.unserved,
+            latency: Latencies::of(tally.latencies),
+            client_cpu_seconds: client.map(|time| time.as_secs_f64()),
+            server_cpu_seconds: server.map(|time| time.as_secs_f64()),
             ..Sample::default()
         }))
     }
@@ -133,16 +202,12 @@ fn part(time: Option<Duration>, measured: f64, whole: Duration) -> Option<f64> {
 fn check(case: &Case) -> Result<()> {
     let reach = case.load.reach();
     ensure!(
-        reach.connections == 1,
-        "on mounts the number of connections is that of the mount option nconnect"
-    );
-    ensure!(
         reach.lag_max.is_none() && reach.server_cpu.is_none(),
         "this is measured by the project's client only"
     );
     match &case.load {
-        Load::Transfer(transfer) => {
-            ensure!(transfer.rate.is_none(), "a fixed schedule is measured by the project's client only");
+        Load::Transfer(_) => {
+            // It also lays out the files of a schedule.
             FIO.find().map(drop)
         }
         Load::Git { .. } => GIT.find().map(drop),
@@ -151,22 +216,33 @@ fn check(case: &Case) -> Result<()> {
     }
 }
 
-/// Lays the files out, so that the first repetition does not.
+/// Lays the files out where they are not there yet, so that the first repetition does not.
 fn lay_out(job: Job, folder: &Path, stop: &AtomicBool) -> Result<()> {
+    let whole = |client| fio::file(folder, client).metadata().is_ok_and(|file| file.len() >= job.file_size);
+    if (0..job.clients).all(whole) {
+        return Ok(());
+    }
     ensure_room(folder, job.file_size * u64::from(job.clients), "the files of fio")?;
     let once = Job { writes: 0, length: Duration::from_millis(1), ..job };
     run(&mut once.command(folder, false)?, stop).map(drop)
 }
 
 impl Driver for OnMounts<'_> {
-    fn begin(&mut self, _cases: &[Case]) -> Result<()> {
+    fn begin(&mut self, cases: &[Case]) -> Result<()> {
+        let wanted = cases.first().and_then(|case| self.wanted(case));
+        if wanted != self.connections {
+            // The kernel shares the connections of a server among its mounts: the others have to go first.
+            self.finish()?;
+            self.places.unmount()?;
+            self.connections = wanted;
+        }
         Ok(())
     }
 
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()> {
         check(case)?;
         if !self.held.contains_key(&case.side) {
-            let place = (self.places)(&case.side)?;
+            let place = self.places.place(&case.side, self.connections)?;
             place.tell(&mut record.environment);
             self.held.insert(case.side.clone(), place);
         }

@@ -1,7 +1,7 @@
 //! fio: the options of a load, and what its JSON says of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -84,6 +84,11 @@ impl Job {
         }
         Ok(command)
     }
+}
+
+/// Returns the file of a client, from 0, as fio names it in the folder.
+pub fn file(folder: &Path, client: u32) -> PathBuf {
+    folder.join(format!("bench.{client}.0"))
 }
 
 #[derive(Deserialize)]
@@ -196,6 +201,10 @@ mod tests {
             let measured = parse(&ran.unwrap().stdout).unwrap();
             assert!(measured.operations > 0 && measured.bytes == measured.operations * 4096, "{measured:?}");
             assert_eq!(measured.latencies.values().sum::<u64>(), measured.operations);
+            assert!(
+                (0..JOB.clients).all(|client| file(dir.path(), client).exists()),
+                "fio names its files otherwise"
+            );
         }
     }
 }

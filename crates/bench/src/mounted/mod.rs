@@ -1,4 +1,5 @@
-//! Folders that somebody mounted, driven by the programs of the published evaluations: fio, git, cp and scp.
+//! Folders that somebody mounted, driven by the programs of the published evaluations, fio, git, cp and scp, and where fio has no
+//! way to make a load, on a fixed schedule, by threads of our own.
 //!
 //! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there. [`OwnMounts`] makes the mounts
 //! itself, as root, where nobody else sees them.
@@ -9,14 +10,19 @@ mod git;
 mod kerberos;
 mod machine;
 mod mountinfo;
+mod mountstats;
+mod notes;
 mod own_mounts;
 mod place;
+mod scheduled;
 mod sshd;
 pub mod tools;
 
 pub use driver::{OnMounts, Places};
 pub use machine::MachineCpu;
 pub use mountinfo::{MountFacts, MountLine};
+pub use mountstats::MountStats;
+pub use notes::notes;
 pub use own_mounts::{MountPlan, OwnMounts};
 pub use place::{Place, ensure_room, free, remove};
 pub use sshd::Sshd;

@@ -116,6 +116,11 @@ impl MountFacts {
         self.enctype.clone().filter(|name| name != NO_ENCTYPE)
     }
 
+    /// Says whether the NFS client serves it.
+    pub fn is_nfs(&self) -> bool {
+        self.fs_type.starts_with("nfs")
+    }
+
     /// Says it all in a sentence without its full stop.
     pub fn words(&self) -> String {
         let ahead = self.read_ahead_kib.map_or("unknown".to_owned(), |kib| format!("{kib} KiB"));
@@ -138,7 +143,7 @@ fn find(table: &str, whole: &Path) -> Option<MountLine> {
 }
 
 /// Replaces `\040` and the like.
-fn unescape(text: &str) -> OsString {
+pub(super) fn unescape(text: &str) -> OsString {
     let (mut bytes, mut out) = (text.as_bytes(), Vec::new());
     while let Some((first, rest)) = bytes.split_first() {
         let code = rest.get(..3).filter(|_| *first == b'\\').and_then(|octal| {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
+use super::MountStats;
 use super::tools::{MOUNT, MOUNT_NFS, UMOUNT, run};
 use crate::Flavor;
 
@@ -52,39 +53,82 @@ impl OwnMounts {
         Ok(Self { folder, points: Vec::new() })
     }
 
-    /// Mounts with one flavor and returns where.
+    /// Mounts with one flavor and returns where; with `connections` over so many.
     ///
     /// # Errors
-    /// What mount said.
-    pub fn mount(&mut self, plan: &MountPlan, flavor: Flavor, stop: &AtomicBool) -> Result<PathBuf> {
+    /// What mount said, or that the kernel has another number of connections to this server.
+    pub fn mount(
+        &mut self,
+        plan: &MountPlan,
+        flavor: Flavor,
+        connections: Option<u32>,
+        stop: &AtomicBool,
+    ) -> Result<PathBuf> {
         let point = self.folder.join(flavor.name());
         std::fs::create_dir(&point).with_context(|| point.display().to_string())?;
         self.points.push(point.clone());
         let mut command = MOUNT.command()?;
-        command.args(["-t", "nfs4", "-o", &options(plan, flavor)]).arg(&plan.source).arg(&point);
-        run(&mut command, stop)?.context("it was interrupted")?;
+        command.args(["-t", "nfs4", "-o", &options(plan, flavor, connections)]);
+        run(command.arg(&plan.source).arg(&point), stop)?.context("it was interrupted")?;
+        if let Some(wanted) = connections {
+            let found = MountStats::of(&point)?.connections;
+            ensure!(found == wanted, "{}", shared(&plan.source, wanted, found));
+        }
         Ok(point)
     }
 
-    fn unmount(&self, point: &Path) {
+    /// Ends all mounts.
+    ///
+    /// # Errors
+    /// When one is still in use; it then ends with the mount namespace.
+    pub fn unmount_all(&mut self) -> Result<()> {
+        let points = std::mem::take(&mut self.points);
+        let left: Vec<String> = points
+            .iter()
+            .rev()
+            .filter(|point| !self.unmount(point))
+            .map(|point| point.display().to_string())
+            .collect();
+        if !left.is_empty() {
+            bail!("{} cannot be unmounted", left.join(", "));
+        }
+        Ok(())
+    }
+
+    /// Says whether the mount is gone.
+    fn unmount(&self, point: &Path) -> bool {
         let unmounted = |more: &[&str]| -> Result<()> {
             run(UMOUNT.command()?.args(more).arg(point), &AtomicBool::new(false)).map(drop)
         };
-        // A server that is gone would be waited for; the namespace's end does the rest.
-        let _ = unmounted(&[]).or_else(|_| unmounted(&["--force", "--lazy"]));
+        let gone = unmounted(&[]).is_ok();
+        if !gone {
+            // A server that is gone would be waited for; the namespace's end does the rest.
+            let _ = unmounted(&["--force", "--lazy"]);
+        }
         let _ = std::fs::remove_dir(point);
+        gone
     }
 }
 
 impl Drop for OwnMounts {
     fn drop(&mut self) {
-        self.points.iter().rev().for_each(|point| self.unmount(point));
+        // The namespace ends with the process, and the mounts with it.
+        let _ = self.unmount_all();
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
 
+/// Linux gives all mounts of a server and a minor version the connections of the first, also those of other namespaces and with
+/// `nosharecache`.
+fn shared(source: &str, wanted: u32, found: u32) -> String {
+    format!(
+        "{wanted} connections were asked for, and the kernel uses {found}: it shares those of another mount of {source}'s \
+         server; unmount that, or use another NFS version for it"
+    )
+}
+
 /// Our options, but for those that the user gives: mount refuses some of them twice.
-fn options(plan: &MountPlan, flavor: Flavor) -> String {
+fn options(plan: &MountPlan, flavor: Flavor, connections: Option<u32>) -> String {
     let more: Vec<&str> =
         plan.options.iter().flat_map(|more| more.split(',')).filter(|one| !one.is_empty()).collect();
     let given = |names: &[&str]| more.iter().any(|one| names.contains(&one.split('=').next().unwrap_or(one)));
@@ -95,8 +139,10 @@ fn options(plan: &MountPlan, flavor: Flavor) -> String {
     if !given(&["port"]) {
         all.push(format!("port={}", plan.port));
     }
-    // Another flavor than the one that is measured would be measured under its name.
-    all.extend(more.iter().filter(|one| !one.starts_with("sec=")).map(|one| (*one).to_owned()));
+    // Another flavor, or number of connections, than the one that is measured would be measured under its name.
+    let ours = |one: &str| one.starts_with("sec=") || connections.is_some() && one.starts_with("nconnect=");
+    all.extend(more.iter().filter(|one| !ours(one)).map(|one| (*one).to_owned()));
+    all.extend(connections.map(|connections| format!("nconnect={connections}")));
     all.join(",")
 }
 
@@ -106,12 +152,14 @@ mod tests {
 
     #[test]
     fn the_users_options_take_the_place_of_ours() {
-        let of = |options: Option<&str>, flavor| {
+        let of = |options: Option<&str>, flavor, connections| {
             let (source, options) = ("server:/export".to_owned(), options.map(str::to_owned));
-            super::options(&MountPlan { source, port: 2049, options }, flavor)
+            super::options(&MountPlan { source, port: 2049, options }, flavor, connections)
         };
-        assert_eq!(of(None, Flavor::Krb5i), "sec=krb5i,vers=4.1,port=2049");
-        assert_eq!(of(Some("vers=4.2,nconnect=4"), Flavor::Sys), "sec=sys,port=2049,vers=4.2,nconnect=4");
-        assert_eq!(of(Some("sec=krb5,port=1,"), Flavor::Sys), "sec=sys,vers=4.1,port=1");
+        assert_eq!(of(None, Flavor::Krb5i, None), "sec=krb5i,vers=4.1,port=2049");
+        let own = Some("vers=4.2,nconnect=4");
+        assert_eq!(of(own, Flavor::Sys, None), "sec=sys,port=2049,vers=4.2,nconnect=4");
+        assert_eq!(of(own, Flavor::Sys, Some(16)), "sec=sys,port=2049,vers=4.2,nconnect=16");
+        assert_eq!(of(Some("sec=krb5,port=1,"), Flavor::Sys, None), "sec=sys,vers=4.1,port=1");
     }
 }

@@ -16,6 +16,7 @@ const SPARE: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Place {
     folder: PathBuf,
+    mount_point: PathBuf,
     facts: MountFacts,
 }
 
@@ -43,12 +44,17 @@ impl Place {
             fs_type: line.fs_type,
             options: line.options,
         };
-        Ok(Self { folder, facts })
+        Ok(Self { folder, mount_point: line.point, facts })
     }
 
     /// Returns our folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns where the file system is mounted.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
     }
 
     /// Returns what decides the result.

@@ -40,23 +40,15 @@ impl Anf {
     /// Measures.
     ///
     /// # Errors
-    /// As [`run`].
+    /// As [`either`].
     pub fn run(self) -> anyhow::Result<()> {
         let mut settings = self.run.settings(6, 1.0, 22);
         settings.options.insert("connections".into(), json!(self.connections));
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
-        let mounts = on_mounts::Target::find(
-            &self.mount,
-            self.target.port(),
-            self.target.server_pid(),
-            &mut settings,
-        )?;
+        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut evaluation::Anf::new(&settings, self.connections);
         let asked = Asked { name: ANF, title, settings, evaluation, files: 1, counting: false };
-        match mounts {
-            Some(mounts) => mounts.measure(self.run.output, self.run.resume, asked),
-            None => run(&self.target, &self.run, asked),
-        }
+        either(mounts, &self.target, &self.run, asked)
     }
 }
 
@@ -64,14 +56,17 @@ impl Anf {
 ///
 /// Sequential reads and writes of 4 and 8 KiB on a fixed schedule that climbs until each flavor is saturated; latencies
 /// count from when a request was due. With a server of its own it also measures it with portable code instead of the
-/// processor's AES instructions. About 18 minutes with the default of 3 repetitions of 0.5 s.
+/// processor's AES instructions. About 18 minutes with the default of 3 repetitions of 0.5 s. With --mount it measures what
+/// is mounted: the most by fio, the schedule by threads that read and write files.
 #[derive(clap::Args)]
 pub struct Ontap {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
+    mount: MountArguments,
+    #[command(flatten)]
     run: RunArguments,
-    /// Numbers of clients; the article has 12 [default: 1,12].
+    /// Numbers of clients; the article has 12 [default: 1,12]. On a mount they are jobs with a file each.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Vec<u32>,
     /// Further choices of instructions (ORTHRUS_CPU) of a server of one's own [default: portable].
@@ -83,11 +78,11 @@ impl Ontap {
     /// Measures.
     ///
     /// # Errors
-    /// As [`run`].
+    /// As [`either`].
     pub fn run(self) -> anyhow::Result<()> {
-        let own = self.target.remote()?.is_none();
+        let own = self.target.remote()?.is_none() && !self.mount.any();
         if !own && !self.server_cpu.is_empty() {
-            bail!("--server-cpu is for a server of one's own: leave HOST:/EXPORT out");
+            bail!("--server-cpu is for a server of one's own: leave HOST:/EXPORT and --mount out");
         }
         let clients = match (self.clients.is_empty(), self.run.quick) {
             (true, true) => vec![2],
@@ -102,28 +97,30 @@ impl Ontap {
         let mut settings = self.run.settings(3, 0.5, 10 * curves);
         settings.options.insert("clients".into(), json!(clients));
         settings.options.insert("server_cpu".into(), json!(choices));
-        let evaluation = &mut evaluation::Ontap::new(&clients, &choices);
         let title = "What Kerberos costs: latency against IOPS";
-        run(
-            &self.target,
-            &self.run,
-            Asked { name: ONTAP, title, settings, evaluation, files: 2, counting: false },
-        )
+        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
+        let evaluation = &mut evaluation::Ontap::new(&clients, &choices);
+        let asked = Asked { name: ONTAP, title, settings, evaluation, files: 2, counting: false };
+        either(mounts, &self.target, &self.run, asked)
     }
 }
 
 /// Measure one security context over 1, 2, 4, 8 and 16 connections, in order and reordered, and count what is lost.
 ///
 /// Random reads of 4 KiB, 64 in flight. Nine ways for each flavor: about 3 minutes with the default of 6 repetitions of
-/// 0.5 s.
+/// 0.5 s. With --mount SERVER:/EXPORT, as root, it mounts with nconnect=1, 2, 4, 8 and 16 in turn and reads with fio; what was
+/// lost is then what the kernel's client counts.
 #[derive(clap::Args)]
 pub struct Nconnect {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
+    mount: MountArguments,
+    #[command(flatten)]
     run: RunArguments,
     /// Calls that may overtake a connection that is held back. Orthrus' window is 8192 wide, those of others 32 to 512.
-    #[arg(long, default_value_t = 4096, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// The kernel's client holds none back at our request.
+    #[arg(long, default_value_t = 4096, value_name = "CALLS", conflicts_with = "mounts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     lag: u32,
 }
 
@@ -131,17 +128,17 @@ impl Nconnect {
     /// Measures.
     ///
     /// # Errors
-    /// As [`run`].
+    /// As [`either`].
     pub fn run(self) -> anyhow::Result<()> {
-        let mut settings = self.run.settings(6, 0.5, 9);
-        settings.options.insert("lag".into(), json!(self.lag));
-        let evaluation = &mut evaluation::Nconnect::new(&settings, self.lag);
         let title = "What several connections do to Kerberos";
-        run(
-            &self.target,
-            &self.run,
-            Asked { name: NCONNECT, title, settings, evaluation, files: 1, counting: true },
-        )
+        let lag = (!self.mount.any()).then_some(self.lag);
+        let mut settings = self.run.settings(6, 0.5, if lag.is_some() { 9 } else { 5 });
+        settings.options.extend(lag.map(|lag| ("lag".into(), json!(lag))));
+        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
+        let mounts = mounts.map(on_mounts::Target::by_connections).transpose()?;
+        let evaluation = &mut evaluation::Nconnect::new(&settings, lag);
+        let asked = Asked { name: NCONNECT, title, settings, evaluation, files: 1, counting: true };
+        either(mounts, &self.target, &self.run, asked)
     }
 }
 
@@ -166,7 +163,7 @@ impl Run {
     /// Measures.
     ///
     /// # Errors
-    /// A plan that cannot be used, and as [`run`].
+    /// A plan that cannot be used, and as [`either`].
     pub fn run(self) -> anyhow::Result<()> {
         let name = self.plan.display();
         let text = std::fs::read_to_string(&self.plan).with_context(|| format!("{name} cannot be read"))?;
@@ -174,12 +171,7 @@ impl Run {
         plan.check().with_context(|| format!("{name} cannot be used"))?;
         let mut settings = plan.settings();
         settings.options.insert("plan".into(), json!(text));
-        let mounts = on_mounts::Target::find(
-            &self.mount,
-            self.target.port(),
-            self.target.server_pid(),
-            &mut settings,
-        )?;
+        let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut OwnPlan::new(&plan);
         let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
         match mounts {
@@ -205,19 +197,29 @@ pub struct Asked<'a> {
     pub counting: bool,
 }
 
-/// Measures, prints the tables, and writes the report. What was measured before an interruption is kept.
+/// Measures, on mounts or by the project's client, prints the tables, and writes the report. What was measured before an
+/// interruption is kept.
 ///
 /// # Errors
 /// When no flavor can be measured or the report cannot be written; and, after the report was written, when the run was
 /// not complete.
-fn run(target: &TargetArguments, arguments: &RunArguments, asked: Asked<'_>) -> anyhow::Result<()> {
-    start(target, arguments.output.clone(), arguments.resume.clone(), asked)
+fn either(
+    mounts: Option<on_mounts::Target>,
+    target: &TargetArguments,
+    arguments: &RunArguments,
+    asked: Asked<'_>,
+) -> anyhow::Result<()> {
+    let (output, resume) = (arguments.output.clone(), arguments.resume.clone());
+    match mounts {
+        Some(mounts) => mounts.measure(output, resume, asked),
+        None => start(target, output, resume, asked),
+    }
 }
 
-/// As [`run`], with what it needs of the command line.
+/// Measures by the project's client; as [`either`].
 ///
 /// # Errors
-/// As [`run`].
+/// As [`either`].
 pub fn start(
     target: &TargetArguments,
     output: Option<PathBuf>,

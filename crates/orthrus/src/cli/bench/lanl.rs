@@ -245,7 +245,7 @@ impl Sides {
             }
             Self::Remote(target) => native(target, flavor(side)?, side, None),
             Self::Mounted(mounts, pid) => {
-                let place = mounts.place(side, stop)?;
+                let place = mounts.place(side, None, stop)?;
                 let facts = place.facts().clone();
                 let enctype = facts.kerberos();
                 Ok(Way { carrier: Box::new(OnMount::new(place, *pid)?), enctype, facts: Some(facts) })

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use bench::Flavor;
-use bench::mounted::{MountLine, MountPlan, OwnMounts, Place};
+use bench::mounted::{MountLine, MountPlan, MountStats, OwnMounts, Place};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -116,19 +116,48 @@ impl Mounts {
         self.folders.iter().map(|(side, _)| side.clone()).collect()
     }
 
-    /// Makes a folder of our own on the mount of a side.
+    /// Says whether they are mounts of this run's own, whose number of connections is given by `--mount-options`, where it is.
+    pub fn are_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Makes a folder of our own on the mount of a side; with `connections` on one that has so many.
     ///
     /// # Errors
     /// What mount said, or why the folder will not do.
-    pub fn place(&mut self, side: &str, stop: &AtomicBool) -> anyhow::Result<Place> {
+    pub fn place(
+        &mut self,
+        side: &str,
+        connections: Option<u32>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Place> {
         let found = self.folders.iter_mut().find(|(other, _)| other == side);
         let (_, folder) = found.with_context(|| format!("there is no mount for {side}"))?;
         if let Some((own, plan)) = &mut self.own
             && folder.as_os_str().is_empty()
         {
-            *folder = own.mount(plan, side.parse().map_err(anyhow::Error::msg)?, stop)?;
+            *folder = own.mount(plan, side.parse().map_err(anyhow::Error::msg)?, connections, stop)?;
         }
-        Place::claim(side, folder, self.any_file_system)
+        let place = Place::claim(side, folder, self.any_file_system)?;
+        if let Some(wanted) = connections.filter(|_| self.own.is_none()) {
+            let found = MountStats::of(place.mount_point())?.connections;
+            ensure!(
+                found == wanted,
+                "{} has {found} connections, not {wanted}: mount it with nconnect={wanted}, or name SERVER:/EXPORT",
+                folder.display()
+            );
+        }
+        Ok(place)
+    }
+
+    /// Ends the mounts that were made; they are made anew when they are needed.
+    ///
+    /// # Errors
+    /// When one is still in use.
+    pub fn unmount(&mut self) -> anyhow::Result<()> {
+        let Some((own, _)) = &mut self.own else { return Ok(()) };
+        self.folders.iter_mut().for_each(|(_, folder)| *folder = PathBuf::new());
+        own.unmount_all()
     }
 }
 

@@ -1,18 +1,38 @@
 //! Evaluations on mounts, by fio and git.
 
+use super::arguments::TargetArguments;
 use super::evaluate::{self, Asked};
 use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
+use anyhow::ensure;
 use bench::measuring::{Record, Settings};
-use bench::mounted::OnMounts;
+use bench::mounted::{self, OnMounts, Place, Places};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// Mounts that are measured, and what is known of their server.
 pub struct Target {
     mounts: Mounts,
     label: String,
     server_pid: Option<u32>,
+    by_connections: bool,
+}
+
+/// The mounts, with what ends the making of them.
+struct UntilStopped<'a> {
+    mounts: &'a mut Mounts,
+    stop: &'a AtomicBool,
+}
+
+impl Places for UntilStopped<'_> {
+    fn place(&mut self, side: &str, connections: Option<u32>) -> anyhow::Result<Place> {
+        self.mounts.place(side, connections, self.stop)
+    }
+
+    fn unmount(&mut self) -> anyhow::Result<()> {
+        self.mounts.unmount()
+    }
 }
 
 impl Target {
@@ -22,8 +42,7 @@ impl Target {
     /// As [`MountArguments::resolve`].
     pub fn find(
         arguments: &MountArguments,
-        port: u16,
-        server_pid: Option<u32>,
+        target: &TargetArguments,
         settings: &mut Settings,
     ) -> anyhow::Result<Option<Self>> {
         if !arguments.any() {
@@ -31,10 +50,23 @@ impl Target {
         }
         let flavors: Vec<bench::Flavor> =
             settings.sides.iter().filter_map(|side| side.parse().ok()).collect();
-        let mounts = arguments.resolve(port, &flavors)?;
+        let mounts = arguments.resolve(target.port(), &flavors)?;
         settings.sides = mounts.sides();
         settings.baseline = settings.sides.first().cloned().unwrap_or_default();
-        Ok(Some(Self { mounts, label: arguments.label(), server_pid }))
+        let (label, server_pid) = (arguments.label(), target.server_pid());
+        Ok(Some(Self { mounts, label, server_pid, by_connections: false }))
+    }
+
+    /// Mounts anew for each number of connections, one among them.
+    ///
+    /// # Errors
+    /// For folders that somebody else mounted.
+    pub fn by_connections(self) -> anyhow::Result<Self> {
+        ensure!(
+            self.mounts.are_own(),
+            "a mount has one number of connections: name SERVER:/EXPORT, as root, which is mounted with each"
+        );
+        Ok(Self { by_connections: true, ..self })
     }
 
     /// Measures, prints the tables, and writes the report.
@@ -52,16 +84,16 @@ impl Target {
         record.target = self.label;
         let files = evaluate::begin(&mut record, output, resume.as_deref())?;
         let stop = stop::stop_flag()?;
-        let places = &mut |side: &str| self.mounts.place(side, &stop);
+        let places = &mut UntilStopped { mounts: &mut self.mounts, stop: &stop };
         let mut driver = OnMounts::new(places, asked.settings.file_size, self.server_pid, &stop);
+        if self.by_connections {
+            driver = driver.by_connections();
+        }
         evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation, None)?;
         drop(driver);
         keep::note(&mut record, self.server_pid.is_some());
         keep::note_mounts(&mut record);
-        record.notes.push(
-            "The loads are those of fio and git through the kernel's client; fio does its I/O past the client's cache (O_DIRECT) on NFS."
-                .to_owned(),
-        );
+        record.notes.extend(mounted::notes(&record));
         evaluate::publish(&record, &files)
     }
 }

@@ -1,0 +1,75 @@
+//! What a reader of a record of loads on mounts has to know.
+
+use crate::evaluation::NCONNECT;
+use crate::measuring::{Load, Record};
+
+/// Says in sentences how the loads were made and what they count.
+pub fn notes(record: &Record) -> Vec<String> {
+    let mut notes = vec![
+        "The loads are those of fio and git through the kernel's client; I/O goes past the client's cache (O_DIRECT) on NFS."
+            .to_owned(),
+    ];
+    let has = |wanted: fn(&Load) -> bool| record.cases.iter().any(|one| wanted(&one.case.load));
+    if has(|load| matches!(load, Load::Transfer(transfer) if transfer.rate.is_some())) {
+        notes.push(
+            "Fixed schedules are not fio's, which waits for all requests to end before it waits for the next one's time: threads of the bench read and write \
+             the same files. A latency counts from when its request was due until its system call has returned: with the time until a thread was free or \
+             awake, and what had not begun at the end with the time it had waited. The closed loop of \"the most\" is fio's."
+                .to_owned(),
+        );
+    }
+    if has(|load| load.reach().clients > 1) {
+        notes.push(
+            "Clients are jobs with a file each on one mount: they share its session and its connections."
+                .to_owned(),
+        );
+    }
+    if record.evaluation == NCONNECT {
+        notes.push(
+            "Calls cannot be reordered on purpose on a mount; the project's client does that (the same command without --mount)."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluation::{Ontap, PLAN};
+    use crate::measuring::{CaseRecord, Evaluation as _, Settings};
+
+    fn settings() -> Settings {
+        Settings {
+            repetitions: 1,
+            seconds: 1.0,
+            file_size: 1 << 20,
+            sides: vec!["sys".to_owned()],
+            baseline: "sys".to_owned(),
+            options: Default::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_not_done_is_not_explained() {
+        let mut record = Record::begin(PLAN, "", settings());
+        assert_eq!(notes(&record).len(), 1);
+        let cases = Ontap::new(&[4], &[]).next(&record).unwrap();
+        record.cases.extend(cases.into_iter().map(|case| CaseRecord {
+            case,
+            samples: Vec::new(),
+            figures: None,
+        }));
+        let found = notes(&record);
+        assert!(found.len() == 2 && found[1].contains("share its session"), "{found:?}");
+        let scheduled = |case: &mut CaseRecord| {
+            if let Load::Transfer(transfer) = &mut case.case.load {
+                transfer.rate = Some(10.0);
+            }
+        };
+        record.cases.iter_mut().for_each(scheduled);
+        record.evaluation = NCONNECT.to_owned();
+        let found = notes(&record).join(" ");
+        assert!(found.contains("Fixed schedules are not fio's") && found.contains("reordered on purpose"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Reads and writes on a fixed schedule, by threads of our own.
+//!
+//! fio has no way to do this that can be used: by default it lets all requests end before it waits for the next one's time, so
+//! that a slow server is asked for less, and with `io_submit_mode=offload` fio 3.33 (Debian 12) stands still in about half of
+//! its runs on a machine with several processors.
+//!
+//! The n-th request is due at the start plus n / rate, and its latency counts from then, until the system call that made it has
+//! returned: a thread that is woken late counts, and so does the time until one is free. What was due at the end and
+//! had not begun counts with the time it had waited.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use nix::fcntl::OFlag;
+
+use super::fio::{Job, file};
+use crate::workload::Tally;
+
+/// Threads of all clients together: the most requests that are in flight.
+const THREADS_MAX: u32 = 256;
+
+/// Direct I/O of local file systems wants buffers that begin at a multiple of this.
+const ALIGNMENT: usize = 4096;
+
+/// How long before the first request is due the threads are made.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// How long a thread sleeps at once, so that it sees that the run is over.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// A schedule of arrivals that the threads of a client share.
+struct Arrivals {
+    first: Instant,
+    end: Instant,
+    interval: f64,
+    taken: AtomicU64,
+}
+
+impl Arrivals {
+    fn due(&self, number: u64) -> Instant {
+        self.first + Duration::from_secs_f64(number as f64 * self.interval)
+    }
+
+    /// Takes the next that is due before the end: its number, and when.
+    fn take(&self) -> Option<(u64, Instant)> {
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| {
+            let now = Instant::now();
+            (self.due(number) < self.end && now < self.end).then_some(number + 1)
+        });
+        taken.ok().map(|number| (number, self.due(number)))
+    }
+
+    /// Counts what nobody took with the time that it has waited.
+    fn give_up(&self, tally: &mut Tally) {
+        let mut number = self.taken.load(Ordering::Relaxed);
+        while self.due(number) < self.end {
+            tally.unserved += 1;
+            tally.latencies.count(self.end.saturating_duration_since(self.due(number)));
+            number += 1;
+        }
+    }
+}
+
+/// Makes the load of `job` at `rate` requests a second of all clients together, until its length is over and what has begun has
+/// ended; returns how long that took, too. `None` when it was stopped before.
+///
+/// # Errors
+/// A file that cannot be opened, read or written.
+pub fn run(
+    job: Job,
+    rate: f64,
+    folder: &Path,
+    direct: bool,
+    stop: &AtomicBool,
+) -> Result<Option<(Tally, Duration)>> {
+    let clients = job.clients.max(1);
+    let threads = (THREADS_MAX / clients).clamp(1, job.depth.max(1));
+    let interval = f64::from(clients) / rate;
+    ensure!(interval.is_finite() && interval > 0.0, "{rate} requests a second cannot be made");
+    let files = (0..clients).map(|client| open(&file(folder, client), job, direct));
+    let files = files.collect::<Result<Vec<File>>>()?;
+    let start = Instant::now() + LEAD;
+    // Clients do not all begin at once, as if they had agreed to.
+    let arrivals = |client: u32| Arrivals {
+        first: start + Duration::from_secs_f64(interval * f64::from(client) / f64::from(clients)),
+        end: start + job.length,
+        interval,
+        taken: AtomicU64::new(0),
+    };
+    let schedules: Vec<Arrivals> = (0..clients).map(arrivals).collect();
+    let mut all = Tally::default();
+    let parts: Vec<Result<Tally>> = std::thread::scope(|scope| {
+        let each = files.iter().zip(&schedules);
+        let workers = each.flat_map(|(file, arrivals)| (0..threads).map(move |_| (file, arrivals)));
+        let started: Vec<_> =
+            workers.map(|(file, arrivals)| scope.spawn(move || work(job, file, arrivals, stop))).collect();
+        let joined = started.into_iter().map(|thread| thread.join());
+        joined.map(|part| part.map_err(|_| anyhow!("a thread has ended in a panic"))?).collect()
+    });
+    for part in parts {
+        all.add(&part.with_context(|| format!("in {}", folder.display()))?);
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let took = start.elapsed();
+    schedules.iter().for_each(|schedule| schedule.give_up(&mut all));
+    if job.writes > 0 && !direct {
+        files.iter().try_for_each(File::sync_all)?;
+    }
+    Ok(Some((all, took)))
+}
+
+fn open(path: &Path, job: Job, direct: bool) -> Result<File> {
+    let flags = if direct { OFlag::O_DIRECT } else { OFlag::empty() };
+    let opened = OpenOptions::new().read(true).write(job.writes > 0).custom_flags(flags.bits()).open(path);
+    opened.with_context(|| path.display().to_string())
+}
+
+/// Takes what is due, one after the other.
+fn work(job: Job, file: &File, arrivals: &Arrivals, stop: &AtomicBool) -> Result<Tally> {
+    let size = usize::try_from(job.size)?;
+    let mut memory = vec![0x5a_u8; size + ALIGNMENT];
+    let begin = memory.as_ptr().align_offset(ALIGNMENT);
+    let buffer = memory.get_mut(begin..begin + size).context("a buffer cannot be aligned")?;
+    let mut tally = Tally::default();
+    while let Some((number, due)) = arrivals.take() {
+        sleep_until(due, stop);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (offset, writes) = place(job, number);
+        let count = if writes { file.write_at(buffer, offset)? } else { file.read_at(buffer, offset)? };
+        ensure!(count == size, "{count} bytes of {size} were moved at offset {offset}");
+        tally.operations += 1;
+        tally.bytes += job.size;
+        tally.latencies.count(due.elapsed());
+    }
+    Ok(tally)
+}
+
+fn sleep_until(due: Instant, stop: &AtomicBool) {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(left.min(SLEEP_MAX));
+    }
+}
+
+/// Where a request goes, and whether it writes: the same in every run.
+fn place(job: Job, number: u64) -> (u64, bool) {
+    let drawn = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let drawn = (drawn ^ (drawn >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
+    let pieces = (job.file_size / job.size).max(1);
+    let piece = if job.random { drawn / 100 % pieces } else { number % pieces };
+    (piece * job.size, drawn % 100 < u64::from(job.writes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: Job = Job {
+        random: true,
+        size: 4096,
+        writes: 25,
+        depth: 4,
+        clients: 2,
+        file_size: 1 << 20,
+        length: Duration::from_millis(200),
+    };
+
+    fn folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for client in 0..JOB.clients {
+            File::create(file(dir.path(), client)).unwrap().set_len(JOB.file_size).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn as_many_begin_as_are_due_whatever_becomes_of_them() {
+        let (dir, stop) = (folder(), AtomicBool::new(false));
+        let (tally, took) = run(JOB, 1000.0, dir.path(), false, &stop).unwrap().unwrap();
+        // The last is due 2 ms before the end.
+        assert!(took >= JOB.length - Duration::from_millis(10), "{took:?}");
+        // Each of two clients is due at 0 or 1 ms, then every 2 ms.
+        assert_eq!(tally.operations + tally.unserved, 200);
+        assert_eq!(tally.latencies.len(), 200);
+        assert_eq!(tally.bytes, tally.operations * 4096);
+    }
+
+    #[test]
+    fn what_nobody_could_take_counts_with_the_time_that_it_has_waited() {
+        let first = Instant::now();
+        let end = first + Duration::from_secs(1);
+        // Forty of a hundred were taken.
+        let arrivals = Arrivals { first, end, interval: 0.01, taken: AtomicU64::new(40) };
+        let mut tally = Tally::default();
+        arrivals.give_up(&mut tally);
+        assert_eq!((tally.unserved, tally.latencies.len(), tally.operations), (60, 60, 0));
+        assert!((300_000.0..320_000.0).contains(&tally.latencies.quantile_us(0.5)));
+        let over = Arrivals { end: first, ..arrivals };
+        assert_eq!(over.take(), None, "nothing begins after the end");
+    }
+
+    #[test]
+    fn places_lie_in_the_file_and_writes_are_the_part_that_was_asked_for() {
+        let drawn: Vec<(u64, bool)> = (0..10_000).map(|number| place(JOB, number)).collect();
+        assert!(drawn.iter().all(|(offset, _)| offset % 4096 == 0 && *offset < JOB.file_size));
+        let writes = drawn.iter().filter(|(_, write)| *write).count();
+        assert!((2300..2700).contains(&writes), "{writes}");
+        let apart: std::collections::BTreeSet<u64> = drawn.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(apart.len(), 256, "every place is reached");
+        let in_order = Job { random: false, writes: 100, ..JOB };
+        assert_eq!((place(in_order, 1), place(in_order, 257)), ((4096, true), (4096, true)));
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_is_none_and_a_file_that_is_short_is_an_error() {
+        let (dir, stop) = (folder(), AtomicBool::new(true));
+        assert!(run(JOB, 10.0, dir.path(), false, &stop).unwrap().is_none());
+        File::create(file(dir.path(), 1)).unwrap();
+        let error =
+            run(Job { writes: 0, ..JOB }, 1000.0, dir.path(), false, &AtomicBool::new(false)).unwrap_err();
+        assert!(format!("{error:#}").contains("bytes of 4096"), "{error:#}");
+    }
+}
