@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
-use server::engine::{journal_line, journal_owners};
+use server::engine::{hex, journal_line, journal_owners, unhex};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -181,18 +181,6 @@ fn read_journal(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
     journal_owners(&text).or_else(|line| {
         bail!("{} is damaged at {line:?}; remove it, and clients lose what they had open", path.display())
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

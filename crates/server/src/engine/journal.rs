@@ -1,14 +1,12 @@
 //! The text in which the owners of clients that may reclaim are kept: a line for each that came or went.
 
+use super::hex::{hex, unhex};
 use std::collections::BTreeSet;
 
 /// Returns the line that says whether an owner may reclaim; it ends with a newline.
 pub fn journal_line(owner: &[u8], present: bool) -> String {
-    let mut line = String::with_capacity(2 * owner.len() + 2);
-    line.push(if present { '+' } else { '-' });
-    owner.iter().for_each(|byte| line.push_str(&format!("{byte:02x}")));
-    line.push('\n');
-    line
+    let sign = if present { '+' } else { '-' };
+    format!("{sign}{}\n", hex(owner))
 }
 
 /// Reads a journal. A last line that a crash cut short was never promised to anybody.
@@ -25,14 +23,6 @@ pub fn journal_owners(text: &str) -> Result<BTreeSet<Vec<u8>>, &str> {
         }
     }
     Ok(owners)
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]
