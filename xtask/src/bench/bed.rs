@@ -4,6 +4,7 @@ use super::cores::Cores;
 use super::site::Site;
 use super::stand::Stand;
 use bench::ServerProcess;
+use bench::native::{Counters, Target};
 use realm::Enctypes;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -24,9 +25,6 @@ pub struct Bed {
     folder: tempfile::TempDir,
     work: tempfile::TempDir,
 }
-
-/// The server's counters by name.
-pub type Counters = bench::native::Counters;
 
 impl Bed {
     /// Starts all of it with one shard. What the server says goes to standard error.
@@ -75,6 +73,21 @@ impl Bed {
     pub fn stand<'a>(&'a self, stop: &'a AtomicBool) -> Stand<'a> {
         let (pid, address) = (self.server.pid(), self.server.address());
         Stand { site: &self.site, pid, address, file_size: FILE_SIZE, stop }
+    }
+
+    /// How the bench gets to the folder, as alice.
+    pub fn target(&self) -> Target {
+        let address = self.server.address();
+        Target {
+            host: address.ip().to_string(),
+            service_host: "localhost".to_owned(),
+            port: address.port(),
+            export: "/data".to_owned(),
+            credential: self.site.credential(),
+            pid: Some(self.server.pid()),
+            remote_cpu: None,
+            label: "orthrus".to_owned(),
+        }
     }
 
     /// Which core is whose.

@@ -5,7 +5,8 @@ use super::output::{Floor, Output};
 use super::site::{ANSWER_MAX, Site};
 use super::{End, stopped};
 use anyhow::{Context, bail, ensure};
-use bench::{ServerProcess, Spread, cpu};
+use bench::measuring::Interval;
+use bench::{ServerProcess, cpu};
 use client::{Head, Protection, RawConnection};
 use gss::{Acceptor, Initiator, Step};
 use nfs4::NFSPROC4_NULL;
@@ -52,10 +53,8 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
         "{}; {CONNECTIONS} connections with {IN_FLIGHT} RPCSEC_GSS_INIT calls in flight on each; library: gss::Acceptor in a loop on the server's core",
         cores.describe()
     ));
-    output.note(&format!(
-        "median [least to most] of {ROUNDS} interleaved rounds of {:.0} s",
-        LENGTH.as_secs_f64()
-    ));
+    output
+        .note(&format!("median [interval] of {ROUNDS} interleaved rounds of {:.0} s", LENGTH.as_secs_f64()));
     println!("\n{:46} {:>8}", "", "a second");
     for enctype in [RealmEnctype::Aes256Sha1, RealmEnctype::Aes256Sha2] {
         if let End::Interrupted = one(output, stop, cores, enctype)? {
@@ -93,19 +92,19 @@ fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEncty
 }
 
 fn show(output: &mut Output, name: &str, rounds: &[Round], floor: Option<Floor>) {
-    let rate = Spread::of(rounds.iter().map(|round| round.contexts as f64 / round.seconds));
-    let cpu = Spread::of(rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64));
+    let rate = Interval::of(rounds.iter().map(|round| round.contexts as f64 / round.seconds));
+    let cpu = Interval::of(rounds.iter().map(|round| round.cpu_seconds * 1e6 / round.contexts as f64));
     let (Some(rate), Some(cpu)) = (rate, cpu) else { return };
     println!(
         "{name:46} {:8.0} [{:.0} to {:.0}]   {:6.1} µs of processor each   {}",
         rate.median,
-        rate.min,
-        rate.max,
+        rate.low,
+        rate.high,
         cpu.median,
         floor.map(|floor| floor.verdict(rate.median)).unwrap_or_default(),
     );
-    output.spread(name, "1/s", rate, floor);
-    output.spread(&format!("{name}, processor time"), "µs", cpu, None);
+    output.interval(name, "1/s", rate, floor);
+    output.interval(&format!("{name}, processor time"), "µs", cpu, None);
 }
 
 fn tokens(site: &Site) -> anyhow::Result<Vec<Vec<u8>>> {

@@ -9,7 +9,8 @@ use super::output::{Floor, Output};
 use super::stand::{Load, Stand};
 use super::{End, stopped};
 use anyhow::{Context, ensure};
-use bench::{Endpoint, Flavor, Measurement, Mount, Spread};
+use bench::measuring::{Interval, Sample};
+use bench::{Endpoint, Flavor, Mount};
 use nix::unistd::gettid;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +39,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     output.note("first client: krb5p, reads of 1 MiB, 16 in flight; second client: the metadata mix, one operation at a time");
     output.note("the first client's thread has the scheduling policy SCHED_IDLE: it never keeps the second one from the client's core");
     output.note(&format!(
-        "median [least to most] of {ROUNDS} rounds, each {:.0} s without and {:.0} s with the stream",
+        "median [interval] of {ROUNDS} rounds, each {:.0} s without and {:.0} s with the stream",
         LENGTH.as_secs_f64(),
         LENGTH.as_secs_f64()
     ));
@@ -66,8 +67,8 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
 
 /// The second client without and with the stream, and the stream's rate in MB/s.
 struct Round {
-    alone: Measurement,
-    beside: Measurement,
+    alone: Sample,
+    beside: Sample,
     stream: f64,
 }
 
@@ -110,30 +111,33 @@ fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
     println!("\nthe second client with {}", flavor.name());
     let name = |what: &str| format!("fairness {}, {what}", flavor.name());
     for (what, with) in [("without the stream", false), ("with the stream", true)] {
-        let side = |round: &Round| if with { round.beside.clone() } else { round.alone.clone() };
-        let each =
-            |value: fn(&Measurement) -> f64| Spread::of(rounds.iter().map(|round| value(&side(round))));
-        let (Some(p50), Some(p99)) = (each(|one| one.p50_us), each(|one| one.p99_us)) else { continue };
-        output.spread(&name(&format!("p50 {what}")), "µs", p50, None);
-        output.spread(&name(&format!("p99 {what}")), "µs", p99, None);
-        let busy = each(|one| one.server_cpu_seconds.unwrap_or(0.0) / one.seconds);
+        let each = |value: fn(&Sample) -> Option<f64>| {
+            Interval::of(
+                rounds.iter().filter_map(|round| value(if with { &round.beside } else { &round.alone })),
+            )
+        };
+        let (Some(p50), Some(p99)) = (each(Sample::p50_us), each(Sample::p99_us)) else { continue };
+        output.interval(&name(&format!("p50 {what}")), "µs", p50, None);
+        output.interval(&name(&format!("p99 {what}")), "µs", p99, None);
+        let busy = each(|one| Some(one.busy(one.server_cpu_seconds?)));
         let busy = busy.map_or(0.0, |busy| busy.median * 100.0);
         println!(
             "  {what:18}   p50 {:8.1} µs   p99 {:8.1} µs [{:.1} to {:.1}]   server {busy:3.0} %",
-            p50.median, p99.median, p99.min, p99.max
+            p50.median, p99.median, p99.low, p99.high
         );
     }
-    if let Some(rate) = Spread::of(rounds.iter().map(|round| round.stream)) {
-        output.spread(&name("rate of the stream"), "MB/s", rate, None);
+    if let Some(rate) = Interval::of(rounds.iter().map(|round| round.stream)) {
+        output.interval(&name("rate of the stream"), "MB/s", rate, None);
         println!("  the stream: {:.0} MB/s", rate.median);
     }
-    if let Some(ratio) = Spread::of(rounds.iter().map(|round| round.beside.p99_us / round.alone.p99_us)) {
-        output.spread(&name("p99 with/without"), "ratio", ratio, Some(FLOOR));
+    let ratios = rounds.iter().filter_map(|round| Some(round.beside.p99_us()? / round.alone.p99_us()?));
+    if let Some(ratio) = Interval::of(ratios) {
+        output.interval(&name("p99 with/without"), "ratio", ratio, Some(FLOOR));
         println!(
             "  p99 with / without: {:5.2} [{:.2} to {:.2}]   {}",
             ratio.median,
-            ratio.min,
-            ratio.max,
+            ratio.low,
+            ratio.high,
             FLOOR.verdict(ratio.median)
         );
     }

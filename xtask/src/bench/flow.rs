@@ -2,7 +2,8 @@
 
 use super::cores::Cores;
 use anyhow::{Context, ensure};
-use bench::{Measurement, cpu};
+use bench::cpu;
+use bench::measuring::Sample;
 use rpc::{RECORD_MARK_LEN, RecordLimits, RecordReader, record_mark};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -34,7 +35,7 @@ struct Sent {
 ///
 /// # Errors
 /// When sockets or the file fail.
-pub fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Measurement> {
+pub fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Sample> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let to = TcpStream::connect(listener.local_addr()?)?;
     let (from, _) = listener.accept()?;
@@ -49,15 +50,13 @@ pub fn stream(cores: Cores, file: &File, length: Duration) -> anyhow::Result<Mea
         ensure!(received >= sent.bytes, "{received} of {} bytes arrived", sent.bytes);
         // The receiver also took what was sent before the sender's clock ran.
         let part = sent.seconds / whole.as_secs_f64();
-        Ok(Measurement {
-            round: 0,
+        Ok(Sample {
             operations: sent.bytes / SIZE as u64,
             bytes: sent.bytes,
             seconds: sent.seconds,
-            p50_us: 0.0,
-            p99_us: 0.0,
-            client_cpu_seconds: client.as_secs_f64() * part,
+            client_cpu_seconds: Some(client.as_secs_f64() * part),
             server_cpu_seconds: Some(sent.cpu.as_secs_f64()),
+            ..Sample::default()
         })
     })
 }

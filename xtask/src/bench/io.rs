@@ -3,9 +3,11 @@
 use super::cores::Cores;
 use super::output::Output;
 use super::site::Site;
-use super::stand::{Load, Stand, cost_unit, rate_unit, server_cost};
+use super::stand::{Load, Stand, rate_unit};
 use super::{End, stopped};
-use bench::{Endpoint, Flavor, Measurement, Mount, ServerProcess, Spread};
+use bench::measuring::{Interval, Sample, compare};
+use bench::view::form::cpu_unit;
+use bench::{Endpoint, Flavor, Mount, ServerProcess};
 use realm::Enctypes;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -97,7 +99,7 @@ pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> any
 fn introduce(output: &mut Output, cores: Cores, rounds: u32) {
     output.note(&format!("{}; one shard; one folder on tmpfs, and memory exports", cores.describe()));
     output.note(&format!(
-        "the server's processor time: median [least to most] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures, below 1 io_uring is better",
+        "the server's processor time: median [interval] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures, below 1 io_uring is better",
         LENGTH.as_secs_f64()
     ));
     println!("\n{:52} {:>13} {:>13}   {:24} rate uring/epoll", "", "epoll", "uring", "uring/epoll");
@@ -151,7 +153,7 @@ impl Run<'_> {
         mounts.iter_mut().try_for_each(Endpoint::finish)
     }
 
-    fn rounds(&self, mounts: &mut [Mount], load: Load) -> anyhow::Result<Vec<Vec<Measurement>>> {
+    fn rounds(&self, mounts: &mut [Mount], load: Load) -> anyhow::Result<Vec<Vec<Sample>>> {
         let mut measured = vec![Vec::new(); mounts.len()];
         for round in 0..self.arguments.rounds {
             for ((stand, mount), measured) in self.stands.iter().zip(mounts.iter_mut()).zip(&mut measured) {
@@ -162,26 +164,24 @@ impl Run<'_> {
     }
 }
 
-fn report(output: &mut Output, name: &str, load: Load, measured: &[Vec<Measurement>]) {
+fn report(output: &mut Output, name: &str, load: Load, measured: &[Vec<Sample>]) {
     let unit = load.unit();
     let mut line = format!("{name:52}");
     for (io, measured) in INTERFACES.iter().zip(measured) {
-        let cost = Spread::of(measured.iter().filter_map(|one| server_cost(one, unit)));
-        let rate = Spread::of(measured.iter().map(|one| one.rate(unit)));
+        let cost = Interval::of(measured.iter().filter_map(|one| one.server_cost(unit)));
+        let rate = Interval::of(measured.iter().map(|one| one.rate(unit)));
         let (Some(cost), Some(rate)) = (cost, rate) else { return };
-        output.spread(&format!("{name}, {io}, cpu"), cost_unit(unit), cost, None);
-        output.spread(&format!("{name}, {io}, rate"), rate_unit(unit), rate, None);
-        line += &format!(" {:7.3} {:5}", cost.median, cost_unit(unit));
+        output.interval(&format!("{name}, {io}, cpu"), cpu_unit(unit), cost, None);
+        output.interval(&format!("{name}, {io}, rate"), rate_unit(unit), rate, None);
+        line += &format!(" {:7.3} {:5}", cost.median, cpu_unit(unit));
     }
     let [epoll, uring] = measured else { return };
-    let pairs = || uring.iter().zip(epoll);
-    let cost = pairs().filter_map(|(a, b)| Some(server_cost(a, unit)? / server_cost(b, unit)?));
-    if let Some(ratio) = Spread::of(cost) {
-        output.spread(&format!("{name}, cpu uring/epoll"), "ratio", ratio, None);
-        line += &format!("   {:5.3} [{:.3} to {:.3}]", ratio.median, ratio.min, ratio.max);
+    if let Some(ratio) = compare(uring, epoll, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?)) {
+        output.interval(&format!("{name}, cpu uring/epoll"), "ratio", ratio, None);
+        line += &format!("   {:5.3} [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
     }
-    if let Some(ratio) = Spread::of(pairs().map(|(a, b)| a.rate(unit) / b.rate(unit))) {
-        output.spread(&format!("{name}, rate uring/epoll"), "ratio", ratio, None);
+    if let Some(ratio) = compare(uring, epoll, |a, b| Some(a.rate(unit) / b.rate(unit))) {
+        output.interval(&format!("{name}, rate uring/epoll"), "ratio", ratio, None);
         line += &format!("    {:5.3}", ratio.median);
     }
     println!("{line}");

@@ -5,7 +5,7 @@
 use super::output::{Floor, Output};
 use super::{End, stopped};
 use anyhow::Context;
-use bench::Spread;
+use bench::measuring::Interval;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -30,7 +30,7 @@ type Figures = BTreeMap<String, Vec<f64>>;
 pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     output.note(&format!(
         "Linux client in a user-mode kernel; folder on tmpfs; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
-         where NFS-Ganesha loses calls with more; server's processor time, median [least to most] of {ROUNDS} rounds, the servers in turns"
+         where NFS-Ganesha loses calls with more; server's processor time, median [interval] of {ROUNDS} rounds, the servers in turns"
     ));
     let mut figures = [Figures::new(), Figures::new()];
     let mut peer_failed = false;
@@ -120,12 +120,12 @@ fn report(output: &mut Output, [own, peer]: &[Figures; 2]) {
     println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", "ganesha");
     for (row, values) in own {
         let unit = if row.contains("seq") { "s/GB" } else { "us" };
-        let Some(ours) = Spread::of(values.iter().copied()) else { continue };
-        output.spread(&format!("{row}, orthrus"), unit, ours, None);
-        let theirs = peer.get(row).and_then(|values| Spread::of(values.iter().copied()));
+        let Some(ours) = Interval::of(values.iter().copied()) else { continue };
+        output.interval(&format!("{row}, orthrus"), unit, ours, None);
+        let theirs = peer.get(row).and_then(|values| Interval::of(values.iter().copied()));
         let mut line = format!("{row:20} {:>22}", show(&ours, unit));
         if let Some(theirs) = theirs {
-            output.spread(&format!("{row}, ganesha"), unit, theirs, None);
+            output.interval(&format!("{row}, ganesha"), unit, theirs, None);
             let (ratio, floor) = (ours.median / theirs.median, floor(row));
             output.figure(&format!("{row}, ratio"), "ratio", ratio, floor);
             line += &format!(" {:>22}   {ratio:.3}", show(&theirs, unit));
@@ -144,8 +144,8 @@ fn floor(row: &str) -> Option<Floor> {
     }
 }
 
-fn show(spread: &Spread, unit: &str) -> String {
-    format!("{:.2} [{:.2}-{:.2}] {unit}", spread.median, spread.min, spread.max)
+fn show(spread: &Interval, unit: &str) -> String {
+    format!("{:.2} [{:.2}-{:.2}] {unit}", spread.median, spread.low, spread.high)
 }
 
 #[cfg(test)]

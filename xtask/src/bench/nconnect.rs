@@ -1,30 +1,45 @@
-//! One Kerberos context over several connections, in order and reordered: what arrives late is served as well, and
-//! nothing is repeated.
+//! One Kerberos context over several connections, in order and reordered: what arrives late is served as well, and nothing is
+//! repeated.
+//!
+//! `orthrus bench nconnect` compares flavors, connections by connections. Here the numbers of connections are the sides that are
+//! compared, flavor by flavor, since the floor is the ratio of eight to one: these have to be measured in turns. The rest, from
+//! sessions to intervals, is the same.
 
-use super::bed::{Bed, Counters};
+use super::bed::Bed;
 use super::output::{Floor, Output};
-use super::stand::{Load, Stand, server_cost};
+use super::stand::rate_unit;
 use super::{End, stopped};
-use anyhow::Context;
-use bench::{Endpoint, Flavor, Measurement, Mount, Spread, Unit};
+use anyhow::bail;
+use bench::measuring::{
+    self, Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer, Watch,
+};
+use bench::native::{Counters, Native, Site, Target};
+use bench::view::form::cpu_unit;
+use bench::{Flavor, Unit};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Connections of the session.
-const CONNECTIONS: [usize; 5] = [1, 2, 4, 8, 16];
+const CONNECTIONS: [u32; 5] = [1, 2, 4, 8, 16];
+
+const FLAVORS: [Flavor; 3] = [Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p];
 
 /// Calls that may overtake a connection that is held back. Half of the server's window, so that the benchmark shows
 /// the server, not a client that asks for more than it was given.
 const LAG_MAX: u32 = 4096;
 
-/// Interleaved rounds, and how long each way counts in one.
+/// Interleaved rounds, and how many seconds each way counts in one.
 const ROUNDS: u32 = 5;
-const LENGTH: Duration = Duration::from_millis(250);
+const SECONDS: f64 = 0.25;
 
-/// 4 KiB reads at random places, 64 in flight in all.
-const LOAD: Load = Load::random(false, 64);
-const SLOTS: u32 = 64;
+/// Bytes of the file of each way.
+const FILE_SIZE: u64 = 64 << 20;
+
+/// Requests in flight in all.
+const DEPTH: u32 = 64;
+
+const UNIT: Unit = Unit::OperationsPerSecond;
 
 /// Runs the benchmark.
 ///
@@ -32,135 +47,157 @@ const SLOTS: u32 = 64;
 /// When realm or server do not work.
 pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let bed = Bed::start_logged()?;
-    let stand = bed.stand(stop);
     output.note(&format!("{}; one shard, one context for all connections of a row", bed.cores().describe()));
     output.note(&format!(
-        "random reads of 4 KiB, 64 in flight in all; median [least to most] of {ROUNDS} interleaved rounds of {:.2} s",
-        LENGTH.as_secs_f64()
+        "random reads of 4 KiB, {DEPTH} in flight in all; median [interval] of {ROUNDS} interleaved rounds of {SECONDS:.2} s"
     ));
     output.note(&format!(
         "reordered: the client holds connections back at random, up to half of them at once, each until up to {LAG_MAX} later calls went over others"
     ));
-    for flavor in [Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p] {
-        let mut ways = ways(&stand, flavor)?;
-        for round in 0..ROUNDS {
-            for way in &mut ways {
-                way.repeat(&bed, &stand, round).with_context(|| way.name.clone())?;
-            }
-            if stopped(stop) {
-                return Ok(End::Interrupted);
-            }
-        }
-        report(output, flavor, &ways);
-        ways.iter_mut().try_for_each(|way| way.mount.finish())?;
+    let sides: Vec<String> = ways().into_iter().map(|(connections, lag)| side(connections, lag)).collect();
+    let settings = Settings {
+        repetitions: ROUNDS,
+        seconds: SECONDS,
+        file_size: FILE_SIZE,
+        baseline: sides.first().cloned().unwrap_or_default(),
+        sides,
+        options: BTreeMap::new(),
+    };
+    let mut record = Record::begin("nconnect", "One context over several connections", settings);
+    let mut site = OnBed { target: bed.target(), bed: &bed };
+    let mut driver = Native::new(&mut site, "bench-nconnect", stop).counting();
+    let watch = Watch { stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+    measuring::run(&mut Ways(FLAVORS.into_iter()), &mut driver, &mut record, watch)?;
+    for flavor in FLAVORS {
+        report(output, &record, flavor);
     }
-    Ok(End::Complete)
-}
-
-/// One row: so many connections, in order or not.
-struct Way {
-    name: String,
-    connections: usize,
-    reordered: bool,
-    mount: Mount,
-    measured: Vec<Measurement>,
-    /// What the server's counters have grown by.
-    grown: Counters,
-}
-
-fn ways(stand: &Stand<'_>, flavor: Flavor) -> anyhow::Result<Vec<Way>> {
-    let both = CONNECTIONS.into_iter().flat_map(|connections| [(connections, false), (connections, true)]);
-    // On one connection there is nothing to reorder.
-    let ways = both.filter(|(connections, reordered)| *connections > 1 || !reordered);
-    ways.map(|(connections, reordered)| {
-        let mut options = stand.options(flavor)?.connections(connections);
-        options.slots_max = SLOTS;
-        options.lag_max = reordered.then_some(LAG_MAX);
-        let mount = stand.mount("/data", flavor, options)?;
-        let order = if reordered { ", reordered" } else { "" };
-        let name = format!("nconnect {connections} {}{order}", flavor.name());
-        Ok(Way { name, connections, reordered, mount, measured: Vec::new(), grown: Counters::new() })
-    })
-    .collect()
-}
-
-impl Way {
-    fn repeat(&mut self, bed: &Bed, stand: &Stand<'_>, round: u32) -> anyhow::Result<()> {
-        let before = bed.counters()?;
-        self.measured.extend(stand.repeat(&mut self.mount, LOAD, round, LENGTH)?);
-        for (name, after) in bed.counters()? {
-            let grown = after.saturating_sub(before.get(&name).copied().unwrap_or(0));
-            *self.grown.entry(name).or_default() += grown;
-        }
-        Ok(())
+    if stopped(stop) {
+        return Ok(End::Interrupted);
     }
-
-    fn grown(&self, name: &str) -> u64 {
-        self.grown.get(name).copied().unwrap_or(0)
-    }
-
-    /// The part of the calls in each bucket of lags, with the least lag of the bucket.
-    fn lags(&self) -> BTreeMap<u32, f64> {
-        let counts = self.grown.iter().filter_map(|(name, count)| {
-            let lag: u32 = name.strip_prefix("lag_")?.parse().ok()?;
-            (*count > 0).then_some((lag, *count as f64))
-        });
-        let counts: BTreeMap<_, _> = counts.collect();
-        let all: f64 = counts.values().sum();
-        counts.into_iter().map(|(lag, count)| (lag, count / all)).collect()
+    let failures = record.left_out_sentences().into_iter().chain(record.stopped_by);
+    match failures.reduce(|one, other| format!("{one} {other}")) {
+        Some(failures) => bail!(failures),
+        None => Ok(End::Complete),
     }
 }
 
-fn report(output: &mut Output, flavor: Flavor, ways: &[Way]) {
+/// So many connections, in order or not. On one there is nothing to reorder.
+fn ways() -> Vec<(u32, Option<u32>)> {
+    let both =
+        CONNECTIONS.into_iter().flat_map(|connections| [(connections, None), (connections, Some(LAG_MAX))]);
+    both.filter(|(connections, lag)| *connections > 1 || lag.is_none()).collect()
+}
+
+fn side(connections: u32, lag_max: Option<u32>) -> String {
+    format!("{connections}{}", if lag_max.is_some() { ", reordered" } else { "" })
+}
+
+/// All ways of one flavor after those of another.
+struct Ways(std::array::IntoIter<Flavor, 3>);
+
+impl Evaluation for Ways {
+    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
+        let flavor = self.0.next()?;
+        let case = |(connections, lag_max)| Case {
+            group: flavor.name().to_owned(),
+            side: side(connections, lag_max),
+            unit: UNIT,
+            axes: Axes::from([("flavor".to_owned(), json!(flavor.name()))]),
+            load: Load::Transfer(Transfer {
+                random: true,
+                size: 4096,
+                writes: 0,
+                depth: DEPTH,
+                rate: None,
+                reach: Reach { connections, lag_max, ..Reach::default() },
+            }),
+        };
+        Some(ways().into_iter().map(case).collect())
+    }
+
+    fn to_come(&self, _record: &Record) -> usize {
+        self.0.len() * ways().len()
+    }
+}
+
+/// The server of the bed.
+struct OnBed<'a> {
+    bed: &'a Bed,
+    target: Target,
+}
+
+impl Site for OnBed<'_> {
+    fn target(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<&Target> {
+        Ok(&self.target)
+    }
+
+    fn counters(&mut self, _server_cpu: Option<&str>) -> anyhow::Result<Option<Counters>> {
+        self.bed.counters().map(Some)
+    }
+}
+
+fn report(output: &mut Output, record: &Record, flavor: Flavor) {
     println!("\n{}", flavor.name());
-    let Some(single) = ways.first() else { return };
-    for way in ways {
-        let unit = Unit::OperationsPerSecond;
-        let Some(rate) = Spread::of(way.measured.iter().map(|one| one.rate(unit))) else { continue };
-        output.spread(&way.name, "1/s", rate, None);
-        let mut line = format!("  {:28} {:8.0} 1/s", way.name, rate.median);
-        if let Some(cost) = Spread::of(way.measured.iter().filter_map(|one| server_cost(one, unit))) {
-            output.spread(&format!("{}, server cpu", way.name), "µs/op", cost, None);
-            line += &format!("   server {:6.2} µs/op", cost.median);
+    for one in record.cases.iter().filter(|one| one.case.group == flavor.name()) {
+        let Some(figures) = &one.figures else { continue };
+        let Reach { connections, lag_max, .. } = *one.case.load.reach();
+        let order = if lag_max.is_some() { ", reordered" } else { "" };
+        let name = format!("nconnect {connections} {}{order}", flavor.name());
+        output.interval(&name, rate_unit(UNIT), figures.rate, None);
+        let mut line = format!("  {name:28} {:8.0} {}", figures.rate.median, rate_unit(UNIT));
+        if let Some(cost) = figures.server_cpu {
+            output.interval(&format!("{name}, server cpu"), cpu_unit(UNIT), cost, None);
+            line += &format!("   server {:6.2} {}", cost.median, cpu_unit(UNIT));
         }
-        let pairs = way.measured.iter().zip(&single.measured);
-        if way.connections > 1
-            && let Some(ratio) = Spread::of(pairs.map(|(own, one)| own.rate(unit) / one.rate(unit)))
-        {
-            let floor = (way.connections == 8 && !way.reordered).then_some(Floor::AtLeast(1.0));
-            output.spread(&format!("{} against 1", way.name), "ratio", ratio, floor);
-            line += &format!("   {:5.3} of 1 [{:.3} to {:.3}]", ratio.median, ratio.min, ratio.max);
+        if let Some(against) = &figures.against {
+            let (ratio, floor) =
+                (against.ratio, (connections == 8 && lag_max.is_none()).then_some(Floor::AtLeast(1.0)));
+            output.interval(&format!("{name} against 1"), "ratio", ratio, floor);
+            line += &format!("   {:5.3} of 1 [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
             line += &floor.map(|floor| format!(" {}", floor.verdict(ratio.median))).unwrap_or_default();
         }
         println!("{line}");
-        println!("    {}", losses(output, way));
-        println!("    {}", lags(output, way));
+        println!("    {}", losses(output, &name, one));
+        println!("    {}", lags(output, &name, one));
     }
 }
 
+/// Adds a counter up over all samples: what is lost while it warms up is lost as well.
+fn grown(one: &CaseRecord, name: &str) -> u64 {
+    one.samples.iter().filter_map(|sample| sample.counters.get(name)).sum()
+}
+
 /// What must not happen at all.
-fn losses(output: &mut Output, way: &Way) -> String {
-    let statistics = way.mount.statistics();
+fn losses(output: &mut Output, name: &str, one: &CaseRecord) -> String {
     let counts = [
-        ("window drops", way.grown("window_drops")),
-        ("reconnects", statistics.reconnects + way.grown("accepted")),
-        ("retransmissions", statistics.calls_repeated),
-        ("replies nobody waited for", statistics.replies_dropped),
+        ("window drops", grown(one, "window_drops")),
+        ("reconnects", grown(one, "client_reconnects") + grown(one, "accepted")),
+        ("retransmissions", grown(one, "client_calls_repeated")),
+        ("replies nobody waited for", grown(one, "client_replies_dropped")),
     ];
-    let all = counts.map(|(name, count)| {
-        output.figure(&format!("{}, {name}", way.name), "times", count as f64, Some(Floor::AtMost(0.0)));
-        format!("{count} {name}")
+    let all = counts.map(|(what, count)| {
+        output.figure(&format!("{name}, {what}"), "times", count as f64, Some(Floor::AtMost(0.0)));
+        format!("{count} {what}")
     });
     let verdict = if counts.iter().all(|(_, count)| *count == 0) { "met" } else { "NOT MET" };
     format!("{}   none at all: {verdict}", all.join(", "))
 }
 
-/// How far calls arrived behind later ones of the context, as the server counts it.
-fn lags(output: &mut Output, way: &Way) -> String {
-    let lags = way.lags();
-    for (lag, part) in &lags {
-        output.figure(&format!("{}, lag from {lag}", way.name), "of the calls", *part, None);
+/// How far calls arrived behind later ones of the context, as the server counts it: the part of the calls in each bucket, with
+/// the least lag of the bucket.
+fn lags(output: &mut Output, name: &str, one: &CaseRecord) -> String {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    for (counter, count) in one.samples.iter().flat_map(|sample| &sample.counters) {
+        if let Some(lag) = counter.strip_prefix("lag_").and_then(|lag| lag.parse().ok()) {
+            *counts.entry(lag).or_default() += count;
+        }
     }
-    let shown = lags.iter().map(|(lag, part)| format!("{lag}: {:.2} %", part * 100.0));
-    format!("behind by at least … {}", shown.collect::<Vec<_>>().join("  "))
+    let all = counts.values().sum::<u64>() as f64;
+    let mut shown = Vec::new();
+    for (lag, count) in counts {
+        let part = count as f64 / all;
+        output.figure(&format!("{name}, lag from {lag}"), "of the calls", part, None);
+        shown.push(format!("{lag}: {:.2} %", part * 100.0));
+    }
+    format!("behind by at least … {}", shown.join("  "))
 }

@@ -1,6 +1,7 @@
 //! Figures as lines of text and as JSON.
 
-use bench::{Environment, Spread};
+use bench::Environment;
+use bench::measuring::Interval;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -70,7 +71,7 @@ impl Output {
         self.notes.push(text.to_owned());
     }
 
-    /// Keeps a figure that needs no spread.
+    /// Keeps a figure that needs no interval.
     pub fn figure(&mut self, row: &str, unit: &str, value: f64, floor: Option<Floor>) {
         self.rows.push(json!({
             "row": row, "value": value, "unit": unit,
@@ -78,11 +79,11 @@ impl Output {
         }));
     }
 
-    /// Keeps the median of repetitions, with its spread.
-    pub fn spread(&mut self, row: &str, unit: &str, spread: Spread, floor: Option<Floor>) {
+    /// Keeps the median of repetitions, with its interval.
+    pub fn interval(&mut self, row: &str, unit: &str, found: Interval, floor: Option<Floor>) {
         self.rows.push(json!({
-            "row": row, "value": spread.median, "min": spread.min, "max": spread.max, "unit": unit,
-            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(spread.median)),
+            "row": row, "value": found.median, "low": found.low, "high": found.high, "confidence": found.confidence, "unit": unit,
+            "floor": floor.map(Floor::value), "met": floor.map(|floor| floor.met(found.median)),
         }));
     }
 

@@ -4,12 +4,14 @@ use super::cores::Cores;
 use super::ganesha::Ganesha;
 use super::output::{Floor, Output};
 use super::site::Site;
+use super::stand::{Load, Stand, rate_unit};
 use super::{End, stopped};
-use anyhow::Context;
-use bench::workload::{self, Conditions};
-use bench::{Endpoint, Flavor, Measurement, Mount, Pattern, Spread, Unit, Workload, cpu};
+use bench::measuring::{Interval, Sample, compare};
+use bench::view::form::cpu_unit;
+use bench::workload::Shape;
+use bench::{Endpoint, Flavor, Mount, Unit};
 use realm::Enctypes;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,9 +19,8 @@ use std::time::Duration;
 /// Interleaved rounds of each row.
 const ROUNDS: u32 = 5;
 
-/// How long each counts, and runs before it counts.
+/// How long each counts.
 const LENGTH: Duration = Duration::from_millis(500);
-const LEAD_IN: Duration = Duration::from_millis(100);
 
 /// Bytes of the file that is read and written.
 const FILE_SIZE: u64 = 64 << 20;
@@ -30,28 +31,31 @@ const FILE_SIZE: u64 = 64 << 20;
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
-const WORKLOADS: [(Workload, &str); 5] = [
-    (Workload::RandomReadDepth64, "random read 4 KiB"),
-    (Workload::RandomWriteDepth64, "random write 4 KiB"),
-    (Workload::Metadata, "metadata mix"),
-    (Workload::SequentialRead, "sequential read 1 MiB"),
-    (Workload::SequentialWrite, "sequential write 1 MiB"),
+const LOADS: [(Load, &str); 5] = [
+    (RANDOM_READ, "random read 4 KiB"),
+    (Load::random(true, RANDOM_DEPTH), "random write 4 KiB"),
+    (Load::Metadata, "metadata mix"),
+    (SEQUENTIAL_READ, "sequential read 1 MiB"),
+    (Load::sequential(true, 8, 1 << 20), "sequential write 1 MiB"),
 ];
 
+const RANDOM_DEPTH: usize = 64;
+const RANDOM_READ: Load = Load::random(false, RANDOM_DEPTH);
+const SEQUENTIAL_READ: Load = Load::sequential(false, 8, 1 << 20);
+
 /// What is asked of the ratio of a row.
-fn floor(workload: Workload, flavor: Flavor) -> Option<Floor> {
-    match (workload, flavor) {
-        (Workload::RandomReadDepth64, Flavor::Sys) => Some(Floor::AtMost(0.5)),
-        (Workload::SequentialRead, Flavor::Krb5p) => Some(Floor::AtMost(1.0 / 3.0)),
+fn floor(load: Load, flavor: Flavor) -> Option<Floor> {
+    match flavor {
+        Flavor::Sys if load == RANDOM_READ => Some(Floor::AtMost(0.5)),
+        Flavor::Krb5p if load == SEQUENTIAL_READ => Some(Floor::AtMost(1.0 / 3.0)),
         _ => None,
     }
 }
 
 /// One of the servers.
-struct Peer {
+struct Peer<'a> {
     name: &'static str,
-    pid: u32,
-    address: SocketAddr,
+    stand: Stand<'a>,
 }
 
 /// Runs the benchmark.
@@ -73,14 +77,15 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let server = site.serve(cores, work.path(), &arguments)?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let ganesha = cores.on_server(|| Ganesha::start(work.path(), &export, site.realm(), free, None))?;
+    let stand = |pid, address| Stand { site: &site, pid, address, file_size: FILE_SIZE, stop };
     let peers = [
-        Peer { name: "orthrus", pid: server.pid(), address: server.address() },
-        Peer { name: "ganesha", pid: ganesha.pid(), address: free },
+        Peer { name: "orthrus", stand: stand(server.pid(), server.address()) },
+        Peer { name: "ganesha", stand: stand(ganesha.pid(), free) },
     ];
     introduce(output, cores);
     let mut lower = 1;
     for flavor in Flavor::ALL {
-        let mut run = Run { site: &site, peers: &peers, flavor, stop, lower, output: &mut *output };
+        let mut run = Run { peers: &peers, flavor, stop, lower, output: &mut *output };
         run.flavor();
         lower = run.lower;
         if stopped(stop) {
@@ -100,7 +105,7 @@ fn introduce(output: &mut Output, cores: Cores) {
         "in flight: 8 sequential requests, 1 of metadata, 64 random ones; fewer in a row of its own, for both servers, where Ganesha leaves RPCSEC_GSS calls unanswered",
     );
     output.note(&format!(
-        "server's processor time: median [least to most] of {ROUNDS} interleaved rounds of {:.1} s",
+        "server's processor time: median [interval] of {ROUNDS} interleaved rounds of {:.1} s",
         LENGTH.as_secs_f64()
     ));
     println!("\n{:42} {:>14} {:>14}   {:24}", "", "orthrus", "ganesha", "ratio");
@@ -108,8 +113,7 @@ fn introduce(output: &mut Output, cores: Cores) {
 
 /// The rows of one flavor.
 struct Run<'a> {
-    site: &'a Site,
-    peers: &'a [Peer; 2],
+    peers: &'a [Peer<'a>; 2],
     flavor: Flavor,
     stop: &'a AtomicBool,
     /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried for the next.
@@ -122,12 +126,12 @@ type Side = Result<Mount, String>;
 
 impl Run<'_> {
     fn flavor(&mut self) {
-        for (workload, title) in WORKLOADS {
-            if self.row(workload, title, DEPTHS[0]) {
+        for (load, title) in LOADS {
+            if self.row(load, title, DEPTHS[0]) {
                 continue;
             }
             while let Some(depth) = DEPTHS.get(self.lower).filter(|_| !stopped(self.stop)) {
-                if self.row(workload, title, *depth) {
+                if self.row(load, title, *depth) {
                     break;
                 }
                 self.lower += 1;
@@ -137,7 +141,7 @@ impl Run<'_> {
 
     /// Measures one row in turns and says whether no server failed. Each row has mounts of its own: what a failure
     /// leaves is not fit to measure the next with.
-    fn row(&mut self, workload: Workload, title: &str, depth: u32) -> bool {
+    fn row(&mut self, load: Load, title: &str, depth: u32) -> bool {
         if stopped(self.stop) {
             return true;
         }
@@ -146,18 +150,18 @@ impl Run<'_> {
         for round in 0..ROUNDS {
             for ((peer, side), measured) in self.peers.iter().zip(&mut sides).zip(&mut measured) {
                 let Ok(mount) = side else { continue };
-                match self.repeat(peer, mount, workload, round) {
+                match peer.stand.repeat(mount, load, round, LENGTH) {
                     Ok(one) => measured.extend(one),
                     Err(error) => *side = Err(format!("{error:#}")),
                 }
             }
         }
-        let random = matches!(workload, Workload::RandomReadDepth64 | Workload::RandomWriteDepth64);
+        let random = matches!(load, Load::Transfer(Shape { random: true, .. }));
         let mut name = format!("{} {title}", self.flavor.name());
         if random || depth < DEPTHS[0] {
             name += &format!(", {depth} in flight");
         }
-        self.report(workload, &name, &measured, &sides);
+        self.report(load, &name, &measured, &sides);
         for side in sides.iter_mut().flatten() {
             // The folder is temporary; what stays in it does no harm.
             let _ = side.finish();
@@ -165,75 +169,40 @@ impl Run<'_> {
         sides.iter().all(Result::is_ok)
     }
 
-    fn mount(&self, peer: &Peer, depth: u32) -> Side {
+    fn mount(&self, peer: &Peer<'_>, depth: u32) -> Side {
         self.try_mount(peer, depth).map_err(|error| format!("{error:#}"))
     }
 
-    fn try_mount(&self, peer: &Peer, depth: u32) -> anyhow::Result<Mount> {
-        let flavor: client::Flavor = self.flavor.name().parse().map_err(anyhow::Error::msg)?;
-        let mut options = self.site.options(peer.address, flavor);
+    fn try_mount(&self, peer: &Peer<'_>, depth: u32) -> anyhow::Result<Mount> {
+        let mut options = peer.stand.options(self.flavor)?;
         options.slots_max = depth;
-        let folder = format!("{}-{}-{}", peer.name, self.flavor.name(), unique());
-        let mut mount = Mount::connect(options, "/data", &folder)?;
-        mount.prepare()?;
-        let cpu = || cpu::of_process(peer.pid);
-        workload::fill(&mut mount, &self.conditions(LENGTH, &cpu)).context("preparing the file")?;
-        Ok(mount)
+        peer.stand.mount("/data", self.flavor, options)
     }
 
-    fn repeat(
-        &self,
-        peer: &Peer,
-        mount: &mut Mount,
-        workload: Workload,
-        round: u32,
-    ) -> anyhow::Result<Option<Measurement>> {
-        let cpu = || cpu::of_process(peer.pid);
-        // The first time, caches, slots and the allocator settle.
-        let lead_in = if round == 0 { LENGTH / 2 } else { LEAD_IN };
-        workload::repeat(workload, 0, mount, &self.conditions(lead_in, &cpu))?;
-        workload::repeat(workload, round, mount, &self.conditions(LENGTH, &cpu))
-    }
-
-    fn conditions<'a>(
-        &'a self,
-        length: Duration,
-        server_cpu: &'a dyn Fn() -> Option<Duration>,
-    ) -> Conditions<'a> {
-        let pattern = Pattern(0x7065_6572 + self.flavor as u64);
-        Conditions { file_size: FILE_SIZE, pattern, length, stop: self.stop, server_cpu }
-    }
-
-    fn report(
-        &mut self,
-        workload: Workload,
-        name: &str,
-        measured: &[Vec<Measurement>; 2],
-        sides: &[Side; 2],
-    ) {
-        let unit = workload.unit();
-        let each =
-            measured.each_ref().map(|measured| Spread::of(measured.iter().filter_map(|one| cost(one, unit))));
+    fn report(&mut self, load: Load, name: &str, measured: &[Vec<Sample>; 2], sides: &[Side; 2]) {
+        let unit = load.unit();
+        let each = measured
+            .each_ref()
+            .map(|measured| Interval::of(measured.iter().filter_map(|one| one.server_cost(unit))));
         for ((peer, spread), measured) in self.peers.iter().zip(&each).zip(measured) {
             let Some(spread) = spread else { continue };
-            self.output.spread(&format!("{name}, {}", peer.name), cost_unit(unit), *spread, None);
-            if let Some(rate) = Spread::of(measured.iter().map(|one| one.rate(unit))) {
-                let unit = if unit == Unit::MegabytesPerSecond { "MB/s" } else { "1/s" };
-                self.output.spread(&format!("{name}, {}, rate", peer.name), unit, rate, None);
+            self.output.interval(&format!("{name}, {}", peer.name), cpu_unit(unit), *spread, None);
+            if let Some(rate) = Interval::of(measured.iter().map(|one| one.rate(unit))) {
+                self.output.interval(&format!("{name}, {}, rate", peer.name), rate_unit(unit), rate, None);
             }
         }
         let [own, peer] = measured;
         // A row that a server did not survive is compared where both do.
         let whole = sides.iter().all(Result::is_ok);
-        let rounds = own.iter().zip(peer).filter(|_| whole);
-        let ratio = Spread::of(rounds.filter_map(|(a, b)| Some(cost(a, unit)? / cost(b, unit)?)));
+        let ratio = compare(own, peer, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
+        let ratio = ratio.filter(|_| whole);
         let shown = each.map(|spread| spread.map_or("-".to_owned(), |spread| show(spread.median, unit)));
         let [shown_own, shown_peer] = shown;
         let mut line = format!("{name:42} {shown_own:>14} {shown_peer:>14}   ");
         if let Some(ratio) = ratio {
-            let floor = floor(workload, self.flavor);
-            self.output.spread(&format!("{name}, ratio"), "ratio", ratio, floor);
-            line += &format!("{:5.3} [{:.3} to {:.3}]", ratio.median, ratio.min, ratio.max);
+            let floor = floor(load, self.flavor);
+            self.output.interval(&format!("{name}, ratio"), "ratio", ratio, floor);
+            line += &format!("{:5.3} [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
             line += &floor.map(|floor| format!("   {}", floor.verdict(ratio.median))).unwrap_or_default();
         }
         println!("{line}");
@@ -245,27 +214,9 @@ impl Run<'_> {
     }
 }
 
-fn cost(one: &Measurement, unit: Unit) -> Option<f64> {
-    Some(one.per_work(unit, one.server_cpu_seconds?))
-}
-
-fn cost_unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::MegabytesPerSecond => "s/GB",
-        Unit::OperationsPerSecond => "µs",
-    }
-}
-
 fn show(cost: f64, unit: Unit) -> String {
     match unit {
         Unit::MegabytesPerSecond => format!("{cost:.3} s/GB"),
         Unit::OperationsPerSecond => format!("{cost:.2} µs/op"),
     }
-}
-
-/// A number for each folder: one that a failure left behind is not used again.
-fn unique() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

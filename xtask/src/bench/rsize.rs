@@ -6,7 +6,8 @@ use super::output::Output;
 use super::stand::{Load, Stand};
 use super::{End, stopped};
 use anyhow::Context;
-use bench::{Endpoint, Flavor, Mount, Spread, cpu};
+use bench::measuring::Interval;
+use bench::{Endpoint, Flavor, Mount, cpu};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let stand = bed.stand(stop);
     output.note(&format!("{}; one shard; the clients share their core", bed.cores().describe()));
     output.note(&format!(
-        "sys, krb5i and krb5p, sequential reads and writes on tmpfs, {} MiB in flight in all; median [least to most] of {ROUNDS} interleaved rounds of {:.1} s",
+        "sys, krb5i and krb5p, sequential reads and writes on tmpfs, {} MiB in flight in all; median [interval] of {ROUNDS} interleaved rounds of {:.1} s",
         IN_FLIGHT >> 20,
         LENGTH.as_secs_f64()
     ));
@@ -113,17 +114,17 @@ fn report(output: &mut Output, write: bool, flavor: Flavor, clients: usize, figu
     for (size, figures) in SIZES.into_iter().zip(figures) {
         let row = format!("{short} {} KiB {name}, {clients} client{plural}", size >> 10);
         let (cost, rate) =
-            (Spread::of(figures.cost.iter().copied()), Spread::of(figures.rate.iter().copied()));
+            (Interval::of(figures.cost.iter().copied()), Interval::of(figures.rate.iter().copied()));
         let (Some(cost), Some(rate)) = (cost, rate) else { continue };
-        output.spread(&format!("{row}, server cpu"), "s/GB", cost, None);
-        output.spread(&format!("{row}, rate"), "MB/s", rate, None);
+        output.interval(&format!("{row}, server cpu"), "s/GB", cost, None);
+        output.interval(&format!("{row}, rate"), "MB/s", rate, None);
         println!(
             "  {:5} KiB x {:3}   server {:6.3} s/GB [{:.3} to {:.3}]   {:6.0} MB/s",
             size >> 10,
             IN_FLIGHT / size / clients,
             cost.median,
-            cost.min,
-            cost.max,
+            cost.low,
+            cost.high,
             rate.median
         );
     }

@@ -7,7 +7,8 @@ use super::output::{Floor, Output};
 use super::stand::{Load, Stand};
 use super::{End, stopped};
 use anyhow::Context;
-use bench::{Endpoint, Flavor, Measurement, Mount, Spread};
+use bench::measuring::{Interval, Sample};
+use bench::{Endpoint, Flavor, Mount};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,13 +89,13 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
 
 /// The first client without and with the others.
 struct Round {
-    alone: Measurement,
-    beside: Measurement,
+    alone: Sample,
+    beside: Sample,
     others: Others,
 }
 
 impl Round {
-    fn side(&self, busy: bool) -> &Measurement {
+    fn side(&self, busy: bool) -> &Sample {
         if busy { &self.beside } else { &self.alone }
     }
 }
@@ -145,7 +146,7 @@ fn beside<T>(
         let operations: u64 = reads.iter().map(|one| one.operations).sum();
         let others = Others {
             reads_per_second: operations as f64 / seconds,
-            read_p99_us: reads.iter().map(|one| one.p99_us).fold(0.0, f64::max),
+            read_p99_us: reads.iter().filter_map(Sample::p99_us).fold(0.0, f64::max),
             commits: commits.load(Ordering::Relaxed),
             samples,
             shard_waited,
@@ -197,30 +198,32 @@ fn report(output: &mut Output, flavor: Flavor, rounds: &[Round]) {
     println!("\ncached reads with {}", flavor.name());
     let name = |what: &str| format!("slow disk {}, {what}", flavor.name());
     for (what, busy) in [("disk idle", false), ("disk busy", true)] {
-        let each =
-            |value: fn(&Measurement) -> f64| Spread::of(rounds.iter().map(|round| value(round.side(busy))));
-        let (Some(p50), Some(p99)) = (each(|one| one.p50_us), each(|one| one.p99_us)) else { continue };
-        output.spread(&name(&format!("p50 {what}")), "µs", p50, None);
-        output.spread(&name(&format!("p99 {what}")), "µs", p99, None);
+        let each = |value: fn(&Sample) -> Option<f64>| {
+            Interval::of(rounds.iter().filter_map(|round| value(round.side(busy))))
+        };
+        let (Some(p50), Some(p99)) = (each(Sample::p50_us), each(Sample::p99_us)) else { continue };
+        output.interval(&name(&format!("p50 {what}")), "µs", p50, None);
+        output.interval(&name(&format!("p99 {what}")), "µs", p99, None);
         println!(
             "  {what}   p50 {:8.1} µs   p99 {:8.1} µs [{:.1} to {:.1}]",
-            p50.median, p99.median, p99.min, p99.max
+            p50.median, p99.median, p99.low, p99.high
         );
     }
-    if let Some(ratio) = Spread::of(rounds.iter().map(|round| round.beside.p99_us / round.alone.p99_us)) {
-        output.spread(&name("p99 busy/idle"), "ratio", ratio, Some(FLOOR));
+    let ratios = rounds.iter().filter_map(|round| Some(round.beside.p99_us()? / round.alone.p99_us()?));
+    if let Some(ratio) = Interval::of(ratios) {
+        output.interval(&name("p99 busy/idle"), "ratio", ratio, Some(FLOOR));
         let verdict = FLOOR.verdict(ratio.median);
         println!(
             "  p99 busy / idle: {:5.2} [{:.2} to {:.2}]   {verdict}",
-            ratio.median, ratio.min, ratio.max
+            ratio.median, ratio.low, ratio.high
         );
     }
-    let each = |value: fn(&Others) -> f64| Spread::of(rounds.iter().map(|round| value(&round.others)));
+    let each = |value: fn(&Others) -> f64| Interval::of(rounds.iter().map(|round| value(&round.others)));
     if let (Some(rate), Some(p99)) =
         (each(|others| others.reads_per_second), each(|others| others.read_p99_us))
     {
-        output.spread(&name("uncached reads"), "1/s", rate, None);
-        output.spread(&name("p99 of uncached reads"), "µs", p99, None);
+        output.interval(&name("uncached reads"), "1/s", rate, None);
+        output.interval(&name("p99 of uncached reads"), "µs", p99, None);
         println!("  uncached reads: {:.0} a second, p99 {:.0} µs", rate.median, p99.median);
     }
     let sum = |value: fn(&Others) -> u64| rounds.iter().map(|round| value(&round.others)).sum::<u64>();

@@ -2,8 +2,9 @@
 
 use super::site::Site;
 use anyhow::Context;
+use bench::measuring::Sample;
 use bench::workload::{self, Conditions, Shape};
-use bench::{Endpoint, Flavor, Measurement, Mount, Pattern, Unit, Workload, cpu};
+use bench::{Endpoint, Flavor, Mount, Pattern, Unit, cpu};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -81,8 +82,7 @@ impl Stand<'_> {
         let folder = format!("bench-{}-{}", flavor.name(), unique());
         let mut mount = Mount::connect(options, export, &folder)?;
         mount.prepare()?;
-        let cpu = || None;
-        workload::fill(&mut mount, &self.conditions(WARM_UP, &cpu)).context("preparing the file")?;
+        workload::fill(&mut mount, &self.conditions(WARM_UP)).context("preparing the file")?;
         Ok(mount)
     }
 
@@ -96,11 +96,11 @@ impl Stand<'_> {
         load: Load,
         round: u32,
         length: Duration,
-    ) -> anyhow::Result<Option<Measurement>> {
-        let cpu = || cpu::of_process(self.pid);
+    ) -> anyhow::Result<Option<Sample>> {
         let lead_in = if round == 0 { WARM_UP } else { LEAD_IN };
-        self.once(mount, load, round, &self.conditions(lead_in, &cpu))?;
-        self.once(mount, load, round, &self.conditions(length, &cpu))
+        self.plain(mount, load, lead_in)?;
+        let sample = self.once(mount, load, length, &mut || cpu::of_process(self.pid))?;
+        Ok(sample.map(|sample| Sample { repetition: round, ..sample }))
     }
 
     /// Runs one repetition and nothing before it.
@@ -112,44 +112,26 @@ impl Stand<'_> {
         mount: &mut dyn Endpoint,
         load: Load,
         length: Duration,
-    ) -> anyhow::Result<Option<Measurement>> {
-        let cpu = || None;
-        self.once(mount, load, 0, &self.conditions(length, &cpu))
+    ) -> anyhow::Result<Option<Sample>> {
+        self.once(mount, load, length, &mut || None)
     }
 
     fn once(
         &self,
         mount: &mut dyn Endpoint,
         load: Load,
-        round: u32,
-        conditions: &Conditions<'_>,
-    ) -> anyhow::Result<Option<Measurement>> {
-        match load {
-            Load::Transfer(shape) => workload::transfer(shape, round, mount, conditions),
-            Load::Metadata => workload::repeat(Workload::Metadata, round, mount, conditions),
-        }
-    }
-
-    fn conditions<'a>(
-        &'a self,
         length: Duration,
-        server_cpu: &'a dyn Fn() -> Option<Duration>,
-    ) -> Conditions<'a> {
-        let pattern = Pattern(0x7061_7468);
-        Conditions { file_size: self.file_size, pattern, length, stop: self.stop, server_cpu }
+        server_cpu: &mut dyn FnMut() -> Option<Duration>,
+    ) -> anyhow::Result<Option<Sample>> {
+        let conditions = self.conditions(length);
+        workload::measure(self.stop, server_cpu, |tally| match load {
+            Load::Transfer(shape) => workload::load(shape, None, mount, &conditions, tally),
+            Load::Metadata => workload::metadata(mount, &conditions, tally),
+        })
     }
-}
 
-/// Processor time of the server for a GB in seconds, or for an operation in microseconds.
-pub fn server_cost(one: &Measurement, unit: Unit) -> Option<f64> {
-    Some(one.per_work(unit, one.server_cpu_seconds?))
-}
-
-/// The unit of [`server_cost`].
-pub const fn cost_unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::MegabytesPerSecond => "s/GB",
-        Unit::OperationsPerSecond => "µs/op",
+    fn conditions(&self, length: Duration) -> Conditions<'_> {
+        Conditions { file_size: self.file_size, pattern: Pattern(0x7061_7468), length, stop: self.stop }
     }
 }
 

@@ -164,6 +164,12 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
         shown.tables[0].rows.iter().any(|row| row.cells.get(2).is_some_and(|cell| cell == "below the noise"))
     );
     assert!(shown.tables[1].rows[0].cells[3].contains("(~80"), "{:?}", shown.tables[1]);
+    record.left_out.push(Missing::case(&record.cases[3].case, "WRITE: NFS4ERR_NOSPC (it is full)"));
+    record.cases[3].samples.clear();
+    record.summarise();
+    let shown = view(&record);
+    assert_eq!(shown.tables[0].rows[4].cells, ["NFS4ERR_NOSPC"]);
+    assert_eq!(shown.tables[1].rows[0].cells[3], "NFS4ERR_NOSPC");
     record.cases.retain(|one| one.case.side != "sys");
     record.summarise();
     let shown = view(&record);

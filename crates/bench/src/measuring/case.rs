@@ -43,6 +43,11 @@ impl Case {
         format!("{} · {}", self.group, self.side)
     }
 
+    /// Names the flavor that it is measured with: where sides are something else it stands among the axes.
+    pub fn flavor(&self) -> &str {
+        self.word("flavor").unwrap_or(&self.side)
+    }
+
     /// Returns a number among the axes.
     pub fn number(&self, axis: &str) -> Option<f64> {
         self.axes.get(axis)?.as_f64()

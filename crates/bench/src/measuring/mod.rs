@@ -26,4 +26,4 @@ pub use noise::{Calibration, Noise, calibrate};
 pub use record::{CaseRecord, Record, SCHEMA, Settings};
 pub use sample::{Latencies, Sample};
 pub use schedule::{Driver, Evaluation, FAILURES_MAX, Phase, Step, Turn, Watch, run};
-pub use summary::{Comparison, Figures, Verdict};
+pub use summary::{Comparison, Figures, Verdict, compare};

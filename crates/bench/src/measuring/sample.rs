@@ -99,6 +99,26 @@ impl Sample {
         }
     }
 
+    /// Returns the client's processor time for a unit of work; `None` where it cannot be known.
+    pub fn client_cost(&self, unit: Unit) -> Option<f64> {
+        Some(self.per_work(unit, self.client_cpu_seconds?))
+    }
+
+    /// Returns the server's processor time for a unit of work; `None` where it cannot be known.
+    pub fn server_cost(&self, unit: Unit) -> Option<f64> {
+        Some(self.per_work(unit, self.server_cpu_seconds?))
+    }
+
+    /// Returns the median latency in microseconds.
+    pub fn p50_us(&self) -> Option<f64> {
+        Some(self.latency.as_ref()?.p50_us)
+    }
+
+    /// Returns the 99th percentile of latency in microseconds.
+    pub fn p99_us(&self) -> Option<f64> {
+        Some(self.latency.as_ref()?.p99_us)
+    }
+
     /// Returns the part of one processor that the time is, 1 for one whole core.
     pub fn busy(&self, cpu_seconds: f64) -> f64 {
         cpu_seconds / self.seconds

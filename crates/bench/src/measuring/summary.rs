@@ -87,10 +87,10 @@ impl Figures {
         };
         Some(Self {
             rate: all(&|sample| Some(sample.rate(unit)))?,
-            p50_us: all(&|sample| Some(sample.latency.as_ref()?.p50_us)),
-            p99_us: all(&|sample| Some(sample.latency.as_ref()?.p99_us)),
-            client_cpu: all(&|sample| Some(sample.per_work(unit, sample.client_cpu_seconds?))),
-            server_cpu: all(&|sample| Some(sample.per_work(unit, sample.server_cpu_seconds?))),
+            p50_us: all(&|sample| sample.p50_us()),
+            p99_us: all(&|sample| sample.p99_us()),
+            client_cpu: all(&|sample| sample.client_cost(unit)),
+            server_cpu: all(&|sample| sample.server_cost(unit)),
             against: base.and_then(|base| Comparison::of(unit, &counted, base, noise)),
         })
     }
@@ -98,18 +98,24 @@ impl Figures {
 
 impl Comparison {
     fn of(unit: Unit, own: &[&Sample], base: &[Sample], noise: f64) -> Option<Self> {
-        let pairs: Vec<(&Sample, &Sample)> = own
-            .iter()
-            .filter_map(|own| {
-                let same = |other: &&Sample| !other.warm_up && other.repetition == own.repetition;
-                Some((*own, base.iter().find(same)?))
-            })
-            .collect();
-        let ratio = Interval::of(pairs.iter().map(|(own, base)| own.rate(unit) / base.rate(unit)))?;
-        let added: Option<Vec<f64>> = pairs
-            .iter()
-            .map(|(own, base)| Some(own.latency.as_ref()?.p50_us - base.latency.as_ref()?.p50_us))
-            .collect();
-        Some(Self { ratio, added_us: added.and_then(Interval::of), verdict: Verdict::of(&ratio, noise) })
+        let own = || own.iter().copied();
+        let ratio = compare(own(), base, |own, base| Some(own.rate(unit) / base.rate(unit)))?;
+        let added_us = compare(own(), base, |own, base| Some(own.p50_us()? - base.p50_us()?));
+        Some(Self { ratio, added_us, verdict: Verdict::of(&ratio, noise) })
     }
+}
+
+/// Draws a figure from each two samples that were measured side by side: those of the same repetition. `None` without any, or
+/// when one of them has none.
+pub fn compare<'a>(
+    own: impl IntoIterator<Item = &'a Sample>,
+    base: &[Sample],
+    figure: impl Fn(&Sample, &Sample) -> Option<f64>,
+) -> Option<Interval> {
+    let pairs = own.into_iter().filter_map(|own| {
+        let same = |other: &&Sample| !other.warm_up && other.repetition == own.repetition;
+        Some((own, base.iter().find(same)?))
+    });
+    let figures: Option<Vec<f64>> = pairs.map(|(own, base)| figure(own, base)).collect();
+    figures.and_then(Interval::of)
 }

@@ -18,20 +18,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// Files of a side; each at least a MiB.
-    pub fn new(side: &str, size: u64) -> Self {
-        Self { pattern: pattern(side), size: size.max(1 << 20) }
+    /// Files of a flavor; each at least a MiB.
+    pub fn new(flavor: &str, size: u64) -> Self {
+        Self { pattern: pattern(flavor), size: size.max(1 << 20) }
     }
 
     /// Fills a client's file.
     pub fn fill(self, mount: &mut Mount, stop: &AtomicBool) -> Result<()> {
-        let conditions = Conditions {
-            file_size: self.size,
-            pattern: self.pattern,
-            length: Duration::ZERO,
-            stop,
-            server_cpu: &|| None,
-        };
+        let conditions =
+            Conditions { file_size: self.size, pattern: self.pattern, length: Duration::ZERO, stop };
         workload::fill(mount, &conditions)?;
         mount.filled(self.size);
         Ok(())
@@ -39,8 +34,8 @@ impl Files {
 }
 
 /// A pattern of its own, so that one flavor's file is never taken for another's.
-fn pattern(side: &str) -> Pattern {
-    let number = Flavor::ALL.into_iter().position(|flavor| flavor.name() == side).unwrap_or(0);
+fn pattern(flavor: &str) -> Pattern {
+    let number = Flavor::ALL.into_iter().position(|other| other.name() == flavor).unwrap_or(0);
     Pattern(0x6f72_7468_7275_7300 + number as u64)
 }
 
@@ -61,10 +56,9 @@ impl<'a> Work<'a> {
     fn alone(&self, mount: &mut Mount, index: usize, clients: usize) -> Result<(Tally, Counters)> {
         let conditions = Conditions {
             file_size: mount.file_size(),
-            pattern: pattern(&self.case.side),
+            pattern: pattern(self.case.flavor()),
             length: self.length,
             stop: self.stop,
-            server_cpu: &|| None,
         };
         let mut tally = Tally::default();
         let counters = match &self.case.load {

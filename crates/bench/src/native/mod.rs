@@ -7,16 +7,16 @@ mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 pub use site::{ANSWER_MAX, Counters, RemoteCpu, Site, Target};
 pub use trouble::explained;
 
-use crate::measuring::{Case, Driver, Latencies, Load, Reach, Record, Sample, Turn};
-use crate::workload::Tally;
-use crate::{Endpoint as _, Flavor, Mount, cpu};
+use crate::measuring::{Case, Driver, Load, Reach, Record, Sample, Turn};
+use crate::workload;
+use crate::{Endpoint as _, Flavor, Mount};
 use clients::{Files, Work};
 use remains::Remains;
 
@@ -26,6 +26,9 @@ const LEAD_IN: Duration = Duration::from_millis(100);
 
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
 const FILE_STEP: u64 = 1 << 20;
+
+/// What a case hears that [`Driver::prepare`] never heard of.
+const NOT_PREPARED: &str = "the case was not prepared";
 
 /// What sessions are made for; cases that have it in common share them.
 type Key = (String, Reach, bool);
@@ -59,17 +62,17 @@ impl<'a> Native<'a> {
     }
 
     fn key(case: &Case) -> Key {
-        (case.side.clone(), case.load.reach().clone(), matches!(case.load, Load::Transfer(_)))
+        (case.flavor().to_owned(), case.load.reach().clone(), matches!(case.load, Load::Transfer(_)))
     }
 
     fn connect(&mut self, case: &Case, index: u32) -> Result<Mount> {
         let reach = case.load.reach();
-        let flavor: Flavor = case.side.parse().map_err(anyhow::Error::msg)?;
+        let flavor: Flavor = case.flavor().parse().map_err(anyhow::Error::msg)?;
         let target = self.site.target(reach.server_cpu.as_deref())?;
         let mut options = target.options(flavor)?.connections(reach.connections as usize);
         options.lag_max = reach.lag_max;
         self.named += 1;
-        let folder = format!("{}-{}-{index}-{}", self.folder, case.side, self.named);
+        let folder = format!("{}-{}-{index}-{}", self.folder, flavor.name(), self.named);
         let mut mount = Mount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
             Ok(()) => Ok(mount),
@@ -88,7 +91,7 @@ impl<'a> Native<'a> {
             mounts.push(self.connect(case, index)?);
             Ok(())
         });
-        let files = Files::new(&case.side, file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
+        let files = Files::new(case.flavor(), file_size / u64::from(clients) / FILE_STEP * FILE_STEP);
         let with_files = matches!(case.load, Load::Transfer(_));
         match made.and_then(|()| if with_files { self.fill(&mut mounts, files) } else { Ok(()) }) {
             Ok(()) => Ok(mounts),
@@ -141,14 +144,6 @@ impl<'a> Native<'a> {
         }
         Ok(counters)
     }
-
-    /// Puts load on the sessions and returns what all of them did together.
-    fn once(&mut self, key: &Key, work: &Work<'_>) -> Result<(Tally, Counters, Duration)> {
-        let mounts = self.sessions.get_mut(key).context("the case was not prepared")?;
-        let start = Instant::now();
-        let (tally, counters) = clients::run(mounts, work)?;
-        Ok((tally, counters, start.elapsed()))
-    }
 }
 
 impl Driver for Native<'_> {
@@ -184,7 +179,7 @@ impl Driver for Native<'_> {
     }
 
     fn give_up(&mut self, case: &Case) -> Result<()> {
-        let own = self.sessions.keys().filter(|key| key.0 == case.side).cloned();
+        let own = self.sessions.keys().filter(|key| key.0 == case.flavor()).cloned();
         for key in own.collect::<Vec<_>>() {
             let mounts = self.sessions.remove(&key).unwrap_or_default();
             self.drop_all(&key, mounts);
@@ -192,7 +187,7 @@ impl Driver for Native<'_> {
         let server_cpu = case.load.reach().server_cpu.as_deref();
         self.site.target(server_cpu)?.ping()?;
         self.renew();
-        self.sweep(&case.side, server_cpu);
+        self.sweep(case.flavor(), server_cpu);
         self.renew();
         Ok(())
     }
@@ -242,39 +237,27 @@ impl Native<'_> {
 
     fn sample(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
         let key = Self::key(case);
-        ensure!(self.sessions.contains_key(&key), "the case was not prepared");
         if !turn.warm_up && key.2 {
             let work = Work::of(case, LEAD_IN.min(turn.length / 2), turn.stop);
-            self.once(&key, &work)?;
+            clients::run(self.sessions.get_mut(&key).context(NOT_PREPARED)?, &work)?;
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
-        let variant = key.1.server_cpu.as_deref();
-        let (server, client) = (self.site.server_cpu(variant), cpu::of_this_process());
-        let (tally, mut counters, took) = self.once(&key, &Work::of(case, turn.length, turn.stop))?;
-        let client = cpu::of_this_process().saturating_sub(client);
-        let server = server.zip(self.site.server_cpu(variant)).map(|(from, to)| to.saturating_sub(from));
-        if turn.stop.load(Ordering::Relaxed) || tally.operations == 0 {
-            return Ok(None);
-        }
+        let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
+        let (site, variant, mut counters) = (&mut *self.site, key.1.server_cpu.as_deref(), Counters::new());
+        let work = Work::of(case, turn.length, turn.stop);
+        let measured = workload::measure(turn.stop, &mut || site.server_cpu(variant), |tally| {
+            (*tally, counters) = clients::run(mounts, &work)?;
+            Ok(())
+        })?;
+        let Some(sample) = measured else { return Ok(None) };
         if self.counts {
             counters.extend(grown(&before, self.counters(&key)?));
         }
-        let rate = match &case.load {
+        let offered = match &case.load {
             Load::Transfer(transfer) => transfer.rate,
             _ => None,
         };
-        Ok(Some(Sample {
-            operations: tally.operations,
-            bytes: tally.bytes,
-            seconds: took.as_secs_f64(),
-            offered: rate,
-            unserved: tally.unserved,
-            latency: Latencies::of(tally.latencies),
-            client_cpu_seconds: Some(client.as_secs_f64()),
-            server_cpu_seconds: server.map(|time| time.as_secs_f64()),
-            counters,
-            ..Sample::default()
-        }))
+        Ok(Some(Sample { offered, counters, ..sample }))
     }
 }
 

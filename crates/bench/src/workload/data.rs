@@ -4,8 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Conditions, RANDOM_DEPTH, RANDOM_SIZE, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE, Tally};
-use crate::{Endpoint, Finished, Workload};
+use super::{Conditions, Tally};
+use crate::{Endpoint, Finished};
+
+/// How a file is filled: requests in flight, and their size.
+const FILL_DEPTH: usize = 8;
+const FILL_SIZE: usize = 1 << 20;
+
+/// The size below which requests are not cut, whatever a server offers.
+const SIZE_MIN: usize = 4096;
 
 /// How reads or writes go through the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,21 +28,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns how a workload goes through the file; `None` for [`Workload::Metadata`], which does not.
-    pub const fn of(workload: Workload) -> Option<Self> {
-        let (write, random, depth) = match workload {
-            Workload::SequentialRead => (false, false, SEQUENTIAL_DEPTH),
-            Workload::SequentialWrite => (true, false, SEQUENTIAL_DEPTH),
-            Workload::RandomReadDepth1 => (false, true, 1),
-            Workload::RandomWriteDepth1 => (true, true, 1),
-            Workload::RandomReadDepth64 => (false, true, RANDOM_DEPTH),
-            Workload::RandomWriteDepth64 => (true, true, RANDOM_DEPTH),
-            Workload::Metadata => return None,
-        };
-        let size = if random { RANDOM_SIZE } else { SEQUENTIAL_SIZE };
-        Some(Self { writes: if write { 100 } else { 0 }, random, depth, size })
-    }
-
     /// Whether any of its requests write.
     pub const fn writes_at_all(self) -> bool {
         self.writes > 0
@@ -47,7 +39,7 @@ impl Shape {
         let depth_max = endpoint.depth_max().max(1);
         let read_max = if self.writes < 100 { endpoint.io_size_max(false) } else { usize::MAX };
         let write_max = if self.writes_at_all() { endpoint.io_size_max(true) } else { usize::MAX };
-        let size_max = read_max.min(write_max).max(RANDOM_SIZE);
+        let size_max = read_max.min(write_max).max(SIZE_MIN);
         // A power of two, so that a file of whole MiB is a whole number of requests.
         let size = 1 << self.size.min(size_max).ilog2();
         let depth = self.depth * (self.size / size).max(1);
@@ -242,7 +234,7 @@ pub(super) fn drain(
 }
 
 pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
-    let (random, depth, size) = (false, SEQUENTIAL_DEPTH, SEQUENTIAL_SIZE);
+    let (random, depth, size) = (false, FILL_DEPTH, FILL_SIZE);
     let shape = Shape { writes: 100, random, depth, size }.fitted(endpoint);
     // A file that is no multiple of the request's size would keep a tail without pattern.
     ensure!(

@@ -1,4 +1,4 @@
-//! One repetition of each workload.
+//! What puts load on an endpoint, and how one repetition of it is measured.
 
 mod data;
 #[cfg(test)]
@@ -16,15 +16,9 @@ use anyhow::Result;
 
 pub use data::Shape;
 
-use crate::measuring::Histogram;
+use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
-use crate::{Endpoint, Measurement, Workload, cpu};
-
-/// Requests in flight of the sequential workloads: enough to keep both ends busy.
-const SEQUENTIAL_DEPTH: usize = 8;
-const SEQUENTIAL_SIZE: usize = 1 << 20;
-const RANDOM_DEPTH: usize = 64;
-const RANDOM_SIZE: usize = 4096;
+use crate::{Endpoint, cpu};
 
 /// What a repetition needs besides its endpoint.
 #[derive(Clone, Copy)]
@@ -37,8 +31,6 @@ pub struct Conditions<'a> {
     pub length: Duration,
     /// Ends the repetition early.
     pub stop: &'a AtomicBool,
-    /// Processor time of the server so far, if it can be known.
-    pub server_cpu: &'a dyn Fn() -> Option<Duration>,
 }
 
 impl Conditions<'_> {
@@ -84,40 +76,11 @@ pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<
     data::fill(endpoint, conditions)
 }
 
-/// Runs one repetition. `None` when it was stopped before its time, or before anything finished.
-///
-/// # Errors
-/// The server's, and data that is not what was written.
-pub fn repeat(
-    workload: Workload,
-    round: u32,
-    endpoint: &mut dyn Endpoint,
-    conditions: &Conditions<'_>,
-) -> Result<Option<Measurement>> {
-    match Shape::of(workload) {
-        Some(shape) => transfer(shape, round, endpoint, conditions),
-        None => measure(round, conditions, |tally, start| metadata::run(endpoint, conditions, tally, start)),
-    }
-}
-
-/// Runs one repetition of reads or writes, as deep and as large as the session allows; see [`repeat`].
-///
-/// # Errors
-/// As [`repeat`].
-pub fn transfer(
-    shape: Shape,
-    round: u32,
-    endpoint: &mut dyn Endpoint,
-    conditions: &Conditions<'_>,
-) -> Result<Option<Measurement>> {
-    measure(round, conditions, |tally, start| data::run(shape, endpoint, conditions, tally, start))
-}
-
 /// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed schedule of so many a second
 /// ([`open_loop`]), else each as soon as one has finished.
 ///
 /// # Errors
-/// As [`repeat`].
+/// The server's, and data that is not what was written.
 pub fn load(
     shape: Shape,
     rate: Option<f64>,
@@ -140,28 +103,33 @@ pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally:
     metadata::run(endpoint, conditions, tally, Instant::now())
 }
 
-fn measure(
-    round: u32,
-    conditions: &Conditions<'_>,
-    run: impl FnOnce(&mut Tally, Instant) -> Result<()>,
-) -> Result<Option<Measurement>> {
+/// Times one repetition and what it costs both ends: `run` counts what it does. `None` when it was stopped before its time, or
+/// before anything finished.
+///
+/// # Errors
+/// Those of `run`.
+pub fn measure(
+    stop: &AtomicBool,
+    server_cpu: &mut dyn FnMut() -> Option<Duration>,
+    run: impl FnOnce(&mut Tally) -> Result<()>,
+) -> Result<Option<Sample>> {
     let mut tally = Tally::default();
-    let (server, client, start) = ((conditions.server_cpu)(), cpu::of_this_process(), Instant::now());
-    run(&mut tally, start)?;
+    let (server, client, start) = (server_cpu(), cpu::of_this_process(), Instant::now());
+    run(&mut tally)?;
     let seconds = start.elapsed().as_secs_f64();
     let client = cpu::of_this_process().saturating_sub(client);
-    let server = server.zip((conditions.server_cpu)()).map(|(from, to)| to.saturating_sub(from));
-    if conditions.stopped() || tally.operations == 0 {
+    let server = server.zip(server_cpu()).map(|(from, to)| to.saturating_sub(from));
+    if stop.load(Ordering::Relaxed) || tally.operations == 0 {
         return Ok(None);
     }
-    Ok(Some(Measurement {
-        round,
+    Ok(Some(Sample {
         operations: tally.operations,
         bytes: tally.bytes,
         seconds,
-        p50_us: tally.latencies.quantile_us(0.5),
-        p99_us: tally.latencies.quantile_us(0.99),
-        client_cpu_seconds: client.as_secs_f64(),
+        unserved: tally.unserved,
+        latency: Latencies::of(tally.latencies),
+        client_cpu_seconds: Some(client.as_secs_f64()),
         server_cpu_seconds: server.map(|time| time.as_secs_f64()),
+        ..Sample::default()
     }))
 }

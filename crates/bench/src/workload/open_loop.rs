@@ -94,14 +94,7 @@ mod tests {
     fn run_at(rate: f64, delay: Duration, depth: usize) -> Tally {
         let stop = AtomicBool::new(false);
         let length = Duration::from_millis(200);
-        let server_cpu = || None;
-        let conditions = Conditions {
-            file_size: 2 << 20,
-            pattern: Pattern(3),
-            length,
-            stop: &stop,
-            server_cpu: &server_cpu,
-        };
+        let conditions = Conditions { file_size: 2 << 20, pattern: Pattern(3), length, stop: &stop };
         let mut fake = Fake::new();
         crate::workload::fill(&mut fake, &conditions).unwrap();
         fake.delay = delay;

@@ -5,40 +5,46 @@ use super::fake::Fake;
 use super::*;
 
 fn conditions(stop: &AtomicBool) -> Conditions<'_> {
-    Conditions {
-        file_size: 5 << 20,
-        pattern: Pattern(3),
-        length: Duration::from_millis(20),
-        stop,
-        server_cpu: &|| None,
-    }
+    Conditions { file_size: 5 << 20, pattern: Pattern(3), length: Duration::from_millis(20), stop }
+}
+
+const SEQUENTIAL_READ: Shape = Shape { writes: 0, random: false, depth: 8, size: 1 << 20 };
+const RANDOM_READ: Shape = Shape { writes: 0, random: true, depth: 64, size: 4096 };
+
+fn transfer(shape: Shape, fake: &mut Fake, conditions: &Conditions<'_>) -> Result<Option<Sample>> {
+    measure(conditions.stop, &mut || None, |tally| load(shape, None, fake, conditions, tally))
 }
 
 #[test]
-fn every_workload_measures_something_and_checks_what_it_reads() {
+fn every_load_measures_something_and_checks_what_it_reads() {
     let stop = AtomicBool::new(false);
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     assert_eq!(fake.file.len(), 5 << 20);
     assert_eq!(Pattern(3).mismatch(0, &fake.file), None);
-    for workload in Workload::ALL {
-        fake.deepest = 0;
-        let one = repeat(workload, 4, &mut fake, &conditions).unwrap().unwrap();
-        assert!(one.operations > 0 && one.round == 4 && one.seconds >= 0.02, "{one:?}");
-        assert!(one.p50_us <= one.p99_us && one.p99_us > 0.0, "{one:?}");
-        assert_eq!(one.server_cpu_seconds, None);
-        let (size, depth) = match workload {
-            Workload::SequentialRead | Workload::SequentialWrite => (1 << 20, SEQUENTIAL_DEPTH),
-            Workload::Metadata => (0, 0),
-            Workload::RandomReadDepth1 | Workload::RandomWriteDepth1 => (4096, 1),
-            _ => (4096, 64),
-        };
-        assert_eq!((one.bytes, fake.deepest), (one.operations * size, depth), "{workload:?}");
+    for (random, depth, size) in [(false, 8, 1 << 20), (true, 1, 4096), (true, 64, 4096)] {
+        for writes in [0, 100] {
+            fake.deepest = 0;
+            let shape = Shape { writes, random, depth, size };
+            let one = transfer(shape, &mut fake, &conditions).unwrap().unwrap();
+            check(&one);
+            assert_eq!((one.bytes, fake.deepest), (one.operations * size as u64, depth), "{shape:?}");
+        }
     }
-    // Filling, and one for each workload that writes.
+    let one = measure(&stop, &mut || None, |tally| metadata(&mut fake, &conditions, tally));
+    let one = one.unwrap().unwrap();
+    check(&one);
+    assert_eq!(one.bytes, 0);
+    // Filling, and one for each load that writes.
     assert_eq!(fake.commits, 4);
     assert_eq!(Pattern(3).mismatch(0, &fake.file), None);
     fake.finish().unwrap();
+}
+
+fn check(one: &Sample) {
+    assert!(one.operations > 0 && one.seconds >= 0.02, "{one:?}");
+    assert!(one.p50_us() <= one.p99_us() && one.p99_us() > Some(0.0), "{one:?}");
+    assert!(one.client_cpu_seconds.is_some() && one.server_cpu_seconds.is_none(), "{one:?}");
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn wrong_data_ends_a_run_and_names_the_place() {
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     fake.rotten = Some(1_234_567);
-    let error = repeat(Workload::SequentialRead, 0, &mut fake, &conditions).unwrap_err();
+    let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
     assert!(error.to_string().contains("byte 1234560 of the file"), "{error}");
 }
 
@@ -57,7 +63,7 @@ fn a_short_read_ends_a_run() {
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));
     fill(&mut fake, &conditions).unwrap();
     fake.file.truncate(4 << 20);
-    let error = repeat(Workload::SequentialRead, 0, &mut fake, &conditions).unwrap_err();
+    let error = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap_err();
     assert!(error.to_string().starts_with("0 of 1048576 bytes"), "{error}");
 }
 
@@ -65,7 +71,7 @@ fn a_short_read_ends_a_run() {
 fn a_repetition_that_was_stopped_does_not_count() {
     let stop = AtomicBool::new(true);
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));
-    assert_eq!(repeat(Workload::RandomReadDepth64, 0, &mut fake, &conditions).unwrap(), None);
+    assert_eq!(transfer(RANDOM_READ, &mut fake, &conditions).unwrap(), None);
 }
 
 #[test]
@@ -75,8 +81,8 @@ fn a_server_that_offers_less_gets_as_many_bytes_in_more_requests() {
     fake.size = 256 << 10;
     fill(&mut fake, &conditions).unwrap();
     fake.deepest = 0;
-    let one = repeat(Workload::SequentialRead, 0, &mut fake, &conditions).unwrap().unwrap();
-    assert_eq!((one.bytes, fake.deepest), (one.operations * (256 << 10), 4 * SEQUENTIAL_DEPTH));
+    let one = transfer(SEQUENTIAL_READ, &mut fake, &conditions).unwrap().unwrap();
+    assert_eq!((one.bytes, fake.deepest), (one.operations * (256 << 10), 4 * 8));
 }
 
 #[test]
@@ -85,6 +91,6 @@ fn a_client_with_few_slots_runs_less_deep() {
     let (mut fake, conditions) = (Fake::new(), conditions(&stop));
     fake.depth = 5;
     fill(&mut fake, &conditions).unwrap();
-    repeat(Workload::RandomReadDepth64, 0, &mut fake, &conditions).unwrap();
+    transfer(RANDOM_READ, &mut fake, &conditions).unwrap();
     assert_eq!(fake.deepest, 5);
 }

@@ -2,7 +2,7 @@
 
 use super::program::{Program, Source};
 use super::row::{Operation, Row};
-use bench::Spread;
+use bench::measuring::Interval;
 use krb5::{Cpu, Enctype};
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Calibration {
             let programs = self.programs.iter().enumerate().filter(|(_, (width, _))| allowed(width));
             let medians = programs.filter_map(|(index, _)| {
                 let rates = self.rates.get(Self::slot(index, enctype, kernel))?;
-                Some(Spread::of(rates.iter().copied())?.median)
+                Some(Interval::of(rates.iter().copied())?.median)
             });
             medians.reduce(f64::max)
         };

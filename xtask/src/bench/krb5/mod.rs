@@ -160,7 +160,7 @@ fn unhex(line: &str) -> Option<Vec<u8>> {
 
 fn describe(output: &mut Output) {
     output.note(&format!(
-        "all on one core in turn: {ROUNDS} rounds of {} ms of processor time each; median [least to most]",
+        "all on one core in turn: {ROUNDS} rounds of {} ms of processor time each; median [interval]",
         TURN.as_millis()
     ));
     output.note("limit: AES and the hash on registers alone with full lanes, and for few messages the chain that one of them is; loads, byte order and lanes being filled are not in it");

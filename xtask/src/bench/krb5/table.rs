@@ -3,7 +3,7 @@
 use super::limit::Calibration;
 use super::row::Row;
 use crate::bench::output::{Floor, Output};
-use bench::Spread;
+use bench::measuring::Interval;
 use krb5::Cpu;
 use serde_json::{Value, json};
 
@@ -19,8 +19,8 @@ pub struct Measured {
 
 impl Measured {
     /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods cancel.
-    fn ratio_to_mit(&self) -> Option<Spread> {
-        Spread::of(self.ours.iter().zip(&self.mit).map(|(ours, mit)| ours / mit))
+    fn ratio_to_mit(&self) -> Option<Interval> {
+        Interval::of(self.ours.iter().zip(&self.mit).map(|(ours, mit)| ours / mit))
     }
 
     /// Returns the better of two passes and one, and whether it is the latter.
@@ -32,7 +32,7 @@ impl Measured {
 }
 
 fn median(rates: &[f64]) -> Option<f64> {
-    Some(Spread::of(rates.iter().copied())?.median)
+    Some(Interval::of(rates.iter().copied())?.median)
 }
 
 /// The rows of one path.
@@ -87,9 +87,9 @@ impl Table {
 
 struct Line {
     name: String,
-    ours: Spread,
+    ours: Interval,
     mit: Option<f64>,
-    ratio: Option<Spread>,
+    ratio: Option<Interval>,
     one_at_a_time: Option<(f64, bool)>,
     many: Option<f64>,
     limit: Option<f64>,
@@ -100,7 +100,7 @@ impl Line {
     fn new(cpu: Cpu, row: &Row, measured: &Measured, calibration: &Calibration) -> Option<Self> {
         Some(Self {
             name: row.name(),
-            ours: Spread::of(measured.ours.iter().copied())?,
+            ours: Interval::of(measured.ours.iter().copied())?,
             mit: median(&measured.mit),
             ratio: measured.ratio_to_mit(),
             one_at_a_time: measured.one_at_a_time(),
@@ -124,7 +124,7 @@ impl Line {
             "{:34} {:6.2} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   {}",
             self.name,
             self.ours.median,
-            format!("[{:.2} to {:.2}]", self.ours.min, self.ours.max),
+            format!("[{:.2} to {:.2}]", self.ours.low, self.ours.high),
             figure(self.mit),
             self.ratio.map_or("-".to_owned(), |ratio| format!("{:.1}", ratio.median)),
             one,
@@ -141,11 +141,11 @@ impl Line {
         json!({
             "row": self.name,
             "gb_per_s": self.ours.median,
-            "gb_per_s_min": self.ours.min,
-            "gb_per_s_max": self.ours.max,
+            "gb_per_s_low": self.ours.low,
+            "gb_per_s_high": self.ours.high,
             "ratio_to_mit": self.ratio.map(|ratio| ratio.median),
-            "ratio_to_mit_min": self.ratio.map(|ratio| ratio.min),
-            "ratio_to_mit_max": self.ratio.map(|ratio| ratio.max),
+            "ratio_to_mit_low": self.ratio.map(|ratio| ratio.low),
+            "ratio_to_mit_high": self.ratio.map(|ratio| ratio.high),
             "mit_gb_per_s": self.mit,
             "one_at_a_time_gb_per_s": self.one_at_a_time.map(|(rate, _)| rate),
             "one_at_a_time_stitched": self.one_at_a_time.map(|(_, stitched)| stitched),

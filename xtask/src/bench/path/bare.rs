@@ -4,10 +4,10 @@ use super::LENGTH;
 use super::rows::{SEQUENTIAL_READ, Store};
 use crate::bench::bed::Bed;
 use crate::bench::output::{Floor, Output};
-use crate::bench::stand::server_cost;
 use crate::bench::{flow, stopped};
 use anyhow::Context;
-use bench::{Endpoint, Flavor, Spread, Unit};
+use bench::measuring::{Sample, compare};
+use bench::{Endpoint, Flavor, Unit};
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
@@ -25,7 +25,7 @@ pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         own.extend(stand.repeat(&mut mount, SEQUENTIAL_READ, round, LENGTH)?);
-        bare.push(flow::stream(bed.cores(), &file, LENGTH)?);
+        bare.push(Sample { repetition: round, ..flow::stream(bed.cores(), &file, LENGTH)? });
         if stopped(stop) {
             return Ok(());
         }
@@ -41,21 +41,19 @@ pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -
         let line = super::flavors::raw(output, &row, unit, measured);
         println!("  {name:8}{line}");
     }
-    let pairs = || own.iter().zip(&bare);
-    let per_core = pairs().filter_map(|(a, b)| Some(server_cost(b, unit)? / server_cost(a, unit)?));
-    if let Some(ratio) = Spread::of(per_core) {
-        output.spread("seqread sys against bare loop", "ratio", ratio, Some(FLOOR));
+    if let Some(ratio) = compare(&own, &bare, |a, b| Some(b.server_cost(unit)? / a.server_cost(unit)?)) {
+        output.interval("seqread sys against bare loop", "ratio", ratio, Some(FLOOR));
         println!(
             "  bytes for each second of the server's core: {:5.3} of the loop's [{:.3} to {:.3}]   {}",
             ratio.median,
-            ratio.min,
-            ratio.max,
+            ratio.low,
+            ratio.high,
             FLOOR.verdict(ratio.median)
         );
     }
-    if let Some(ratio) = Spread::of(pairs().map(|(a, b)| a.rate(unit) / b.rate(unit))) {
-        output.spread("seqread sys against bare loop, rate", "ratio", ratio, None);
-        println!("  rate: {:5.3} of the loop's [{:.3} to {:.3}]", ratio.median, ratio.min, ratio.max);
+    if let Some(ratio) = compare(&own, &bare, |a, b| Some(a.rate(unit) / b.rate(unit))) {
+        output.interval("seqread sys against bare loop, rate", "ratio", ratio, None);
+        println!("  rate: {:5.3} of the loop's [{:.3} to {:.3}]", ratio.median, ratio.low, ratio.high);
     }
     Ok(())
 }

@@ -5,10 +5,11 @@ use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
 use crate::bench::bed::Bed;
 use crate::bench::ganesha::Ganesha;
 use crate::bench::output::{Floor, Output};
-use crate::bench::stand::{Load, Stand, server_cost};
+use crate::bench::stand::{Load, Stand};
 use crate::bench::stopped;
+use bench::measuring::{Sample, compare};
 use bench::workload::Shape;
-use bench::{Endpoint, Flavor, Measurement, Mount, Spread};
+use bench::{Endpoint, Flavor, Mount};
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
@@ -75,11 +76,11 @@ struct Pair<'a> {
 }
 
 /// Ganesha's repetitions, or why there are none.
-type Peer = Result<Vec<Measurement>, String>;
+type Peer = Result<Vec<Sample>, String>;
 
 impl Pair<'_> {
     /// Measures both in turns.
-    fn measure(&self, flavor: Flavor, load: Load) -> anyhow::Result<(Vec<Measurement>, Peer)> {
+    fn measure(&self, flavor: Flavor, load: Load) -> anyhow::Result<(Vec<Sample>, Peer)> {
         let mut own = self.own.mount(Store::Tmpfs.export(), flavor, self.own.options(flavor)?)?;
         let mut peer = self.mount_peer(flavor, load).map_err(|error| format!("{error:#}"));
         let (mut own_measured, mut peer_measured) = (Vec::new(), Vec::new());
@@ -114,8 +115,8 @@ impl Pair<'_> {
         output: &mut Output,
         row: &str,
         load: Load,
-        own: &[Measurement],
-        peer: &[Measurement],
+        own: &[Sample],
+        peer: &[Sample],
         floor: Floor,
     ) {
         let unit = load.unit();
@@ -123,16 +124,14 @@ impl Pair<'_> {
             let line = super::flavors::raw(output, &|what| format!("{row}: {name}, {what}"), unit, measured);
             println!("  {name:8}{line}");
         }
-        let pairs = own.iter().zip(peer);
-        let ratio =
-            Spread::of(pairs.filter_map(|(a, b)| Some(server_cost(a, unit)? / server_cost(b, unit)?)));
+        let ratio = compare(own, peer, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
         let Some(ratio) = ratio else { return };
-        output.spread(row, "ratio", ratio, Some(floor));
+        output.interval(row, "ratio", ratio, Some(floor));
         println!(
             "  {row}: {:5.3} [{:.3} to {:.3}]   {}",
             ratio.median,
-            ratio.min,
-            ratio.max,
+            ratio.low,
+            ratio.high,
             floor.verdict(ratio.median)
         );
     }

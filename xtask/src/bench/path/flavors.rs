@@ -3,10 +3,12 @@
 use super::rows::{Figure, Group, Store};
 use super::{Arguments, LENGTH};
 use crate::bench::output::Output;
-use crate::bench::stand::{Stand, cost_unit, rate_unit, server_cost};
+use crate::bench::stand::{Stand, rate_unit};
 use crate::bench::stopped;
 use anyhow::Context;
-use bench::{Endpoint, Flavor, Measurement, Mount, Spread, Unit};
+use bench::measuring::{Interval, Sample, compare};
+use bench::view::form::cpu_unit;
+use bench::{Endpoint, Flavor, Mount, Unit};
 
 /// Measures groups with the files in `store`.
 ///
@@ -44,7 +46,7 @@ fn all_rounds(
     mounts: &mut [(Flavor, Mount)],
     group: &Group,
     rounds: u32,
-) -> anyhow::Result<Vec<(Flavor, Vec<Measurement>)>> {
+) -> anyhow::Result<Vec<(Flavor, Vec<Sample>)>> {
     let mut measured: Vec<_> = mounts.iter().map(|(flavor, _)| (*flavor, Vec::new())).collect();
     for round in 0..rounds {
         for ((flavor, mount), (_, measured)) in mounts.iter_mut().zip(&mut measured) {
@@ -55,7 +57,7 @@ fn all_rounds(
     Ok(measured)
 }
 
-fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor, Vec<Measurement>)]) {
+fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor, Vec<Sample>)]) {
     println!("\n{}{}", group.name, store.suffix());
     let Some((_, sys)) = measured.first() else { return };
     for (flavor, own) in measured {
@@ -67,32 +69,31 @@ fn report(output: &mut Output, group: &Group, store: Store, measured: &[(Flavor,
             line += &latency(output, &row, own);
         }
         if flavor != Flavor::Sys {
-            line += &compare(output, group, store, flavor, own, sys);
+            line += &beside_sys(output, group, store, flavor, own, sys);
         }
         println!("{line}");
     }
 }
 
 /// Rate, processor time and utilisation of one flavor, as text and as rows.
-pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Measurement]) -> String {
-    let each = |value: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(own.iter().filter_map(value));
+pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &[Sample]) -> String {
+    let each = |value: &dyn Fn(&Sample) -> Option<f64>| Interval::of(own.iter().filter_map(value));
     let mut line = String::new();
     if let Some(rate) = each(&|one| Some(one.rate(unit))) {
         line += &format!("{:8.0} {:4}", rate.median, rate_unit(unit));
-        output.spread(&row("rate"), rate_unit(unit), rate, None);
+        output.interval(&row("rate"), rate_unit(unit), rate, None);
     }
-    let server = |one: &Measurement| one.server_cpu_seconds;
-    let client = |one: &Measurement| Some(one.client_cpu_seconds);
+    let server = |one: &Sample| one.server_cpu_seconds;
+    let client = |one: &Sample| one.client_cpu_seconds;
     let mut busiest = ("neither", ALL_THE_TIME);
-    for (name, seconds) in [("server", &server as &dyn Fn(&Measurement) -> Option<f64>), ("client", &client)]
-    {
+    for (name, seconds) in [("server", &server as &dyn Fn(&Sample) -> Option<f64>), ("client", &client)] {
         let cost = each(&|one| Some(one.per_work(unit, seconds(one)?)));
-        let busy = each(&|one| Some(seconds(one)? / one.seconds));
+        let busy = each(&|one| Some(one.busy(seconds(one)?)));
         let (Some(cost), Some(busy)) = (cost, busy) else { continue };
         let percent = busy.median * 100.0;
-        line += &format!("   {name} {:7.3} {:5} {percent:3.0} %", cost.median, cost_unit(unit));
-        output.spread(&row(&format!("{name} cpu")), cost_unit(unit), cost, None);
-        output.spread(&row(&format!("{name} busy")), "of a core", busy, None);
+        line += &format!("   {name} {:7.3} {:5} {percent:3.0} %", cost.median, cpu_unit(unit));
+        output.interval(&row(&format!("{name} cpu")), cpu_unit(unit), cost, None);
+        output.interval(&row(&format!("{name} busy")), "of a core", busy, None);
         if busy.median >= busiest.1 {
             busiest = (name, busy.median);
         }
@@ -103,42 +104,41 @@ pub fn raw(output: &mut Output, row: &dyn Fn(&str) -> String, unit: Unit, own: &
 /// A core that is busy for this part of the time, and more than the other, is what limits the rate.
 const ALL_THE_TIME: f64 = 0.9;
 
-fn latency(output: &mut Output, row: &dyn Fn(&str) -> String, own: &[Measurement]) -> String {
-    let Some(p50) = Spread::of(own.iter().map(|one| one.p50_us)) else { return String::new() };
-    output.spread(&row("p50"), "µs", p50, None);
+fn latency(output: &mut Output, row: &dyn Fn(&str) -> String, own: &[Sample]) -> String {
+    let Some(p50) = Interval::of(own.iter().filter_map(Sample::p50_us)) else { return String::new() };
+    output.interval(&row("p50"), "µs", p50, None);
     format!("   p50 {:6.1} µs", p50.median)
 }
 
 /// The figure of the group, and beside a ratio of rates that of the server's processor time.
-fn compare(
+fn beside_sys(
     output: &mut Output,
     group: &Group,
     store: Store,
     flavor: Flavor,
-    own: &[Measurement],
-    sys: &[Measurement],
+    own: &[Sample],
+    sys: &[Sample],
 ) -> String {
     let unit = group.load.unit();
-    let pairs = || own.iter().zip(sys);
-    let cpu = Spread::of(pairs().filter_map(|(a, b)| Some(server_cost(a, unit)? / server_cost(b, unit)?)));
+    let cpu = compare(own, sys, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
     let figure = match group.figure {
-        Figure::Rate => Spread::of(pairs().map(|(a, b)| a.rate(unit) / b.rate(unit))),
+        Figure::Rate => compare(own, sys, |a, b| Some(a.rate(unit) / b.rate(unit))),
         Figure::ServerCpu => cpu,
-        Figure::Latency => Spread::of(pairs().map(|(a, b)| a.p50_us - b.p50_us)),
+        Figure::Latency => compare(own, sys, |a, b| Some(a.p50_us()? - b.p50_us()?)),
     };
     let Some(figure) = figure else { return String::new() };
     let floor = group.floor(flavor);
     let row = format!("{}{}", group.row(flavor), store.suffix());
-    output.spread(&row, if group.figure == Figure::Latency { "µs" } else { "ratio" }, figure, floor);
+    output.interval(&row, if group.figure == Figure::Latency { "µs" } else { "ratio" }, figure, floor);
     let mut line = match group.figure {
         Figure::Rate => format!("   {:5.3} of sys", figure.median),
         Figure::ServerCpu => format!("   {:5.3} x sys", figure.median),
         Figure::Latency => format!("   {:+5.1} µs", figure.median),
     };
-    line += &format!(" [{:.3} to {:.3}]", figure.min, figure.max);
+    line += &format!(" [{:.3} to {:.3}]", figure.low, figure.high);
     if let Some(cpu) = cpu.filter(|_| group.figure != Figure::ServerCpu) {
         let row = format!("{} cpu/op {}/sys{}", group.name, flavor.name(), store.suffix());
-        output.spread(&row, "ratio", cpu, None);
+        output.interval(&row, "ratio", cpu, None);
         line += &format!("   server cpu {:5.3} x", cpu.median);
     }
     line + &floor.map(|floor| format!("   {}", floor.verdict(figure.median))).unwrap_or_default()

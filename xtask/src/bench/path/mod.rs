@@ -70,7 +70,7 @@ pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> any
 fn introduce(output: &mut Output, bed: &Bed, rounds: u32) {
     output.note(&format!("{}; one shard, one connection for each flavor", bed.cores().describe()));
     output.note(&format!(
-        "median [least to most] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures",
+        "median [interval] of {rounds} interleaved rounds of {:.2} s; a ratio is that of one round's two figures",
         LENGTH.as_secs_f64()
     ));
     output.note(

@@ -9,7 +9,7 @@ mod worker;
 
 use super::output::Output;
 use super::{End, stopped};
-use bench::Spread;
+use bench::measuring::Interval;
 use inside::{Sample, Work};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -93,8 +93,8 @@ fn report(output: &mut Output, name: &str, samples: &[[Sample; 2]]) {
     ];
     let mut spreads = Vec::new();
     for (column, unit, value) in columns {
-        let Some(spread) = Spread::of(samples.iter().map(value)) else { return };
-        output.spread(&format!("{name}: {column}"), unit, spread, None);
+        let Some(spread) = Interval::of(samples.iter().map(value)) else { return };
+        output.interval(&format!("{name}: {column}"), unit, spread, None);
         spreads.push(spread);
     }
     if let [one, two, wall, cpu_one, cpu_two, cpu] = &spreads[..] {
@@ -103,13 +103,13 @@ fn report(output: &mut Output, name: &str, samples: &[[Sample; 2]]) {
             one.median,
             two.median,
             wall.median,
-            wall.min,
-            wall.max,
+            wall.low,
+            wall.high,
             cpu_one.median,
             cpu_two.median,
             cpu.median,
-            cpu.min,
-            cpu.max
+            cpu.low,
+            cpu.high
         );
     }
 }

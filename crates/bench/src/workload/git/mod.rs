@@ -105,14 +105,9 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     fn once(fake: &mut Fake, seed: u64) -> Result<(Tally, Counters)> {
-        let (stop, server_cpu) = (AtomicBool::new(false), || None);
-        let conditions = Conditions {
-            file_size: 0,
-            pattern: Pattern(0),
-            length: Duration::ZERO,
-            stop: &stop,
-            server_cpu: &server_cpu,
-        };
+        let stop = AtomicBool::new(false);
+        let conditions =
+            Conditions { file_size: 0, pattern: Pattern(0), length: Duration::ZERO, stop: &stop };
         let mut tally = Tally::default();
         let counters = run(fake, seed, &conditions, &mut tally)?;
         Ok((tally, counters))
