@@ -79,10 +79,12 @@ mod tests {
     #[test]
     fn work_is_counted_for_thread_and_process() {
         let (thread, process) = (of_this_thread(), of_process(std::process::id()).unwrap());
-        let end = Instant::now() + Duration::from_millis(60);
-        while Instant::now() < end {}
-        assert!(of_this_thread() - thread > Duration::from_millis(5));
-        assert!(of_process(std::process::id()).unwrap() > process);
+        let worked = || of_this_thread() - thread > Duration::from_millis(5);
+        let counted = || of_process(std::process::id()).unwrap() > process;
+        // How long that takes is up to who else wants the processor.
+        let end = Instant::now() + Duration::from_secs(30);
+        while !(worked() && counted()) && Instant::now() < end {}
+        assert!(worked() && counted());
     }
 
     #[test]
