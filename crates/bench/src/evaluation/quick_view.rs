@@ -58,8 +58,12 @@ fn figures(record: &Record) -> Table {
     for group in record.groups() {
         table.group(group);
         let own = record.cases.iter().filter(|one| one.case.group == group);
-        for (one, figures) in own.filter_map(|one| Some((one, one.figures.as_ref()?))) {
-            table.measured(one.case.side.clone(), cells(one, figures));
+        for one in own {
+            let side = &one.case.side;
+            match &one.figures {
+                Some(figures) => table.measured(side.clone(), cells(one, figures)),
+                None => table.measured(side.clone(), vec![record.blank(group, side)]),
+            }
         }
     }
     table
@@ -111,8 +115,9 @@ fn speed(record: &Record) -> Table {
         };
         let cells: Vec<Option<String>> = sides.iter().map(cell).collect();
         if cells.iter().any(Option::is_some) {
-            table
-                .measured(group, cells.into_iter().map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
+            let cells = sides.iter().zip(cells);
+            let cells = cells.map(|(side, cell)| cell.unwrap_or_else(|| record.blank(group, side)));
+            table.measured(group, cells.collect());
         }
     }
     table
