@@ -13,7 +13,7 @@ use realm::RealmOptions;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 /// Exit status of a run that came to its end and has left something out.
@@ -106,7 +106,24 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
             }
         }
     }
+    for evaluation in &arguments.evaluations {
+        compare(folder, *evaluation)?;
+    }
     anyhow::ensure!(failed.is_empty(), "{failed:?} of this server are not whole");
+    Ok(())
+}
+
+/// Puts both servers' reports of an evaluation on one page, where there are both, of this run or of one before.
+fn compare(folder: &Path, evaluation: Evaluation) -> anyhow::Result<()> {
+    let prefix = |name: &str| folder.join(format!("{name}-{evaluation:?}").to_lowercase());
+    let records = ["orthrus", "ganesha"].map(|name| prefix(name).with_extension("json"));
+    if !records.iter().all(|record| crate::steps::root().join(record).exists()) {
+        return Ok(());
+    }
+    let mut command = Command::new(program()?);
+    command.current_dir(crate::steps::root()).args(["bench", "compare"]).args(records);
+    let status = command.arg("--output").arg(prefix("compared")).stdout(Stdio::null()).status()?;
+    anyhow::ensure!(status.success(), "{evaluation:?} of both servers cannot be compared");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::cost::headline;
 use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
-use crate::view::form::{cpu_unit, digits, latency, percent, percent_range, rate, trust};
+use crate::view::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
 use crate::view::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, busy_bars, rate_bars};
 
 const NONE: &str = "–";
@@ -100,7 +100,7 @@ fn speed(record: &Record) -> Table {
     columns.extend(&sides);
     let how = format!(
         "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side. A part without a difference that \
-         this run could show is marked ~."
+         this run could show is marked ≈."
     );
     let mut table = Table::new("Speed by flavor", &how, &columns);
     for group in record.groups() {
@@ -110,8 +110,7 @@ fn speed(record: &Record) -> Table {
             let Some(against) = against(one) else { return Some(own) };
             // The unit stands with the baseline.
             let own = own.rsplit_once(' ').map_or(own.as_str(), |(figure, _)| figure);
-            let sign = if against.verdict.is_significant() { "" } else { "~" };
-            Some(format!("{own} ({sign}{})", percent(against.ratio.median)))
+            Some(format!("{own} ({})", part(against)))
         };
         let cells: Vec<Option<String>> = sides.iter().map(cell).collect();
         if cells.iter().any(Option::is_some) {

@@ -163,7 +163,7 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
     assert!(
         shown.tables[0].rows.iter().any(|row| row.cells.get(2).is_some_and(|cell| cell == "below the noise"))
     );
-    assert!(shown.tables[1].rows[0].cells[3].contains("(~80"), "{:?}", shown.tables[1]);
+    assert!(shown.tables[1].rows[0].cells[3].contains("(≈\u{202f}80"), "{:?}", shown.tables[1]);
     record.left_out.push(Missing::case(&record.cases[3].case, "WRITE: NFS4ERR_NOSPC (it is full)"));
     record.cases[3].samples.clear();
     record.summarise();
@@ -252,7 +252,7 @@ fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() 
     let shown = compare(&first, &second);
     assert_eq!(
         shown.headline.replace('\u{202f}', " "),
-        "Of 4 cases second is significantly slower in 1 (half of them with 75 % of the rate or less) and faster in none, beside first."
+        "second is significantly slower than first in one (at 75 % of its rate) of 4 cases, and faster in none."
     );
     let verdicts: Vec<&str> =
         shown.tables[1].rows.iter().filter_map(|row| row.cells.last().map(String::as_str)).collect();

@@ -10,7 +10,7 @@ const WIDTH: f64 = 360.0;
 const ROW: f64 = 32.0;
 /// Room for the name on the left, and for figures on the right.
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 124.0;
+const RIGHT: f64 = 138.0;
 /// Thickness of a bar.
 const THICK: f64 = 14.0;
 

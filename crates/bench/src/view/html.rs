@@ -63,11 +63,17 @@ fn pair(rows: &[Row]) -> Option<(&Row, &Row)> {
     }
 }
 
+/// Letters of a cell that make its column one of sentences.
+const SENTENCE: usize = 44;
+
+/// Figures stand to the right, columns with sentences to the left.
+fn has_sentences(table: &Table, column: usize) -> bool {
+    table.rows.iter().filter_map(|row| row.cells.get(column)).any(|cell| cell.chars().count() > SENTENCE)
+}
+
 fn cell(out: &mut String, class: &str, text: &str) {
-    // Figures stand to the right, sentences to the left.
-    let long = if text.chars().count() > 44 { " long" } else { "" };
     let unsure = if text.contains('≈') { " unsure" } else { "" };
-    let class = format!("{class}{long}{unsure}");
+    let class = format!("{class}{unsure}");
     let class = class.trim();
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let _ = write!(out, "<td{class}>{}</td>", escape(text));
@@ -76,8 +82,10 @@ fn cell(out: &mut String, class: &str, text: &str) {
 fn plain(out: &mut String, table: &Table) {
     open(out, &table.title, "plain");
     out.push_str("<thead><tr>");
-    for column in &table.columns {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(column));
+    for (index, column) in table.columns.iter().enumerate() {
+        let long = index.checked_sub(1).is_some_and(|column| has_sentences(table, column));
+        let class = if long { " class=\"long\"" } else { "" };
+        let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(column));
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
@@ -94,7 +102,9 @@ fn plain(out: &mut String, table: &Table) {
             Kind::Published => (" class=\"published\"", " <small>published</small>"),
         };
         let _ = write!(out, "<tr{class}><th scope=\"row\">{}{published}</th>", escape(&row.name));
-        row.cells.iter().for_each(|text| cell(out, "", text));
+        for (column, text) in row.cells.iter().enumerate() {
+            cell(out, if has_sentences(table, column) { "long" } else { "" }, text);
+        }
         out.push_str("</tr>\n");
     }
     close(out);

@@ -89,7 +89,7 @@ fn notes(out: &mut String, record: &Record) {
 /// Writes charts, those of a section together.
 fn charts(out: &mut String, charts: &[Chart]) {
     for section in charts.chunk_by(|one, other| one.section == other.section) {
-        let mut said: Vec<&str> = section.iter().map(|chart| how(&chart.plot)).collect();
+        let mut said: Vec<String> = section.iter().map(|chart| how(&chart.plot)).collect();
         said.dedup();
         let title = section.first().map_or("", |chart| &chart.section);
         let begun = Section::begin(out, title, &said.join(" "));
@@ -120,29 +120,39 @@ fn card(out: &mut String, chart: &Chart) {
     out.push_str("</figure>\n");
 }
 
-fn how(plot: &Plot) -> &str {
+/// How a chart is read, of what there is in it.
+fn how(plot: &Plot) -> String {
+    let mut said = Vec::new();
     match plot {
-        Plot::Parts(plot) => &plot.how,
+        Plot::Parts(plot) => said.push(plot.how.as_str()),
         Plot::Spans(_) => {
-            "The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale."
+            said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
         }
-        Plot::Lines(plot) if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) => {
-            "Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up. Dashed lines with a figure are \
-             limits of this machine, measured in the same run. A cross at the bottom: the side has failed there; the reason stands in the table of all figures."
-        }
-        Plot::Lines(_) => {
-            "Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up. Dashed lines with a figure are \
-             limits of this machine, measured in the same run."
+        Plot::Lines(plot) => {
+            said.push("Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up.");
+            if !plot.limits.is_empty() {
+                said.push("Dashed lines with a figure are limits of this machine, measured in the same run.");
+            }
+            if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) {
+                said.push("A cross at the bottom: the side has failed there; the reason stands in the table of all figures.");
+            }
         }
         Plot::Bars(plot) if plot.parts.iter().all(|part| !part.is_empty()) => {
-            "Shorter is better. The filled part is the server\u{2019}s, the light one the client\u{2019}s."
+            said.push("Shorter is better. The filled part is the server\u{2019}s, the light one the client\u{2019}s.");
         }
-        Plot::Bars(_) => "Longer is better; the whisker is the interval of the median.",
-        Plot::Ratios(_) => {
-            "Bars are medians as parts of the baseline\u{2019}s, with their intervals; the dots below a bar are what it was made of. The band around the baseline is the \
-             noise of the machine, an upright stroke what others have published."
+        Plot::Bars(_) => said.push("Longer is better; the whisker is the interval of the median."),
+        Plot::Ratios(plot) => {
+            let rows = || plot.groups.iter().flat_map(|group| &group.rows);
+            said.push("Longer is better: bars are rates as parts of the baseline\u{2019}s, with their intervals. The band around the baseline is the noise of the machine.");
+            if rows().any(|row| !row.parts.is_empty()) {
+                said.push("Dots below a bar are what it was made of.");
+            }
+            if rows().any(|row| row.published.is_some()) {
+                said.push("An upright stroke is what others have published.");
+            }
         }
     }
+    said.join(" ")
 }
 
 fn environment(out: &mut String, record: &Record) {

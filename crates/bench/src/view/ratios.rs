@@ -17,6 +17,9 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = WIDTH - 104.0;
 const THICK: f64 = 11.0;
 
+/// Letters of a baseline's name that have room below the axis.
+const NAME_MAX: usize = 8;
+
 /// From this part on a linear axis has no room for the small ones.
 const WIDE: f64 = 2.0;
 
@@ -82,7 +85,9 @@ fn frame(out: &mut String, chart: &Ratios, x: &Scale, height: f64) {
     }
     let base = x.place(1.0);
     let _ = write!(out, r#"<path class="base" d="M{base:.1} 0V{height}"/>"#);
-    svg::text(out, "tick", base, height + 14.0, "middle", &chart.baseline);
+    // A name that would lie over the other ticks stands in the page's words only.
+    let short = chart.baseline.chars().count() <= NAME_MAX;
+    svg::text(out, "tick", base, height + 14.0, "middle", if short { &chart.baseline } else { "first" });
 }
 
 /// What is written behind a row, large and small.

@@ -39,18 +39,15 @@ impl Compared {
             ratios.sort_by(f64::total_cmp);
             ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
         };
-        let part = |count: usize, word: &str, wanted: Difference| match count {
-            0 => format!("{word} in none"),
-            count => format!(
-                "{word} in {count} (half of them with {} of the rate or {})",
-                percent(middle(wanted)),
-                if wanted == Difference::Higher { "more" } else { "less" }
-            ),
+        let part = |count: usize, middle: f64, direction: &str| match count {
+            0 => "none".to_owned(),
+            1 => format!("one (at {} of its rate)", percent(middle)),
+            count => format!("{count} (in half of these at {} of its rate or {direction})", percent(middle)),
         };
         format!(
-            "Of {all} cases {second} is significantly {} and {}, beside {first}.",
-            part(less, "slower", Difference::Lower),
-            part(more, "faster", Difference::Higher)
+            "{second} is significantly slower than {first} in {} of {all} cases, and faster in {}.",
+            part(less, middle(Difference::Lower), "less"),
+            part(more, middle(Difference::Higher), "more")
         )
     }
 }

@@ -28,12 +28,12 @@ pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
     }
     browser.look(Look::DARK);
     none(&browser.ask(PROBE)["faint"], "too little contrast in the dark");
-    for wide in [Look::PHONE, Look::DESK] {
-        browser.look(wide);
-        let found = browser.ask(PROBE);
-        assert_eq!(found["wide"], false, "{name} is wider than {} pixels: {:#}", wide.width, found["beyond"]);
-        none(&found["beyond"], "beyond the edge outside of tables");
-        assert!(found["small"].as_f64().unwrap() >= TEXT_LEAST, "{name}: text of {} pixels", found["small"]);
+    browser.look(Look::PHONE);
+    let phone = browser.ask(PROBE);
+    for (seen, on) in [(&desk, "desk"), (&phone, "phone")] {
+        assert_eq!(seen["wide"], false, "{name} is too wide for a {on}: {:#}", seen["beyond"]);
+        none(&seen["beyond"], "beyond the edge outside of tables");
+        assert!(seen["small"].as_f64().unwrap() >= TEXT_LEAST, "{name}: text of {} pixels", seen["small"]);
     }
     browser.look(Look::PAPER);
     let paper = browser.ask(PROBE);
