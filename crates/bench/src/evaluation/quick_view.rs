@@ -3,7 +3,7 @@
 use super::cost::headline;
 use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
 use crate::view::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
-use crate::view::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, busy_bars, rate_bars};
+use crate::view::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, busy_bars, limits, rate_bars};
 
 const NONE: &str = "–";
 
@@ -158,6 +158,6 @@ fn spans(record: &Record, group: &str) -> Option<Chart> {
     (!spans.is_empty()).then(|| Chart {
         section: LATENCY.to_owned(),
         title: group.to_owned(),
-        plot: Plot::Spans(Spans { spans }),
+        plot: Plot::Spans(Spans { spans, limits: limits::of_latency(record) }),
     })
 }

@@ -2,7 +2,8 @@
 
 use super::chart::{Bar, Bars};
 use super::form::escape;
-use super::{side, svg};
+use super::svg::{self, Drawn};
+use super::{limit_lines, side};
 use std::fmt::Write;
 
 const WIDTH: f64 = 360.0;
@@ -15,20 +16,26 @@ const RIGHT: f64 = 138.0;
 const THICK: f64 = 14.0;
 
 /// Draws the bars; `title` names the chart.
-pub fn draw(chart: &Bars, title: &str) -> String {
+pub fn draw(chart: &Bars, title: &str) -> Drawn {
     let sum = |parts: &[Option<f64>; 2]| parts.iter().flatten().sum::<f64>();
-    let ends = chart.bars.iter().flat_map(|bar| [sum(&bar.parts), bar.range.map_or(0.0, |range| range.1)]);
-    let most = ends.chain(chart.end).fold(f64::MIN_POSITIVE, f64::max);
+    let sums: Vec<f64> = chart.bars.iter().map(|bar| sum(&bar.parts)).collect();
+    let ends = chart.bars.iter().zip(&sums);
+    let ends: Vec<f64> = ends.flat_map(|(bar, sum)| [*sum, bar.range.map_or(0.0, |range| range.1)]).collect();
+    let (near, far) = limit_lines::sort(&chart.limits, false, &ends);
+    let most = ends.into_iter().chain(chart.end).chain(near.iter().map(|limit| limit.1));
+    let most = most.fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / most;
-    let height = ROW * chart.bars.len() as f64;
+    let top = limit_lines::NAME * near.len() as f64;
+    let height = top + ROW * chart.bars.len() as f64;
     let mut out = svg::begin("bars", (WIDTH, height), title, &words(chart));
     if let Some(end) = chart.end {
         let _ = write!(out, r#"<path class="grid" d="M{0:.1} 0V{height}"/>"#, LEFT + end * scale);
     }
     for (index, bar) in chart.bars.iter().enumerate() {
-        row(&mut out, bar, ROW * (index as f64 + 0.5), scale);
+        row(&mut out, bar, top + ROW * (index as f64 + 0.5), scale);
     }
-    out + "</svg>"
+    limit_lines::upright(&mut out, &near, height, |value| LEFT + value * scale);
+    Drawn { svg: out + "</svg>", caption: limit_lines::words(&chart.limits, &far, most, &sums) }
 }
 
 fn words(chart: &Bars) -> String {

@@ -149,6 +149,8 @@ pub struct Bars {
     pub bars: Vec<Bar>,
     /// Where the scale ends at least, such as at one whole core.
     pub end: Option<f64>,
+    /// How far the machine could go: a name and a value. What is far beyond the bars is written below the chart.
+    pub limits: Vec<(String, f64)>,
 }
 
 /// One bar.
@@ -191,6 +193,8 @@ pub struct Part {
 pub struct Spans {
     /// The rows.
     pub spans: Vec<Span>,
+    /// How far the machine could go: a name and a value in microseconds.
+    pub limits: Vec<(String, f64)>,
 }
 
 /// One side's median and 99th percentile.

@@ -2,6 +2,7 @@
 
 use super::chart::{Bar, Bars, Chart, Plot, Ratio, RatioGroup, Ratios};
 use super::form::{self, cpu_unit, digits, latency, rate, trust};
+use super::limits;
 use super::series::ratio;
 use super::{Row, Table, View};
 use crate::measuring::{CaseRecord, Record};
@@ -107,10 +108,15 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
                 })
             })
             .collect();
+        let limits = record.cases.iter().find(|one| one.case.group == group);
         (!bars.is_empty()).then(|| Chart {
             section: "Speed".to_owned(),
             title: group.to_owned(),
-            plot: Plot::Bars(Bars { bars, unit: String::new(), ..Bars::default() }),
+            plot: Plot::Bars(Bars {
+                bars,
+                limits: limits.map_or(Vec::new(), |one| limits::of_case(record, &one.case)),
+                ..Bars::default()
+            }),
         })
     };
     record.groups().into_iter().filter_map(chart).collect()
@@ -130,7 +136,7 @@ pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<C
                 parts: ["server".to_owned(), "client".to_owned()],
                 unit: unit.unwrap_or_default().to_owned(),
                 bars,
-                end: None,
+                ..Bars::default()
             }),
         })
     };

@@ -1,6 +1,5 @@
 //! Limits of the machine in a chart: those near the lines are drawn, those far from them are said.
 
-use super::chart::Lines;
 use super::form::short;
 use super::lines::{BOTTOM, LEFT, RIGHT, TOP};
 use super::scale::Scale;
@@ -20,17 +19,17 @@ const LETTER: f64 = 6.1;
 const LABEL: f64 = 12.0;
 
 /// Parts the limits into those that are drawn and those that are only said.
-pub fn sort(chart: &Lines, values: &[f64]) -> (Vec<Limit>, Vec<Limit>) {
+pub fn sort(limits: &[Limit], logarithmic: bool, values: &[f64]) -> (Vec<Limit>, Vec<Limit>) {
     let most = values.iter().copied().fold(0.0, f64::max);
     let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
     let near = |limit: &Limit| {
-        if chart.y.logarithmic {
+        if logarithmic {
             (least / NEAR_LOGARITHMIC..=most * NEAR_LOGARITHMIC).contains(&limit.1)
         } else {
             limit.1 <= most * NEAR
         }
     };
-    chart.limits.iter().cloned().partition(near)
+    limits.iter().cloned().partition(near)
 }
 
 /// Draws the near ones, each with its name and value where no other label is.
@@ -59,16 +58,35 @@ pub fn draw(out: &mut String, limits: &[Limit], y: &Scale) {
     }
 }
 
+/// Height of an upright limit's name.
+pub const NAME: f64 = 15.0;
+
+/// Draws near ones upright over rows that begin at `top`, each name above the one before it. `place` says where a value is.
+pub fn upright(out: &mut String, limits: &[Limit], bottom: f64, place: impl Fn(f64) -> f64) {
+    for (index, (name, value)) in limits.iter().enumerate() {
+        let (x, base) = (place(*value), NAME * (index + 1) as f64 - 4.0);
+        let label = format!("{name} {}", short(*value));
+        // To the left of its line where there is room.
+        let width = LETTER * label.chars().count() as f64;
+        let (at, anchor) = if x > width + 4.0 { (x - 3.0, "end") } else { (x + 3.0, "start") };
+        let _ = write!(
+            out,
+            r#"<path class="limit" data-value="{value}" d="M{x:.1} {:.1}V{bottom}"/>"#,
+            base - 9.0
+        );
+        svg::text(out, "limit-name", at, base, anchor, &label);
+    }
+}
+
 /// Says where the far ones are, and what it means that a figure is beyond a limit.
-pub fn words(chart: &Lines, far: &[Limit], y: &Scale) -> Vec<String> {
+pub fn words(limits: &[Limit], far: &[Limit], to: f64, medians: &[f64]) -> Vec<String> {
     let mut said = Vec::new();
-    let medians = || chart.lines.iter().flat_map(|line| &line.points).map(|point| point.y);
     // One core's cryptography is no limit of those who do without it.
     let passed = |(name, limit): &&Limit| match name.ends_with("round trip") {
-        true => medians().any(|median| median < *limit),
-        false => !name.starts_with("one core") && medians().any(|median| median > *limit),
+        true => medians.iter().any(|median| median < limit),
+        false => !name.starts_with("one core") && medians.iter().any(|median| median > limit),
     };
-    if let Some((name, _)) = chart.limits.iter().find(passed) {
+    if let Some((name, _)) = limits.iter().find(passed) {
         said.push(format!("What is beyond the {name} had a faster moment than it: a limit is measured once, with one thread at each end."));
     }
     let list = |limits: Vec<&Limit>| {
@@ -76,8 +94,8 @@ pub fn words(chart: &Lines, far: &[Limit], y: &Scale) -> Vec<String> {
             limits.into_iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
         words.join(", ")
     };
-    let above: Vec<_> = far.iter().filter(|limit| limit.1 > y.to).collect();
-    let below: Vec<_> = far.iter().filter(|limit| limit.1 <= y.to).collect();
+    let above: Vec<_> = far.iter().filter(|limit| limit.1 > to).collect();
+    let below: Vec<_> = far.iter().filter(|limit| limit.1 <= to).collect();
     if !above.is_empty() {
         said.push(format!("Limits further up: {}.", list(above)));
     }

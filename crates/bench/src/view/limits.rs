@@ -2,7 +2,7 @@
 
 use super::Table;
 use super::form::digits;
-use crate::measuring::{Limit, Record};
+use crate::measuring::{Case, Limit, Load, Record, Unit};
 
 /// The limits of what moves bytes that concern this run: its own encryption type alone, and the link where there was one.
 fn moving(record: &Record) -> impl Iterator<Item = (String, &Limit)> {
@@ -32,6 +32,15 @@ pub fn of_latency(record: &Record) -> Vec<(String, f64)> {
     let linked = record.limits.iter().any(|limit| limit.name == "link round trip");
     let fits = |limit: &&Limit| limit.unit == "us" && (!linked || limit.name != "loopback round trip");
     record.limits.iter().filter(fits).map(|limit| (limit.name.clone(), limit.value)).collect()
+}
+
+/// Limits of a case's rate, where its load has a size.
+pub fn of_case(record: &Record, case: &Case) -> Vec<(String, f64)> {
+    match (&case.load, case.unit) {
+        (_, Unit::MegabytesPerSecond) => of_throughput(record),
+        (Load::Transfer(transfer), _) => of_requests(record, transfer.size),
+        _ => Vec::new(),
+    }
 }
 
 /// The machine's limits as a table; none where they were not measured.

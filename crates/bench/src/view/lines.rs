@@ -4,7 +4,8 @@ use super::chart::{Line, Lines, Point};
 use super::form::{escape, short};
 use super::limit_lines;
 use super::scale::Scale;
-use super::{side, svg};
+use super::side;
+use super::svg::{self, Drawn};
 use std::fmt::Write;
 
 /// Size of a chart in its own units, which are about a card's pixels on a phone and on a desk.
@@ -20,21 +21,13 @@ const APART: f64 = 14.0;
 /// How far a repetition's dot is beside its median.
 const ASIDE: f64 = 6.0;
 
-/// A chart that is drawn, and what has to be said below it.
-pub struct Drawn {
-    /// The drawing.
-    pub svg: String,
-    /// Sentences: limits and repetitions that are beyond it.
-    pub caption: Vec<String>,
-}
-
 /// Draws the lines; `title` names the chart.
 pub fn draw(chart: &Lines, title: &str) -> Drawn {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
     let x = Scale::of(&chart.x, all().map(|point| point.x), LEFT + 8.0, RIGHT - 4.0);
     let measured = || all().filter(|point| !point.has_failed());
     let ends: Vec<f64> = measured().flat_map(|point| [point.low, point.y, point.high]).collect();
-    let (near, far) = limit_lines::sort(chart, &ends);
+    let (near, far) = limit_lines::sort(&chart.limits, chart.y.logarithmic, &ends);
     let y = Scale::of(&chart.y, ends.into_iter().chain(near.iter().map(|limit| limit.1)), BOTTOM, TOP);
     let mut out = svg::begin("lines", (WIDTH, HEIGHT), title, &words(chart));
     grid(&mut out, chart, &x, &y);
@@ -47,7 +40,8 @@ pub fn draw(chart: &Lines, title: &str) -> Drawn {
     limit_lines::draw(&mut out, &near, &y);
     crosses(&mut out, chart, &x);
     names(&mut out, chart, &x, &y);
-    let mut caption = limit_lines::words(chart, &far, &y);
+    let medians: Vec<f64> = measured().map(|point| point.y).collect();
+    let mut caption = limit_lines::words(&chart.limits, &far, y.to, &medians);
     caption.extend(beyond(chart, &y));
     Drawn { svg: out + "</svg>", caption }
 }

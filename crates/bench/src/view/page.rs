@@ -5,6 +5,7 @@ use super::chart::{Chart, Plot, Point};
 use super::facts::facts;
 use super::form::escape;
 use super::html::{self, Section};
+use super::svg::Drawn;
 use super::{View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, side, spans};
 use crate::measuring::Record;
 use std::fmt::Write;
@@ -103,17 +104,16 @@ fn charts(out: &mut String, charts: &[Chart]) {
 fn card(out: &mut String, chart: &Chart) {
     // The overview of all loads is as wide as the page.
     let class = if matches!(chart.plot, Plot::Parts(_)) { " class=\"overview\"" } else { "" };
-    let (drawn, caption) = match &chart.plot {
-        Plot::Lines(plot) => {
-            let drawn = lines::draw(plot, &chart.title);
-            (drawn.svg, drawn.caption.join(" "))
-        }
-        Plot::Bars(plot) => (bars::draw(plot, &chart.title), String::new()),
-        Plot::Parts(plot) => (parts::draw(plot), String::new()),
-        Plot::Spans(plot) => (spans::draw(plot, &chart.title), String::new()),
-        Plot::Ratios(plot) => (ratios::draw(plot, &chart.title), String::new()),
+    let plain = |svg| Drawn { svg, caption: Vec::new() };
+    let drawn = match &chart.plot {
+        Plot::Lines(plot) => lines::draw(plot, &chart.title),
+        Plot::Bars(plot) => bars::draw(plot, &chart.title),
+        Plot::Parts(plot) => plain(parts::draw(plot)),
+        Plot::Spans(plot) => spans::draw(plot, &chart.title),
+        Plot::Ratios(plot) => plain(ratios::draw(plot, &chart.title)),
     };
-    let _ = write!(out, "<figure{class}><figcaption>{}</figcaption>{drawn}", escape(&chart.title));
+    let (svg, caption) = (drawn.svg, drawn.caption.join(" "));
+    let _ = write!(out, "<figure{class}><figcaption>{}</figcaption>{svg}", escape(&chart.title));
     if !caption.is_empty() {
         let _ = write!(out, "<p class=\"caption\">{}</p>", escape(&caption));
     }
@@ -122,17 +122,16 @@ fn card(out: &mut String, chart: &Chart) {
 
 /// How a chart is read, of what there is in it.
 fn how(plot: &Plot) -> String {
-    let mut said = Vec::new();
+    let (mut said, mut limited) = (Vec::new(), false);
     match plot {
         Plot::Parts(plot) => said.push(plot.how.as_str()),
-        Plot::Spans(_) => {
+        Plot::Spans(plot) => {
             said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
+            limited = !plot.limits.is_empty();
         }
         Plot::Lines(plot) => {
             said.push("Marks are medians with their intervals, small dots beside them all repetitions, rings those that only warmed up.");
-            if !plot.limits.is_empty() {
-                said.push("Dashed lines with a figure are limits of this machine, measured in the same run.");
-            }
+            limited = !plot.limits.is_empty();
             if plot.lines.iter().flat_map(|line| &line.points).any(Point::has_failed) {
                 said.push("A cross at the bottom: the side has failed there; the reason stands in the table of all figures.");
             }
@@ -140,7 +139,10 @@ fn how(plot: &Plot) -> String {
         Plot::Bars(plot) if plot.parts.iter().all(|part| !part.is_empty()) => {
             said.push("Shorter is better. The filled part is the server\u{2019}s, the light one the client\u{2019}s.");
         }
-        Plot::Bars(_) => said.push("Longer is better; the whisker is the interval of the median."),
+        Plot::Bars(plot) => {
+            said.push("Longer is better; the whisker is the interval of the median.");
+            limited = !plot.limits.is_empty();
+        }
         Plot::Ratios(plot) => {
             let rows = || plot.groups.iter().flat_map(|group| &group.rows);
             said.push("Longer is better: bars are rates as parts of the baseline\u{2019}s, with their intervals. The band around the baseline is the noise of the machine.");
@@ -151,6 +153,9 @@ fn how(plot: &Plot) -> String {
                 said.push("An upright stroke is what others have published.");
             }
         }
+    }
+    if limited {
+        said.push("Dashed lines with a figure are limits of this machine, measured in the same run.");
     }
     said.join(" ")
 }

@@ -3,6 +3,14 @@
 use super::form::escape;
 use std::fmt::Write;
 
+/// A chart that is drawn, and what has to be said below it.
+pub struct Drawn {
+    /// The drawing.
+    pub svg: String,
+    /// Sentences: limits and repetitions that are beyond it.
+    pub caption: Vec<String>,
+}
+
 /// Begins a drawing of this size. `title` names it, `words` say what it shows.
 pub fn begin(class: &str, size: (f64, f64), title: &str, words: &str) -> String {
     let (width, height) = size;
