@@ -2,6 +2,7 @@
 
 use crate::commands::{find, words};
 use crate::{Nat, files};
+use bench::link::LinkSpec;
 use nix::unistd::geteuid;
 use std::fs;
 use std::io::Write;
@@ -65,7 +66,13 @@ impl Needs {
 }
 
 /// Looks at the machine; `kernel` and `modules` are what the user named instead of the package's.
-pub fn check(nodes: u8, memory_mib: u32, kernel: Option<&Path>, modules: Option<&Path>) -> Needs {
+pub fn check(
+    nodes: u8,
+    memory_mib: u32,
+    kernel: Option<&Path>,
+    modules: Option<&Path>,
+    link: Option<LinkSpec>,
+) -> Needs {
     let mut all = vec![root(), packages(kernel)];
     let kernel = kernel.map(Path::to_owned).or_else(|| find("linux.uml")).unwrap_or_default();
     let modules = modules.map(Path::to_owned).or_else(newest_modules).unwrap_or_default();
@@ -76,6 +83,7 @@ pub fn check(nodes: u8, memory_mib: u32, kernel: Option<&Path>, modules: Option<
         all.push(tun());
         all.push(namespaces());
         all.push(links());
+        all.extend(link.map(rates));
         let (found, which) = translation();
         all.push(found);
         nat = which.unwrap_or(nat);
@@ -158,6 +166,20 @@ fn links() -> Need {
     let found =
         tried("unshare", &["--net", "ip", "-batch", "-"], batch).map(|()| "bridge, veth, tap".to_owned());
     need("network devices", found.map_err(|why| format!("this kernel has no bridge, veth or tap: {why}")))
+}
+
+/// Tries the rate, and the delay if there is one, on a device that nobody uses.
+fn rates(link: LinkSpec) -> Need {
+    let why = |why: String| {
+        format!(
+            "this kernel makes no cables of a stated rate (tbf: modprobe sch_tbf; a delay needs netem: modprobe sch_netem): {why}"
+        )
+    };
+    let found = match find("tc") {
+        None => Err("missing packages: apt install iproute2".to_owned()),
+        Some(_) => tried("unshare", &["--net", "tc", "-batch", "-"], &link.shaping("lo")).map_err(why),
+    };
+    need("rate of the cables", found.map(|()| link.to_string()))
 }
 
 /// Tries the head node's own rules, where they bind nobody.

@@ -1,6 +1,7 @@
 //! What a lab is made of.
 
 use anyhow::bail;
+use bench::link::LinkSpec;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,9 @@ pub struct Options {
     pub modules: PathBuf,
     /// How the head node translates addresses.
     pub nat: Nat,
+    /// What every cable carries, in each direction; without it as much as this machine moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkSpec>,
 }
 
 impl Options {
@@ -108,6 +112,7 @@ pub(crate) mod tests {
             kernel: "/usr/bin/linux.uml".into(),
             modules: "/usr/lib/uml/modules/6.1".into(),
             nat: Nat::Nft,
+            link: None,
         }
     }
 

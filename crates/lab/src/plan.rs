@@ -131,6 +131,7 @@ fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
     }
     switches.push_str("link set enterprise up\nlink set cluster up\n");
     actions.push(Action::Run(words(&["ip", "-batch", "-"]), switches));
+    shape(options, &mut actions);
     for machine in Machine::ALL {
         let mut inside = format!(
             "link set lo up\naddress add {}/{PREFIX} dev enterprise\nlink set enterprise up\n",
@@ -141,8 +142,24 @@ fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
                 .push_str(&format!("address add {HEAD_INSIDE}/{PREFIX} dev cluster\nlink set cluster up\n"));
         }
         actions.push(Action::Run(on(folder, machine, &["ip", "-batch", "-"]), inside));
+        if let Some(link) = options.link {
+            let mut rates = link.shaping("enterprise");
+            if machine == Machine::Head {
+                rates.push_str(&link.shaping("cluster"));
+            }
+            actions.push(Action::Run(on(folder, machine, &["tc", "-batch", "-"]), rates));
+        }
     }
     actions
+}
+
+/// Gives the switches' ports the rate of a cable. What a node sends meets it at the head's port, which all nodes share.
+fn shape(options: &Options, actions: &mut Vec<Action>) {
+    let Some(link) = options.link else { return };
+    let mut rates = link.shaping("c-head");
+    Machine::ALL.iter().for_each(|machine| rates.push_str(&link.shaping(&format!("e-{}", machine.name()))));
+    (1..=options.nodes).map(node_name).for_each(|name| rates.push_str(&link.shaping(&name)));
+    actions.push(Action::Run(words(&["tc", "-batch", "-"]), rates));
 }
 
 /// The head forwards, and gives what the nodes send its own address. The setting is of its network namespace alone.
@@ -273,14 +290,16 @@ pub fn summary(options: &Options) -> String {
         Nat::Iptables => "iptables",
     };
     let machine = |machine: Machine| format!("{} {}", full(machine.name()), machine.address());
+    let cables = options.link.map(|link| format!("cables       {link} each, in each direction\n"));
     format!(
-        "enterprise   {}\n             {}\n             {}\nhead         {} and {HEAD_INSIDE}: NAT by {nat}\ncluster      {CLUSTER}/{PREFIX}: {} nodes, {first} to {last}, {} MiB each, one image, one keytab\n",
+        "enterprise   {}\n             {}\n             {}\nhead         {} and {HEAD_INSIDE}: NAT by {nat}\ncluster      {CLUSTER}/{PREFIX}: {} nodes, {first} to {last}, {} MiB each, one image, one keytab\n{}",
         machine(Machine::Kdc),
         machine(Machine::Server),
         machine(Machine::Names),
         machine(Machine::Head),
         options.nodes,
         options.memory_mib,
+        cables.unwrap_or_default(),
     )
 }
 

@@ -112,3 +112,19 @@ fn the_summary_names_what_people_look_for() {
         assert!(text.contains(word), "{word}: {text}");
     }
 }
+
+#[test]
+fn every_cable_has_the_stated_rate_at_both_ends() {
+    assert!(!batches(&options()).contains("tbf"));
+    let link = Some("1gbit".parse().unwrap());
+    let batches = batches(&Options { link, ..options() });
+    let shaped: Vec<&str> = batches
+        .lines()
+        .filter(|line| line.contains(" tbf "))
+        .filter_map(|line| line.split(' ').nth(3))
+        .collect();
+    for port in ["e-kdc", "e-server", "e-names", "e-head", "c-head", "node1", "node2", "node3", "cluster"] {
+        assert_eq!(shaped.iter().filter(|name| **name == port).count(), 1, "{port}");
+    }
+    assert_eq!(shaped.iter().filter(|name| **name == "enterprise").count(), 4, "one in each machine");
+}

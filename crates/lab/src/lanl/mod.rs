@@ -12,8 +12,10 @@ pub use table::table;
 
 use crate::network::Machine;
 use crate::status::pid_of;
-use crate::{FLAVORS, Folder, Job, Record, files, node_name, processes};
+use crate::{FLAVORS, Folder, Job, Options, Record, files, node_name, processes};
 use anyhow::{Context, bail};
+use bench::measuring::Record as Report;
+use bench::view::{csv, markdown, page};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -80,11 +82,8 @@ pub fn run(
     let mut conductor = Conductor { folder, record, scope, stop };
 
     say("one node alone, all flavors interleaved");
-    let reports = conductor.bench(first, "sizes,small,large", &FLAVORS.join(" "))?;
-    for (_, kind, bytes) in reports.files {
-        let file = PathBuf::from(format!("{}-alone.{kind}", prefix.display()));
-        fs::write(&file, bytes).with_context(|| file.display().to_string())?;
-    }
+    let bench = conductor.bench(first, "sizes,small,large", &FLAVORS.join(" "))?;
+    alone(options, scope, &bench, prefix)?;
     let mut lanl = Lanl::new(options, scope);
     for nodes in [first, &all] {
         for part in PARTS {
@@ -101,6 +100,36 @@ pub fn run(
     Ok(lanl)
 }
 
+/// Writes the report of one node alone, with what the node does not know of its network.
+fn alone(options: &Options, scope: Scope, bench: &Bench, prefix: &Path) -> anyhow::Result<()> {
+    let (_, report) = bench.reports.first().context("no report")?;
+    let mut report = Report::parse(report)?;
+    // The node's own command can be repeated on a node only.
+    let link = options.link.map(|link| format!(" --link {}", link.argument())).unwrap_or_default();
+    report.command = format!(
+        "orthrus lab up --nodes {} --memory {}{link} && orthrus lab run lanl --scale {} --repetitions {}",
+        options.nodes, options.memory_mib, scope.scale, scope.repetitions
+    );
+    report.notes.push(format!(
+        "The client is a node of a lab with {} nodes (`orthrus lab`): a user-mode Linux kernel behind the head node's NAT, with one processor and no AES instructions.",
+        options.nodes
+    ));
+    report.notes.extend(
+        options.link.map(|link| format!("Every cable of the lab carried {link}, in each direction.")),
+    );
+    let view = bench::evaluation::view(&report);
+    for (kind, text) in [
+        ("html", page(&report, &view)),
+        ("json", report.json()?),
+        ("csv", csv(&report)),
+        ("md", markdown(&report, &view)),
+    ] {
+        let file = PathBuf::from(format!("{}-alone.{kind}", prefix.display()));
+        fs::write(&file, text).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
 /// Runs the bench on nodes.
 struct Conductor<'a> {
     folder: &'a Folder,
@@ -111,8 +140,8 @@ struct Conductor<'a> {
 
 /// What the bench left.
 struct Bench {
-    /// Node, kind (`json` and so on) and contents.
-    files: Vec<(String, String, Vec<u8>)>,
+    /// Each node with its report, as JSON.
+    reports: Vec<(String, String)>,
     server_cpu: Duration,
 }
 
@@ -131,24 +160,22 @@ impl Conductor<'_> {
             let last = lines.iter().skip(lines.len().saturating_sub(4)).copied().collect::<Vec<_>>();
             bail!("{} ended with status {}: {}", failed.node, failed.code, last.join(" | "));
         }
-        let mut files = Vec::new();
+        let mut reports = Vec::new();
         for node in nodes {
-            for kind in ["html", "json", "csv", "md"] {
-                let file = job.dir().join(format!("{node}.{kind}"));
-                let bytes =
-                    fs::read(&file).with_context(|| format!("{node} left no report: {}", file.display()))?;
-                files.push((node.clone(), kind.to_owned(), bytes));
-            }
+            let file = job.dir().join(format!("{node}.json"));
+            let report = fs::read_to_string(&file);
+            let report = report.with_context(|| format!("{node} left no report: {}", file.display()))?;
+            reports.push((node.clone(), report));
         }
-        Ok(Bench { files, server_cpu })
+        Ok(Bench { reports, server_cpu })
     }
 }
 
 impl Bench {
     fn side(&self, nodes: usize, part: &str, flavor: &str) -> anyhow::Result<Side> {
         let mut copies = Vec::new();
-        for (node, _, bytes) in self.files.iter().filter(|(_, kind, _)| kind == "json") {
-            let report = serde_json::from_slice(bytes).with_context(|| format!("the report of {node}"))?;
+        for (node, report) in &self.reports {
+            let report = serde_json::from_str(report).with_context(|| format!("the report of {node}"))?;
             copies.extend(record::copies(&report, part, flavor));
         }
         if copies.is_empty() {

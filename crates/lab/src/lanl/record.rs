@@ -2,6 +2,7 @@
 
 use super::Scope;
 use crate::Options;
+use bench::link::LinkSpec;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,6 +22,9 @@ pub struct Lanl {
     pub scale: f64,
     /// Repetitions of each test.
     pub repetitions: u32,
+    /// What every cable of the lab carried, where that was limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkSpec>,
     /// What was measured.
     pub sides: Vec<Side>,
 }
@@ -62,6 +66,7 @@ impl Lanl {
             memory_mib: options.memory_mib,
             scale: scope.scale,
             repetitions: scope.repetitions,
+            link: options.link,
             sides: Vec::new(),
         }
     }

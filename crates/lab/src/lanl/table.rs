@@ -11,6 +11,9 @@ pub fn table(lanl: &Lanl) -> String {
         lanl.scale * 100.0,
         lanl.repetitions
     );
+    if let Some(link) = lanl.link {
+        text.push_str(&format!("Every cable of the lab carried {link}, in each direction.\n"));
+    }
     let mut groups: Vec<(usize, &str)> = Vec::new();
     for side in &lanl.sides {
         let group = (side.nodes, side.part.as_str());

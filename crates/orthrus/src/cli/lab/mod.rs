@@ -4,6 +4,7 @@ mod run;
 
 use ::lab::{Folder, Needs, Options, Progress, Record, Storage};
 use anyhow::{Context, bail};
+use bench::link::LinkSpec;
 use realm::Enctypes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +57,10 @@ pub struct Up {
     /// The folder with the modules of the nodes' kernel.
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
+    /// What every cable of the two networks carries in each direction, such as 1gbit, LANL's, or 10gbit,100us [default: what this
+    /// machine moves].
+    #[arg(long, value_name = "RATE[,DELAY]")]
+    link: Option<LinkSpec>,
     /// Only look whether this machine has what is needed.
     #[arg(long)]
     check: bool,
@@ -119,7 +124,8 @@ impl Place {
 
 impl Up {
     fn run(self) -> anyhow::Result<()> {
-        let needs = ::lab::check(self.nodes, self.memory, self.kernel.as_deref(), self.modules.as_deref());
+        let (kernel, modules) = (self.kernel.as_deref(), self.modules.as_deref());
+        let needs = ::lab::check(self.nodes, self.memory, kernel, modules, self.link);
         print_needs(&needs);
         if let Some(missing) = needs.missing() {
             bail!("cannot run here: {missing}");
@@ -138,6 +144,7 @@ impl Up {
             kernel: absolute(&needs.kernel)?,
             modules: absolute(&needs.modules)?,
             nat: needs.nat,
+            link: self.link,
         };
         let (start, stop) = (Instant::now(), stop_flag()?);
         ::lab::up(&options, self.keep, &stop, &mut |progress| match progress {

@@ -28,7 +28,7 @@ pub struct Run {
     /// For lanl: repetitions of each test.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// For lanl: where the results go: PREFIX.json, and PREFIX-alone.html, .json, .csv and .md of one node alone.
+    /// For lanl: where the results go: PREFIX.json and .txt, and PREFIX-alone.html, .json, .csv and .md of one node alone.
     #[arg(long, value_name = "PREFIX", default_value = "orthrus-lab-lanl")]
     output: PathBuf,
 }
@@ -67,8 +67,12 @@ impl Run {
         let file = PathBuf::from(format!("{}.json", self.output.display()));
         std::fs::write(&file, serde_json::to_vec_pretty(&results)?)
             .with_context(|| file.display().to_string())?;
-        print!("{}", lanl::table(&results));
-        println!("results: {0}, {1}-alone.html, .json, .csv, .md", file.display(), self.output.display());
+        let table = lanl::table(&results);
+        let text = PathBuf::from(format!("{}.txt", self.output.display()));
+        std::fs::write(&text, &table).with_context(|| text.display().to_string())?;
+        print!("{table}");
+        let prefix = self.output.display();
+        println!("results: {prefix}.json, .txt, {prefix}-alone.html, .json, .csv, .md");
         Ok(())
     }
 }
