@@ -10,6 +10,7 @@ mod faults;
 mod flavors;
 mod hostile;
 mod lanl;
+mod lanl_ssh;
 mod large;
 mod link;
 mod load;

@@ -1,4 +1,4 @@
-//! scp: to a server of this run's, or to a host that the user has keys for.
+//! scp or sftp to an SSH server of this run's.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -10,12 +10,13 @@ use super::on_mount::compare;
 use crate::Pattern;
 use crate::link::Link;
 use crate::mounted::tools::run;
-use crate::mounted::{Sshd, free, remove};
+use crate::mounted::{CopyProgram, Ssh, Sshd, free, remove};
 
-/// scp to a folder of this machine.
+/// Copies over SSH to a folder of this machine.
 #[derive(Debug)]
 pub struct ByScp {
     sshd: Sshd,
+    ssh: Ssh,
     folder: Option<PathBuf>,
 }
 
@@ -24,12 +25,14 @@ impl ByScp {
     ///
     /// # Errors
     /// A missing program with its package, or what the server said.
-    pub fn start(parent: &Path, link: Option<&Link>) -> Result<Self> {
+    pub fn start(parent: &Path, program: CopyProgram, link: Option<&Link>) -> Result<Self> {
         let sshd = Sshd::start(link)?;
+        let ssh = sshd.way(program);
+        ssh.ensure_installed()?;
         let folder = parent.join(crate::folder_name(Some("scp")));
         std::fs::create_dir(&folder)
             .with_context(|| format!("no folder can be made in {}", parent.display()))?;
-        Ok(Self { sshd, folder: Some(folder) })
+        Ok(Self { sshd, ssh, folder: Some(folder) })
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {
@@ -46,7 +49,7 @@ impl Drop for ByScp {
 impl Carrier for ByScp {
     fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
         let before = self.sshd.cpu();
-        let ran = run(&mut self.sshd.copy(source, &self.path(name)?)?, stop);
+        let ran = run(&mut self.ssh.copy(source, &self.path(name)?)?, stop);
         let ran = ran.with_context(|| format!("sshd: {}", self.sshd.said()))?;
         let server_cpu = before.zip(self.sshd.cpu()).map(|(from, to)| to.saturating_sub(from));
         Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), server_cpu }))

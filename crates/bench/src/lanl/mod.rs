@@ -10,6 +10,7 @@ mod load;
 mod native;
 mod on_mount;
 mod sources;
+mod to_host;
 mod transfer;
 mod view;
 
@@ -23,4 +24,5 @@ pub use load::{Copy, Fetch};
 pub use native::Native;
 pub use on_mount::{OnMount, drop_cache};
 pub use sources::{Contents, Sources};
+pub use to_host::ToHost;
 pub use view::{scale_note, view};

@@ -15,6 +15,7 @@ mod notes;
 mod own_mounts;
 mod place;
 mod scheduled;
+mod ssh;
 mod sshd;
 pub mod tools;
 
@@ -25,4 +26,5 @@ pub use mountstats::MountStats;
 pub use notes::notes;
 pub use own_mounts::{MountPlan, OwnMounts};
 pub use place::{Place, ensure_room, free, remove};
+pub use ssh::{CopyProgram, Ssh, SshFolder};
 pub use sshd::Sshd;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::unistd::{User, geteuid};
 
-use super::tools::{SCP, SSH_KEYGEN, SSHD, Tool, run};
+use super::ssh::{CopyProgram, Ssh};
+use super::tools::{SETPRIV, SSH_KEYGEN, SSHD, UNSHARE, run};
 use crate::cpu;
 use crate::link::{self, Link};
 
@@ -27,14 +28,13 @@ const TRIES: usize = 3;
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Ends a program with the one that started it, however that ends.
-const SETPRIV: Tool = Tool { name: "setpriv", package: "util-linux" };
-const UNSHARE: Tool = Tool { name: "unshare", package: "util-linux" };
-
 /// The empty folder that Debian's sshd wants when root runs it; it is there only while the system's own sshd runs.
 const SEPARATION: &str = "/run/sshd";
 
 const LOG: &str = "log";
+
+/// The configuration of those who connect.
+const CLIENT: &str = "ssh_config";
 
 /// A running SSH server; dropping it ends it.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Sshd {
     /// # Errors
     /// A missing program with its package, or what the server said.
     pub fn start(link: Option<&Link>) -> Result<Self> {
-        for tool in [SSHD, SSH_KEYGEN, SCP] {
+        for tool in [SSHD, SSH_KEYGEN, SETPRIV] {
             tool.find()?;
         }
         let user = User::from_uid(geteuid())?.context("this user has no name")?.name;
@@ -72,34 +72,10 @@ impl Sshd {
         Err(last.context("sshd does not start"))
     }
 
-    /// Makes a command of scp that copies `source`, with all that is in it, to `target` on this server.
-    ///
-    /// # Errors
-    /// When scp is missing.
-    pub fn copy(&self, source: &Path, target: &Path) -> Result<Command> {
-        let key = |name: &str| self.folder.path().join(name).display().to_string();
-        let mut command = SCP.command()?;
-        command.args([
-            "-r",
-            "-F",
-            "/dev/null",
-            "-P",
-            &self.address.port().to_string(),
-            "-i",
-            &key("user_key"),
-        ]);
-        for option in [
-            format!("UserKnownHostsFile={}", key("known_hosts")),
-            "GlobalKnownHostsFile=/dev/null".to_owned(),
-            "StrictHostKeyChecking=yes".to_owned(),
-            "BatchMode=yes".to_owned(),
-            "IdentitiesOnly=yes".to_owned(),
-            "IdentityAgent=none".to_owned(),
-        ] {
-            command.args(["-o", &option]);
-        }
-        command.arg(source).arg(format!("{}@{}:{}", self.user, self.address.ip(), target.display()));
-        Ok(command)
+    /// Returns the way there, for `program`.
+    pub fn way(&self, program: CopyProgram) -> Ssh {
+        let host = format!("{}@{}", self.user, self.address.ip());
+        Ssh { host, config: Some(self.folder.path().join(CLIENT)), program }
     }
 
     /// Returns what the server said.
@@ -137,6 +113,7 @@ fn listen(folder: &Path, user: &str, link: Option<&Link>) -> Result<(Child, Sock
     std::fs::write(folder.join("sshd_config"), configuration(folder, user, address))?;
     let host_key = std::fs::read_to_string(folder.join("host_key.pub"))?;
     std::fs::write(folder.join("known_hosts"), format!("[{}]:{} {host_key}", address.ip(), address.port()))?;
+    std::fs::write(folder.join(CLIENT), client_configuration(folder, address))?;
     let log = folder.join(LOG);
     let mut command = command()?;
     command.args(["-D", "-e", "-f"]).arg(folder.join("sshd_config"));
@@ -219,33 +196,62 @@ LogLevel ERROR
     )
 }
 
+fn client_configuration(folder: &Path, address: SocketAddr) -> String {
+    let (folder, port) = (folder.display(), address.port());
+    format!(
+        "Port {port}
+IdentityFile \"{folder}/user_key\"
+UserKnownHostsFile \"{folder}/known_hosts\"
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+IdentitiesOnly yes
+IdentityAgent none
+"
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::tools::{SCP, SFTP};
     use super::*;
 
     #[test]
-    fn a_folder_goes_there_by_scp_and_the_server_ends_with_its_owner() {
-        if let Err(missing) = SSHD.find().and(SSH_KEYGEN.find()).and(SCP.find()) {
+    fn a_folder_goes_there_by_scp_and_sftp_and_the_server_ends_with_its_owner() {
+        if let Err(missing) = SSHD.find().and(SSH_KEYGEN.find()).and(SCP.find()).and(SFTP.find()) {
             return eprintln!("skipped: {missing}");
         }
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
-        let source = dir.path().join("source");
+        let source = dir.path().join("a \"source\" [*]");
         std::fs::create_dir(&source).unwrap();
         std::fs::write(source.join("file"), b"contents").unwrap();
         let sshd = Sshd::start(None).unwrap();
         let (pid, before) = (sshd.child.id(), sshd.cpu().unwrap());
-        let copy = dir.path().join("copy");
-        let ran = run(&mut sshd.copy(&source, &copy).unwrap(), &stop);
-        let ran = ran.unwrap().unwrap();
-        assert_eq!(std::fs::read(copy.join("file")).unwrap(), b"contents");
-        assert!(ran.cpu > Duration::ZERO && sshd.cpu().unwrap() >= before);
+        for program in [CopyProgram::Scp, CopyProgram::Sftp] {
+            let (ssh, there) = (sshd.way(program), dir.path().join(format!("by {}", program.name())));
+            ssh.make_folder(&there).unwrap();
+            let ran = run(&mut ssh.copy(&source, &there.join("copy")).unwrap(), &stop).unwrap().unwrap();
+            assert_eq!(std::fs::read(there.join("copy/file")).unwrap(), b"contents");
+            assert!(ran.cpu > Duration::ZERO && sshd.cpu().unwrap() >= before);
+            let back = dir.path().join("back");
+            run(&mut ssh.fetch(&there.join("copy"), &back).unwrap(), &stop).unwrap();
+            assert_eq!(std::fs::read(back.join("file")).unwrap(), b"contents");
+            std::fs::remove_dir_all(&back).unwrap();
+            assert!(ssh.free(&there).is_some_and(|bytes| bytes > 0));
+            std::fs::write(there.join("alone"), b"x").unwrap();
+            ssh.remove(&["copy", "alone", "nothing"].map(|name| there.join(name)), Some(&there)).unwrap();
+            assert!(!there.exists());
+        }
         // Another key is not let in.
         std::fs::remove_file(sshd.folder.path().join("user_key")).unwrap();
         let mut other = SSH_KEYGEN.command().unwrap();
         other.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(sshd.folder.path().join("user_key"));
         run(&mut other, &stop).unwrap();
-        let refused = run(&mut sshd.copy(&source, &dir.path().join("again")).unwrap(), &stop).unwrap_err();
-        assert!(format!("{refused:#}").contains("Permission denied"), "{refused:#}");
+        let refused = sshd.way(CopyProgram::Scp).make_folder(&dir.path().join("again")).unwrap_err();
+        let said = format!("{refused:#}");
+        assert!(
+            said.contains("Permission denied") && said.contains("has to work without a question"),
+            "{said}"
+        );
         drop(sshd);
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the server goes on");
     }

@@ -41,10 +41,18 @@ pub const GIT: Tool = Tool { name: "git", package: "git" };
 pub const CP: Tool = Tool { name: "cp", package: "coreutils" };
 /// scp, the client.
 pub const SCP: Tool = Tool { name: "scp", package: "openssh-client" };
+/// sftp, the client; what scp does at the other end is done with it, too.
+pub const SFTP: Tool = Tool { name: "sftp", package: "openssh-client" };
+/// What scp and sftp connect with.
+pub const SSH: Tool = Tool { name: "ssh", package: "openssh-client" };
 /// Makes keys for scp.
 pub const SSH_KEYGEN: Tool = Tool { name: "ssh-keygen", package: "openssh-client" };
 /// The server of scp.
 pub const SSHD: Tool = Tool { name: "sshd", package: "openssh-server" };
+/// Ends a program with the one that started it, however that ends.
+pub const SETPRIV: Tool = Tool { name: "setpriv", package: "util-linux" };
+/// Gives a program a mount namespace of its own.
+pub const UNSHARE: Tool = Tool { name: "unshare", package: "util-linux" };
 /// Mounts, as root.
 pub const MOUNT: Tool = Tool { name: "mount", package: "mount" };
 /// Ends mounts.

@@ -9,17 +9,18 @@ use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::{Context, ensure};
 use bench::lanl::{
-    ByScp, Caches, Carrier as _, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
-    Way,
+    ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
+    ToHost, Way,
 };
 use bench::link::Link;
 use bench::measuring::{Record, Settings};
+use bench::mounted::{CopyProgram, Ssh, SshFolder};
 use bench::native::Target;
 use bench::{Flavor, lanl};
 use nix::unistd::geteuid;
 use realm::RealmEnctype;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 /// What --quick stands for.
@@ -43,6 +44,7 @@ Examples:
   orthrus bench lanl --folder /srv/disk            all of it, as published: hours; 21 GB of disk
   orthrus bench lanl --parts small,large --scale 0.1 server.example.org:/home
   orthrus bench lanl --mount sys=/mnt/sys krb5=/mnt/krb5 krb5p=/mnt/krb5p --scp-folder /srv/disk
+  orthrus bench lanl --scale 0.1 server.example.org:/home --scp alice@server.example.org:/srv/disk
   sudo orthrus bench lanl --scale 0.1 --mount server.example.org:/home --mount-options vers=4.2,nconnect=4")]
 pub struct Arguments {
     #[command(flatten)]
@@ -75,8 +77,18 @@ pub struct Arguments {
     /// beside a server of one's own.
     #[arg(long, value_name = "DIR")]
     scp_folder: Option<PathBuf>,
+    /// Copy over SSH to a host of yours, with your own keys, agent and known hosts; it never asks. It makes a folder in DIR
+    /// there and removes it. The host's processor time is not known.
+    #[arg(long, value_name = "[USER@]HOST:/DIR", conflicts_with_all = ["scp_folder", "link"])]
+    scp: Option<SshFolder>,
+    /// The program that copies over SSH: scp or sftp.
+    #[arg(long, value_name = "PROGRAM", default_value = "scp")]
+    with: CopyProgram,
+    /// A configuration for ssh in place of yours (ssh -F), for --scp.
+    #[arg(long, value_name = "FILE", requires = "scp")]
+    ssh_config: Option<PathBuf>,
     /// Leave SCP out.
-    #[arg(long, conflicts_with = "scp_folder")]
+    #[arg(long, conflicts_with_all = ["scp_folder", "scp"])]
     no_scp: bool,
     /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-lanl].
     #[arg(long, value_name = "PREFIX")]
@@ -124,14 +136,16 @@ impl Arguments {
         let stop = stop::stop_flag()?;
         let cache = self.server_cache(&sides);
         let parent = self.source.clone().unwrap_or_else(std::env::temp_dir);
-        let (sources, scp) = (Sources::in_folder(&parent)?, self.scp_parent(&sides));
+        let (sources, scp) = (Sources::in_folder(&parent)?, self.over_ssh(&sides));
+        scp.as_ref().map_or(Ok(()), OverSsh::check)?;
         let local = self.is_local(&sides);
-        let ways = &mut |side: &str| sides.way(side, scp.as_deref(), link.as_ref(), &stop);
+        let ways = &mut |side: &str| sides.way(side, scp.as_ref(), link.as_ref(), &stop);
         let mut driver = Copier::new(ways, sources, room, cache, &stop)?;
         evaluate::conduct(&mut record, &mut driver, &files, &stop, &mut evaluation, link.as_ref())?;
         drop(driver);
         keep::note(&mut record, local);
         note(&mut record, scope.scale, cache, scope.caches);
+        record.notes.extend(self.ssh_note());
         evaluate::publish(&record, &files)
     }
 
@@ -196,6 +210,10 @@ impl Arguments {
         let parts: Vec<&str> = scope.parts.iter().map(|part| part.name()).collect();
         settings.options.insert("scale".into(), json!(scope.scale));
         settings.options.insert("parts".into(), json!(parts));
+        settings.options.extend(self.scp.as_ref().map(|there| ("scp".into(), json!(there.to_string()))));
+        if self.with != CopyProgram::Scp {
+            settings.options.insert("with".into(), json!(self.with.name()));
+        }
         settings
     }
 
@@ -212,12 +230,57 @@ impl Arguments {
         matches!(sides, Sides::Own(..)) || self.target.server_pid().is_some()
     }
 
-    fn scp_parent(&self, sides: &Sides) -> Option<PathBuf> {
-        match (&self.scp_folder, sides) {
-            (Some(folder), _) => Some(folder.clone()),
-            (None, Sides::Own(own)) => Some(own.0.beside()),
-            _ => None,
+    fn over_ssh(&self, sides: &Sides) -> Option<OverSsh> {
+        if let Some(there) = &self.scp {
+            let (host, config) = (there.host.clone(), self.ssh_config.clone());
+            return Some(OverSsh::To(Ssh { host, config, program: self.with }, there.folder.clone()));
         }
+        let folder = match (&self.scp_folder, sides) {
+            (Some(folder), _) => folder.clone(),
+            (None, Sides::Own(own)) => own.0.beside(),
+            _ => return None,
+        };
+        Some(OverSsh::Here(folder, self.with))
+    }
+
+    /// Says how SSH copied, where that is not scp to this machine.
+    fn ssh_note(&self) -> Option<String> {
+        let program = self.with.name();
+        match &self.scp {
+            Some(there) => Some(format!(
+                "The copies over SSH were made by {program} to {there}, whose processor time is not known."
+            )),
+            None if self.with != CopyProgram::Scp && !self.no_scp => {
+                Some(format!("The copies over SSH were made by {program}."))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Where copies over SSH go.
+enum OverSsh {
+    /// To a folder of this machine, by a server of this run's.
+    Here(PathBuf, CopyProgram),
+    /// To a folder of a host.
+    To(Ssh, PathBuf),
+}
+
+impl OverSsh {
+    /// Finds out before anything is measured whether a host can be copied to.
+    fn check(&self) -> anyhow::Result<()> {
+        match self {
+            Self::To(ssh, folder) => ToHost::connect(ssh.clone(), folder)?.finish(),
+            Self::Here(..) => Ok(()),
+        }
+    }
+
+    fn way(&self, link: Option<&Link>) -> anyhow::Result<Way> {
+        let carrier: Box<dyn Carrier> = match self {
+            Self::Here(folder, program) => Box::new(ByScp::start(folder, *program, link)?),
+            Self::To(ssh, folder) => Box::new(ToHost::connect(ssh.clone(), folder)?),
+        };
+        Ok(Way { carrier, enctype: None, facts: None })
     }
 }
 
@@ -225,15 +288,15 @@ impl Sides {
     fn way(
         &mut self,
         side: &str,
-        scp: Option<&Path>,
+        scp: Option<&OverSsh>,
         link: Option<&Link>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Way> {
         if side == SCP {
-            let parent = scp.context(
-                "name a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
+            let there = scp.context(
+                "name a host with --scp, or a folder on the server's disk with --scp-folder, on this machine, to compare with SCP",
             )?;
-            return Ok(Way { carrier: Box::new(ByScp::start(parent, link)?), enctype: None, facts: None });
+            return there.way(link);
         }
         match self {
             Self::Own(own) => {

@@ -1,0 +1,143 @@
+//! scp or sftp to another host, with the keys, agent and known hosts that the user has for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::carrier::{Carried, Carrier};
+use super::on_mount::compare;
+use crate::Pattern;
+use crate::mounted::tools::run;
+use crate::mounted::{Ssh, ensure_room};
+
+/// A fresh folder of ours on a host. Its processor time is not known.
+#[derive(Debug)]
+pub struct ToHost {
+    ssh: Ssh,
+    /// None when it has been removed.
+    folder: Option<PathBuf>,
+    /// Names that are, or may be, there.
+    there: Vec<String>,
+}
+
+impl ToHost {
+    /// Makes the folder in `parent` there.
+    ///
+    /// # Errors
+    /// A missing program with its package; a host that does not let the user in without a question, or not write there.
+    pub fn connect(ssh: Ssh, parent: &Path) -> Result<Self> {
+        let folder = parent.join(crate::folder_name(Some("scp")));
+        ssh.make_folder(&folder)?;
+        Ok(Self { ssh, folder: Some(folder), there: Vec::new() })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.folder.as_ref().context("the folder is gone")?.join(name))
+    }
+}
+
+impl Drop for ToHost {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+impl Carrier for ToHost {
+    fn put(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<Option<Carried>> {
+        let mut command = self.ssh.copy(source, &self.path(name)?)?;
+        if !self.there.iter().any(|known| known == name) {
+            self.there.push(name.to_owned());
+        }
+        let ran = run(&mut command, stop)?;
+        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), server_cpu: None }))
+    }
+
+    /// What is there comes back for it.
+    fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
+        let back = tempfile::Builder::new().prefix("orthrus-back-").tempdir()?;
+        ensure_room(back.path(), size(source)?, "the copies that come back to be compared")?;
+        let copy = back.path().join("copy");
+        let fetched = run(&mut self.ssh.fetch(&self.path(name)?, &copy)?, stop);
+        if fetched.context("bringing the copy back to compare it")?.is_none() {
+            return Ok(());
+        }
+        compare(source, &copy, stop)
+    }
+
+    fn get(&mut self, _name: &str, _pattern: Pattern, _stop: &AtomicBool) -> Result<Option<Carried>> {
+        bail!("scp only copies there")
+    }
+
+    fn forget(&mut self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn beneath(&self, _name: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn free(&mut self) -> Result<Option<u64>> {
+        Ok(self.folder.as_ref().and_then(|folder| self.ssh.free(folder)))
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        self.ssh.remove(&[self.path(name)?], None)?;
+        self.there.retain(|known| known != name);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some(folder) = self.folder.take() else { return Ok(()) };
+        let left: Vec<PathBuf> = self.there.iter().map(|name| folder.join(name)).collect();
+        let removed = self.ssh.remove(&left, Some(&folder));
+        removed.with_context(|| format!("{}:{} stays", self.ssh.host, folder.display()))
+    }
+}
+
+/// Bytes of a file, or of the files of a folder, in whole blocks.
+fn size(path: &Path) -> Result<u64> {
+    let found = path.metadata()?;
+    if !found.is_dir() {
+        return Ok(found.len().next_multiple_of(4096));
+    }
+    std::fs::read_dir(path)?.map(|entry| size(&entry?.path())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounted::{CopyProgram, Sshd};
+
+    #[test]
+    fn copies_go_to_a_host_come_back_to_be_compared_and_leave_nothing() {
+        let sshd = match Sshd::start(None) {
+            Ok(sshd) => sshd,
+            Err(missing) => return eprintln!("skipped: {missing:#}"),
+        };
+        let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let (source, there) = (dir.path().join("source"), dir.path().join("there"));
+        std::fs::create_dir(&source).unwrap();
+        std::fs::create_dir(&there).unwrap();
+        std::fs::write(source.join("a"), b"contents").unwrap();
+        for program in [CopyProgram::Scp, CopyProgram::Sftp] {
+            let mut carrier = ToHost::connect(sshd.way(program), &there).unwrap();
+            for name in ["copy-0", "copy-1"] {
+                let carried = carrier.put(&source, name, &stop).unwrap().unwrap();
+                assert!(carried.client_cpu.is_some() && carried.server_cpu.is_none());
+            }
+            carrier.put(&source.join("a"), "copy-2", &stop).unwrap().unwrap();
+            carrier.compare(&source, "copy-0", &stop).unwrap();
+            carrier.compare(&source.join("a"), "copy-2", &stop).unwrap();
+            std::fs::write(carrier.path("copy-1/a").unwrap(), b"damaged!").unwrap();
+            assert!(carrier.compare(&source, "copy-1", &stop).is_err(), "a damaged copy");
+            assert!(carrier.free().unwrap().is_some());
+            carrier.remove("copy-0").unwrap();
+            assert!(!carrier.path("copy-0").unwrap().exists());
+            carrier.finish().unwrap();
+            assert_eq!(std::fs::read_dir(&there).unwrap().count(), 0);
+        }
+        let refused = ToHost::connect(sshd.way(CopyProgram::Scp), &dir.path().join("nothing")).unwrap_err();
+        assert!(format!("{refused:#}").contains("no folder can be made"), "{refused:#}");
+    }
+}
