@@ -3,37 +3,27 @@
 use super::cost::headline;
 use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
 use crate::view::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
-use crate::view::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, busy_bars, limits, rate_bars};
+use crate::view::{
+    ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, beside, busy_bars, limits, rate_bars,
+};
 
 const NONE: &str = "–";
 
 /// Names of the sections.
-const SPEED: &str = "Speed";
 const LATENCY: &str = "Latency";
 const CPU: &str = "Processor time";
 
 /// Shows a record of `quick`.
 pub fn view(record: &Record) -> View {
-    let mut charts = Vec::new();
-    charts.extend(overview(record, SPEED, "speed", "All loads: further right is better.", |one, _| {
-        Some(against(one)?.ratio.median)
-    }));
+    let mut charts = beside(record);
     charts.extend(rate_bars(record));
-    charts.extend(overview(
-        record,
-        LATENCY,
-        "median latency",
-        "All loads: further left is better.",
-        |one, base| Some(one.figures.as_ref()?.p50_us?.median / base.figures.as_ref()?.p50_us?.median),
-    ));
+    charts.extend(overview(record, LATENCY, "median latency", |one, base| {
+        Some(one.figures.as_ref()?.p50_us?.median / base.figures.as_ref()?.p50_us?.median)
+    }));
     charts.extend(record.groups().into_iter().filter_map(|group| spans(record, group)));
-    charts.extend(overview(
-        record,
-        CPU,
-        "processor time of both ends",
-        "All loads: further left is better.",
-        |one, base| Some(cpu_of_both(one)? / cpu_of_both(base)?),
-    ));
+    charts.extend(overview(record, CPU, "processor time of both ends", |one, base| {
+        Some(cpu_of_both(one)? / cpu_of_both(base)?)
+    }));
     charts.extend(busy_bars(record, |_| true));
     View { headline: headline(record), tables: vec![figures(record), speed(record)], charts }
 }
@@ -99,8 +89,8 @@ fn speed(record: &Record) -> Table {
     let mut columns = vec![""];
     columns.extend(&sides);
     let how = format!(
-        "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side. A part without a difference that \
-         this run could show is marked ≈."
+        "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side; ≈ where no difference is shown, \
+         or one below the noise."
     );
     let mut table = Table::new("Speed by flavor", &how, &columns);
     for group in record.groups() {
@@ -127,7 +117,6 @@ fn overview(
     record: &Record,
     section: &str,
     what: &str,
-    better: &str,
     figure: impl Fn(&CaseRecord, &CaseRecord) -> Option<f64>,
 ) -> Option<Chart> {
     let baseline = &record.settings.baseline;
@@ -142,7 +131,7 @@ fn overview(
     (!rows.is_empty()).then(|| Chart {
         section: section.to_owned(),
         title: format!("All loads, {what} as a part of {baseline}"),
-        plot: Plot::Parts(Parts { baseline: baseline.clone(), how: better.to_owned(), rows }),
+        plot: Plot::Parts(Parts { baseline: baseline.clone(), rows }),
     })
 }
 

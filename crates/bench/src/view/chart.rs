@@ -173,8 +173,6 @@ pub struct Bar {
 pub struct Parts {
     /// Whose figure is 1.
     pub baseline: String,
-    /// How to read it: a sentence.
-    pub how: String,
     /// A row for each load.
     pub rows: Vec<Part>,
 }

@@ -75,7 +75,7 @@ fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
 const TOGETHER: usize = 4;
 
 /// All groups beside the baseline.
-fn beside(record: &Record) -> Vec<Chart> {
+pub fn beside(record: &Record) -> Vec<Chart> {
     let groups = record.groups().into_iter().filter_map(|name| {
         let own = record.cases.iter().filter(|one| one.case.group == name);
         let rows: Vec<Ratio> = own.filter_map(|one| ratio(record, one)).collect();

@@ -33,7 +33,7 @@ pub use chart::{
 };
 pub use compared::{compared_markdown, compared_page};
 pub use csv::csv;
-pub use figures::{ALL, busy_bars, noise_sentence, plain, rate_bars};
+pub use figures::{ALL, beside, busy_bars, noise_sentence, plain, rate_bars};
 pub use limits::limits_table;
 pub use page::page;
 pub use series::{Figure, is_unsure, line, lines, ratio};

@@ -124,7 +124,7 @@ fn card(out: &mut String, chart: &Chart) {
 fn how(plot: &Plot) -> String {
     let (mut said, mut limited) = (Vec::new(), false);
     match plot {
-        Plot::Parts(plot) => said.push(plot.how.as_str()),
+        Plot::Parts(_) => said.push("All loads: further left is better."),
         Plot::Spans(plot) => {
             said.push("The filled mark is the median, the open one the 99th percentile; each chart of a load has its own logarithmic scale.");
             limited = !plot.limits.is_empty();

@@ -4,7 +4,6 @@ mod bench;
 mod lab;
 mod left_out;
 mod own_realm;
-mod own_server;
 mod realm;
 mod serve;
 mod stop;

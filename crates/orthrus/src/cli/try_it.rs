@@ -4,7 +4,6 @@ use super::bench::evaluate;
 use super::bench::quick::{PlanArguments, asked};
 use super::bench::site::Remote;
 use super::own_realm::OwnRealm;
-use super::own_server;
 use super::stop::{stop_flag, wait_for};
 use anyhow::{Context, bail};
 use bench::ServerProcess;
@@ -56,10 +55,9 @@ impl Arguments {
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;
         let realm = OwnRealm::start()?;
         let stop = stop_flag()?;
-        let server = own_server::start(
-            self.server_arguments(&folder, &realm, temporary.path())?,
-            &realm.environment(),
-        )?;
+        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let arguments = self.server_arguments(&folder, &realm, temporary.path())?;
+        let server = ServerProcess::start(&program, arguments, &realm.environment())?;
         eprintln!("serving {} on {}, realm {}", folder.display(), server.address(), realm.realm().name());
         let target = Target {
             host: server.address().ip().to_string(),
