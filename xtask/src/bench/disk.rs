@@ -62,6 +62,11 @@ impl SlowDisk {
         self.folder.path().join("slow")
     }
 
+    /// The device that it is on, by its name below /dev.
+    pub fn device(&self) -> &str {
+        self.device.strip_prefix("/dev/").unwrap_or(&self.device)
+    }
+
     /// Lets through so many reads and so many writes a second; 0 lets all through.
     ///
     /// # Errors
@@ -91,6 +96,12 @@ impl SlowDisk {
         }
         Ok(())
     }
+}
+
+/// Counts the commits of ext4's journal on a device of its own; `None` where there is none.
+pub fn journal_commits(device: &str) -> Option<u64> {
+    let info = std::fs::read_to_string(format!("/proc/fs/jbd2/{device}-8/info")).ok()?;
+    info.split_whitespace().next()?.parse().ok()
 }
 
 impl Drop for SlowDisk {

@@ -14,6 +14,7 @@ mod io;
 mod krb5;
 mod linux;
 mod memory;
+mod names;
 mod nconnect;
 mod output;
 mod path;
@@ -60,6 +61,8 @@ pub enum Command {
     Io(io::Arguments),
     /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
     SlowDisk(Arguments),
+    /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and off (about two minutes, a disk of its own as root).
+    Names(Arguments),
     /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha, for docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
 }
@@ -109,6 +112,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(arguments) => ("rsize", arguments),
         Command::Io(arguments) => ("io", &arguments.output),
         Command::SlowDisk(arguments) => ("slow-disk", arguments),
+        Command::Names(arguments) => ("names", arguments),
         // The program itself writes their reports.
         Command::Evaluations(arguments) => return evaluations::run(arguments, &stop),
     };
@@ -126,6 +130,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Rsize(_) => rsize::run(&mut output, &stop),
         Command::Io(arguments) => io::run(&mut output, arguments, &stop),
         Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
+        Command::Names(_) => names::run(&mut output, &stop),
         Command::Evaluations(_) => Ok(End::Complete),
     };
     let end = skipped(end)?;

@@ -1,0 +1,197 @@
+//! Clients that make, rename and remove files of one directory, several requests of each in flight.
+
+use anyhow::{Context, ensure};
+use client::{CallOptions, Client, Completion, Options, Reply, Security};
+use nfs4::attributes::fattr4;
+use nfs4::*;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Several clients in one directory.
+pub struct Crowd(Vec<Worker>);
+
+/// A client.
+struct Worker {
+    client: Client,
+    directory: Vec<u8>,
+    lanes: Vec<Lane>,
+    completions: Vec<Completion>,
+}
+
+/// A request in flight: the next change of one file.
+struct Lane {
+    name: [String; 2],
+    /// 0: it is to be made; 1: renamed; 2: removed.
+    next: usize,
+    since: Instant,
+}
+
+/// Times of the changes that were made, in microseconds, by kind.
+#[derive(Default)]
+pub struct Done([Vec<f64>; 3]);
+
+impl Done {
+    /// How many there were.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// The median of a kind.
+    pub fn p50_us(&self, kind: usize) -> f64 {
+        let mut times = self.0.get(kind).cloned().unwrap_or_default();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    fn add(&mut self, other: Self) {
+        for (all, more) in self.0.iter_mut().zip(other.0) {
+            all.extend(more);
+        }
+    }
+}
+
+impl Crowd {
+    /// Makes the sessions: so many clients, and requests of each.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn connect(
+        address: SocketAddr,
+        export: &str,
+        (clients, depth): (usize, usize),
+    ) -> anyhow::Result<Self> {
+        let worker = |number| Worker::connect(address, export, number, depth);
+        Ok(Self((0..clients).map(worker).collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Changes names for so long; what is in flight at the end is waited for.
+    ///
+    /// # Errors
+    /// Any that the server answers.
+    pub fn work(&mut self, length: Duration) -> anyhow::Result<Done> {
+        let end = Instant::now() + length;
+        std::thread::scope(|scope| {
+            let working: Vec<_> =
+                self.0.iter_mut().map(|worker| scope.spawn(move || worker.work(end))).collect();
+            let mut all = Done::default();
+            for worker in working {
+                all.add(worker.join().ok().context("a client panicked")??);
+            }
+            Ok(all)
+        })
+    }
+
+    /// Removes what is left and ends the sessions.
+    ///
+    /// # Errors
+    /// As [`Crowd::work`].
+    pub fn leave(self) -> anyhow::Result<()> {
+        self.0.into_iter().try_for_each(Worker::leave)
+    }
+}
+
+impl Worker {
+    fn connect(address: SocketAddr, export: &str, number: usize, depth: usize) -> anyhow::Result<Self> {
+        let mut options = Options::new(address.ip().to_string(), Security::sys_as(0, 0)).port(address.port());
+        options.call_timeout = ANSWER_MAX;
+        // Without a backchannel there would be no delegations to think of.
+        options.backchannel = true;
+        let mut client = Client::connect(options)?;
+        let mut compound = client.compound();
+        compound.putrootfh().lookup_path(export).getfh();
+        let reply = client.call(compound)?;
+        reply.check()?;
+        let directory = handle(&reply)?;
+        let name = |lane, what| format!("{what}-{number}-{lane}");
+        let lane =
+            |lane| Lane { name: [name(lane, "new"), name(lane, "old")], next: 0, since: Instant::now() };
+        Ok(Self { client, directory, lanes: (0..depth).map(lane).collect(), completions: Vec::new() })
+    }
+
+    fn work(&mut self, end: Instant) -> anyhow::Result<Done> {
+        let mut done = Done::default();
+        for lane in 0..self.lanes.len() {
+            self.start(lane)?;
+        }
+        let mut running = self.lanes.len();
+        while running > 0 {
+            let mut completions = std::mem::take(&mut self.completions);
+            ensure!(self.client.poll(ANSWER_MAX, &mut completions)? > 0, "no answer in time");
+            for completion in completions.drain(..) {
+                let number = usize::try_from(completion.tag)?;
+                let reply = completion.result?;
+                reply.check()?;
+                self.client.recycle(reply);
+                let lane = self.lanes.get_mut(number).context("an answer to nothing")?;
+                if let Some(times) = done.0.get_mut(lane.next) {
+                    times.push(lane.since.elapsed().as_secs_f64() * 1e6);
+                }
+                lane.next = (lane.next + 1) % 3;
+                if Instant::now() < end {
+                    self.start(number)?;
+                } else {
+                    running -= 1;
+                }
+            }
+            self.completions = completions;
+        }
+        Ok(done)
+    }
+
+    fn start(&mut self, number: usize) -> anyhow::Result<()> {
+        let lane = self.lanes.get_mut(number).context("no such lane")?;
+        lane.since = Instant::now();
+        let [name, renamed] = &lane.name;
+        let mut compound = self.client.compound();
+        compound.putfh(&self.directory);
+        match lane.next {
+            0 => compound.open(creation(name)).getfh().close(Stateid4::CURRENT),
+            1 => compound.savefh().rename(name.as_bytes(), renamed.as_bytes()),
+            _ => compound.remove(renamed.as_bytes()),
+        };
+        let options = CallOptions { tag: number as u64, ..CallOptions::default() };
+        self.client.submit_with(compound, options)?;
+        Ok(())
+    }
+
+    fn leave(mut self) -> anyhow::Result<()> {
+        for lane in &self.lanes {
+            let [name, renamed] = &lane.name;
+            let left = match lane.next {
+                0 => continue,
+                1 => name,
+                _ => renamed,
+            };
+            let mut compound = self.client.compound();
+            compound.putfh(&self.directory).remove(left.as_bytes());
+            self.client.call(compound)?.check()?;
+        }
+        Ok(self.client.close()?)
+    }
+}
+
+/// Makes a file as programs do that only write it.
+fn creation(name: &str) -> Open4Args<'_> {
+    let mode = AttributeValues { mode: Some(0o644), ..AttributeValues::default() };
+    Open4Args {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_WRITE,
+        share_deny: OPEN4_SHARE_DENY_NONE,
+        owner: StateOwner4 { clientid: 0, owner: b"names".as_slice().into() },
+        openhow: Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(fattr4(&attributes::SETTABLE, &mode))),
+        claim: OpenClaim4::CLAIM_NULL(name.as_bytes().into()),
+    }
+}
+
+fn handle(reply: &Reply) -> anyhow::Result<Vec<u8>> {
+    let mut results = reply.results();
+    while let Some(result) = results.any()? {
+        if let NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(found)) = result {
+            return Ok(found.object.into_owned());
+        }
+    }
+    anyhow::bail!("no filehandle in the reply")
+}
