@@ -78,14 +78,20 @@ impl Disk {
         done("mount", &["-o", "remount,ro", &self.path.to_string_lossy()]);
     }
 
+    /// Takes the power away: from now on nothing reaches the disk, and whoever tries hears of an error. False where the file system or a tool
+    /// cannot do so.
+    pub fn lose_power(&self) -> bool {
+        // Without -f: not even the journal that is in memory reaches the disk.
+        run("xfs_io", &["-x", "-c", "shutdown", &self.path.to_string_lossy()]).is_ok()
+    }
+
     /// Takes the power away and gives it back: what was not on the disk is lost, and the file system recovers as after a
     /// crash. Whoever had files of it open has to be gone. False where the file system or a tool cannot do so.
     pub fn power_cut(&self) -> bool {
-        // Without -f: not even the journal that is in memory reaches the disk.
-        let path = self.path.to_string_lossy();
-        if run("xfs_io", &["-x", "-c", "shutdown", &path]).is_err() {
+        if !self.lose_power() {
             return false;
         }
+        let path = self.path.to_string_lossy();
         done("umount", &[&path]);
         done("mount", &["-o", "loop", &self.image.to_string_lossy(), &path]);
         true

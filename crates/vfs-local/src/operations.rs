@@ -73,9 +73,7 @@ impl Backend for LocalBackend {
     }
 
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
-        let attributes = self.set_attributes(caller, object, set)?;
-        self.settle(object)?;
-        Ok(attributes)
+        self.set_attributes(caller, object, set)
     }
 
     fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
@@ -143,9 +141,7 @@ impl Backend for LocalBackend {
         access: OpenAccess,
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        let made = self.make_file(caller, directory, name, access, set)?;
-        self.settle(directory)?;
-        Ok(made)
+        self.make_file(caller, directory, name, access, set)
     }
 
     fn create(
@@ -156,9 +152,7 @@ impl Backend for LocalBackend {
         object: NewObject<'_>,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
-        let made = self.make(caller, directory, name, object, set)?;
-        self.settle(directory)?;
-        Ok(made)
+        self.make(caller, directory, name, object, set)
     }
 
     fn link(
@@ -168,13 +162,11 @@ impl Backend for LocalBackend {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<()> {
-        self.make_link(caller, object, directory, name)?;
-        self.settle(directory)
+        self.make_link(caller, object, directory, name)
     }
 
     fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.remove_name(caller, directory, name)?;
-        self.settle(directory)
+        self.remove_name(caller, directory, name)
     }
 
     fn rename(
@@ -185,10 +177,7 @@ impl Backend for LocalBackend {
         to_directory: &ObjectHandle,
         to_name: &[u8],
     ) -> VfsResult<()> {
-        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))?;
-        // The new name first: a crash in between may show both, but not none.
-        self.settle(to_directory)?;
-        if from_directory == to_directory { Ok(()) } else { self.settle(from_directory) }
+        self.rename_name(caller, (from_directory, from_name), (to_directory, to_name))
     }
 
     fn readdir(
@@ -222,8 +211,7 @@ impl Backend for LocalBackend {
         value: &[u8],
         how: XattrHow,
     ) -> VfsResult<()> {
-        self.write_xattr(caller, object, name, value, how)?;
-        self.settle(object)
+        self.write_xattr(caller, object, name, value, how)
     }
 
     fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
@@ -231,8 +219,24 @@ impl Backend for LocalBackend {
     }
 
     fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.drop_xattr(caller, object, name)?;
-        self.settle(object)
+        self.drop_xattr(caller, object, name)
+    }
+
+    fn settles(&self, _: &ObjectHandle) -> bool {
+        self.stable_names && self.may_wait
+    }
+
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+        match self.commit(object) {
+            // It cannot be opened: without root there is what may be changed but not read, and somebody may have removed or moved it since,
+            // which nobody may hear of before what was changed in it. The whole file system is put down, then.
+            Err(VfsError::Access | VfsError::Stale | VfsError::Delay) => {
+                self.act_as_server()?;
+                let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
+                syncfs(root).map_err(vfs_error)
+            }
+            settled => settled,
+        }
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
@@ -276,23 +280,6 @@ impl Backend for LocalBackend {
 }
 
 impl LocalBackend {
-    /// Waits until what has been changed of an object is on stable storage, where that is asked for and there is any.
-    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
-        if !self.stable_names || !self.may_wait {
-            return Ok(());
-        }
-        match self.commit(object) {
-            // Without root there is what may be changed and not be opened: the whole file system is, then.
-            Err(VfsError::Access) => {
-                let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
-                syncfs(root).map_err(vfs_error)
-            }
-            // A local program has removed it since, which is no failure of what was done before.
-            Err(VfsError::Stale) => Ok(()),
-            settled => settled,
-        }
-    }
-
     /// Makes the open file of a descriptor that the caller has opened.
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());

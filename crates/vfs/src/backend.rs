@@ -217,6 +217,17 @@ pub trait Backend: Send + Sync {
         Err(VfsError::Notsupp)
     }
 
+    /// Says whether changes of an object's names or attributes are to be acknowledged only after [`Backend::settle`].
+    fn settles(&self, _object: &ObjectHandle) -> bool {
+        false
+    }
+
+    /// Puts on stable storage what has been changed of an object's attributes, or of the names in a directory, before this is called;
+    /// whoever has changed it. It may take long and needs nothing to be held meanwhile.
+    fn settle(&self, _object: &ObjectHandle) -> VfsResult<()> {
+        Ok(())
+    }
+
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;
 

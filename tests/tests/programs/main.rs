@@ -18,6 +18,7 @@ mod local;
 mod metrics;
 mod minor2;
 mod misuse;
+mod names;
 mod nested;
 mod realms;
 mod restart;

@@ -8,6 +8,7 @@ mod metrics;
 mod parked;
 mod records;
 mod service;
+mod settling;
 mod store;
 
 use crate::config::{self, Settings};

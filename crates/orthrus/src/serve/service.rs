@@ -1,15 +1,17 @@
 //! Between the network layer and the server.
 
 use super::parked::Parked;
+use super::settling::{Joined, Settling};
 use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
-use server::dispatch::{self, Away, Back, Engine, Kind, Outlet, Scratch, Server};
-use server::engine::{BackgroundCopy, CopyRunner, Nfs};
+use server::dispatch::{self, Away, Back, Carried, Engine, Kind, Outlet, Scratch, Server};
+use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use state::LookKey;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use vfs::{VfsError, VfsResult};
 
 /// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
 /// hangs does not hold up those of other exports.
@@ -36,7 +38,12 @@ type Suspended = <Nfs as Engine>::Suspended;
 struct Task {
     away: Away<Suspended>,
     sink: LateSink<Back>,
+    /// Bytes that its connection takes it to hold until it is back.
+    held: usize,
 }
+
+/// Calls whose changes are on their way to stable storage.
+type Unsettled = Settling<FileKey, Task>;
 
 /// The server as the network layer sees it.
 pub struct NfsService {
@@ -47,6 +54,8 @@ pub struct NfsService {
     disk: Pool<Task>,
     /// Creates contexts: Kerberos, and the directory of users.
     contexts: Pool<Task>,
+    /// Wait for stable storage, when all else is done.
+    settling: Arc<Unsettled>,
     /// Wait for a client's answer to a callback.
     parked: Parked<LookKey, Task>,
     /// Carries copies on.
@@ -57,9 +66,10 @@ impl NfsService {
     /// Makes the service, with threads for what waits; the server's clock counts since `began`.
     pub fn new(server: Server<Nfs>, began: Instant) -> Self {
         let server = Arc::new(server);
+        let settling = Arc::new(Unsettled::default());
         let pool = |name, limits| {
-            let server = server.clone();
-            Pool::new(name, limits, move |task: Task| carry_out(&server, task))
+            let (server, settling) = (server.clone(), settling.clone());
+            Pool::new(name, limits, move |task: Task| carry_out(&server, &settling, task))
         };
         let limits = PoolLimits {
             threads_max: DISK_THREADS_MAX,
@@ -84,7 +94,7 @@ impl NfsService {
         let copies = Arc::new(Pool::new("copies", limits, move |copy| copying.copy_on(copy)));
         // The pool keeps the server, and so the server must not keep the pool.
         server.engine().connect_copies(Box::new(Copies(Arc::downgrade(&copies))));
-        Self { server, began, disk, contexts, parked: Parked::default(), copies }
+        Self { server, began, disk, contexts, settling, parked: Parked::default(), copies }
     }
 
     /// Has calls go on when the answers are there that they wait for.
@@ -100,8 +110,8 @@ impl NfsService {
     /// Has those calls go on whose answers are there, and by `now` those that have waited for long enough.
     pub fn wake(&self, now: Option<Instant>) {
         for task in self.parked.take(now, |look| self.server.engine().look_waits(look)) {
-            if let Err(Task { away, sink }) = self.submit(task) {
-                let (connection, held) = (away.connection(), away.held());
+            if let Err(Task { away, sink, held }) = self.submit(task) {
+                let connection = away.connection();
                 sink.send(Late { connection, held, item: self.server.decline(away) });
             }
         }
@@ -135,6 +145,7 @@ impl NfsService {
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
         let (copy_threads, copies) = self.copies.counts();
+        let [settling, syncs, settled] = self.settling.counts();
         let counts = [
             ("disk_threads", disk_threads),
             ("disk_waiting", disk_tasks),
@@ -144,20 +155,58 @@ impl NfsService {
             ("copy_threads", copy_threads),
             ("copies_waiting", copies),
         ];
-        counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX))).collect()
+        let settling =
+            [("changes_settling", settling), ("change_syncs", syncs), ("changes_settled", settled)];
+        let counts = counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX)));
+        counts.chain(settling).collect()
     }
 }
 
 /// Runs on a thread of a pool. A defect closes the connection of its call, as on a shard.
-fn carry_out(server: &Server<Nfs>, task: Task) {
-    let Task { away, sink } = task;
-    let (connection, held) = (away.connection(), away.held());
-    let outcome = catch_unwind(AssertUnwindSafe(|| server.carry_out(away)));
-    let item = outcome.unwrap_or_else(|_| {
-        tracing::error!("a defect of the server closes a connection");
-        Back::defect(connection)
-    });
+fn carry_out(server: &Server<Nfs>, settling: &Unsettled, task: Task) {
+    let Task { away, sink, held } = task;
+    let connection = away.connection();
+    let outcome = catch_unwind(AssertUnwindSafe(|| server.carry_on(away)));
+    match outcome {
+        Ok(Carried::Back(item)) => sink.send(Late { connection, held, item }),
+        Ok(Carried::Unsettled(away)) => settle_with_others(server, settling, Task { away, sink, held }),
+        Err(_) => sink.send(Late { connection, held, item: defect(connection) }),
+    }
+}
+
+/// Has a call answered when what it has changed is on stable storage. The thread waits for that if no other does; those that have the
+/// same to wait for meanwhile hold none.
+fn settle_with_others(server: &Server<Nfs>, settling: &Unsettled, task: Task) {
+    let answer = |task, outcome| answer_settled(server, task, outcome);
+    let Some(key) = task.away.unsettled() else { return answer(task, Ok(())) };
+    let bytes = task.away.held();
+    match settling.join(&key, task, bytes) {
+        Joined::Follows => {}
+        Joined::Leads => settling.lead(&key, sync, answer),
+        Joined::Alone(task) => {
+            let outcome = sync(&task);
+            answer(task, outcome);
+        }
+    }
+}
+
+/// Puts what a call has changed on stable storage.
+fn sync(task: &Task) -> VfsResult<()> {
+    // A defect must not leave others unanswered.
+    catch_unwind(AssertUnwindSafe(|| task.away.settle())).unwrap_or(Err(VfsError::Io))
+}
+
+fn answer_settled(server: &Server<Nfs>, task: Task, outcome: VfsResult<()>) {
+    let Task { away, sink, held } = task;
+    let connection = away.connection();
+    let settled = catch_unwind(AssertUnwindSafe(|| server.settled(away, outcome)));
+    let item = settled.unwrap_or_else(|_| defect(connection));
     sink.send(Late { connection, held, item });
+}
+
+fn defect(connection: ConnectionId) -> Back {
+    tracing::error!("a defect of the server closes a connection");
+    Back::defect(connection)
 }
 
 /// Has copies carried on by their pool.
@@ -251,7 +300,7 @@ impl Outlet<Suspended> for TickOutlet<'_> {
 
     fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
         let (connection, held) = (away.connection(), away.held());
-        self.service.send_away(Task { away, sink: self.sink.clone() }).map_err(|task| task.away)?;
+        self.service.send_away(Task { away, sink: self.sink.clone(), held }).map_err(|task| task.away)?;
         self.replies.push(Reply { connection, action: Action::Away(held), class: Kind::Other.number() });
         Ok(())
     }

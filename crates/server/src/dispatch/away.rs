@@ -2,10 +2,12 @@
 
 use super::execute::Answer;
 use super::{Action, Engine, Job, Kind, Scratch, Server, times};
+use crate::engine::{FileKey, Ran};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{ConnectionId, memory};
 use state::LookKey;
 use std::time::Duration;
+use vfs::VfsResult;
 use xdr::Encoder;
 
 /// Where a tick's results go.
@@ -55,6 +57,19 @@ pub trait WaitsFor {
     fn answer(&self) -> Option<LookKey> {
         None
     }
+
+    /// What is to be put on stable storage before the call is answered, when there is nothing else to be done for it.
+    fn unsettled(&self) -> Option<FileKey> {
+        None
+    }
+
+    /// Puts it there, for all calls that wait for the same.
+    ///
+    /// # Errors
+    /// Those of its file system.
+    fn settle(&self) -> VfsResult<()> {
+        Ok(())
+    }
 }
 
 /// Of an engine that never waits.
@@ -90,6 +105,25 @@ impl<S: WaitsFor> Away<S> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.export(),
             Stage::Init => 0,
+        }
+    }
+
+    /// What is to be put on stable storage: see [`WaitsFor::unsettled`].
+    pub fn unsettled(&self) -> Option<FileKey> {
+        match &self.stage {
+            Stage::Compound { suspended, .. } => suspended.unsettled(),
+            Stage::Init => None,
+        }
+    }
+
+    /// Puts it there: see [`WaitsFor::settle`].
+    ///
+    /// # Errors
+    /// Those of its file system.
+    pub fn settle(&self) -> VfsResult<()> {
+        match &self.stage {
+            Stage::Compound { suspended, .. } => suspended.settle(),
+            Stage::Init => Ok(()),
         }
     }
 
@@ -131,6 +165,15 @@ pub struct Back {
     record: Vec<u8>,
 }
 
+/// How far a call was carried.
+#[derive(Debug)]
+pub enum Carried<S> {
+    /// To its end.
+    Back(Back),
+    /// To its end, but for that what it has changed is to be put on stable storage: [`Away::settle`], then [`Server::settled`].
+    Unsettled(Away<S>),
+}
+
 impl Back {
     /// What is left of a call that met a defect.
     pub fn defect(connection: ConnectionId) -> Self {
@@ -142,22 +185,70 @@ impl<E: Engine> Server<E> {
     /// Carries out a call that would wait, on the thread that calls this. The result is for
     /// [`Server::take_back`] of any tick that has the connection.
     pub fn carry_out(&self, away: Away<E::Suspended>) -> Back {
-        let now = self.now();
-        let Away { job, mut buffer, stage, since } = away;
-        let kind = Kind::of(&job);
-        self.metrics.times.add(kind, times::Stage::Queue, now.saturating_sub(since));
+        match self.carry_on(away) {
+            Carried::Back(back) => back,
+            Carried::Unsettled(away) => {
+                let outcome = away.settle();
+                self.settled(away, outcome)
+            }
+        }
+    }
+
+    /// As [`Server::carry_out`], but may leave to others that what was changed gets to stable storage.
+    pub fn carry_on(&self, away: Away<E::Suspended>) -> Carried<E::Suspended> {
+        let now = self.begin_stage(&away);
+        let Away { mut job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
-                self.with_call(&job, now, |call| self.engine.resume(call, &mut buffer, suspended));
+                match self.with_call(&job, now, |call| self.engine.go_on(call, &mut buffer, suspended)) {
+                    Some(Ran::Suspended(suspended)) => {
+                        // All of it has been run: what is long is not to be held while it waits.
+                        memory::fit(buffer.as_mut_vec());
+                        job.forget_arguments();
+                        let stage = Stage::Compound { protection, suspended };
+                        let since = self.end_stage(Kind::of(&job), now);
+                        return Carried::Unsettled(Away { job, buffer, stage, since });
+                    }
+                    Some(Ran::Done(_)) | None => protection,
+                }
+            }
+        };
+        Carried::Back(self.done(job, buffer, protection, now))
+    }
+
+    /// Ends a call that [`Carried::Unsettled`] has come with, when what it has changed is on stable storage or cannot be put there.
+    pub fn settled(&self, away: Away<E::Suspended>, outcome: VfsResult<()>) -> Back {
+        let now = self.begin_stage(&away);
+        let Away { job, mut buffer, stage, .. } = away;
+        let protection = match stage {
+            Stage::Init => None,
+            Stage::Compound { protection, suspended } => {
+                self.with_call(&job, now, |call| self.engine.settled(call, &mut buffer, suspended, outcome));
                 protection
             }
         };
-        let connection = job.connection;
+        self.done(job, buffer, protection, now)
+    }
+
+    /// Takes note of how long a call has waited; returns the time.
+    fn begin_stage(&self, away: &Away<E::Suspended>) -> Duration {
+        let now = self.now();
+        self.metrics.times.add(Kind::of(&away.job), times::Stage::Queue, now.saturating_sub(away.since));
+        now
+    }
+
+    /// Takes note of how long a call has been worked on; returns the time.
+    fn end_stage(&self, kind: Kind, began: Duration) -> Duration {
+        let now = self.now();
+        self.metrics.times.add(kind, times::Stage::Execute, now.saturating_sub(began));
+        now
+    }
+
+    fn done(&self, job: Job, buffer: Encoder, protection: Option<Protection>, began: Duration) -> Back {
+        let (connection, kind) = (job.connection, Kind::of(&job));
         let reply = Some(Outgoing { connection, kind, buffer, protection });
-        let since = self.now();
-        self.metrics.times.add(kind, times::Stage::Execute, since.saturating_sub(now));
-        Back { connection, reply, since, record: job.record }
+        Back { connection, reply, since: self.end_stage(kind, began), record: job.record }
     }
 
     /// Answers a call that would wait and that nobody has room for after all, as a tick does.

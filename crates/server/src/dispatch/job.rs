@@ -8,6 +8,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Bytes of a record that is kept, to be used again, when its call waits for stable storage only.
+const RECORD_KEPT_MAX: usize = 4096;
+
 /// A record with what has been found out about it.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -108,6 +111,13 @@ impl Job {
     /// Whether the body of this call has yet to be opened as this service says.
     pub(crate) fn expects_body(&self, service: RpcGssServiceT) -> bool {
         self.runnable_gss().is_some_and(|call| call.body_service() == service)
+    }
+
+    /// Lets go of a long record: it is of no use any more but as memory.
+    pub(crate) fn forget_arguments(&mut self) {
+        if self.record.capacity() > RECORD_KEPT_MAX {
+            self.record = Vec::new();
+        }
     }
 
     /// The arguments as they stand in the record.

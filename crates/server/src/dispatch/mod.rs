@@ -15,7 +15,7 @@ mod receive;
 mod sys;
 mod times;
 
-pub use away::{Away, Back, Outlet, WaitsFor};
+pub use away::{Away, Back, Carried, Outlet, WaitsFor};
 pub use lags::Lags;
 pub use metrics::Metrics;
 pub use times::{Kind, Stage, Times};
@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use sys::SysCache;
 use times::Watch;
+use vfs::VfsResult;
 use xdr::Encoder;
 
 /// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
@@ -44,6 +45,27 @@ pub trait Engine: Send + Sync {
 
     /// Runs the rest of the same call to the same reply, and waits where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
+
+    /// As `resume`, but may stop at the end, before what was changed is on stable storage: see [`WaitsFor::unsettled`].
+    fn go_on(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Self::Suspended,
+    ) -> Ran<Self::Suspended> {
+        Ran::Done(self.resume(call, reply, suspended))
+    }
+
+    /// Ends such a call when it is there, or cannot be put there.
+    fn settled(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Self::Suspended,
+        _outcome: VfsResult<()>,
+    ) -> CompoundOutcome {
+        self.resume(call, reply, suspended)
+    }
 
     /// Ends the same call with NFS4ERR_DELAY for the operation that would wait.
     fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
@@ -67,7 +89,24 @@ impl Engine for Nfs {
     type Suspended = Box<Suspended>;
 
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
-        self.begin(call, reply, patience)
+        match patience {
+            Patience::Waits => Ran::Done(Nfs::compound(self, call, reply)),
+            Patience::Suspends => self.begin(call, reply, patience),
+        }
+    }
+
+    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> Ran {
+        Nfs::go_on(self, call, reply, suspended)
+    }
+
+    fn settled(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Box<Suspended>,
+        outcome: VfsResult<()>,
+    ) -> CompoundOutcome {
+        Nfs::settled(self, call, reply, suspended, outcome)
     }
 
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {

@@ -63,7 +63,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It waits for its batch to begin, and when it was suspended for a thread of the pool, or another client's answer, and
-    /// for its shard.
+    /// for its shard; and, when all of it was done, for names and attributes to be on the disk.
     Queue,
     /// Its header and its body are verified, and decrypted.
     Unwrap,

@@ -1,5 +1,6 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
+use super::unsettled::Unsettled;
 use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, Of40, OpenPayload, Patience};
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, LookKey, OpSet, SlotToken, StateidKind};
@@ -81,6 +82,10 @@ pub struct Compound<'c> {
     pub reply_end: usize,
     /// Files that the operation changes, from which others' delegations are kept off until its end.
     pub changing: RefCell<Vec<FileKey>>,
+    /// What operations have changed and have not put on stable storage: see [`Compound::settle`].
+    pub(super) unsettled: RefCell<Vec<Unsettled>>,
+    /// Where in the reply the result of the operation that runs begins.
+    pub(super) result_at: usize,
     /// What a client has to answer first, of an operation that fails with [`Failure::would_wait`] for that.
     pub awaits: Cell<Option<LookKey>>,
     /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
@@ -107,6 +112,8 @@ impl<'c> Compound<'c> {
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
             changing: RefCell::default(),
+            unsettled: RefCell::default(),
+            result_at: reply_start,
             awaits: Cell::default(),
             patience: Patience::Waits,
         }

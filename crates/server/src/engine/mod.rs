@@ -26,6 +26,7 @@ mod space;
 mod status;
 mod suspend;
 pub mod table;
+mod unsettled;
 mod v40;
 mod wrongsec;
 

@@ -36,7 +36,8 @@ impl<'a> Header<'a> {
 pub enum Ran<S = Box<Suspended>> {
     /// To its end; the reply is complete.
     Done(CompoundOutcome),
-    /// To an operation that would wait; the reply holds the results before it.
+    /// To an operation that would wait: the reply holds the results before it. Or to its end, but for that what it has changed is not on
+    /// stable storage yet.
     Suspended(S),
 }
 
@@ -76,10 +77,7 @@ impl Nfs {
         if header.minor == 0 {
             compound.reply_end = start.saturating_add(self.reply_max_40(call));
         }
-        let Some(status) = compound.run(&mut args, reply, start) else {
-            return Ran::Suspended(Box::new(compound.suspend(start, count_at, args.position())));
-        };
-        Ran::Done(compound.end(status, reply, start, count_at))
+        compound.run_from(&mut args, reply, (start, count_at), 0)
     }
 
     /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or one that is too long.
@@ -101,12 +99,25 @@ impl Nfs {
 
     /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
     pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+        match self.go_on(call, reply, suspended) {
+            Ran::Done(outcome) => outcome,
+            Ran::Suspended(suspended) => {
+                let outcome = suspended.settle();
+                self.settled(call, reply, suspended, outcome)
+            }
+        }
+    }
+
+    /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when all operations have run. Then the same call and
+    /// reply are to be given to [`Nfs::settled`], on any thread.
+    pub fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> Ran {
+        if suspended.unsettled().is_some() {
+            return Ran::Suspended(suspended);
+        }
         let Suspended { start, count_at, args_at, .. } = *suspended;
         let mut compound = Compound::resumed(self, call, *suspended);
         let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
-        // With patience it runs to its end.
-        let status = compound.run(&mut args, reply, start).unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
-        compound.end(status, reply, start, count_at)
+        compound.run_from(&mut args, reply, (start, count_at), args_at)
     }
 
     /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would wait.
@@ -120,11 +131,7 @@ impl Nfs {
         let mut compound = Compound::resumed(self, call, *suspended);
         let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        reply.u32(number as u32);
-        let (status_at, body) = (reply.len(), reply.len() + 4);
-        reply.u32(0);
-        let delay = Nfsstat4::NFS4ERR_DELAY.into();
-        let status = fail(compound.minor, number, delay, reply, status_at, body);
+        let status = write_failure(compound.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
         compound.position.index += 1;
         compound.end(status, reply, start, count_at)
     }
@@ -134,6 +141,15 @@ impl Nfs {
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
     CompoundOutcome { status, operations: 0, replayed: false }
+}
+
+/// Writes the number and the status of an operation that failed after all.
+pub(super) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
+    reply.u32(opnum as u32);
+    let status_at = reply.len();
+    reply.u32(0);
+    let body = reply.len();
+    fail(minor, opnum, status.into(), reply, status_at, body)
 }
 
 /// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
@@ -175,8 +191,28 @@ impl Compound<'_> {
         Some(status)
     }
 
+    /// Runs operations to the end, and ends the COMPOUND where nothing is to be waited for; `args` begins at `args_at` of the arguments.
+    fn run_from(
+        &mut self,
+        args: &mut Decoder<'_>,
+        reply: &mut Encoder,
+        (start, count_at): (usize, usize),
+        args_at: usize,
+    ) -> Ran {
+        let Some(status) = self.run(args, reply, start) else {
+            return Ran::Suspended(Box::new(self.suspend(start, count_at, args_at + args.position())));
+        };
+        let status = self.settle_but_one(status, reply);
+        if self.unsettled.get_mut().is_empty() {
+            return Ran::Done(self.end(status, reply, start, count_at));
+        }
+        let mut suspended = self.suspend(start, count_at, args_at + args.position());
+        suspended.ended = Some(status);
+        Ran::Suspended(Box::new(suspended))
+    }
+
     /// Completes the reply and ends the slot's use.
-    fn end(
+    pub(super) fn end(
         &mut self,
         status: Nfsstat4,
         reply: &mut Encoder,
@@ -211,6 +247,7 @@ impl Compound<'_> {
     /// Runs one operation and writes its number, status and result; nothing of an operation that would wait.
     fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Option<Nfsstat4> {
         let (before, number_at) = (*args, reply.len());
+        self.result_at = number_at;
         let number = args.u32();
         let operation = number.ok().and_then(|number| table::find(number, self.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);

@@ -1,14 +1,15 @@
 //! COMPOUNDs that stop before an operation that would wait, and go on where they may.
 
 use super::table::{Operation, Waits};
-use super::{Compound, Failure, Fh, InSession, Nfs, Object, Of40, OpResult, Position};
+use super::unsettled::Unsettled;
+use super::{Compound, Failure, Fh, FileKey, InSession, Nfs, Object, Of40, OpResult, Position};
 use crate::dispatch::WaitsFor;
 use crate::engine::Call;
-use nfs4::Stateid4;
+use nfs4::{Nfsstat4, Stateid4};
 use state::LookKey;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use vfs::ExportTable;
+use vfs::{ExportTable, VfsResult};
 
 /// Whether operations may wait for a disk, for stable storage or for a directory of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +20,10 @@ pub enum Patience {
     Suspends,
 }
 
-/// A COMPOUND that stands before an operation that would wait; it owns what it has come to.
+/// A COMPOUND that stands before an operation that would wait, or whose operations have all run and whose changes are to be put on stable
+/// storage; it owns what it has come to.
 ///
-/// Its slot stays in use until [`Nfs::resume`] or [`Nfs::give_up`] takes it.
+/// Its slot stays in use until [`Nfs::resume`], [`Nfs::give_up`] or [`Nfs::settled`] takes it.
 #[must_use = "its slot stays busy until it is resumed or given up"]
 #[derive(Debug)]
 pub struct Suspended {
@@ -38,6 +40,10 @@ pub struct Suspended {
     reply_end: usize,
     /// What a client has to answer first.
     awaits: Option<LookKey>,
+    /// What has been changed and is not on stable storage.
+    pub(super) unsettled: Vec<Unsettled>,
+    /// The last status, when all operations have run.
+    pub(super) ended: Option<Nfsstat4>,
     /// Where in the reply COMPOUND4res begins.
     pub(super) start: usize,
     /// Where in the reply the number of results stands.
@@ -57,6 +63,14 @@ impl WaitsFor for Box<Suspended> {
     fn answer(&self) -> Option<LookKey> {
         self.awaits
     }
+
+    fn unsettled(&self) -> Option<FileKey> {
+        Suspended::unsettled(self)
+    }
+
+    fn settle(&self) -> VfsResult<()> {
+        Suspended::settle(self)
+    }
 }
 
 impl<'c> Compound<'c> {
@@ -75,6 +89,8 @@ impl<'c> Compound<'c> {
             v40: self.v40.clone(),
             reply_end: self.reply_end,
             awaits: self.awaits.take(),
+            unsettled: self.unsettled.take(),
+            ended: None,
             start,
             count_at,
             args_at,
@@ -100,6 +116,8 @@ impl<'c> Compound<'c> {
             reply_start: suspended.start,
             reply_end: suspended.reply_end,
             changing: RefCell::default(),
+            unsettled: RefCell::new(suspended.unsettled),
+            result_at: suspended.start,
             awaits: Cell::default(),
             patience: Patience::Waits,
         }

@@ -35,7 +35,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.set_current(Fh::of(&directory.export, handle));
     change.after(&directory, reply);
     reply.value(&settable.mask);
-    Ok(())
+    c.settle(&directory)
 }
 
 fn new_object<'a>(objtype: &'a Createtype4<'_>, symlink_max: usize) -> Result<NewObject<'a>, Failure> {

@@ -14,10 +14,11 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if c.lookup_pseudo(c.fh()?, name).is_some() {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
-    let _held = c.hold_names(&[&directory])?;
+    let held = c.hold_names(&[&directory])?;
     c.begin_change_of_name(&directory, name)?;
     let change = Change::before(&directory)?;
     directory.export.backend.remove(&c.caller(&directory.export), &directory.handle, name)?;
     change.after(&directory, reply);
-    Ok(())
+    drop(held);
+    c.settle(&directory)
 }

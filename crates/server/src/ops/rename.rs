@@ -21,7 +21,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if covered(c.saved.as_ref(), from_name) || covered(c.current.as_ref(), to_name) {
         return Err(Nfsstat4::NFS4ERR_XDEV.into());
     }
-    let _held = c.hold_names(&[&from, &to])?;
+    let held = c.hold_names(&[&from, &to])?;
     c.begin_change_of_name(&from, from_name)?;
     c.begin_change_of_name(&to, to_name)?;
     let (from_change, to_change) = (Change::before(&from)?, Change::before(&to)?);
@@ -29,5 +29,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     to.export.backend.rename(&caller, &from.handle, from_name, &to.handle, to_name)?;
     from_change.after(&from, reply);
     to_change.after(&to, reply);
-    Ok(())
+    drop(held);
+    // The new name first: a crash in between may show both, but not none.
+    c.settle(&to)?;
+    c.settle(&from)
 }

@@ -34,7 +34,12 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         settable.set.size = None;
         done = Bitmap4::of(&[FATTR4_SIZE]);
     }
-    if let Err(error) = set(c, object, &mut settable) {
+    let set = set(c, object, &mut settable);
+    // Sizes as well: a client that has written nothing sends no COMMIT for one.
+    if !done.is_empty() || set == Ok(true) {
+        c.settle(object)?;
+    }
+    if let Err(error) = set {
         reply.value(&done);
         return Err(Failure::with_body(vfs_status(error)));
     }
@@ -56,17 +61,17 @@ fn subject(object: &Object) -> Result<Subject, Failure> {
 }
 
 /// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is; attrsset tells (RFC 8881
-/// section 18.30.3), and who sets modes of a whole tree goes on.
-fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<()> {
+/// section 18.30.3), and who sets modes of a whole tree goes on. Returns whether there was anything to set.
+fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<bool> {
     if settable.set == SetAttributes::default() {
-        return Ok(());
+        return Ok(false);
     }
     match object.export.backend.setattr(&c.caller(&object.export), &object.handle, &settable.set) {
         Err(VfsError::Notsupp) if settable.set.mode.take().is_some() => {
             settable.mask.clear(FATTR4_MODE);
             set(c, object, settable)
         }
-        done => done.map(drop),
+        done => done.map(|_| true),
     }
 }
 

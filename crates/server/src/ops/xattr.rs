@@ -43,7 +43,7 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let change = Change::before(&object)?;
     object.export.backend.set_xattr(&caller, &object.handle, name, &args.sxa_value, how)?;
     change.after(&object, reply);
-    Ok(())
+    c.settle(&object)
 }
 
 /// Returns names, as many as fit. A cookie is the number of names before it in their order: one that is set or removed
@@ -90,7 +90,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     let change = Change::before(&object)?;
     object.export.backend.remove_xattr(&caller, &object.handle, name)?;
     change.after(&object, reply);
-    Ok(())
+    c.settle(&object)
 }
 
 /// Returns the current object, if its file system has extended attributes, and who asks.

@@ -24,6 +24,7 @@ mod recalls;
 mod secinfo;
 mod security;
 mod sessions;
+mod settling;
 mod v40;
 mod waiting;
 mod xattrs;

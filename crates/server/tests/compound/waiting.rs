@@ -9,21 +9,21 @@ use server::engine::{Call, Patience, Ran, Suspended};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use vfs::Export;
+use vfs::{Export, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes that stand in the reply before COMPOUND4res.
 const BEFORE: usize = 28;
 
 /// A COMPOUND on its way.
-struct Waiting {
+pub struct Waiting {
     args: Vec<u8>,
     reply: Encoder,
-    suspended: Box<Suspended>,
+    pub suspended: Box<Suspended>,
 }
 
 /// How a COMPOUND came out of a thread that must not wait.
-enum Tried {
+pub enum Tried {
     Answered(Compound4Res<'static>),
     Waits(Waiting),
 }
@@ -50,7 +50,7 @@ fn decoded(reply: Encoder) -> Compound4Res<'static> {
 }
 
 /// Runs operations on a slot, as a shard does.
-fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
+pub fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
     let begin = NfsArgop4::OP_SEQUENCE(Sequence4Args {
         sa_sessionid: client.session,
         sa_sequenceid: sequence,
@@ -74,7 +74,7 @@ fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
 
 impl Tried {
     #[track_caller]
-    fn waits(self) -> Waiting {
+    pub fn waits(self) -> Waiting {
         match self {
             Self::Waits(waiting) => waiting,
             Self::Answered(reply) => panic!("answered: {reply:?}"),
@@ -82,7 +82,7 @@ impl Tried {
     }
 
     #[track_caller]
-    fn answered(self, status: Nfsstat4) -> Compound4Res<'static> {
+    pub fn answered(self, status: Nfsstat4) -> Compound4Res<'static> {
         match self {
             Self::Answered(reply) => {
                 assert_eq!(reply.status, status, "{reply:?}");
@@ -94,7 +94,27 @@ impl Tried {
 }
 
 impl Waiting {
-    fn resume(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+    /// Goes on to where only stable storage is waited for.
+    #[track_caller]
+    pub fn go_on(mut self, client: &Client<'_>) -> Self {
+        let ran = with_call(client, &self.args, client.now, |call| {
+            client.server.nfs.go_on(call, &mut self.reply, self.suspended)
+        });
+        match ran {
+            Ran::Suspended(suspended) => Self { suspended, ..self },
+            Ran::Done(_) => panic!("answered: {:?}", decoded(self.reply)),
+        }
+    }
+
+    /// Ends when stable storage has been waited for.
+    pub fn settled(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
+        with_call(client, &[], client.now, |call| {
+            client.server.nfs.settled(call, &mut self.reply, self.suspended, outcome)
+        });
+        decoded(self.reply)
+    }
+
+    pub fn resume(mut self, client: &Client<'_>) -> Compound4Res<'static> {
         let now = client.now + Duration::from_secs(5);
         let outcome = with_call(client, &self.args, now, |call| {
             client.server.nfs.resume(call, &mut self.reply, self.suspended)
@@ -113,19 +133,19 @@ impl Waiting {
 }
 
 /// A server on a slow disk with a file of eleven bytes, open for both, and the disk's knob.
-struct Site {
-    server: Server,
-    disk: Arc<Slow>,
+pub struct Site {
+    pub server: Server,
+    pub disk: Arc<Slow>,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let disk = Slow::new();
         let export = Export::new("/export", disk.clone()).expect("an export");
         Self { server: Setup::with_exports(vec![export]).start(), disk }
     }
 
-    fn client(&self) -> (Client<'_>, Vec<u8>, Stateid4) {
+    pub fn client(&self) -> (Client<'_>, Vec<u8>, Stateid4) {
         let mut client = Client::new(&self.server);
         let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);

@@ -280,6 +280,18 @@ impl Backend for NestedBackend {
         on!(self, object, backend => backend.remove_xattr(caller, object, name))
     }
 
+    fn settles(&self, object: &ObjectHandle) -> bool {
+        match self.whose(object) {
+            Ok(Whose::Inner(inner, own)) => inner.backend.settles(&own),
+            Ok(Whose::Outer) => self.outer.settles(object),
+            Err(_) => false,
+        }
+    }
+
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+        on!(self, object, backend => backend.settle(object))
+    }
+
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         on!(self, object, backend => backend.commit(object))
     }

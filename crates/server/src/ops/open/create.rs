@@ -75,7 +75,7 @@ pub fn find_or_create(
     let caller = c.caller(&directory.export);
     for _ in 0..RACES_MAX {
         match backend.lookup(&caller, &directory.handle, name) {
-            Ok(handle) => match take(directory, handle, creation) {
+            Ok(handle) => match take(c, directory, handle, creation) {
                 Err(failure) if failure.status == Nfsstat4::NFS4ERR_STALE => continue,
                 taken => return taken,
             },
@@ -101,7 +101,7 @@ fn create(
     if directory.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
-    let _held = c.hold_names(&[directory])?;
+    let held = c.hold_names(&[directory])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
     // Who has a delegation for writing may read as well, and nobody else has to open the file for that.
@@ -110,6 +110,8 @@ fn create(
     let (handle, file) =
         backend.create_file(&caller, &directory.handle, name, access, &creation.settable.set)?;
     let after = backend.getattr(&directory.handle).map_or(before.wrapping_add(1), |dir| dir.change);
+    drop(held);
+    c.settle(directory)?;
     Ok(Target {
         object: Object { export: directory.export.clone(), handle },
         created: Some(file),
@@ -121,7 +123,12 @@ fn create(
 }
 
 /// Takes a file that is there, if the mode lets it.
-fn take(directory: &Object, handle: ObjectHandle, creation: &Creation) -> Result<Target, Failure> {
+fn take(
+    c: &Compound<'_>,
+    directory: &Object,
+    handle: ObjectHandle,
+    creation: &Creation,
+) -> Result<Target, Failure> {
     let backend = &directory.export.backend;
     let attributes = backend.getattr(&handle)?;
     let repeated = match creation.mode {
@@ -135,6 +142,8 @@ fn take(directory: &Object, handle: ObjectHandle, creation: &Creation) -> Result
     let object = Object { export: directory.export.clone(), handle };
     let mut target = Target::existing(object, DirectoryChange { before: change, after: change });
     if repeated {
+        // The first copy may not have come to that.
+        c.settle(directory)?;
         target.repeated = true;
         target.attrset = creation.settable.mask;
     } else if creation.settable.set.size == Some(0) {

@@ -149,6 +149,15 @@ fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
     })
 }
 
+/// Returns the stateid of a delegation that is given.
+pub fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::Stateid4> {
+    match delegation {
+        OpenDelegation4::OPEN_DELEGATE_READ(given) => Some(given.stateid),
+        OpenDelegation4::OPEN_DELEGATE_WRITE(given) => Some(given.stateid),
+        _ => None,
+    }
+}
+
 fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
     let Delegated { stateid, recall, .. } = delegated;
     // It lets nobody open without ACCESS: permissions are for the file system to decide.

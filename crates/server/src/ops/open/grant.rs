@@ -86,6 +86,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> Result<(), F
     if denied.is_err_and(|failure| failure.status == Nfsstat4::NFS4ERR_LOCKED) {
         return Err(Nfsstat4::NFS4ERR_SHARE_DENIED.into());
     }
+    let empty = object.export.backend.getattr(&object.handle)?.size == 0;
     match &payload.write {
         Some(file) => file.set_size(0)?,
         None => {
@@ -93,7 +94,7 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> Result<(), F
             object.export.backend.setattr(&c.caller(&object.export), &object.handle, &set)?;
         }
     }
-    Ok(())
+    if empty { Ok(()) } else { c.settle(object) }
 }
 
 /// What it takes to open the backend's file.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
     Attributes, Backend, Caller, DirEntry, Extent, Features, FsStat, MemoryBackend, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsResult,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult,
 };
 
 /// The memory backend, which now and then would have to wait.
@@ -15,6 +15,11 @@ pub struct Slow {
     cold: Arc<AtomicBool>,
     /// Whether it is all in memory, as if nothing ever waited.
     quick: AtomicBool,
+    /// Whether names and attributes are to be settled, and what has been.
+    settles: AtomicBool,
+    settled: Mutex<Vec<ObjectHandle>>,
+    /// Whether that fails.
+    sick: AtomicBool,
     /// What happens, once, in the middle of the next look-up.
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -30,12 +35,30 @@ impl Slow {
             inner: memory(),
             cold: Arc::default(),
             quick: AtomicBool::new(false),
+            settles: AtomicBool::new(false),
+            settled: Mutex::default(),
+            sick: AtomicBool::new(false),
             during: Mutex::default(),
         })
     }
 
     pub fn set_cold(&self, cold: bool) {
         self.cold.store(cold, Ordering::SeqCst);
+    }
+
+    /// Changes of names and attributes are to be settled from now on.
+    pub fn start_settling(&self) {
+        self.settles.store(true, Ordering::SeqCst);
+    }
+
+    /// What has been settled since this was last asked, in this order.
+    pub fn take_settled(&self) -> Vec<ObjectHandle> {
+        std::mem::take(&mut *self.settled.lock().unwrap())
+    }
+
+    /// Nothing can be settled any more.
+    pub fn fall_sick(&self) {
+        self.sick.store(true, Ordering::SeqCst);
     }
 
     /// Nothing is waited for from now on, and this happens in the middle of the next look-up.
@@ -213,6 +236,18 @@ impl Backend for Slow {
         entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> VfsResult<bool> {
         self.inner.readdir(caller, directory, cookie, entry)
+    }
+
+    fn settles(&self, _: &ObjectHandle) -> bool {
+        self.settles.load(Ordering::SeqCst)
+    }
+
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+        if self.sick.load(Ordering::SeqCst) {
+            return Err(VfsError::Io);
+        }
+        self.settled.lock().unwrap().push(*object);
+        Ok(())
     }
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
