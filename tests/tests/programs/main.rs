@@ -22,3 +22,4 @@ mod names;
 mod nested;
 mod realms;
 mod restart;
+mod trouble;

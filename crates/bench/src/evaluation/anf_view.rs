@@ -2,6 +2,7 @@
 
 use super::anf::{WRITES, group};
 use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light};
+use super::share::{ShareRow, share_table};
 use crate::Unit;
 use crate::measuring::{CaseRecord, Comparison, Record};
 use crate::view::form::{added_or_none, compared, digits, mean_change};
@@ -26,7 +27,21 @@ pub fn view(record: &Record) -> View {
     charts.extend(busy_bars(record, |one| {
         one.case.is("load", "high") && (one.case.word("workload") == Some("metadata") || is_pure(one))
     }));
-    View { headline: headline(record), tables: vec![first(record), second(record), commands(record)], charts }
+    View { headline: headline(record), tables: tables(record), charts }
+}
+
+fn tables(record: &Record) -> Vec<Table> {
+    let row = |name: &str, unit, workload: &'static str| -> ShareRow<'static> {
+        let wanted = move |one: &CaseRecord| is_heavy(one) && one.case.word("workload") == Some(workload);
+        (name.to_owned(), unit, Box::new(wanted))
+    };
+    let rows = vec![
+        row("random I/O, a request of 4 KiB", "µs", "random"),
+        row("sequential I/O, a GB", "s", "sequential"),
+        row("metadata, an operation", "µs", "metadata"),
+    ];
+    let all = [Some(first(record)), Some(second(record)), share_table(record, rows), Some(commands(record))];
+    all.into_iter().flatten().collect()
 }
 
 fn is_pure(one: &CaseRecord) -> bool {

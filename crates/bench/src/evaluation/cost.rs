@@ -33,7 +33,8 @@ pub fn is_heavy(one: &CaseRecord) -> bool {
     !scheduled && one.case.word("load").is_none_or(|load| load == "high")
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// The mean; `None` of nothing.
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -11,6 +11,7 @@ mod ontap_view;
 mod plan;
 mod quick;
 mod quick_view;
+mod share;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -22,6 +23,7 @@ pub use nconnect::{NCONNECT, Nconnect};
 pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
 pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
+pub use share::{Share, share_sentence};
 
 use crate::lanl::LANL;
 use crate::measuring::{Case, Evaluation, Record};

@@ -2,6 +2,7 @@
 
 use super::cost::{Cost, headline};
 use super::ontap::kept_up;
+use super::share::{ShareRow, share_table};
 use crate::measuring::{CaseRecord, Record, Sample};
 use crate::view::form::{compared, latency, percent, rate, short};
 use crate::view::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
@@ -25,6 +26,11 @@ pub fn view(record: &Record) -> View {
     charts.extend(busy_bars(record, |one| one.case.number("step").is_none()));
     let mut tables = vec![most(record, &curves), near(record, &curves)];
     tables.extend(instructions(record, &curves));
+    let rows = curves.iter().map(|curve| -> ShareRow<'_> {
+        let group = format!("{curve}: the most");
+        (format!("{curve}, a request"), "µs", Box::new(move |one| one.case.group == group))
+    });
+    tables.extend(share_table(record, rows.collect()));
     View { headline: sentence(record, &curves), tables, charts }
 }
 
@@ -158,7 +164,7 @@ fn most(record: &Record, curves: &[String]) -> Table {
     let mut columns = vec!["most IOPS"];
     columns.extend(&sides);
     let how = "What was served in a closed loop with 64 requests in flight, with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
-               no table; its sentences stand below.";
+               no table; its sentences stand below. A change with ° is below the noise of the machine or within its own interval.";
     let mut table = Table::new("The most that is served", how, &columns);
     for curve in curves {
         let cell = |side: &&str| {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::measuring::{
-    Calibration, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Turn, Watch, run,
+    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Turn,
+    Watch, run,
 };
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
@@ -116,17 +117,72 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         shown.headline.replace('\u{202f}', " "),
         "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
     );
-    let [first, second, commands] = &shown.tables[..] else { panic!("three tables") };
+    let [first, second, shares, commands] = &shown.tables[..] else { panic!("four tables") };
     let cells = |row: &crate::view::Row| row.cells.join("; ").replace('\u{202f}', " ");
     assert_eq!(cells(&first.rows[8]), "−4 % → −4 %; −9 % → −9 %; −20 % → −20 %");
     assert_eq!(cells(&first.rows[9]), "−30 % → 0 %; −50 % → −25 %; −65 % → −43 %");
     assert_eq!(cells(&second.rows[0]), "−4 %; −9 %; −20 %");
     assert_eq!(cells(&second.rows[1]), "−53 %; −55 %; −77 %");
+    assert_eq!(shares.rows.len(), 3);
+    assert_eq!(shares.rows[0].cells[2], "+5.62 µs: 2.25 client, 3.38 server");
     assert!(
         commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556"),
         "{commands:?}"
     );
     assert_eq!(shown.charts.len(), 3 + 4 + 5);
+}
+
+#[test]
+fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where_it_is_known_and_shown() {
+    let record = sample(ANF);
+    let said = share_sentence(&record).unwrap();
+    let request =
+        "krb5p adds 5.62 µs of processor time to a request: 2.25 µs at the client, 3.38 µs at the server.";
+    assert!(said.starts_with(request), "{said}");
+    for text in [crate::view::page(&record, &view(&record)), crate::view::markdown(&record, &view(&record))] {
+        assert!(text.contains(request), "{text}");
+    }
+    let mut elsewhere = sample(ANF);
+    let samples = elsewhere.cases.iter_mut().flat_map(|one| &mut one.samples);
+    samples.for_each(|sample| sample.server_cpu_seconds = None);
+    elsewhere.summarise();
+    assert!(share_sentence(&elsewhere).unwrap().contains("the server\u{2019}s is not known"));
+    let mut unsteady = sample(ANF);
+    let rates = (0..60u32).map(|n| if n % 2 == 0 { 100.0 } else { 400.0 });
+    unsteady.calibrations = rates.map(|rate| Calibration { at_seconds: 0.0, rate }).collect();
+    unsteady.summarise();
+    assert!(share_sentence(&unsteady).unwrap().contains("below the noise of this machine"));
+    let table = view(&unsteady).tables.remove(0);
+    assert!(table.rows[8].cells[0].contains('≈'), "{table:?}");
+}
+
+#[test]
+fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
+    let mut record = sample(ANF);
+    let failed = |one: &&CaseRecord| one.case.side == "krb5p" && one.case.is("load", "high");
+    let cases: Vec<Case> = record.cases.iter().filter(failed).map(|one| one.case.clone()).collect();
+    record.left_out = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
+    record.summarise();
+    let shown = view(&record);
+    assert!(shown.headline.ends_with("11 of its 22 cases failed and are not in that."), "{}", shown.headline);
+    assert_eq!(shown.tables[0].rows[8].cells[2], "no answer in 20 s");
+    assert_eq!(shown.tables[1].rows[0].cells[2], "failed");
+    let page = crate::view::page(&record, &shown);
+    assert!(page.contains("✕ krb5p") && page.contains("<td>no answer in 20 s</td>") && !page.contains("NaN"));
+    let nothing = |record: &mut Record| {
+        let out = record.cases.iter().filter(|one| one.case.side != "sys");
+        record.left_out = out.map(|one| Missing::case(&one.case, "no answer in 20 s")).collect();
+        record.summarise();
+    };
+    for name in [ANF, ONTAP, NCONNECT, QUICK, PLAN] {
+        let mut record = sample(name);
+        nothing(&mut record);
+        let text = crate::view::markdown(&record, &view(&record));
+        assert!(
+            text.contains("failed at all that was tried") && text.contains("| no answer in 20 s |"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -144,9 +144,17 @@ impl Record {
             #[serde(default)]
             command: String,
         }
-        let head: Head = serde_json::from_str(text).context("it is no report of orthrus bench")?;
+        let head: Head = serde_json::from_str(text).map_err(|error| {
+            let what = match error.is_eof() && !text.trim().is_empty() {
+                true => {
+                    "it is cut off in the middle, and what it had is lost; measure again without --resume"
+                }
+                false => "it is no report of orthrus bench; name the PREFIX.json that a run has left",
+            };
+            anyhow::Error::new(error).context(what)
+        })?;
         ensure!(head.schema == SCHEMA, other_schema(&head.schema, &head.command));
-        serde_json::from_str(text).context("it is damaged")
+        serde_json::from_str(text).context("it is damaged; measure again without --resume")
     }
 
     /// Checks that this run, which was begun before, is part of what is wanted now.

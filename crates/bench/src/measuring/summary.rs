@@ -28,6 +28,12 @@ pub struct Comparison {
     pub ratio: Interval,
     /// Median latency beyond the baseline's, in microseconds.
     pub added_us: Option<Interval>,
+    /// The client's processor time beyond the baseline's, in the unit of [`Figures::client_cpu`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_client_cpu: Option<Interval>,
+    /// The server's, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_server_cpu: Option<Interval>,
     /// What that says of the rate.
     pub verdict: Verdict,
 }
@@ -100,8 +106,16 @@ impl Comparison {
     fn of(unit: Unit, own: &[&Sample], base: &[Sample], noise: f64) -> Option<Self> {
         let own = || own.iter().copied();
         let ratio = compare(own(), base, |own, base| Some(own.rate(unit) / base.rate(unit)))?;
-        let added_us = compare(own(), base, |own, base| Some(own.p50_us()? - base.p50_us()?));
-        Some(Self { ratio, added_us, verdict: Verdict::of(&ratio, noise) })
+        let added = |value: &dyn Fn(&Sample) -> Option<f64>| {
+            compare(own(), base, |own, base| Some(value(own)? - value(base)?))
+        };
+        Some(Self {
+            ratio,
+            added_us: added(&|sample| sample.p50_us()),
+            added_client_cpu: added(&|sample| Some(sample.per_work(unit, sample.client_cpu_seconds?))),
+            added_server_cpu: added(&|sample| Some(sample.per_work(unit, sample.server_cpu_seconds?))),
+            verdict: Verdict::of(&ratio, noise),
+        })
     }
 }
 

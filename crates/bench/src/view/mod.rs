@@ -41,6 +41,11 @@ pub use side::meaning;
 pub use table::{Kind, Row, Table};
 pub use text::{markdown, tables, terminal};
 
+/// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of it.
+fn share(record: &crate::measuring::Record) -> Option<String> {
+    (record.evaluation != crate::lanl::LANL).then(|| crate::evaluation::share_sentence(record)).flatten()
+}
+
 /// What a reader of a run gets to see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {

@@ -6,7 +6,9 @@ use super::facts::facts;
 use super::form::escape;
 use super::html::{self, Section};
 use super::svg::Drawn;
-use super::{View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, side, spans};
+use super::{
+    View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, side, spans,
+};
 use crate::measuring::Record;
 use std::fmt::Write;
 
@@ -51,6 +53,9 @@ fn header(out: &mut String, record: &Record, view: &View) {
     let (title, target) = (escape(&record.title), escape(&record.target));
     let _ =
         write!(out, "<header><p class=\"kicker\">{title} · {target}</p><h1>{}</h1>", escape(&view.headline));
+    if let Some(share) = share(record) {
+        let _ = write!(out, "<p class=\"note\">{}</p>", escape(&share));
+    }
     if !record.complete {
         let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
         let _ = write!(out, "<p class=\"warning\">This run is not complete: {}.</p>", escape(why));

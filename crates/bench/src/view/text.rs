@@ -1,12 +1,12 @@
 //! Tables for the terminal and as Markdown.
 
-use super::{Kind, Row, Table, View, limits_table, noise_sentence};
+use super::{Kind, Row, Table, View, limits_table, noise_sentence, share};
 use crate::measuring::Record;
 use std::fmt::Write;
 
 /// Says what the record lacks and what has to be known of it.
 fn remarks(record: &Record) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = share(record).into_iter().collect();
     if !record.complete {
         let why = record.stopped_by.as_deref().unwrap_or("it was interrupted");
         remarks.push(format!("This run is not complete: {why}."));

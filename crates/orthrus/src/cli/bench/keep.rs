@@ -1,45 +1,50 @@
 //! Keeps a record and its reports in files.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bench::evaluation::{Compared, generator_notes, view};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
 use bench::view::{compared_markdown, compared_page, csv, markdown, page, terminal};
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where the files of a run go.
-pub struct Files(PathBuf);
+pub struct Files {
+    prefix: PathBuf,
+    /// Where they go since the first that could not be written, and why it could not.
+    elsewhere: OnceCell<(PathBuf, String)>,
+}
 
 impl Files {
     /// Files that begin with `prefix`.
     pub fn new(prefix: PathBuf) -> Self {
-        Self(prefix)
+        Self { prefix, elsewhere: OnceCell::new() }
     }
 
-    fn path(&self, extension: &str) -> PathBuf {
-        let mut name = self.0.clone().into_os_string();
-        name.push(".");
-        name.push(extension);
-        PathBuf::from(name)
-    }
-
-    /// Writes a file whole or not at all: what was there stays until all of it is written.
+    /// Writes a file; where that fails, it and all later ones go to the folder of temporary files instead, so that no
+    /// measurement is lost to a full disk.
     fn write(&self, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
-        let (path, part) = (self.path(extension), self.path(&format!("{extension}.part")));
-        let written = std::fs::write(&part, content).and_then(|()| std::fs::rename(&part, &path));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&part);
+        if let Some((prefix, cause)) = self.elsewhere.get() {
+            return write(prefix, extension, content).with_context(|| cause.clone());
         }
-        written.with_context(|| {
-            format!("the report cannot be written to {}; name another place with --output", path.display())
-        })?;
-        Ok(path)
+        let Err(error) = write(&self.prefix, extension, content) else {
+            return Ok(path(&self.prefix, extension));
+        };
+        let name = self.prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let prefix = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let cause = format!("{error:#}");
+        let written = write(&prefix, extension, content).with_context(|| cause.clone())?;
+        eprintln!("orthrus: {cause}; the report goes to {} instead", written.display());
+        let _ = self.elsewhere.set((prefix, cause));
+        Ok(written)
     }
 
     /// Keeps what has been measured so far.
     ///
     /// # Errors
-    /// A full disk, and the like.
+    /// A full disk, and the like, if there is no other place either.
     pub fn save(&self, record: &Record) -> anyhow::Result<()> {
         self.write("json", &record.json()?).map(drop)
     }
@@ -49,7 +54,7 @@ impl Files {
     /// # Errors
     /// When it cannot.
     pub fn check(&self) -> anyhow::Result<()> {
-        let part = self.path("json.part");
+        let part = path(&self.prefix, "json.part");
         let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
         tried.with_context(|| {
             format!("the report cannot be written to {}; name another place with --output", part.display())
@@ -59,7 +64,7 @@ impl Files {
     /// Writes all forms of the report, prints the tables and where it is, and returns where the record is.
     ///
     /// # Errors
-    /// A full disk, and the like.
+    /// A full disk, and the like; where the report went to another place, that is said after it was written there.
     pub fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
         let view = view(record);
         println!("{}", terminal(record, &view));
@@ -74,7 +79,10 @@ impl Files {
             ("samples as CSV", samples),
         ];
         said.iter().for_each(|(name, path)| println!("{:20}{}", format!("{name}:"), path.display()));
-        Ok(data)
+        match self.elsewhere.get() {
+            Some((_, cause)) => bail!("{cause}; the report is in {} and beside it", data.display()),
+            None => Ok(data),
+        }
     }
 
     /// Writes all forms of a comparison, and prints where they are.
@@ -97,13 +105,42 @@ impl Files {
     }
 }
 
+fn path(prefix: &Path, extension: &str) -> PathBuf {
+    let mut name = prefix.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    PathBuf::from(name)
+}
+
+/// Writes a file whole or not at all: what was there stays until all of it is on the disk.
+fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
+    let (path, part) = (path(prefix, extension), path(prefix, &format!("{extension}.part")));
+    let all = || -> std::io::Result<()> {
+        let mut file = File::create(&part)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&part, &path)
+    };
+    let written = all();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(|| {
+        format!(
+            "the report cannot be written to {}; make room or name another place with --output",
+            path.display()
+        )
+    })?;
+    Ok(path)
+}
+
 /// Reads a record from its file.
 ///
 /// # Errors
 /// When it is not there or no record.
 pub fn read(path: &Path) -> anyhow::Result<Record> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    Record::parse(&text).with_context(|| path.display().to_string())
+    Record::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
 /// Puts into a record how what it measured was mounted.

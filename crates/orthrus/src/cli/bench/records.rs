@@ -78,7 +78,9 @@ impl Report {
     /// # Errors
     /// A file that is no record, a report that cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
-        let record = keep::read(&self.record)?;
+        let mut record = keep::read(&self.record)?;
+        // An older program may have drawn fewer figures from the same samples.
+        record.summarise();
         Files::new(self.output.unwrap_or_else(|| self.record.with_extension(""))).publish(&record).map(drop)
     }
 }

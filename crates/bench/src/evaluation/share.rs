@@ -1,0 +1,137 @@
+//! Who pays for a flavor: the processor time that it adds to that of the baseline, apart for client and server.
+
+use crate::Unit;
+use crate::measuring::{CaseRecord, Interval, Load, Record};
+use crate::view::Table;
+use crate::view::form::digits;
+
+use super::cost::{is_heavy, mean};
+
+/// Flavors that are told, the strongest first.
+const FLAVORS: [&str; 3] = ["krb5p", "krb5i", "krb5"];
+
+const NONE: &str = "–";
+
+/// What a side adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9). Means over cases of the medians.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// At the client.
+    pub client: f64,
+    /// At the server; none where its processor time is not known.
+    pub server: Option<f64>,
+    /// Whether that is more than the machine's noise is of the baseline's processor time.
+    pub is_shown: bool,
+}
+
+impl Share {
+    /// Averages over the cases of a side that `wanted` picks; `None` where nothing was compared.
+    pub fn of(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> Option<Self> {
+        let own = record.cases.iter().filter(|one| one.case.side == side && wanted(one));
+        let (mut clients, mut servers, mut bases) = (Vec::new(), Vec::new(), Vec::new());
+        for one in own {
+            let Some(against) = one.figures.as_ref().and_then(|figures| figures.against.as_ref()) else {
+                continue;
+            };
+            let base = record.side(&one.case.group, &record.settings.baseline);
+            let Some(base) = base.and_then(|base| base.figures.as_ref()) else { continue };
+            let median = |interval: Option<Interval>| interval.map(|interval| interval.median);
+            clients.extend(median(against.added_client_cpu));
+            servers.extend(median(against.added_server_cpu));
+            let both = [median(base.client_cpu), median(base.server_cpu)];
+            bases.push(both.into_iter().flatten().sum::<f64>());
+        }
+        let known = servers.len() == clients.len();
+        let (client, base) = (mean(clients.into_iter())?, mean(bases.into_iter())?);
+        let server = mean(servers.into_iter()).filter(|_| known);
+        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let is_shown = (client + server.unwrap_or(0.0)).abs() > noise * base;
+        Some(Self { client, server, is_shown })
+    }
+
+    fn sum(&self) -> f64 {
+        self.client + self.server.unwrap_or(0.0)
+    }
+
+    /// As a cell of a table: `+2.1 µs: 1.0 client, 1.1 server`.
+    fn cell(&self, unit: &str) -> String {
+        let sign = if self.sum() < 0.0 { "\u{2212}" } else { "+" };
+        let sum = format!("{sign}{} {unit}", digits(self.sum().abs()));
+        match (self.is_shown, self.server) {
+            (false, _) => format!("{sum} (below the noise)"),
+            (true, Some(server)) => {
+                format!("{sum}: {} client, {} server", signed(self.client), signed(server))
+            }
+            (true, None) => format!("{sum} client, server unknown"),
+        }
+    }
+}
+
+fn signed(value: f64) -> String {
+    digits(value).replace('-', "\u{2212}")
+}
+
+/// What is paid for, and in which unit: requests, GB, metadata operations.
+fn is_request(one: &CaseRecord) -> bool {
+    is_heavy(one) && one.case.unit == Unit::OperationsPerSecond && matches!(one.case.load, Load::Transfer(_))
+}
+
+fn is_stream(one: &CaseRecord) -> bool {
+    is_heavy(one) && one.case.unit == Unit::MegabytesPerSecond
+}
+
+/// Picks cases.
+type Picks = fn(&CaseRecord) -> bool;
+
+/// Says what the strongest side that was compared adds, at the client and at the server.
+pub fn share_sentence(record: &Record) -> Option<String> {
+    let kinds = [("a request", "µs", is_request as Picks), ("a GB", "s", is_stream)];
+    FLAVORS.into_iter().find_map(|side| {
+        let said: Vec<String> = kinds
+            .iter()
+            .filter_map(|(what, unit, wanted)| Some((what, unit, Share::of(record, side, wanted)?)))
+            .map(|(what, unit, share)| sentence(side, what, unit, &share))
+            .collect();
+        (!said.is_empty()).then(|| said.join(" "))
+    })
+}
+
+fn sentence(side: &str, what: &str, unit: &str, share: &Share) -> String {
+    let amount = |value: f64| format!("{} {unit}", signed(value));
+    match share.server {
+        _ if !share.is_shown => {
+            format!("What {side} adds to the processor time of {what} is below the noise of this machine.")
+        }
+        Some(server) => format!(
+            "{side} adds {} of processor time to {what}: {} at the client, {} at the server.",
+            amount(share.sum()),
+            amount(share.client),
+            amount(server)
+        ),
+        None => format!(
+            "{side} adds {} of the client\u{2019}s processor time to {what}; the server\u{2019}s is not known.",
+            amount(share.client)
+        ),
+    }
+}
+
+/// A row of the table of shares: its name, its unit, and which cases it is the mean of.
+pub type ShareRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>);
+
+/// Who pays, for each flavor beside the baseline; none where nothing was compared.
+pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
+    let sides: Vec<&str> =
+        record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
+    let mut columns = vec!["added to sys"];
+    columns.extend(&sides);
+    let how = "Processor time that each flavor adds to that of the baseline for the same work, from repetitions that ran side by side, and whose it is: medians, \
+               averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";
+    let mut table = Table::new("Whose processor time it is", how, &columns);
+    for (name, unit, wanted) in rows {
+        let shares: Vec<Option<Share>> = sides.iter().map(|side| Share::of(record, side, &wanted)).collect();
+        if shares.iter().any(Option::is_some) {
+            let cell = |share: &Option<Share>| share.map_or(NONE.to_owned(), |share| share.cell(unit));
+            table.measured(name, shares.iter().map(cell).collect());
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
