@@ -84,6 +84,7 @@ impl Bed {
             port: address.port(),
             export: "/data".to_owned(),
             credential: self.site.credential(),
+            others: Vec::new(),
             pid: Some(self.server.pid()),
             remote_cpu: None,
             label: "orthrus".to_owned(),

@@ -54,6 +54,9 @@ pub struct PlanCase {
     /// Clients.
     #[serde(default = "one")]
     pub clients: u32,
+    /// Principals that the clients are in turn.
+    #[serde(default = "one")]
+    pub principals: u32,
     /// Connections of each.
     #[serde(default = "one")]
     pub connections: u32,
@@ -145,13 +148,22 @@ impl PlanCase {
         ensure!(self.writes <= 100, "writes must be 0 to 100");
         ensure!((1..=1024).contains(&self.depth), "depth must be 1 to 1024");
         ensure!((1..=256).contains(&self.clients), "clients must be 1 to 256");
+        ensure!(
+            (1..=self.clients).contains(&self.principals),
+            "principals must be 1 to the number of clients"
+        );
         ensure!((1..=16).contains(&self.connections), "connections must be 1 to 16");
         ensure!(self.rate.is_none_or(|rate| (0.1..=1e7).contains(&rate)), "rate must be 0.1 to 10000000");
         Ok(())
     }
 
     fn case(&self, side: &str) -> Case {
-        let reach = Reach { clients: self.clients, connections: self.connections, ..Reach::default() };
+        let reach = Reach {
+            clients: self.clients,
+            principals: self.principals,
+            connections: self.connections,
+            ..Reach::default()
+        };
         let random = self.kind != "sequential";
         let load = match self.kind.as_str() {
             "git" => Load::Git { seed: self.seed, reach },

@@ -116,6 +116,9 @@ pub struct Transfer {
 pub struct Reach {
     /// Clients with a session, a thread and a file each.
     pub clients: u32,
+    /// Principals that the clients are in turn, each with contexts of its own; with AUTH_SYS all are one user.
+    #[serde(skip_serializing_if = "is_one")]
+    pub principals: u32,
     /// Connections of a session, as nconnect makes them.
     pub connections: u32,
     /// Calls that may overtake a connection that the client holds back at random, so that they arrive in another order
@@ -127,9 +130,13 @@ pub struct Reach {
     pub server_cpu: Option<String>,
 }
 
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 impl Reach {
     /// One client with one connection.
-    const ONE: Self = Self { clients: 1, connections: 1, lag_max: None, server_cpu: None };
+    const ONE: Self = Self { clients: 1, principals: 1, connections: 1, lag_max: None, server_cpu: None };
 }
 
 impl Default for Reach {

@@ -69,7 +69,10 @@ impl<'a> Native<'a> {
         let reach = case.load.reach();
         let flavor: Flavor = case.flavor().parse().map_err(anyhow::Error::msg)?;
         let target = self.site.target(reach.server_cpu.as_deref())?;
-        let mut options = target.options(flavor)?.connections(reach.connections as usize);
+        // AUTH_SYS takes this process' own user.
+        let principal = if flavor == Flavor::Sys { 0 } else { index % reach.principals.max(1) };
+        let mut options =
+            target.options_of(flavor, principal as usize)?.connections(reach.connections as usize);
         options.lag_max = reach.lag_max;
         self.named += 1;
         let folder = format!("{}-{}-{index}-{}", self.folder, flavor.name(), self.named);

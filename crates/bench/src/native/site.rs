@@ -51,6 +51,8 @@ pub struct Target {
     pub export: String,
     /// Where tickets come from.
     pub credential: Credential,
+    /// Where the tickets of further principals come from.
+    pub others: Vec<Credential>,
     /// The server's process, when it is one of this machine.
     pub pid: Option<u32>,
     /// Where a server elsewhere tells its processor time.
@@ -65,8 +67,24 @@ impl Target {
     /// # Errors
     /// None that can happen: both names of a flavor are the same.
     pub fn options(&self, flavor: Flavor) -> Result<Options> {
+        self.options_of(flavor, 0)
+    }
+
+    /// As [`Target::options`], as one of the principals, from 0.
+    ///
+    /// # Errors
+    /// When so many are not known.
+    pub fn options_of(&self, flavor: Flavor, principal: usize) -> Result<Options> {
+        let mut known = std::iter::once(&self.credential).chain(&self.others);
+        let credential = known.nth(principal).with_context(|| {
+            format!(
+                "principal {} is not known, only {}: name a ticket cache for each, with --ccache several times",
+                principal + 1,
+                1 + self.others.len()
+            )
+        })?;
         let flavor: client::Flavor = flavor.name().parse().map_err(anyhow::Error::msg)?;
-        let security = Security::of(flavor, &self.service_host, self.credential.clone());
+        let security = Security::of(flavor, &self.service_host, credential.clone());
         let mut options = Options::new(&self.host, security).port(self.port);
         (options.call_timeout, options.reconnect_max) = (ANSWER_MAX, RECONNECT_MAX);
         options.connect_timeout = RECONNECT_MAX;

@@ -5,6 +5,9 @@ use realm::{RealmError, RealmOptions, TemporaryRealm};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The cache with bob's ticket.
+const OTHER: &str = "ccache-bob";
+
 /// A realm in a temporary folder and a ticket of alice's.
 pub struct OwnRealm {
     realm: TemporaryRealm,
@@ -20,6 +23,7 @@ impl OwnRealm {
         let realm = TemporaryRealm::create(&RealmOptions::default())?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
+        realm.kinit("bob", &realm.dir().join(OTHER))?;
         gss::use_configuration(&realm.krb5_conf())?;
         Ok(Self { realm, ccache })
     }
@@ -47,6 +51,11 @@ impl OwnRealm {
     /// Returns alice's ticket.
     pub fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
+    }
+
+    /// Returns bob's ticket.
+    pub fn other(&self) -> Credential {
+        Credential::Ccache(format!("FILE:{}", self.realm.dir().join(OTHER).display()))
     }
 
     /// Returns the full name of alice's principal.

@@ -65,6 +65,7 @@ impl Arguments {
             port: server.address().port(),
             export: "/data".to_owned(),
             credential: realm.credential(),
+            others: Vec::new(),
             pid: Some(server.pid()),
             remote_cpu: None,
             label: record.target.clone(),

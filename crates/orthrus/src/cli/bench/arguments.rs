@@ -27,15 +27,16 @@ pub struct TargetArguments {
     /// The server's port.
     #[arg(long, default_value_t = NFS_PORT)]
     port: u16,
-    /// Credential cache with the ticket to use (default: yours, as KRB5CCNAME and krb5.conf say).
+    /// Credential cache with the ticket to use (default: yours, as KRB5CCNAME and krb5.conf say). Given several times, the
+    /// clients of a plan with `principals` use them in turn.
     #[arg(long, value_name = "CACHE", conflicts_with = "keytab")]
-    ccache: Option<String>,
+    ccache: Vec<String>,
     /// Keytab to get a ticket with, for --principal.
     #[arg(long, value_name = "FILE", requires = "principal")]
     keytab: Option<PathBuf>,
-    /// The principal of --keytab.
+    /// The principal of --keytab; several, as with --ccache.
     #[arg(long, requires = "keytab")]
-    principal: Option<String>,
+    principal: Vec<String>,
     /// Process of a server on this machine, to read its processor time.
     #[arg(long, value_name = "PID", conflicts_with = "server_metrics")]
     server_pid: Option<u32>,
@@ -71,12 +72,14 @@ impl TargetArguments {
     pub fn remote(&self) -> anyhow::Result<Option<Target>> {
         let Some(text) = &self.target else { return Ok(None) };
         let (host, export) = split_target(text)?;
+        let mut credentials = self.credentials().into_iter();
         Ok(Some(Target {
             service_host: host.clone(),
             host,
             port: self.port,
             export,
-            credential: self.credential(),
+            credential: credentials.next().unwrap_or(Credential::Default),
+            others: credentials.collect(),
             pid: self.server_pid,
             remote_cpu: self.server_metrics.clone(),
             label: text.clone(),
@@ -116,13 +119,16 @@ impl TargetArguments {
         self.server_pid
     }
 
-    fn credential(&self) -> Credential {
-        match (&self.ccache, &self.keytab, &self.principal) {
-            (Some(cache), ..) => Credential::Ccache(cache.clone()),
-            (None, Some(path), Some(principal)) => {
-                Credential::Keytab { path: path.clone(), principal: principal.clone() }
-            }
-            _ => Credential::Default,
+    /// The user's own where none is named.
+    fn credentials(&self) -> Vec<Credential> {
+        let from_keytab = |path: &PathBuf| {
+            let of =
+                |principal: &String| Credential::Keytab { path: path.clone(), principal: principal.clone() };
+            self.principal.iter().map(of).collect()
+        };
+        match &self.keytab {
+            Some(path) => from_keytab(path),
+            None => self.ccache.iter().cloned().map(Credential::Ccache).collect(),
         }
     }
 }

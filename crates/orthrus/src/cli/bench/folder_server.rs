@@ -148,6 +148,7 @@ pub fn target(server: &ServerProcess, service_host: &str, credential: Credential
         port: server.address().port(),
         export: EXPORT.to_owned(),
         credential,
+        others: Vec::new(),
         pid: Some(server.pid()),
         remote_cpu: None,
         label: String::new(),

@@ -157,6 +157,7 @@ impl Started<'_> {
             port: server.address().port(),
             export: self.store.export().to_owned(),
             credential: realm.map_or(Credential::Default, OwnRealm::credential),
+            others: realm.map(OwnRealm::other).into_iter().collect(),
             pid: Some(server.pid()),
             remote_cpu: None,
             label: self.store.label(),
