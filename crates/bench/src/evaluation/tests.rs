@@ -308,7 +308,7 @@ fn two_runs_differ_where_their_intervals_do_not_meet_and_the_noise_is_smaller() 
     let shown = compare(&first, &second);
     assert_eq!(
         shown.headline.replace('\u{202f}', " "),
-        "second is significantly slower than first in one (at 75 % of its rate) of 4 cases, and faster in none."
+        "In 1 of 4 cases second is significantly slower than first, in half of these at 75 % of its rate or less; it is faster in none."
     );
     let verdicts: Vec<&str> =
         shown.tables[1].rows.iter().filter_map(|row| row.cells.last().map(String::as_str)).collect();

@@ -38,6 +38,9 @@ pub fn close(out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
+/// Rows of a table that paper has on one page.
+const SHORT: usize = 20;
+
 /// Writes a table with its title. Where each row has a published one below it they stand side by side.
 pub fn table(out: &mut String, table: &Table) {
     let section = Section::begin(out, &table.title, &table.how);
@@ -80,7 +83,7 @@ fn cell(out: &mut String, class: &str, text: &str) {
 }
 
 fn plain(out: &mut String, table: &Table) {
-    open(out, &table.title, "plain");
+    open(out, &table.title, if table.rows.len() <= SHORT { "plain short" } else { "plain" });
     out.push_str("<thead><tr>");
     for (index, column) in table.columns.iter().enumerate() {
         let long = index.checked_sub(1).is_some_and(|column| has_sentences(table, column));
@@ -111,7 +114,7 @@ fn plain(out: &mut String, table: &Table) {
 }
 
 fn side_by_side(out: &mut String, table: &Table, pairs: &[(&Row, &Row)]) {
-    open(out, &table.title, "plain pairs");
+    open(out, &table.title, "plain short pairs");
     let mut columns = table.columns.iter();
     let first = columns.next().map_or("", String::as_str);
     let _ = write!(out, "<thead><tr><th scope=\"col\" rowspan=\"2\">{}</th>", escape(first));

@@ -95,8 +95,12 @@ fn notes(out: &mut String, record: &Record) {
 /// Writes charts, those of a section together.
 fn charts(out: &mut String, charts: &[Chart]) {
     for section in charts.chunk_by(|one, other| one.section == other.section) {
-        let mut said: Vec<String> = section.iter().map(|chart| how(&chart.plot)).collect();
-        said.dedup();
+        let mut said: Vec<&str> = Vec::new();
+        for sentence in section.iter().flat_map(|chart| how(&chart.plot)) {
+            if !said.contains(&sentence) {
+                said.push(sentence);
+            }
+        }
         let title = section.first().map_or("", |chart| &chart.section);
         let begun = Section::begin(out, title, &said.join(" "));
         out.push_str("<div class=\"cards\">");
@@ -126,7 +130,7 @@ fn card(out: &mut String, chart: &Chart) {
 }
 
 /// How a chart is read, of what there is in it.
-fn how(plot: &Plot) -> String {
+fn how(plot: &Plot) -> Vec<&str> {
     let (mut said, mut limited) = (Vec::new(), false);
     match plot {
         Plot::Parts(_) => said.push("All loads: further left is better."),
@@ -162,7 +166,7 @@ fn how(plot: &Plot) -> String {
     if limited {
         said.push("Dashed lines with a figure are limits of this machine, measured in the same run.");
     }
-    said.join(" ")
+    said
 }
 
 fn environment(out: &mut String, record: &Record) {

@@ -8,8 +8,11 @@ use crate::view::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View
 
 const NONE: &str = "–";
 
+/// What a side costs.
+const WHAT: [&str; 3] = ["IOPS", "throughput", "latency"];
+
 /// Groups in one chart at most.
-const TOGETHER: usize = 5;
+const TOGETHER: usize = 3;
 
 impl Compared {
     /// Shows it; the records are those that it was made of.
@@ -39,16 +42,21 @@ impl Compared {
             ratios.sort_by(f64::total_cmp);
             ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
         };
-        let part = |count: usize, middle: f64, direction: &str| match count {
-            0 => "none".to_owned(),
-            1 => format!("one (at {} of its rate)", percent(middle)),
-            count => format!("{count} (in half of these at {} of its rate or {direction})", percent(middle)),
+        let half = |wanted: Difference, direction: &str| {
+            format!("in half of these at {} of its rate or {direction}", percent(middle(wanted)))
         };
-        format!(
-            "{second} is significantly slower than {first} in {} of {all} cases, and faster in {}.",
-            part(less, middle(Difference::Lower), "less"),
-            part(more, middle(Difference::Higher), "more")
-        )
+        let [less_said, more_said] = [half(Difference::Lower, "less"), half(Difference::Higher, "more")];
+        match (less, more) {
+            (less, 0) => format!(
+                "In {less} of {all} cases {second} is significantly slower than {first}, {less_said}; it is faster in none."
+            ),
+            (0, more) => format!(
+                "In {more} of {all} cases {second} is significantly faster than {first}, {more_said}; it is slower in none."
+            ),
+            _ => format!(
+                "Of {all} cases {second} is significantly slower than {first} in {less}, {less_said}, and faster in {more}, {more_said}."
+            ),
+        }
     }
 }
 
@@ -57,31 +65,32 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
     let [first, second] = records;
     let sides: Vec<&str> = first.sides().into_iter().filter(|side| second.sides().contains(side)).collect();
     let names = [&compared.runs[0].name, &compared.runs[1].name];
-    let columns = ["beside its own baseline".to_owned()].into_iter().chain(
-        ["IOPS", "throughput", "latency"].iter().flat_map(|what| names.map(|name| format!("{what}, {name}"))),
-    );
-    let columns: Vec<String> = columns.collect();
     let how = "Means over the cases of each run that look for the most, and of the median latency that is added at light load: ratios within a run do not depend on how \
                fast its machine was.";
-    let mut table = Table::new(
-        "What each costs in both runs",
-        how,
-        &columns.iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-    for side in sides.into_iter().filter(|side| *side != first.settings.baseline) {
-        let costs =
-            records.map(|record| (Cost::of(record, side), record.noise.map_or(0.0, |noise| noise.relative)));
-        let cells = [
-            costs.map(|(cost, noise)| Some(mean_change(cost.operations?, noise))),
-            costs.map(|(cost, noise)| Some(mean_change(cost.throughput?, noise))),
-            costs.map(|(cost, _)| Some(added_or_none(cost.latency_us?, cost.latency_unsure))),
-        ];
-        let cells: Vec<Option<String>> = cells.into_iter().flatten().collect();
-        if cells.iter().any(Option::is_some) {
-            table.measured(side, cells.into_iter().map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
-        }
+    let cells = |what: usize, side: &str| {
+        records.map(|record| {
+            let (cost, noise) = (Cost::of(record, side), record.noise.map_or(0.0, |noise| noise.relative));
+            match what {
+                0 => Some(mean_change(cost.operations?, noise)),
+                1 => Some(mean_change(cost.throughput?, noise)),
+                _ => Some(added_or_none(cost.latency_us?, cost.latency_unsure)),
+            }
+        })
+    };
+    let sides: Vec<&str> = sides.into_iter().filter(|side| *side != first.settings.baseline).collect();
+    // What neither run has needs no column.
+    let measured = |what: &usize| sides.iter().any(|side| cells(*what, side).iter().any(Option::is_some));
+    let wanted: Vec<usize> = (0..WHAT.len()).filter(measured).collect();
+    let columns = wanted.iter().filter_map(|what| WHAT.get(*what));
+    let columns: Vec<String> = columns.flat_map(|what| names.map(|name| format!("{what}, {name}"))).collect();
+    let columns: Vec<&str> =
+        ["beside its own baseline"].into_iter().chain(columns.iter().map(String::as_str)).collect();
+    let mut table = Table::new("What each costs in both runs", how, &columns);
+    for side in &sides {
+        let cells = wanted.iter().flat_map(|what| cells(*what, side));
+        table.measured(*side, cells.map(|cell| cell.unwrap_or_else(|| NONE.into())).collect());
     }
-    (!table.rows.is_empty()).then_some(table)
+    (!wanted.is_empty()).then_some(table)
 }
 
 fn all(compared: &Compared) -> Table {
@@ -91,18 +100,21 @@ fn all(compared: &Compared) -> Table {
          intervals do not meet and the medians are further apart than the noise of both runs together (±{}); ≈ marks what is not.",
         percent(compared.noise)
     );
-    let times = [first, second].map(|name| format!("p50, {name}"));
-    let columns = ["", first, second, "change", &times[0], &times[1], "change of p50", "rate"];
+    let [before, after] = [first, second].map(|name| format!("p50, {name}"));
+    let timed = compared.cases.iter().any(|case| case.p50_us.is_some());
+    let mut columns = vec!["", first, second, "change"];
+    columns.extend(if timed { vec![before.as_str(), &after, "change of p50"] } else { Vec::new() });
+    columns.push("rate");
     let mut table = Table::new("All cases of both runs", &how, &columns);
     for group in compared.cases.chunk_by(|one, other| one.group == other.group) {
         let name = group.first().map_or(String::new(), |case| case.group.clone());
         table.rows.push(Row { name, kind: Kind::Head, ..Row::default() });
-        group.iter().for_each(|case| table.measured(case.side.clone(), cells(case)));
+        group.iter().for_each(|case| table.measured(case.side.clone(), cells(case, timed)));
     }
     table
 }
 
-fn cells(case: &ComparedCase) -> Vec<String> {
+fn cells(case: &ComparedCase, timed: bool) -> Vec<String> {
     let pair = case.rate;
     let times = case.p50_us.map(|pair| {
         let said = unsure(!pair.difference.is_significant(), change(pair.ratio));
@@ -113,7 +125,9 @@ fn cells(case: &ComparedCase) -> Vec<String> {
         rate(pair.second.median, case.unit),
         unsure(!pair.difference.is_significant(), change(pair.ratio)),
     ];
-    cells.extend(times.unwrap_or_else(|| [NONE, NONE, NONE].map(str::to_owned)));
+    if timed {
+        cells.extend(times.unwrap_or_else(|| [NONE, NONE, NONE].map(str::to_owned)));
+    }
     cells.push(pair.difference.words().to_owned());
     cells
 }

@@ -343,14 +343,12 @@ pub(super) fn compared(first: &Value, second: &Value, page: &Value) {
                 shows(&line[5], &[other], &what);
                 shows(&line[6], &[other / own - 1.0], &what);
             }
-            None => assert_eq!(line[4..7], ["–", "–", "–"], "{what}"),
+            None => assert_eq!(line.len(), 5, "{what}"),
         }
     }
     let said = page["headline"].as_str().unwrap();
-    let begins = format!("ganesha is significantly slower than orthrus in {slower} (");
-    assert!(said.starts_with(&begins) && said.contains(&format!(" of {} cases", both.len())), "{said}");
-    let faster = if faster == 0 { "none".to_owned() } else { faster.to_string() };
-    assert!(said.contains(&format!("faster in {faster}")), "{said}");
+    let begins = format!("In {slower} of {} cases ganesha is significantly slower than orthrus", both.len());
+    assert!(said.starts_with(&begins) && said.contains("faster in none") && faster == 0, "{said}");
     let charts = page["charts"].as_array().unwrap();
     let bars: Vec<&Value> = charts.iter().flat_map(|chart| chart["bars"].as_array().unwrap()).collect();
     assert_eq!(bars.len(), both.len());
