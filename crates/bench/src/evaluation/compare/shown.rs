@@ -157,18 +157,19 @@ fn charts(compared: &Compared) -> Vec<Chart> {
         rows: cases.iter().map(row).collect(),
     });
     let groups: Vec<RatioGroup> = groups.collect();
-    let chart = |groups: &[RatioGroup]| Chart {
-        section: format!("Rates of {second} as parts of those of {first}"),
-        title: match groups {
-            [only] => only.name.clone(),
-            [from, .., to] => format!("{} to {}", from.name, to.name),
-            [] => String::new(),
-        },
-        plot: Plot::Ratios(Ratios {
-            baseline: "first".to_owned(),
-            noise: compared.noise,
-            groups: groups.to_vec(),
-        }),
+    let all = groups.len();
+    let chart = |(index, some): (usize, &[RatioGroup])| {
+        let (from, to) = (index * TOGETHER + 1, index * TOGETHER + some.len());
+        let (baseline, noise, groups) = (first.clone(), compared.noise, some.to_vec());
+        Chart {
+            section: format!("Rates of {second} as parts of those of {first}"),
+            title: if from == to {
+                format!("Load {from} of {all}")
+            } else {
+                format!("Loads {from} to {to} of {all}")
+            },
+            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+        }
     };
-    groups.chunks(TOGETHER).map(chart).collect()
+    groups.chunks(TOGETHER).enumerate().map(chart).collect()
 }

@@ -1,6 +1,7 @@
 //! Pages in a real browser, made of real runs: those of docs/results, and two short ones beside this file.
 
 mod chromium;
+mod lanl;
 mod look;
 mod numbers;
 mod shows;
@@ -78,10 +79,13 @@ fn check(json: &Value, page: &Value) {
             [of(&|_| true, "rate"), of(&axis("connections", 1.into()), "rate")].concat()
         }
         "lanl" => {
-            tables::lanl(json, page);
+            lanl::lanl(json, page);
             of(&axis("part", "sizes".into()), "rate")
         }
-        "quick" => Vec::new(),
+        "quick" => {
+            tables::quick(json, page);
+            Vec::new()
+        }
         _ => {
             tables::beside(json, page, "Rates beside sys");
             Vec::new()

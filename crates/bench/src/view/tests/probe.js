@@ -46,6 +46,7 @@
     published: all(figure, 'path.published').map(e => e.dataset.value),
     values: all(figure, 'text.value').map(text),
     faints: all(figure, 'text.faint').map(text),
+    ends: all(figure, '.row:not(.axis)').map(row => [text(row.querySelector('span')), text(row.querySelector('.end'))]),
     limits: all(figure, '.limit').map(e => [e.dataset.value, middle(e)[1]]),
     limit_names: all(figure, '.limit-name').map(text),
   }));
