@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::options::{Options, Security};
 use crate::raw::{RawConnection, resolve};
 use crate::reply::Reply;
-use crate::security::{GssContext, Identity};
+use crate::security::{Confounders, GssContext, Identity};
 use crate::session::{Control, Owner, Session};
 use crate::slots::SlotTable;
 
@@ -92,6 +92,7 @@ pub struct Client {
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) done: VecDeque<Completion>,
     pub(crate) scratch: Vec<u8>,
+    pub(crate) confounders: Confounders,
     pub(crate) statistics: Statistics,
     /// The connection of the last call.
     pub(crate) last_link: usize,
@@ -139,6 +140,7 @@ impl Client {
             slots: SlotTable::new(session.fore.ca_maxrequests),
             links: vec![Link::new(first)?],
             scratch: vec![0; SCRATCH_LEN],
+            confounders: Confounders::default(),
             lease: LEASE_DEFAULT,
             last_sent: now,
             next_check: now,

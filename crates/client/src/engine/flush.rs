@@ -75,7 +75,7 @@ impl Client {
                 .iter_mut()
                 .map(|call| Outgoing { message: &mut call.message, head: &call.head })
                 .collect();
-            seal(&mut calls)?;
+            seal(&mut calls, &mut self.confounders)?;
             self.last_sent = Instant::now();
         }
         for call in ready {

@@ -1,12 +1,14 @@
 //! Identities, contexts, and the protection of calls and replies.
 
 mod callback;
+mod confounders;
 mod context;
 mod identity;
 mod open;
 mod seal;
 
 pub(crate) use callback::CallbackContext;
+pub(crate) use confounders::Confounders;
 pub use context::GssContext;
 pub(crate) use identity::Identity;
 pub(crate) use open::{Expected, Incoming, open};

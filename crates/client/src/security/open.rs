@@ -138,8 +138,8 @@ pub fn open(replies: &mut [Incoming]) {
 }
 
 fn verify(replies: &mut [Incoming]) {
-    let mut batch = Vec::new();
-    let mut owners = Vec::new();
+    let mut batch = Vec::with_capacity(replies.len());
+    let mut owners = Vec::with_capacity(replies.len());
     for (at, reply) in replies.iter().enumerate() {
         let (Ok(_), Expected::Gss { context, .. }) = (&reply.result, &reply.expected) else { continue };
         let keys = context.keys();
@@ -153,6 +153,9 @@ fn verify(replies: &mut [Incoming]) {
         }
     }
     krb5::verify_mic(&mut batch);
+    if batch.iter().all(|check| check.result.is_ok()) {
+        return;
+    }
     let wrong: Vec<_> = batch.iter().zip(owners).filter(|(check, _)| check.result.is_err()).collect();
     let wrong: Vec<_> = wrong.into_iter().map(|(_, owner)| owner).collect();
     for (at, fault) in wrong {
@@ -163,7 +166,7 @@ fn verify(replies: &mut [Incoming]) {
 }
 
 fn unwrap(replies: &mut [Incoming]) {
-    let mut batch = Vec::new();
+    let mut batch = Vec::with_capacity(replies.len());
     for reply in replies.iter_mut() {
         let (Ok(_), Some(token), Expected::Gss { context, .. }) =
             (&reply.result, &reply.token, &reply.expected)

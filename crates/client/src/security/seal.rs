@@ -10,7 +10,7 @@ use rpc::gss::{GssCredential, RpcGssProcT, RpcGssServiceT};
 use rpc::{CallHeader, OpaqueAuth};
 use xdr::{Encode as _, Encoder, padding};
 
-use super::{Expected, GssContext, Incoming, fill_random, open};
+use super::{Confounders, Expected, GssContext, Incoming, open};
 use crate::error::Error;
 use crate::message::Message;
 use crate::raw::RawConnection;
@@ -118,7 +118,8 @@ impl Head {
     /// Only when the system has no random bytes.
     pub fn record(&self, arguments: &[u8]) -> Result<Vec<u8>, Error> {
         let mut message = Message::of(arguments);
-        seal(&mut [Outgoing { message: &mut message, head: self }])?;
+        let mut calls = [Outgoing { message: &mut message, head: self }];
+        seal(&mut calls, &mut Confounders::default())?;
         Ok(message.record().to_vec())
     }
 
@@ -178,14 +179,14 @@ const HEAD_CAPACITY: usize = 128;
 
 /// Makes records of calls. Checksums are computed and bodies encrypted as one batch, because many at once
 /// cost much less than one after the other.
-pub fn seal(calls: &mut [Outgoing<'_>]) -> Result<(), Error> {
+pub fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) -> Result<(), Error> {
     let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
     let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));
     let mut works = Vec::with_capacity(calls.len());
     works.extend(calls.iter_mut().map(|call| prepare(call, &mut heads, &mut scratch)));
     let heads = heads.into_vec();
     sign(calls, &mut works, &heads);
-    encrypt(calls, &works, &heads, &mut scratch)?;
+    encrypt(calls, &works, &heads, &mut scratch, confounders)?;
     for (call, work) in calls.iter_mut().zip(&works) {
         finish(call, work, &heads, &mut scratch);
     }
@@ -225,6 +226,9 @@ impl Head {
 }
 
 fn sign(calls: &[Outgoing<'_>], works: &mut [Work], heads: &[u8]) {
+    if !calls.iter().any(|call| call.head.gss().is_some()) {
+        return;
+    }
     let mut batch = Vec::with_capacity(calls.len() * 2);
     for (call, work) in calls.iter().zip(works.iter()) {
         let Some(gss) = call.head.gss() else { continue };
@@ -254,8 +258,9 @@ fn encrypt(
     works: &[Work],
     heads: &[u8],
     scratch: &mut Encoder,
+    confounders: &mut Confounders,
 ) -> Result<(), Error> {
-    let mut batch = Vec::new();
+    let mut batch = Vec::with_capacity(calls.len());
     for (call, work) in calls.iter_mut().zip(works) {
         let Some(gss) = call.head.has_service(RpcGssServiceT::rpc_gss_svc_privacy) else { continue };
         let keys = gss.context.keys();
@@ -271,15 +276,10 @@ fn encrypt(
         if let Some(length) = front.last_chunk_mut() {
             *length = (token.len() as u32).to_be_bytes();
         }
-        batch.push(WrapMessage { keys, sequence, confounder: [0; 16], token: token.into() });
+        batch.push(WrapMessage { keys, sequence, confounder: confounders.next()?, token: token.into() });
     }
     if batch.is_empty() {
         return Ok(());
-    }
-    let mut random = vec![0; batch.len() * 16];
-    fill_random(&mut random)?;
-    for (message, bytes) in batch.iter_mut().zip(random.as_chunks().0) {
-        message.confounder = *bytes;
     }
     krb5::wrap(&mut batch);
     for call in calls.iter_mut() {

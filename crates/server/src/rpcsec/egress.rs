@@ -182,14 +182,15 @@ pub(crate) fn seal(
     pause: &mut dyn FnMut(),
     signed: &mut dyn FnMut(),
 ) {
-    let mut batch: Vec<MicMessage<'_>> = replies.iter().flat_map(Outgoing::signatures).collect();
+    let mut batch: Vec<MicMessage<'_>> = Vec::with_capacity(2 * replies.len());
+    batch.extend(replies.iter().flat_map(Outgoing::signatures));
     krb5::get_mic_with(&mut run(pause), &mut batch);
     let mut tokens = batch.into_iter().map(|message| message.token).collect::<Vec<_>>().into_iter();
     signed();
 
+    let mut batch: Vec<WrapMessage<'_>> = Vec::with_capacity(replies.len());
     let private = replies.iter_mut().filter(|reply| reply.is_sealed());
-    let mut batch: Vec<WrapMessage<'_>> =
-        private.filter_map(|reply| reply.seal_message(confounders.next(random))).collect();
+    batch.extend(private.filter_map(|reply| reply.seal_message(confounders.next(random))));
     if !batch.is_empty() {
         krb5::wrap_with(&mut run(pause), &mut batch);
     }

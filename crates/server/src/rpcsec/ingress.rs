@@ -34,11 +34,15 @@ impl GssCall {
 /// Verifies the header MICs (RFC 2203 section 5.3.3.3). A call whose MIC is wrong is denied with
 /// RPCSEC_GSS_CREDPROBLEM and leaves the window alone. Returns how many were wrong.
 pub(crate) fn verify_headers(jobs: &mut [Job]) -> u64 {
-    let mut batch: Vec<VerifyMessage<'_>> = jobs.iter().filter_map(header_message).collect();
+    let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
+    batch.extend(jobs.iter().filter_map(header_message));
     if batch.is_empty() {
         return 0;
     }
     krb5::verify_mic(&mut batch);
+    if batch.iter().all(|message| message.result.is_ok()) {
+        return 0;
+    }
     let genuine: Vec<bool> = batch.into_iter().map(|message| message.result.is_ok()).collect();
     let mut failures = 0;
     let signed = jobs.iter_mut().filter(|job| header_message(job).is_some());
@@ -47,6 +51,11 @@ pub(crate) fn verify_headers(jobs: &mut [Job]) -> u64 {
         failures += 1;
     }
     failures
+}
+
+/// Room for a message of each job at once: filters do not tell how many they let through.
+fn batch_for<M>(jobs: &[Job]) -> Vec<M> {
+    Vec::with_capacity(jobs.len())
 }
 
 fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
@@ -63,9 +72,12 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
 /// What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so is a body whose
 /// sequence number is not the header's. Returns how many failed.
 pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
+    if !jobs.iter().any(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity)) {
+        return 0;
+    }
     let frames: Vec<Option<IntegrityBody>> = jobs.iter().map(integrity_frame).collect();
-    let mut batch: Vec<VerifyMessage<'_>> =
-        jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)).collect();
+    let mut batch: Vec<VerifyMessage<'_>> = batch_for(jobs);
+    batch.extend(jobs.iter().zip(&frames).filter_map(|(job, frame)| integrity_message(job, frame.as_ref()?)));
     krb5::verify_mic_with(&mut run(pause), &mut batch);
     let mut genuine = batch.into_iter().map(|message| message.result.is_ok()).collect::<Vec<_>>().into_iter();
     let mut failures = 0;
@@ -109,7 +121,8 @@ pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
         // From here on `arguments` is where the token lies; nothing, if there is none.
         job.arguments = privacy_body(&job.record, job.arguments.start).unwrap_or_default();
     }
-    let mut batch: Vec<UnwrapMessage<'_>> = jobs.iter_mut().filter_map(privacy_message).collect();
+    let mut batch: Vec<UnwrapMessage<'_>> = batch_for(jobs);
+    batch.extend(jobs.iter_mut().filter_map(privacy_message));
     if batch.is_empty() {
         return failures;
     }

@@ -1,0 +1,46 @@
+//! Confounders of sealed calls (RFC 3961 section 5.3), drawn many at a time.
+
+use super::fill_random;
+use crate::error::Error;
+
+/// Confounders drawn at once, so that a call that is alone does not cost a system call.
+const DRAWN: usize = 64;
+
+/// The length of a confounder in bytes: a block of AES.
+const LEN: usize = 16;
+
+/// Random bytes for the calls to come; each is used once.
+#[derive(Debug, Default)]
+pub struct Confounders(Vec<[u8; LEN]>);
+
+impl Confounders {
+    /// Returns the next one.
+    ///
+    /// # Errors
+    /// Only when the system has no random bytes.
+    pub fn next(&mut self) -> Result<[u8; LEN], Error> {
+        if self.0.is_empty() {
+            self.0.resize(DRAWN, [0; LEN]);
+            if let Err(error) = fill_random(self.0.as_flattened_mut()) {
+                // Nobody is to find zeros here the next time.
+                self.0.clear();
+                return Err(error);
+            }
+        }
+        Ok(self.0.pop().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_confounder_is_used_twice() {
+        // RFC 3961 section 5.3: a confounder is random, and drawn for each message.
+        let mut confounders = Confounders::default();
+        let drawn: HashSet<_> = (0..3 * DRAWN).map(|_| confounders.next().expect("random bytes")).collect();
+        assert_eq!(drawn.len(), 3 * DRAWN);
+    }
+}
