@@ -294,6 +294,7 @@ fn a_plan_measures_folders_that_somebody_mounted_with_fio_and_git() {
     let [one, two] = folders(&bench);
     let plan = bench.folder.path().join("plan.toml");
     let cases = "[[case]]\nname = \"Half written\"\nkind = \"random\"\nsize = 4096\nwrites = 50\ndepth = 4\nclients = 2\n\
+        [[case]]\nname = \"On a schedule\"\nkind = \"sequential\"\nsize = 4096\ndepth = 4\nclients = 2\nrate = 500\n\
         [[case]]\nname = \"As git does it\"\nkind = \"git\"\n";
     let head = "title = \"On folders\"\nflavors = [\"sys\", \"krb5p\"]\nrepetitions = 1\nseconds = 0.1\nfile_size_mib = 2\n";
     fs::write(&plan, format!("{head}{cases}")).expect("the folder is ours");
@@ -304,13 +305,20 @@ fn a_plan_measures_folders_that_somebody_mounted_with_fio_and_git() {
     ended_well(&run(&mut command));
     let record = bench.record();
     check_figures(&record);
-    for group in ["Half written", "As git does it"] {
+    for group in ["Half written", "On a schedule", "As git does it"] {
         assert_eq!(sides(&record, group), ["sys", "krb5p"], "{group}");
     }
     let cases = record["cases"].as_array().expect("a list");
     let random = cases.iter().find(|case| case["group"] == "Half written").expect("it was measured");
     assert!(random["figures"]["p99_us"]["median"].as_f64() > Some(0.0), "{random}");
     assert_eq!(record["environment"]["mounts"].as_array().map(Vec::len), Some(2));
+    let scheduled = cases.iter().filter(|case| case["group"] == "On a schedule");
+    for sample in scheduled.flat_map(|case| case["samples"].as_array().expect("a list")) {
+        // 500 a second for 0.05 s of the warm-up or 0.1 s: all that were due began or are counted as not begun.
+        let begun = sample["operations"].as_u64().unwrap_or(0) + sample["unserved"].as_u64().unwrap_or(0);
+        assert!(sample["offered"] == 500.0 && [25, 26, 50, 51].contains(&begun), "{sample}");
+    }
+    assert!(bench.text("md").contains("Fixed schedules are not fio's"), "what latencies count is not told");
     for folder in [&one, &two] {
         assert_eq!(fs::read_dir(folder).expect("it is there").count(), 0, "something stays in {folder}");
     }

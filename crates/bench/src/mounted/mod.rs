@@ -23,7 +23,7 @@ pub use driver::{OnMounts, Places};
 pub use machine::MachineCpu;
 pub use mountinfo::{MountFacts, MountLine};
 pub use mountstats::MountStats;
-pub use notes::notes;
+pub use notes::{missing_enctypes, notes};
 pub use own_mounts::{MountPlan, OwnMounts};
 pub use place::{Place, ensure_room, free, remove};
 pub use ssh::{CopyProgram, Ssh, SshFolder};

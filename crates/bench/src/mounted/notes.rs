@@ -1,7 +1,15 @@
 //! What a reader of a record of loads on mounts has to know.
 
+use super::MountFacts;
+use super::tools::KLIST;
 use crate::evaluation::NCONNECT;
 use crate::measuring::{Load, Record};
+
+/// Says why encryption types of mounts are not known, where the reason is a missing program.
+pub fn missing_enctypes(mounts: &[MountFacts]) -> Option<String> {
+    let missing = KLIST.find().err().filter(|_| mounts.iter().any(|facts| facts.enctype.is_none()))?;
+    Some(format!("Encryption types of mounts are not known: {missing}."))
+}
 
 /// Says in sentences how the loads were made and what they count.
 pub fn notes(record: &Record) -> Vec<String> {
@@ -26,7 +34,8 @@ pub fn notes(record: &Record) -> Vec<String> {
     }
     if record.evaluation == NCONNECT {
         notes.push(
-            "Calls cannot be reordered on purpose on a mount; the project's client does that (the same command without --mount)."
+            "The mount options above are those of the last mounts; nconnect is each case's own. Calls cannot be reordered on purpose on a mount; the project's \
+             client does that (the same command without --mount)."
                 .to_owned(),
         );
     }

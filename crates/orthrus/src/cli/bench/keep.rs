@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use bench::evaluation::{Compared, generator_notes, view};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
+use bench::mounted::missing_enctypes;
 use bench::view::{compared_markdown, compared_page, csv, markdown, page, terminal};
 use std::cell::OnceCell;
 use std::fs::File;
@@ -148,6 +149,7 @@ pub fn note_mounts(record: &mut Record) {
     let mounts: Vec<String> =
         record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
     record.notes.extend(mounts);
+    record.notes.extend(missing_enctypes(&record.environment.mounts));
 }
 
 /// Puts into a record what it has to say of itself.
