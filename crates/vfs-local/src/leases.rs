@@ -43,6 +43,38 @@ static WRITERS: AtomicUsize = AtomicUsize::new(0);
 struct Table {
     last: u64,
     leases: HashMap<RawFd, Held>,
+    /// Those for writing, by file: the kernel gives one only to who has the file to itself.
+    writers: HashMap<FileId, RawFd>,
+}
+
+/// Device and inode.
+type FileId = (u32, u32, u64);
+
+fn file_id(stat: &Statx) -> FileId {
+    (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino)
+}
+
+impl Table {
+    fn insert(&mut self, held: Held) {
+        let fd = held.fd.as_raw_fd();
+        if held.kind == Kind::Write {
+            self.writers.insert(held.seen.file, fd);
+            WRITERS.fetch_add(1, Relaxed);
+        }
+        self.leases.insert(fd, held);
+    }
+
+    fn remove(&mut self, fd: RawFd) -> Option<Held> {
+        let held = self.leases.remove(&fd)?;
+        if held.kind == Kind::Write {
+            WRITERS.fetch_sub(1, Relaxed);
+            // When this one was broken, another may have the file by now.
+            if self.writers.get(&held.seen.file) == Some(&fd) {
+                self.writers.remove(&held.seen.file);
+            }
+        }
+        Some(held)
+    }
 }
 
 struct Held {
@@ -57,8 +89,7 @@ struct Held {
 /// What must stay as it is while a lease lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
-    /// Device and inode.
-    file: (u32, u32, u64),
+    file: FileId,
     /// Not for writing: the holder moves it by itself.
     ctime: Option<(i64, u32)>,
     nlink: u32,
@@ -70,7 +101,7 @@ impl Seen {
     fn of(stat: &Statx, kind: Kind) -> Self {
         let ctime = (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec);
         Self {
-            file: (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+            file: file_id(stat),
             ctime: (kind == Kind::Read).then_some(ctime),
             nlink: stat.stx_nlink,
             owner: (stat.stx_uid, stat.stx_gid),
@@ -83,7 +114,6 @@ impl Seen {
 #[derive(Debug)]
 struct LocalLease {
     fd: Arc<OwnedFd>,
-    kind: Kind,
     broken: Arc<AtomicBool>,
 }
 
@@ -104,10 +134,7 @@ impl Drop for LocalLease {
         let Some(watch) = watch() else { return };
         let mut table = watch.table();
         let _ = sys_leases::set(self.fd.as_fd(), Kind::None);
-        let gone = table.leases.remove(&self.fd.as_raw_fd());
-        if self.kind == Kind::Write {
-            WRITERS.fetch_sub(1, Relaxed);
-        }
+        let gone = table.remove(self.fd.as_raw_fd());
         drop(table);
         drop(gone);
     }
@@ -118,15 +145,21 @@ impl Watch {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of the leases for which `which` says so.
-    fn tell(&self, which: impl Fn(&Held) -> bool) {
-        let mut told = Vec::new();
-        for held in self.table().leases.values() {
-            if !held.broken.load(Relaxed) && which(held) {
-                held.broken.store(true, Relaxed);
-                told.push(held.notify.clone());
-            }
-        }
+    /// Tells of leases that do not stand any more: that of a descriptor, or any.
+    fn tell(&self, heard: Heard) {
+        // A signal may be of a descriptor that has become another file's since: the kernel knows.
+        let broken =
+            |held: &&Held| !held.broken.load(Relaxed) && !sys_leases::stands(held.fd.as_fd(), held.kind);
+        let note = |held: &Held| {
+            held.broken.store(true, Relaxed);
+            held.notify.clone()
+        };
+        let table = self.table();
+        let told: Vec<Broken> = match heard {
+            Heard::Lease(fd) => table.leases.get(&fd).into_iter().filter(broken).map(note).collect(),
+            Heard::Overflow => table.leases.values().filter(broken).map(note).collect(),
+        };
+        drop(table);
         told.iter().for_each(|notify| notify(break_time()));
     }
 
@@ -157,11 +190,7 @@ impl Watch {
             let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
             let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&wait));
             while let Some(heard) = sys_leases::hear(signals.as_fd()) {
-                // A signal may be of a descriptor that has become another file's since: the kernel knows.
-                self.tell(|held| match heard {
-                    Heard::Lease(fd) if fd != held.fd.as_raw_fd() => false,
-                    Heard::Lease(_) | Heard::Overflow => !sys_leases::stands(held.fd.as_fd(), held.kind),
-                });
+                self.tell(heard);
             }
             if Instant::now() >= next {
                 self.look();
@@ -223,11 +252,8 @@ pub(crate) fn take(fd: &Arc<OwnedFd>, write: bool, notify: Broken) -> VfsResult<
     let (id, broken) = (table.last, Arc::new(AtomicBool::new(false)));
     let seen = Seen::of(&stat, kind);
     let held = Held { id, fd: fd.clone(), kind, seen, broken: broken.clone(), notify };
-    table.leases.insert(fd.as_raw_fd(), held);
-    if write {
-        WRITERS.fetch_add(1, Relaxed);
-    }
-    Ok(Arc::new(LocalLease { fd: fd.clone(), kind, broken }))
+    table.insert(held);
+    Ok(Arc::new(LocalLease { fd: fd.clone(), broken }))
 }
 
 /// Returns the one descriptor of a file with a lease for writing: to open it again would break that.
@@ -235,10 +261,9 @@ pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<OwnedFd>> {
     if WRITERS.load(Relaxed) == 0 {
         return None;
     }
-    let file = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
     let table = watch()?.table();
-    let mut writers = table.leases.values().filter(|held| held.kind == Kind::Write);
-    writers.find(|held| held.seen.file == file).map(|held| held.fd.clone())
+    let writer = table.writers.get(&file_id(stat)).and_then(|fd| table.leases.get(fd));
+    writer.map(|held| held.fd.clone())
 }
 
 /// Says whether a descriptor has a lease for writing.
@@ -255,4 +280,38 @@ pub(crate) fn is_for_writing(fd: &OwnedFd) -> bool {
 pub fn can_lease_for_others() -> bool {
     use rustix::thread::{CapabilitySet, capabilities};
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::LEASE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writer_of_a_file_is_found_among_others_until_its_lease_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let mut options = std::fs::File::options();
+            let options = options.read(true).write(true).create_new(true);
+            Arc::new(OwnedFd::from(options.open(folder.path().join(name)).unwrap()))
+        };
+        let quiet: Broken = Arc::new(|_| ());
+        let files = ["first", "second", "third"].map(open);
+        let [first, second, third] = &files;
+        let stat = |fd: &Arc<OwnedFd>| stat_fd(&**fd).unwrap();
+        let held = [first, second].map(|fd| take(fd, true, quiet.clone()));
+        let [Ok(of_first), Ok(of_second)] = held else {
+            return println!("skipped: no leases for writing on {}", folder.path().display());
+        };
+        let found = |fd| writer_of(&stat(fd)).map(|writer| writer.as_raw_fd());
+        assert_eq!(
+            [first, second, third].map(found),
+            [Some(first.as_raw_fd()), Some(second.as_raw_fd()), None]
+        );
+        assert!(is_for_writing(first) && !is_for_writing(third));
+        assert_eq!(take(first, true, quiet).err(), Some(VfsError::Delay), "a descriptor has one lease");
+        drop(of_first);
+        assert_eq!([first, second].map(found), [None, Some(second.as_raw_fd())]);
+        drop(of_second);
+        assert_eq!(found(second), None);
+    }
 }
