@@ -82,6 +82,10 @@ pub(super) fn anf(json: &Value, page: &Value) {
     }
     left(json, page);
     commands(json, page);
+    shares(json, page, |row, case| {
+        let workload = row.split([' ', ',']).next().unwrap_or_default();
+        axis(case, "load") == "high" && axis(case, "workload") == workload
+    });
 }
 
 fn left(json: &Value, page: &Value) {
@@ -119,6 +123,29 @@ fn commands(json: &Value, page: &Value) {
                 ["operations", "us"].map(|what| counter(case, &format!("{}_{what}", line[0])));
             shows(cell, &[count / (micros / 1e6)], &line[0]);
         }
+    }
+}
+
+/// Whose processor time a flavor costs: means over the cases that a row names.
+fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
+    let rows = table(page, "Whose processor time it is");
+    assert!(!rows.is_empty());
+    for (line, (column, side)) in
+        rows.iter().flat_map(|line| FLAVORS.iter().enumerate().map(move |at| (line, at)))
+    {
+        let own: Vec<&Value> =
+            cases(json).filter(|case| case["side"] == *side && wanted(&line[0], case)).collect();
+        let added = |figure: &str| {
+            mean(
+                &own.iter()
+                    .map(|case| case["figures"]["against"][figure]["median"].as_f64().unwrap())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let (client, server) = (added("added_client_cpu"), added("added_server_cpu"));
+        let cell = line[column + 1].replace(" µs", "").replace(" s", "");
+        let all = [client + server, client, server];
+        shows(&cell, if cell.contains("below the noise") { &all[..1] } else { &all }, &line[0]);
     }
 }
 
@@ -163,6 +190,9 @@ pub(super) fn ontap(json: &Value, page: &Value) {
             _ => assert_eq!(line[1 + column], "saturated", "{curve} {side}"),
         }
     }
+    shares(json, page, |row, case| {
+        row.strip_suffix(", a request").is_some_and(|curve| case["group"] == format!("{curve}: the most"))
+    });
     for reach in ["12 clients", "12 clients, server portable", "1 client"] {
         let own = curves.iter().filter(|curve| curve.split_once(", ").unwrap().1 == reach);
         let expected = own
