@@ -13,6 +13,9 @@ mod records;
 pub mod site;
 
 /// Measure what each security flavor costs.
+///
+/// Exit status: 0 when all that was asked for was measured, 3 when the run came to its end but a side or some cases are left out (the report
+/// says which and why), 1 when nothing could be measured or the run ended before its end, 2 for a wrong command line.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Quick(quick::Quick),
