@@ -29,13 +29,47 @@ impl<H: Hash> HmacKey<H> {
 
     /// Computes the digest of the parts one after the other.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> Digest {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if total + 1 + H::LENGTH <= SHORT {
+            return self.mac_short(parts, (H::BLOCK + total) as u64);
+        }
         let mut hmac = self.begin();
         for part in parts {
             hmac.update(part);
         }
         hmac.finish()
     }
+
+    /// Hashes parts that fit into a buffer with their padding, `length` bytes with the block of the key: all at once.
+    fn mac_short(&self, parts: &[&[u8]], length: u64) -> Digest {
+        let mut buffer = [0; SHORT];
+        let mut used = 0;
+        for part in parts {
+            buffer[used..used + part.len()].copy_from_slice(part);
+            used += part.len();
+        }
+        let blocks = pad_zeros::<H>(&mut buffer, used, length);
+        let mut state = self.inner;
+        H::compress(&mut state, &buffer[..blocks * H::BLOCK]);
+        self.outer(&state)
+    }
+
+    /// Hashes what the inner hash has come to (RFC 2104 section 2).
+    fn outer(&self, inner: &H::State) -> Digest {
+        let mut digest = [0; DIGEST_MAX];
+        H::digest(inner, &mut digest);
+        let mut block = [0; BLOCK_MAX];
+        block[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
+        pad_zeros::<H>(&mut block, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
+        let mut outer = self.outer;
+        H::compress(&mut outer, &block[..H::BLOCK]);
+        H::digest(&outer, &mut digest);
+        digest
+    }
 }
+
+/// Up to so many bytes, padding included, go without the pieces of [`Hmac`]: verifiers and most heads of calls.
+const SHORT: usize = 2 * BLOCK_MAX;
 
 impl<H: Hash> Drop for HmacKey<H> {
     fn drop(&mut self) {
@@ -95,27 +129,24 @@ impl<H: Hash> Hmac<'_, H> {
 
     /// Ends the message.
     pub(crate) fn finish(mut self) -> Digest {
-        let mut digest = [0; DIGEST_MAX];
         let blocks = pad::<H>(&mut self.pending, self.used, self.length);
         H::compress(&mut self.state, &self.pending[..blocks * H::BLOCK]);
-        H::digest(&self.state, &mut digest);
-
-        let mut outer = self.key.outer;
-        let mut block = [0; BLOCK_MAX];
-        block[..H::DIGEST].copy_from_slice(&digest[..H::DIGEST]);
-        pad::<H>(&mut block, H::DIGEST, (H::BLOCK + H::DIGEST) as u64);
-        H::compress(&mut outer, &block[..H::BLOCK]);
-        H::digest(&outer, &mut digest);
-        digest
+        self.key.outer(&self.state)
     }
 }
 
 /// Ends a message of which `used` bytes are in the buffer: one bit, zeros, the length in bits. Returns how many blocks
 /// that makes; the buffer has room for them.
 pub(crate) fn pad<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
+    let end = (used + 1 + H::LENGTH).div_ceil(H::BLOCK) * H::BLOCK;
+    buffer[used..end].fill(0);
+    pad_zeros::<H>(buffer, used, length)
+}
+
+/// The same in a buffer with nothing but zeros behind the message.
+fn pad_zeros<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
     let blocks = (used + 1 + H::LENGTH).div_ceil(H::BLOCK);
     let end = blocks * H::BLOCK;
-    buffer[used..end].fill(0);
     buffer[used] = 0x80;
     buffer[end - 8..end].copy_from_slice(&(length * 8).to_be_bytes());
     blocks
