@@ -1,12 +1,13 @@
 //! A server in a process of its own, so that its processor time can be told from the client's.
 
+use crate::native::Metrics;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,7 @@ const END_MAX: Duration = Duration::from_secs(5);
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
+    metrics: Option<Metrics>,
 }
 
 impl ServerProcess {
@@ -46,7 +48,8 @@ impl ServerProcess {
     ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
-        command.arg("serve").arg("--end-with-input").args(arguments).process_group(0);
+        let metrics = metrics_argument(&arguments);
+        command.arg("serve").arg("--end-with-input").args(arguments).args(metrics).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.env("ORTHRUS_LOG", std::env::var_os("ORTHRUS_LOG").unwrap_or_else(|| "warn".into()));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -57,10 +60,17 @@ impl ServerProcess {
             command.spawn().with_context(|| format!("the server did not start: {}", program.display()))?;
         let output = child.stdout.take().context("the server has no output")?;
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).context("the server said nothing")?;
+        let mut output = BufReader::new(output);
+        output.read_line(&mut line).context("the server said nothing")?;
         let address = line.trim().strip_prefix("orthrus serves ").and_then(|address| address.parse().ok());
         match address {
-            Some(address) => Ok(Self { child, address }),
+            Some(address) => {
+                line.clear();
+                // Without it the server serves as well.
+                let _ = output.read_line(&mut line);
+                let url = line.trim().strip_prefix("orthrus metrics ");
+                Ok(Self { child, address, metrics: url.and_then(|url| url.parse().ok()) })
+            }
             None => {
                 let status = child.wait()?;
                 bail!("the server ended with {status} before it served")
@@ -73,10 +83,24 @@ impl ServerProcess {
         self.address
     }
 
+    /// Returns where it tells its metrics.
+    pub fn metrics(&self) -> Option<Metrics> {
+        self.metrics.clone()
+    }
+
     /// Returns its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+}
+
+/// The server tells its metrics where it serves, at a port that is free: it may be on an interface of its own.
+fn metrics_argument(arguments: &[OsString]) -> Vec<OsString> {
+    let at = arguments.iter().position(|argument| argument == "--listen");
+    let listen = at.and_then(|at| arguments.get(at + 1)?.to_str()?.parse().ok());
+    let address = listen.map(|listen: SocketAddr| listen.ip()).filter(|ip| !ip.is_unspecified());
+    let address = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    vec!["--metrics".into(), SocketAddr::new(address, 0).to_string().into()]
 }
 
 impl Drop for ServerProcess {

@@ -68,6 +68,31 @@ fn check(prefix: &Path) -> Value {
     found
 }
 
+/// Checks that each sample says where the server's time went, and that the page says the same of the loads that it shows.
+fn check_stages(prefix: &Path, found: &Value) {
+    let page = fs::read_to_string(prefix.with_extension("html")).expect("the page is written");
+    let mut shown = 0;
+    for case in found["cases"].as_array().expect("a list") {
+        for sample in case["samples"].as_array().expect("a list") {
+            let stages = &sample["server_stages"];
+            assert!(stages["requests"].as_u64().is_some_and(|requests| requests > 0), "{sample}");
+            assert!(stages["execute_seconds"].as_f64() > Some(0.0), "{stages}");
+            assert_eq!(stages["wrap_seconds"].as_f64() > Some(0.0), case["side"] != "sys", "{case}");
+        }
+        let figures = &case["figures"]["server_stages"];
+        let median = |stage: &str| figures[format!("{stage}_us")]["median"].as_f64().expect("a figure");
+        let times = ["queue", "unwrap", "execute", "wrap", "send"].map(|stage| median(stage).to_string());
+        let (group, side) = (case["group"].as_str().expect("a name"), case["side"].as_str().expect("a name"));
+        let drawn = format!("data-group=\"{group}\" data-side=\"{side}\" data-us=");
+        if page.contains(&drawn) {
+            shown += 1;
+            let drawn = format!("{drawn}\"{}\"", times.join(" "));
+            assert!(page.contains(&drawn), "{drawn} is not in the page");
+        }
+    }
+    assert!(shown > 0 && page.contains("Where the server"), "the page has none of it");
+}
+
 fn check_whole(prefix: &Path, ended: &Ended) -> Value {
     assert!(ended.status.success(), "{}\n{}\n{}", ended.status, ended.stdout, ended.stderr);
     let found = check(prefix);
@@ -130,6 +155,7 @@ fn nconnect_loses_nothing_and_its_record_can_be_compared_and_shown_anew() {
         ["nconnect", "--time", "2s", "--repetitions", "2", "--file-size", "1", "--flavors", "sys,krb5p"];
     let ended = run(&mut bench(&quick, &prefix));
     let found = check_whole(&prefix, &ended);
+    check_stages(&prefix, &found);
     for sample in found["cases"]
         .as_array()
         .expect("a list")
@@ -187,6 +213,23 @@ fn counted(found: &Value) -> Vec<f64> {
 }
 
 #[test]
+fn a_metrics_endpoint_tells_the_processor_time_of_a_server_elsewhere_and_where_its_time_goes() {
+    in_world(|world| {
+        let server = world.server().args(["--metrics", "127.0.0.1:0"]).start();
+        fs::set_permissions(world.export(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let prefix = world.path("report");
+        let mut measured = by_plan(world, server.port(), &prefix, 2);
+        measured.arg("--server-metrics").arg(format!("http://{}/metrics", server.metrics()));
+        let found = check_whole(&prefix, &run(&mut measured));
+        check_stages(&prefix, &found);
+        for case in found["cases"].as_array().expect("a list") {
+            let samples = case["samples"].as_array().expect("a list");
+            assert!(samples.iter().all(|sample| sample["server_cpu_seconds"].as_f64() > Some(0.0)), "{case}");
+        }
+    });
+}
+
+#[test]
 fn a_run_that_was_interrupted_leaves_a_report_and_is_gone_on_with() {
     in_world(|world| {
         let server = world.server().start();
@@ -213,6 +256,12 @@ fn a_run_that_was_interrupted_leaves_a_report_and_is_gone_on_with() {
         let after = check_whole(
             &world.path("other"),
             &run_within(resumed.spawn().expect("it starts"), Duration::from_secs(120)),
+        );
+        // This server has no metrics.
+        assert!(
+            after["notes"].to_string().contains("Where the server's time went is unknown"),
+            "{}",
+            after["notes"]
         );
         let all = counted(&after);
         assert!(all.len() == 200 && taken.iter().all(|seconds| all.contains(seconds)), "{}", all.len());

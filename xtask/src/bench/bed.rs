@@ -86,7 +86,7 @@ impl Bed {
             credential: self.site.credential(),
             others: Vec::new(),
             pid: Some(self.server.pid()),
-            remote_cpu: None,
+            metrics: None,
             label: "orthrus".to_owned(),
         }
     }

@@ -9,6 +9,7 @@ use super::stopped;
 use anyhow::Context;
 use bench::ServerProcess;
 use bench::link::{self, Link, LinkSpec};
+use bench::native::Metrics;
 use realm::RealmOptions;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -67,6 +68,7 @@ enum Evaluation {
 struct Running {
     pid: u32,
     address: SocketAddr,
+    metrics: Option<Metrics>,
     _process: Process,
 }
 
@@ -168,6 +170,9 @@ fn measure(
         }
         command.arg(format!("{host}:/data")).args(["--port", &server.address.port().to_string()]);
         command.args(["--server-pid", &server.pid.to_string()]).arg("--ccache").arg(site.ccache());
+        if let Some(metrics) = &server.metrics {
+            command.args(["--server-metrics", &metrics.to_string()]);
+        }
         if evaluation == Evaluation::Lanl {
             command.arg("--scp-folder").arg(disk.path());
         }
@@ -187,14 +192,15 @@ fn start(site: &Site, link: Option<&Link>, name: Name, work: &Path, disk: &Path)
         Name::Orthrus => {
             let server =
                 site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None, link)?;
-            let (pid, address) = (server.pid(), server.address());
-            Running { pid, address, _process: Process::Orthrus { _server: server } }
+            let (pid, address, metrics) = (server.pid(), server.address(), server.metrics());
+            Running { pid, address, metrics, _process: Process::Orthrus { _server: server } }
         }
         Name::Ganesha => {
             let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
             let address = link::at_server(link, free)?;
             let server = Ganesha::start(work, &export, site.realm(), address, link)?;
-            Running { pid: server.pid(), address, _process: Process::Ganesha { _server: server } }
+            let (pid, metrics) = (server.pid(), None);
+            Running { pid, address, metrics, _process: Process::Ganesha { _server: server } }
         }
     })
 }

@@ -12,6 +12,7 @@ mod plan;
 mod quick;
 mod quick_view;
 mod share;
+mod stages;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -24,6 +25,7 @@ pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
 pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
 pub use share::{Share, share_sentence};
+pub use stages::stages_note;
 
 use crate::lanl::LANL;
 use crate::measuring::{Case, Evaluation, Record};
@@ -60,6 +62,7 @@ pub fn view(record: &Record) -> View {
         LANL => crate::lanl::view(record),
         _ => plain(record, headline(record)),
     };
+    stages::add(&mut view, record);
     if let Some(link) = record.environment.link {
         view.headline = format!("Over a link of {link}: {}", view.headline);
     }

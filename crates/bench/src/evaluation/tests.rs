@@ -1,7 +1,7 @@
 use super::*;
 use crate::measuring::{
-    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Turn,
-    Watch, run,
+    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Stages,
+    Turn, Watch, run,
 };
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +16,19 @@ fn slowness(side: &str) -> f64 {
         "krb5" => 1.04,
         "krb5i" => 1.1,
         _ => 1.25,
+    }
+}
+
+/// A microsecond or so for each request, and 30 in which it waits.
+fn stages(side: &str, rate: f64) -> Stages {
+    let (each, protected) = (rate * 1e-6, slowness(side) - 1.0);
+    Stages {
+        requests: rate as u64,
+        queue_seconds: 30.0 * each,
+        unwrap_seconds: protected * 2.0 * each,
+        execute_seconds: each,
+        wrap_seconds: protected * 3.0 * each,
+        send_seconds: 0.5 * each,
     }
 }
 
@@ -60,6 +73,7 @@ impl Driver for Made {
             latency: Latencies::of(histogram),
             client_cpu_seconds: Some(0.4 * slowness),
             server_cpu_seconds: Some(0.6 * slowness),
+            server_stages: Some(stages(&case.side, rate)),
             counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
             ..Sample::default()
         }))
@@ -117,7 +131,7 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         shown.headline.replace('\u{202f}', " "),
         "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
     );
-    let [first, second, shares, commands] = &shown.tables[..] else { panic!("four tables") };
+    let [first, second, shares, commands, ..] = &shown.tables[..] else { panic!("four tables") };
     let cells = |row: &crate::view::Row| row.cells.join("; ").replace('\u{202f}', " ");
     assert_eq!(cells(&first.rows[8]), "−4 % → −4 %; −9 % → −9 %; −20 % → −20 %");
     assert_eq!(cells(&first.rows[9]), "−30 % → 0 %; −50 % → −25 %; −65 % → −43 %");
@@ -129,7 +143,8 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556"),
         "{commands:?}"
     );
-    assert_eq!(shown.charts.len(), 3 + 4 + 5);
+    // Of pure reads, pure writes and git there is one of processor time, and one of the server's time.
+    assert_eq!(shown.charts.len(), 3 + 4 + 5 + 5);
 }
 
 #[test]
@@ -206,7 +221,8 @@ fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
         "2 097 MB/s; 2 016 (96 %); 1 906 (91 %); 1 678 (80 %)"
     );
     // What is left in two charts, then one of each load for speed, latency and processor time, and two of all loads.
-    assert_eq!(shown.charts.len(), 2 + 3 * QUICK_LOADS + 2);
+    let server = shown.charts.iter().filter(|chart| chart.section.starts_with("Where the server")).count();
+    assert_eq!(shown.charts.len(), 2 + 3 * QUICK_LOADS + 2 + server);
 }
 
 #[test]
@@ -251,7 +267,7 @@ fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
     assert!(latency.contains("µs") && !latency.contains("saturated"), "{latency}");
     assert_eq!(
         shown.charts.iter().filter(|chart| chart.title.contains("server portable")).count(),
-        4 * 3 + 1
+        4 * (3 + 1) + 1
     );
 }
 
@@ -370,5 +386,29 @@ fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
             "{text}"
         );
         assert!(!text.contains("NaN"), "{text}");
+    }
+}
+
+#[test]
+fn where_the_servers_time_goes_is_shown_of_loads_that_look_for_the_most_and_said_to_be_unknown_elsewhere() {
+    for (name, groups) in [(ANF, 5), (ONTAP, 8), (NCONNECT, 5), (PLAN, 1)] {
+        let mut record = sample(name);
+        let shown = view(&record);
+        let title = "Where the server's time goes";
+        let charts: Vec<_> = shown.charts.iter().filter(|chart| chart.section == title).collect();
+        assert_eq!(charts.len(), groups, "{name}");
+        let table = shown.tables.iter().find(|table| table.title.starts_with(title)).expect("a table");
+        assert_eq!(table.rows.len(), 4 * groups, "{name}");
+        // queue, unwrap, execute, wrap, send, work, protection: 30, 0.5, 1, 0.75, 0.5, 2.75, 45 %.
+        let krb5p = table.rows.iter().find(|row| row.name.ends_with("krb5p")).expect("a row");
+        let cells = krb5p.cells.join(" ").replace('\u{202f}', " ");
+        assert_eq!(cells, "30.0 0.50 1.00 0.75 0.50 2.75 45 %", "{name}");
+        assert_eq!(stages_note(&record), None);
+        for one in record.cases.iter_mut().flat_map(|one| &mut one.samples) {
+            one.server_stages = None;
+        }
+        record.summarise();
+        assert!(stages_note(&record).is_some_and(|note| note.contains("unknown")));
+        assert!(view(&record).charts.iter().all(|chart| chart.section != title));
     }
 }

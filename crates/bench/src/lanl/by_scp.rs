@@ -52,7 +52,12 @@ impl Carrier for ByScp {
         let ran = run(&mut self.ssh.copy(source, &self.path(name)?)?, stop);
         let ran = ran.with_context(|| format!("sshd: {}", self.sshd.said()))?;
         let server_cpu = before.zip(self.sshd.cpu()).map(|(from, to)| to.saturating_sub(from));
-        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), server_cpu }))
+        Ok(ran.map(|ran| Carried {
+            time: ran.time,
+            client_cpu: Some(ran.cpu),
+            server_cpu,
+            server_stages: None,
+        }))
     }
 
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {

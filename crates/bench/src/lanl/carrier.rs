@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::Pattern;
+use crate::measuring::Stages;
 
 /// What copying something came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     /// How long it took, from its beginning until the data was where it belongs.
     pub time: Duration,
@@ -17,6 +18,8 @@ pub struct Carried {
     pub client_cpu: Option<Duration>,
     /// The server's, likewise.
     pub server_cpu: Option<Duration>,
+    /// Where the server's time went, if it tells.
+    pub server_stages: Option<Stages>,
 }
 
 impl Carried {
@@ -26,11 +29,16 @@ impl Carried {
         self.time += other.time;
         self.client_cpu = sum(self.client_cpu, other.client_cpu);
         self.server_cpu = sum(self.server_cpu, other.server_cpu);
+        self.server_stages = match (self.server_stages, other.server_stages) {
+            (Some(own), Some(more)) => Some(own.and(&more)),
+            (own, more) => own.or(more),
+        };
     }
 
     /// What sums begin with.
     pub fn nothing() -> Self {
-        Self { time: Duration::ZERO, client_cpu: Some(Duration::ZERO), server_cpu: Some(Duration::ZERO) }
+        let zero = Some(Duration::ZERO);
+        Self { client_cpu: zero, server_cpu: zero, ..Self::default() }
     }
 }
 

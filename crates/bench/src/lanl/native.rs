@@ -14,7 +14,7 @@ use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL, Nfsstat4};
 use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
-use crate::native::Target;
+use crate::native::{Seen, Target};
 use crate::{Flavor, Pattern, cpu};
 
 /// A session with a folder of its own in an export.
@@ -98,14 +98,14 @@ impl Native {
 
     fn timed(&mut self, work: impl FnOnce(&mut Self) -> Result<bool>) -> Result<Option<Carried>> {
         self.refresh().map_err(|error| self.target.explain(error))?;
-        let server = self.target.server_cpu();
+        let watched = self.target.watched();
+        let look = watched.look();
         let (client, start) = (cpu::of_this_process(), Instant::now());
         let whole = work(self).map_err(|error| self.target.explain(error))?;
         let time = start.elapsed();
         let client_cpu = Some(cpu::of_this_process().saturating_sub(client));
-        let after = self.target.server_cpu();
-        let server_cpu = server.zip(after).map(|(from, to)| to.saturating_sub(from));
-        Ok(whole.then_some(Carried { time, client_cpu, server_cpu }))
+        let Seen { cpu: server_cpu, stages: server_stages } = watched.since(&look, self.flavor.name());
+        Ok(whole.then_some(Carried { time, client_cpu, server_cpu, server_stages }))
     }
 
     /// Returns false when it was stopped.

@@ -14,6 +14,7 @@ use super::carrier::{Carried, Carrier};
 use crate::Pattern;
 use crate::mounted::tools::{CP, run};
 use crate::mounted::{MachineCpu, Place, free, remove};
+use crate::native::Watched;
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
@@ -22,17 +23,17 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct OnMount {
     place: Option<Place>,
-    server_pid: Option<u32>,
+    server: Watched,
 }
 
 impl OnMount {
-    /// Takes a place on a mount; `server_pid` is the server's process where that is on this machine.
+    /// Takes a place on a mount; `server` is looked at where it can be.
     ///
     /// # Errors
     /// When cp is missing.
-    pub fn new(place: Place, server_pid: Option<u32>) -> Result<Self> {
+    pub fn new(place: Place, server: Watched) -> Result<Self> {
         CP.find()?;
-        Ok(Self { place: Some(place), server_pid })
+        Ok(Self { place: Some(place), server })
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {
@@ -41,10 +42,16 @@ impl OnMount {
 
     /// The kernel's client works in threads of its own: the client's time is what all the machine spent, but for the server.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
-        let cpu = MachineCpu::now(self.server_pid);
+        let side = self.place.as_ref().map_or("", |place| &place.facts().side);
+        let cpu = MachineCpu::now(&self.server);
         let done = work()?;
-        let (client_cpu, server_cpu) = cpu.since();
-        Ok(done.map(|time| Carried { time, client_cpu, server_cpu }))
+        let used = cpu.since(side);
+        Ok(done.map(|time| Carried {
+            time,
+            client_cpu: used.client,
+            server_cpu: used.server,
+            server_stages: used.stages,
+        }))
     }
 }
 
@@ -166,7 +173,8 @@ mod tests {
         std::fs::write(source.join("a"), &data).unwrap();
         let mount = dir.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
-        let mut carrier = OnMount::new(Place::claim("sys", &mount, true).unwrap(), None).unwrap();
+        let mut carrier =
+            OnMount::new(Place::claim("sys", &mount, true).unwrap(), Watched::default()).unwrap();
         let carried = carrier.put(&source, "copy", &stop).unwrap().unwrap();
         assert!(
             carried.time > Duration::ZERO && carried.client_cpu.is_some() && carried.server_cpu.is_none()
@@ -187,7 +195,8 @@ mod tests {
     #[test]
     fn a_copy_that_is_stopped_is_none() {
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(true));
-        let mut carrier = OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), None).unwrap();
+        let mut carrier =
+            OnMount::new(Place::claim("sys", dir.path(), true).unwrap(), Watched::default()).unwrap();
         assert!(carrier.put(Path::new("/bin/sh"), "copy", &stop).unwrap().is_none());
     }
 }

@@ -50,7 +50,7 @@ impl Carrier for ToHost {
             self.there.push(name.to_owned());
         }
         let ran = run(&mut command, stop)?;
-        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), server_cpu: None }))
+        Ok(ran.map(|ran| Carried { time: ran.time, client_cpu: Some(ran.cpu), ..Carried::default() }))
     }
 
     /// What is there comes back for it.

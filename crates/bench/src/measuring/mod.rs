@@ -13,6 +13,7 @@ mod noise;
 mod record;
 mod sample;
 mod schedule;
+mod stages;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -26,4 +27,5 @@ pub use noise::{Calibration, Noise, calibrate};
 pub use record::{CaseRecord, Record, SCHEMA, Settings};
 pub use sample::{Latencies, Sample};
 pub use schedule::{Driver, Evaluation, FAILURES_MAX, Phase, Step, Turn, Watch, run};
+pub use stages::{STAGES, StageTimes, Stages};
 pub use summary::{Comparison, Figures, Verdict, compare};

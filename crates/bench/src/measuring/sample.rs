@@ -1,6 +1,6 @@
 //! One repetition of one case.
 
-use super::Histogram;
+use super::{Histogram, Stages};
 use crate::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,6 +35,9 @@ pub struct Sample {
     /// Processor time of the server in seconds; none where it cannot be known.
     #[serde(default)]
     pub server_cpu_seconds: Option<f64>,
+    /// Where the server's time went for the requests of this side's flavor, if it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_stages: Option<Stages>,
     /// What else was counted, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,

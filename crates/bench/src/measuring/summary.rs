@@ -1,6 +1,6 @@
 //! What the samples of a case come to, and how they compare with the baseline's.
 
-use super::{Interval, Sample};
+use super::{Interval, Sample, StageTimes};
 use crate::Unit;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,9 @@ pub struct Figures {
     pub client_cpu: Option<Interval>,
     /// The server's, where it is known.
     pub server_cpu: Option<Interval>,
+    /// Where the server's time went, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_stages: Option<StageTimes>,
     /// How it compares with the baseline; none for the baseline itself.
     pub against: Option<Comparison>,
 }
@@ -97,6 +100,7 @@ impl Figures {
             p99_us: all(&|sample| sample.p99_us()),
             client_cpu: all(&|sample| sample.client_cost(unit)),
             server_cpu: all(&|sample| sample.server_cost(unit)),
+            server_stages: StageTimes::of(&counted),
             against: base.and_then(|base| Comparison::of(unit, &counted, base, noise)),
         })
     }

@@ -12,6 +12,7 @@ use super::git::{Counters, Repository};
 use super::tools::{FIO, GIT, run};
 use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
 use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
+use crate::native::Watched;
 
 /// Where the places of sides come from.
 pub trait Places {
@@ -31,7 +32,7 @@ pub trait Places {
 /// See the module.
 pub struct OnMounts<'a> {
     places: &'a mut dyn Places,
-    server_pid: Option<u32>,
+    server: Watched,
     stop: &'a AtomicBool,
     file_size: u64,
     held: BTreeMap<String, Place>,
@@ -44,15 +45,10 @@ pub struct OnMounts<'a> {
 
 impl<'a> OnMounts<'a> {
     /// Makes places as they are needed; `file_size` is that of the files of all clients of a case together.
-    pub fn new(
-        places: &'a mut dyn Places,
-        file_size: u64,
-        server_pid: Option<u32>,
-        stop: &'a AtomicBool,
-    ) -> Self {
+    pub fn new(places: &'a mut dyn Places, file_size: u64, server: Watched, stop: &'a AtomicBool) -> Self {
         Self {
             places,
-            server_pid,
+            server,
             stop,
             file_size,
             held: BTreeMap::new(),
@@ -112,9 +108,9 @@ impl<'a> OnMounts<'a> {
 
     fn by_fio(&self, job: Job, place: &Place, direct: bool) -> Result<Option<Sample>> {
         let mut command = job.command(place.folder(), direct)?;
-        let cpu = MachineCpu::now(self.server_pid);
+        let cpu = MachineCpu::now(&self.server);
         let Some(ran) = run(&mut command, self.stop)? else { return Ok(None) };
-        let (client, server) = cpu.since();
+        let used = cpu.since(&place.facts().side);
         let measured = fio::parse(&ran.stdout)?;
         let mut histogram = Histogram::default();
         measured.latencies.iter().for_each(|(nanos, count)| histogram.count_many(*nanos, *count));
@@ -124,18 +120,19 @@ impl<'a> OnMounts<'a> {
             seconds: measured.seconds,
             latency: Latencies::of(histogram),
             // fio lays its files out before it measures: only the part that is its measurement's counts.
-            client_cpu_seconds: part(client, measured.seconds, ran.time),
-            server_cpu_seconds: part(server, measured.seconds, ran.time),
+            client_cpu_seconds: part(used.client, measured.seconds, ran.time),
+            server_cpu_seconds: part(used.server, measured.seconds, ran.time),
+            server_stages: used.stages,
             ..Sample::default()
         }))
     }
 
     fn on_schedule(&self, job: Job, rate: f64, place: &Place, direct: bool) -> Result<Option<Sample>> {
-        let cpu = MachineCpu::now(self.server_pid);
+        let cpu = MachineCpu::now(&self.server);
         let Some((tally, took)) = scheduled::run(job, rate, place.folder(), direct, self.stop)? else {
             return Ok(None);
         };
-        let (client, server) = cpu.since();
+        let used = cpu.since(&place.facts().side);
         Ok((tally.operations > 0).then(|| Sample {
             operations: tally.operations,
             bytes: tally.bytes,
@@ -143,15 +140,16 @@ impl<'a> OnMounts<'a> {
             offered: Some(rate),
             unserved: tally.unserved,
             latency: Latencies::of(tally.latencies),
-            client_cpu_seconds: client.map(|time| time.as_secs_f64()),
-            server_cpu_seconds: server.map(|time| time.as_secs_f64()),
+            client_cpu_seconds: used.client.map(|time| time.as_secs_f64()),
+            server_cpu_seconds: used.server.map(|time| time.as_secs_f64()),
+            server_stages: used.stages,
             ..Sample::default()
         }))
     }
 
     fn git(&self, place: &Place, clients: u32, length: Duration) -> Result<Option<Sample>> {
         let (_, repository) = self.repository.as_ref().context("there is no repository")?;
-        let (cpu, start) = (MachineCpu::now(self.server_pid), Instant::now());
+        let (cpu, start) = (MachineCpu::now(&self.server), Instant::now());
         let work = |client: u32| -> Result<Option<Counters>> {
             let copy = place.folder().join(format!("git-{client}"));
             let mut all = Counters::new();
@@ -170,7 +168,7 @@ impl<'a> OnMounts<'a> {
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|part| part.map_err(|_| anyhow!("a client has ended in a panic"))?).collect()
         });
-        let (seconds, (client, server)) = (start.elapsed().as_secs_f64(), cpu.since());
+        let (seconds, used) = (start.elapsed().as_secs_f64(), cpu.since(&place.facts().side));
         let mut counters = Counters::new();
         for part in parts {
             let Some(part) = part? else { return Ok(None) };
@@ -181,8 +179,9 @@ impl<'a> OnMounts<'a> {
         Ok(Some(Sample {
             operations,
             seconds,
-            client_cpu_seconds: client.map(|time| time.as_secs_f64()),
-            server_cpu_seconds: server.map(|time| time.as_secs_f64()),
+            client_cpu_seconds: used.client.map(|time| time.as_secs_f64()),
+            server_cpu_seconds: used.server.map(|time| time.as_secs_f64()),
+            server_stages: used.stages,
             counters,
             ..Sample::default()
         }))

@@ -4,27 +4,40 @@
 use std::time::Duration;
 
 use crate::cpu;
+use crate::measuring::Stages;
+use crate::native::{Look, Seen, Watched};
 
 /// A moment, to be compared with a later one.
-#[derive(Clone, Copy, Debug)]
-pub struct MachineCpu {
-    server_pid: Option<u32>,
+#[derive(Debug)]
+pub struct MachineCpu<'w> {
+    watched: &'w Watched,
     machine: Option<Duration>,
-    server: Option<Duration>,
+    server: Look,
 }
 
-impl MachineCpu {
-    /// Takes the times of now; `server_pid` is the server's process where that is on this machine.
-    pub fn now(server_pid: Option<u32>) -> Self {
-        Self { server_pid, machine: cpu::of_machine(), server: server_pid.and_then(cpu::of_process) }
+/// What was used since a moment; none where it cannot be known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// The client's processor time.
+    pub client: Option<Duration>,
+    /// The server's.
+    pub server: Option<Duration>,
+    /// Where the server's time went.
+    pub stages: Option<Stages>,
+}
+
+impl<'w> MachineCpu<'w> {
+    /// Takes the times of now, of this machine and of the server as far as it can be looked at.
+    pub fn now(watched: &'w Watched) -> Self {
+        Self { watched, machine: cpu::of_machine(), server: watched.look() }
     }
 
-    /// Returns what client and server have used since; none where it cannot be known.
-    pub fn since(self) -> (Option<Duration>, Option<Duration>) {
-        let later = Self::now(self.server_pid);
-        let grown = |from: Option<Duration>, to: Option<Duration>| Some(to?.saturating_sub(from?));
-        let server = grown(self.server, later.server);
-        let machine = grown(self.machine, later.machine);
-        (machine.map(|all| all.saturating_sub(server.unwrap_or(Duration::ZERO))), server)
+    /// Returns what has been used since, at the server for `side`.
+    pub fn since(self, side: &str) -> Used {
+        let Seen { cpu: server, stages } = self.watched.since(&self.server, side);
+        let machine = self.machine.zip(cpu::of_machine()).map(|(from, to)| to.saturating_sub(from));
+        // Only what a process of this machine used is part of what the machine did.
+        let ours = server.filter(|_| self.watched.pid.is_some()).unwrap_or(Duration::ZERO);
+        Used { client: machine.map(|all| all.saturating_sub(ours)), server, stages }
     }
 }

@@ -1,6 +1,7 @@
 //! Load by the project's own client: no root, no mount, every flavor, and every byte that is read is checked.
 
 mod clients;
+mod metrics;
 mod remains;
 mod site;
 mod trouble;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-pub use site::{ANSWER_MAX, Counters, RemoteCpu, Site, Target};
+pub use metrics::{Look, Metrics, Seen, Told, Watched};
+pub use site::{ANSWER_MAX, Counters, Site, Target};
 pub use trouble::explained;
 
 use crate::measuring::{Case, Driver, Load, Reach, Record, Sample, Turn};
@@ -246,13 +248,15 @@ impl Native<'_> {
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
         let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
-        let (site, variant, mut counters) = (&mut *self.site, key.1.server_cpu.as_deref(), Counters::new());
+        let watched = self.site.target(key.1.server_cpu.as_deref())?.watched();
+        let (look, mut counters) = (watched.look(), Counters::new());
         let work = Work::of(case, turn.length, turn.stop);
-        let measured = workload::measure(turn.stop, &mut || site.server_cpu(variant), |tally| {
+        let measured = workload::measure(turn.stop, &mut || watched.cpu(), |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())
         })?;
         let Some(sample) = measured else { return Ok(None) };
+        let server_stages = watched.since(&look, &case.side).stages;
         if self.counts {
             counters.extend(grown(&before, self.counters(&key)?));
         }
@@ -260,7 +264,7 @@ impl Native<'_> {
             Load::Transfer(transfer) => transfer.rate,
             _ => None,
         };
-        Ok(Some(Sample { offered, counters, ..sample }))
+        Ok(Some(Sample { offered, counters, server_stages, ..sample }))
     }
 }
 

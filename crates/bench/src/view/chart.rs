@@ -1,5 +1,7 @@
 //! Charts as plain data.
 
+use super::stacks::Stacks;
+
 /// A chart in a card of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
@@ -24,6 +26,8 @@ pub enum Plot {
     Spans(Spans),
     /// Parts of the baseline's.
     Ratios(Ratios),
+    /// Stages of a time, one behind the other.
+    Stacks(Stacks),
 }
 
 /// Lines over a common axis.

@@ -22,6 +22,7 @@ mod scale;
 mod series;
 mod side;
 mod spans;
+mod stacks;
 mod svg;
 mod table;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use limits::limits_table;
 pub use page::page;
 pub use series::{Figure, is_unsure, line, lines, ratio};
 pub use side::meaning;
+pub use stacks::{Stack, Stacks};
 pub use table::{Kind, Row, Table};
 pub use text::{markdown, tables, terminal};
 

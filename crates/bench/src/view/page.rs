@@ -8,6 +8,7 @@ use super::html::{self, Section};
 use super::svg::Drawn;
 use super::{
     View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, side, spans,
+    stacks,
 };
 use crate::measuring::Record;
 use std::fmt::Write;
@@ -120,6 +121,7 @@ fn card(out: &mut String, chart: &Chart) {
         Plot::Parts(plot) => plain(parts::draw(plot)),
         Plot::Spans(plot) => spans::draw(plot, &chart.title),
         Plot::Ratios(plot) => plain(ratios::draw(plot, &chart.title)),
+        Plot::Stacks(plot) => plain(stacks::draw(plot, &chart.title)),
     };
     let (svg, caption) = (drawn.svg, drawn.caption.join(" "));
     let _ = write!(out, "<figure{class}><figcaption>{}</figcaption>{svg}", escape(&chart.title));
@@ -148,6 +150,7 @@ fn how(plot: &Plot) -> Vec<&str> {
         Plot::Bars(plot) if plot.parts.iter().all(|part| !part.is_empty()) => {
             said.push("Shorter is better. The filled part is the server\u{2019}s, the light one the client\u{2019}s.");
         }
+        Plot::Stacks(_) => said.push(stacks::HOW),
         Plot::Bars(plot) => {
             said.push("Longer is better; the whisker is the interval of the median.");
             limited = !plot.limits.is_empty();

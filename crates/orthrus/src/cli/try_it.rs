@@ -67,7 +67,7 @@ impl Arguments {
             credential: realm.credential(),
             others: Vec::new(),
             pid: Some(server.pid()),
-            remote_cpu: None,
+            metrics: server.metrics(),
             label: record.target.clone(),
         };
         evaluate::by_client(&mut record, &mut Remote(target), &files, &stop, asked, true, None)?;

@@ -207,7 +207,7 @@ impl<E: Engine> Server<E> {
                         memory::fit(buffer.as_mut_vec());
                         job.forget_arguments();
                         let stage = Stage::Compound { protection, suspended };
-                        let since = self.end_stage(Kind::of(&job), now);
+                        let since = self.end_stage(job.kind, now);
                         return Carried::Unsettled(Away { job, buffer, stage, since });
                     }
                     Some(Ran::Done(_)) | None => protection,
@@ -234,7 +234,7 @@ impl<E: Engine> Server<E> {
     /// Takes note of how long a call has waited; returns the time.
     fn begin_stage(&self, away: &Away<E::Suspended>) -> Duration {
         let now = self.now();
-        self.metrics.times.add(Kind::of(&away.job), times::Stage::Queue, now.saturating_sub(away.since));
+        self.metrics.times.add(away.job.kind, times::Stage::Queue, now.saturating_sub(away.since));
         now
     }
 
@@ -246,7 +246,7 @@ impl<E: Engine> Server<E> {
     }
 
     fn done(&self, job: Job, buffer: Encoder, protection: Option<Protection>, began: Duration) -> Back {
-        let (connection, kind) = (job.connection, Kind::of(&job));
+        let (connection, kind) = (job.connection, job.kind);
         let reply = Some(Outgoing { connection, kind, buffer, protection });
         Back { connection, reply, since: self.end_stage(kind, began), record: job.record }
     }
@@ -277,7 +277,7 @@ impl<E: Engine> Server<E> {
     /// a context there is no such answer, so its connection closes: the client comes again.
     pub(super) fn give_up(&self, away: Away<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
         let Away { job, mut buffer, stage, .. } = away;
-        let (connection, kind) = (job.connection, Kind::of(&job));
+        let (connection, kind) = (job.connection, job.kind);
         match stage {
             Stage::Init => Answer::Close(connection),
             Stage::Compound { protection, suspended } => {

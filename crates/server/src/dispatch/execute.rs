@@ -2,7 +2,7 @@
 
 use super::away::{Away, Stage};
 use super::job::{Auth, Job, Verdict};
-use super::{Engine, Kind, Metrics, Outlet, Scratch, Server, Trouble};
+use super::{Engine, Metrics, Outlet, Scratch, Server, Trouble};
 use crate::engine::{Call, Patience, Ran};
 use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
@@ -81,9 +81,8 @@ impl<E: Engine> Server<E> {
                 Answer::Away(Away { job, buffer, stage, since: self.now() })
             }
             Run::Done(protection) => {
-                let kind = Kind::of(&job);
                 memory::give(job.record);
-                Answer::Ready(Outgoing { connection: job.connection, kind, buffer, protection })
+                Answer::Ready(Outgoing { connection: job.connection, kind: job.kind, buffer, protection })
             }
         }
     }

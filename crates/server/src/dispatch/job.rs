@@ -1,5 +1,6 @@
 //! One call on its way through a tick.
 
+use super::Kind;
 use crate::rpcsec::GssCall;
 use crate::security::Security;
 use rpc::gss::RpcGssServiceT;
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     /// Where in the record the arguments are; bare once bodies have been opened.
     pub(crate) arguments: Range<usize>,
     pub(crate) auth: Auth,
+    /// With which calls its time is counted.
+    pub(crate) kind: Kind,
     pub(crate) verdict: Verdict,
 }
 
@@ -77,6 +80,7 @@ impl Job {
             procedure: 0,
             arguments: 0..0,
             auth: Auth::None,
+            kind: Kind::Other,
             verdict,
         }
     }
@@ -98,6 +102,7 @@ impl Job {
             version: header.version,
             procedure: header.procedure,
             arguments: header.arguments_at..record_len,
+            kind: Kind::of(&auth),
             auth,
             verdict: Verdict::Run,
         }

@@ -241,7 +241,7 @@ impl<E: Engine> Server<E> {
         scratch.watch.begin(&jobs, now);
         self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
 
-        let first = jobs.first().map(Kind::of).or(scratch.outgoing.first().map(|reply| reply.kind));
+        let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));
         let (mut kind, mut work) = (first.unwrap_or_default(), 0);
         for job in jobs.drain(..) {
             let full = scratch.is_batch_full();
@@ -252,10 +252,9 @@ impl<E: Engine> Server<E> {
                 scratch.watch.skip(outlet.pause());
                 work = 0;
             }
-            let next = Kind::of(&job);
-            if next != kind {
+            if job.kind != kind {
                 scratch.watch.lap(self.now(), Stage::Execute, kind);
-                kind = next;
+                kind = job.kind;
             }
             work += JOB_WORK + job.record.len();
             let before = scratch.outgoing_bytes;

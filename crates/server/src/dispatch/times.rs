@@ -45,9 +45,9 @@ impl Kind {
         self as u8
     }
 
-    /// What a call is counted as.
-    pub(crate) fn of(job: &Job) -> Self {
-        match &job.auth {
+    /// What a call of this sender is counted as.
+    pub(crate) fn of(auth: &Auth) -> Self {
+        match auth {
             Auth::Sys(_) => Self::Sys,
             Auth::Gss(GssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => match service {
                 RpcGssServiceT::rpc_gss_svc_none => Self::Krb5,
@@ -160,7 +160,7 @@ impl Watch {
     pub(crate) fn begin(&mut self, jobs: &[Job], now: Duration) {
         self.since = now;
         for job in jobs {
-            self.calls[Kind::of(job) as usize] += 1;
+            self.calls[job.kind as usize] += 1;
         }
         let waited = nanoseconds(now.saturating_sub(self.arrived.unwrap_or(now)));
         for (times, calls) in self.times.iter_mut().zip(self.calls) {

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use bench::Flavor;
 use bench::link::{Link, LinkSpec};
 use bench::measuring::Settings;
-use bench::native::{RemoteCpu, Target};
+use bench::native::{Metrics, Target, Watched};
 use gss::Credential;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,12 +38,12 @@ pub struct TargetArguments {
     #[arg(long, requires = "keytab")]
     principal: Vec<String>,
     /// Process of a server on this machine, to read its processor time.
-    #[arg(long, value_name = "PID", conflicts_with = "server_metrics")]
+    #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// Where a server elsewhere tells its processor time (process_cpu_seconds_total), such as
-    /// http://server:9100/metrics; without it the report says that it is unknown.
+    /// Where a server tells its processor time (process_cpu_seconds_total) and, if it is Orthrus, where its time goes, such as
+    /// http://server:9049/metrics; without it, and without --server-pid, the report says that they are unknown.
     #[arg(long, value_name = "URL")]
-    server_metrics: Option<RemoteCpu>,
+    server_metrics: Option<Metrics>,
     /// Where a server of one's own has its export, and scp its copies [default: in memory; of lanl, where temporary files are].
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     folder: Option<PathBuf>,
@@ -81,7 +81,7 @@ impl TargetArguments {
             credential: credentials.next().unwrap_or(Credential::Default),
             others: credentials.collect(),
             pid: self.server_pid,
-            remote_cpu: self.server_metrics.clone(),
+            metrics: self.server_metrics.clone(),
             label: text.clone(),
         }))
     }
@@ -112,6 +112,11 @@ impl TargetArguments {
     /// Returns the server's port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Returns how the server can be looked at from outside.
+    pub fn watched(&self) -> Watched {
+        Watched { pid: self.server_pid, metrics: self.server_metrics.clone() }
     }
 
     /// Returns the server's process, when it is one of this machine.

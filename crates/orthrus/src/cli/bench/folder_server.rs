@@ -150,7 +150,7 @@ pub fn target(server: &ServerProcess, service_host: &str, credential: Credential
         credential,
         others: Vec::new(),
         pid: Some(server.pid()),
-        remote_cpu: None,
+        metrics: server.metrics(),
         label: String::new(),
     }
 }

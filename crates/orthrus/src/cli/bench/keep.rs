@@ -1,7 +1,7 @@
 //! Keeps a record and its reports in files.
 
 use anyhow::{Context, bail};
-use bench::evaluation::{Compared, generator_notes, view};
+use bench::evaluation::{Compared, generator_notes, stages_note, view};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
 use bench::mounted::missing_enctypes;
@@ -163,7 +163,7 @@ pub fn note(record: &mut Record, local: bool) {
     if let Some(link) = record.environment.link {
         record.notes.push(link_note(link));
     }
-    let notes = generator_notes(record);
+    let notes: Vec<String> = generator_notes(record).into_iter().chain(stages_note(record)).collect();
     record.notes.extend(notes);
 }
 

@@ -15,7 +15,7 @@ use bench::lanl::{
 use bench::link::Link;
 use bench::measuring::{Record, Settings};
 use bench::mounted::{CopyProgram, Ssh, SshFolder};
-use bench::native::Target;
+use bench::native::{Target, Watched};
 use bench::{Flavor, lanl};
 use nix::unistd::geteuid;
 use realm::RealmEnctype;
@@ -109,7 +109,7 @@ fn parse_enctype(text: &str) -> Result<RealmEnctype, String> {
 enum Sides {
     Own(Box<(FolderServer, EnctypeServers)>),
     Remote(Target),
-    Mounted(Mounts, Option<u32>),
+    Mounted(Mounts, Watched),
 }
 
 impl Arguments {
@@ -152,7 +152,7 @@ impl Arguments {
     fn sides(&self, link: Option<&Link>) -> anyhow::Result<Sides> {
         if self.mount.any() {
             let mounts = self.mount.resolve(self.target.port(), &self.flavors)?;
-            return Ok(Sides::Mounted(mounts, self.target.server_pid()));
+            return Ok(Sides::Mounted(mounts, self.target.watched()));
         }
         if let Some(target) = self.target.remote()? {
             ensure!(
@@ -307,11 +307,15 @@ impl Sides {
                 }
             }
             Self::Remote(target) => native(target, flavor(side)?, side, None),
-            Self::Mounted(mounts, pid) => {
+            Self::Mounted(mounts, server) => {
                 let place = mounts.place(side, None, stop)?;
                 let facts = place.facts().clone();
                 let enctype = facts.kerberos();
-                Ok(Way { carrier: Box::new(OnMount::new(place, *pid)?), enctype, facts: Some(facts) })
+                Ok(Way {
+                    carrier: Box::new(OnMount::new(place, server.clone())?),
+                    enctype,
+                    facts: Some(facts),
+                })
             }
         }
     }

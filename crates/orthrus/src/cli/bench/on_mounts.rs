@@ -8,6 +8,7 @@ use crate::cli::stop;
 use anyhow::ensure;
 use bench::measuring::{Record, Settings};
 use bench::mounted::{self, OnMounts, Place, Places};
+use bench::native::Watched;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Target {
     mounts: Mounts,
     label: String,
-    server_pid: Option<u32>,
+    server: Watched,
     by_connections: bool,
 }
 
@@ -53,8 +54,8 @@ impl Target {
         let mounts = arguments.resolve(target.port(), &flavors)?;
         settings.sides = mounts.sides();
         settings.baseline = settings.sides.first().cloned().unwrap_or_default();
-        let (label, server_pid) = (arguments.label(), target.server_pid());
-        Ok(Some(Self { mounts, label, server_pid, by_connections: false }))
+        let (label, server) = (arguments.label(), target.watched());
+        Ok(Some(Self { mounts, label, server, by_connections: false }))
     }
 
     /// Mounts anew for each number of connections, one among them.
@@ -85,13 +86,13 @@ impl Target {
         let files = evaluate::begin(&mut record, output, resume.as_deref())?;
         let stop = stop::stop_flag()?;
         let places = &mut UntilStopped { mounts: &mut self.mounts, stop: &stop };
-        let mut driver = OnMounts::new(places, asked.settings.file_size, self.server_pid, &stop);
+        let mut driver = OnMounts::new(places, asked.settings.file_size, self.server.clone(), &stop);
         if self.by_connections {
             driver = driver.by_connections();
         }
         evaluate::conduct(&mut record, &mut driver, &files, &stop, asked.evaluation, None)?;
         drop(driver);
-        keep::note(&mut record, self.server_pid.is_some());
+        keep::note(&mut record, self.server.pid.is_some());
         keep::note_mounts(&mut record);
         record.notes.extend(mounted::notes(&record));
         evaluate::publish(&record, &files)

@@ -159,7 +159,7 @@ impl Started<'_> {
             credential: realm.map_or(Credential::Default, OwnRealm::credential),
             others: realm.map(OwnRealm::other).into_iter().collect(),
             pid: Some(server.pid()),
-            remote_cpu: None,
+            metrics: server.metrics(),
             label: self.store.label(),
         };
         Ok((server, target))
