@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -26,7 +27,7 @@ const THREADS_MAX: u32 = 256;
 /// Direct I/O of local file systems wants buffers that begin at a multiple of this.
 const ALIGNMENT: usize = 4096;
 
-/// How long before the first request is due the threads are made.
+/// How long before the first request is due the threads are told to begin.
 const LEAD: Duration = Duration::from_millis(20);
 
 /// How long a thread sleeps at once, so that it sees that the run is over.
@@ -79,40 +80,60 @@ pub fn run(
 ) -> Result<Option<(Tally, Duration)>> {
     let clients = job.clients.max(1);
     let threads = (THREADS_MAX / clients).clamp(1, job.depth.max(1));
-    let interval = f64::from(clients) / rate;
-    ensure!(interval.is_finite() && interval > 0.0, "{rate} requests a second cannot be made");
+    ensure!((1.0 / rate).is_finite() && rate > 0.0, "{rate} requests a second cannot be made");
     let files = (0..clients).map(|client| open(&file(folder, client), job, direct));
     let files = files.collect::<Result<Vec<File>>>()?;
-    let start = Instant::now() + LEAD;
-    // Clients do not all begin at once, as if they had agreed to.
-    let arrivals = |client: u32| Arrivals {
-        first: start + Duration::from_secs_f64(interval * f64::from(client) / f64::from(clients)),
-        end: start + job.length,
-        interval,
-        taken: AtomicU64::new(0),
-    };
-    let schedules: Vec<Arrivals> = (0..clients).map(arrivals).collect();
-    let mut all = Tally::default();
-    let parts: Vec<Result<Tally>> = std::thread::scope(|scope| {
-        let each = files.iter().zip(&schedules);
-        let workers = each.flat_map(|(file, arrivals)| (0..threads).map(move |_| (file, arrivals)));
-        let started: Vec<_> =
-            workers.map(|(file, arrivals)| scope.spawn(move || work(job, file, arrivals, stop))).collect();
-        let joined = started.into_iter().map(|thread| thread.join());
-        joined.map(|part| part.map_err(|_| anyhow!("a thread has ended in a panic"))?).collect()
+    // Held until all threads are there: where making one takes long, the first requests would be late by that.
+    let schedules = RwLock::new(Vec::new());
+    let mut held = schedules.write().unwrap_or_else(PoisonError::into_inner);
+    let (waiting, mut start) = (&schedules, Instant::now());
+    let parts = std::thread::scope(|scope| {
+        let clients_of_threads = (0..threads).flat_map(|_| 0..clients);
+        let started: std::io::Result<Vec<_>> = files
+            .iter()
+            .cycle()
+            .zip(clients_of_threads)
+            .map(|(file, client)| {
+                let task = move || work(job, file, waiting, client, stop);
+                std::thread::Builder::new().spawn_scoped(scope, task)
+            })
+            .collect();
+        // Without all of them there is no schedule, and those that are there end.
+        if started.is_ok() {
+            start = Instant::now() + LEAD;
+            *held = schedule(job, rate, start);
+        }
+        drop(held);
+        let joined = started.context("not all threads can be made")?.into_iter().map(|thread| thread.join());
+        let parts = joined.map(|part| part.map_err(|_| anyhow!("a thread has ended in a panic"))?);
+        parts.collect::<Result<Vec<Tally>>>()
     });
-    for part in parts {
-        all.add(&part.with_context(|| format!("in {}", folder.display()))?);
+    let mut all = Tally::default();
+    for part in parts.with_context(|| format!("in {}", folder.display()))? {
+        all.add(&part);
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let took = start.elapsed();
+    let took = start.elapsed().max(job.length);
+    let schedules = schedules.into_inner().unwrap_or_else(PoisonError::into_inner);
     schedules.iter().for_each(|schedule| schedule.give_up(&mut all));
     if job.writes > 0 && !direct {
         files.iter().try_for_each(File::sync_all)?;
     }
     Ok(Some((all, took)))
+}
+
+/// Those of the clients. They do not all begin at once, as if they had agreed to.
+fn schedule(job: Job, rate: f64, start: Instant) -> Vec<Arrivals> {
+    let clients = f64::from(job.clients.max(1));
+    let of = |client: u32| Arrivals {
+        first: start + Duration::from_secs_f64(f64::from(client) / rate),
+        end: start + job.length,
+        interval: clients / rate,
+        taken: AtomicU64::new(0),
+    };
+    (0..job.clients.max(1)).map(of).collect()
 }
 
 fn open(path: &Path, job: Job, direct: bool) -> Result<File> {
@@ -122,12 +143,20 @@ fn open(path: &Path, job: Job, direct: bool) -> Result<File> {
 }
 
 /// Takes what is due, one after the other.
-fn work(job: Job, file: &File, arrivals: &Arrivals, stop: &AtomicBool) -> Result<Tally> {
+fn work(
+    job: Job,
+    file: &File,
+    schedules: &RwLock<Vec<Arrivals>>,
+    client: u32,
+    stop: &AtomicBool,
+) -> Result<Tally> {
     let size = usize::try_from(job.size)?;
     let mut memory = vec![0x5a_u8; size + ALIGNMENT];
     let begin = memory.as_ptr().align_offset(ALIGNMENT);
     let buffer = memory.get_mut(begin..begin + size).context("a buffer cannot be aligned")?;
     let mut tally = Tally::default();
+    let schedules = schedules.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(arrivals) = schedules.get(client as usize) else { return Ok(tally) };
     while let Some((number, due)) = arrivals.take() {
         sleep_until(due, stop);
         if stop.load(Ordering::Relaxed) {
