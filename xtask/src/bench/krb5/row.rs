@@ -43,14 +43,16 @@ pub struct Row {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Batches to seal and to open: messages, and bytes of each.
-const SEALED: [(usize, usize); 9] = [
+/// Batches to seal and to open: messages, and bytes of each. 160 bytes are what metadata has.
+const SEALED: [(usize, usize); 11] = [
+    (1, 160),
     (1, 4 * KIB),
     (1, 64 * KIB),
     (1, MIB),
     (2, 64 * KIB),
     (4, 64 * KIB),
     (8, 64 * KIB),
+    (16, 160),
     (16, 4 * KIB),
     (16, 64 * KIB),
     (64, 4 * KIB),
