@@ -9,7 +9,7 @@ const TITLE: &str = "Where the server's time goes";
 const TABLE: &str = "Where the server's time goes: figures";
 
 const HOW: &str = "The mean time of one request at the server in µs, told by the server itself; medians over the repetitions. Work is a thread's time, which the \
-                   requests of a batch share: unwrap (verify and decrypt), execute (decode, run, encode; a disk that is waited for is part of it), wrap (sign \
+                   requests of a batch share; it is time that passed, and on a busy machine waiting for a core is part of it: unwrap (verify and decrypt), execute (decode, run, encode; a disk that is waited for is part of it), wrap (sign \
                    and encrypt) and send (to the kernel). In queue a request waits until its batch begins: reading what has arrived is part of that, \
                    and no processor works meanwhile for it alone. A request is one call: a case's operation may take several.";
 
