@@ -117,6 +117,13 @@ impl Mount {
         self.offered = [u64::MAX; 2];
     }
 
+    /// Reads and writes no more at once than this many bytes, as mounts with `rsize` and `wsize` do.
+    pub fn limit(&mut self, rsize: Option<u32>, wsize: Option<u32>) {
+        for (offered, size) in self.offered.iter_mut().zip([rsize, wsize]) {
+            *offered = size.map_or(*offered, |size| u64::from(size).min(*offered));
+        }
+    }
+
     fn client(&mut self) -> Result<&mut Client> {
         self.client.as_mut().context("the session has ended")
     }

@@ -20,6 +20,7 @@ mod minor2;
 mod misuse;
 mod names;
 mod nested;
+mod plans;
 mod principals;
 mod realms;
 mod restart;

@@ -60,6 +60,12 @@ pub struct PlanCase {
     /// Connections of each.
     #[serde(default = "one")]
     pub connections: u32,
+    /// Slots of each session to ask for.
+    pub slots: Option<u32>,
+    /// Bytes of a READ at most.
+    pub rsize: Option<u32>,
+    /// Bytes of a WRITE at most.
+    pub wsize: Option<u32>,
     /// Draws the repository of `git`.
     #[serde(default)]
     pub seed: u64,
@@ -153,6 +159,13 @@ impl PlanCase {
             "principals must be 1 to the number of clients"
         );
         ensure!((1..=16).contains(&self.connections), "connections must be 1 to 16");
+        ensure!(self.slots.is_none_or(|slots| (1..=1024).contains(&slots)), "slots must be 1 to 1024");
+        for (key, size) in [("rsize", self.rsize), ("wsize", self.wsize)] {
+            ensure!(
+                size.is_none_or(|size| (4096..=1 << 20).contains(&size) && size.is_power_of_two()),
+                "{key} must be a power of two from 4096 to 1048576 bytes"
+            );
+        }
         ensure!(self.rate.is_none_or(|rate| (0.1..=1e7).contains(&rate)), "rate must be 0.1 to 10000000");
         Ok(())
     }
@@ -162,6 +175,9 @@ impl PlanCase {
             clients: self.clients,
             principals: self.principals,
             connections: self.connections,
+            slots: self.slots,
+            rsize: self.rsize,
+            wsize: self.wsize,
             ..Reach::default()
         };
         let random = self.kind != "sequential";

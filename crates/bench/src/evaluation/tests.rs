@@ -363,6 +363,9 @@ fn a_plan_that_cannot_be_used_says_what_is_allowed() {
         (r#""kind": "random", "writes": 101"#, "0 to 100"),
         (r#""kind": "random", "rate": 0"#, "rate must be"),
         (r#""kind": "random", "connections": 17"#, "1 to 16"),
+        (r#""kind": "random", "slots": 0"#, "slots must be"),
+        (r#""kind": "random", "rsize": 5000"#, "rsize must be"),
+        (r#""kind": "random", "wsize": 2097152"#, "wsize must be"),
     ] {
         assert!(check(case).contains(said), "{case}: {}", check(case));
     }

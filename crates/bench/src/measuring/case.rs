@@ -125,6 +125,15 @@ pub struct Reach {
     /// than that of their sequence numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_max: Option<u32>,
+    /// Slots of a session to ask for; more requests are never in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// Bytes of a READ at most, as the mount option says; the server may want less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rsize: Option<u32>,
+    /// Bytes of a WRITE at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wsize: Option<u32>,
     /// The server's choice of instructions (`ORTHRUS_CPU`), of a server that the run has started itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu: Option<String>,
@@ -136,7 +145,16 @@ fn is_one(count: &u32) -> bool {
 
 impl Reach {
     /// One client with one connection.
-    const ONE: Self = Self { clients: 1, principals: 1, connections: 1, lag_max: None, server_cpu: None };
+    const ONE: Self = Self {
+        clients: 1,
+        principals: 1,
+        connections: 1,
+        lag_max: None,
+        slots: None,
+        rsize: None,
+        wsize: None,
+        server_cpu: None,
+    };
 }
 
 impl Default for Reach {

@@ -204,6 +204,10 @@ fn check(case: &Case) -> Result<()> {
         reach.lag_max.is_none() && reach.server_cpu.is_none() && reach.principals == 1,
         "this is measured by the project's client only"
     );
+    ensure!(
+        reach.slots.is_none() && reach.rsize.is_none() && reach.wsize.is_none(),
+        "slots, rsize and wsize are those of the mount: take the mount options (--mount-options rsize=65536)"
+    );
     match &case.load {
         Load::Transfer(_) => {
             // It also lays out the files of a schedule.

@@ -76,11 +76,15 @@ impl<'a> Native<'a> {
         let mut options =
             target.options_of(flavor, principal as usize)?.connections(reach.connections as usize);
         options.lag_max = reach.lag_max;
+        options.slots_max = reach.slots.unwrap_or(options.slots_max);
         self.named += 1;
         let folder = format!("{}-{}-{index}-{}", self.folder, flavor.name(), self.named);
         let mut mount = Mount::connect(options, &target.export, &folder)?;
         match mount.prepare() {
-            Ok(()) => Ok(mount),
+            Ok(()) => {
+                mount.limit(reach.rsize, reach.wsize);
+                Ok(mount)
+            }
             Err(error) => {
                 self.drop_all(&Self::key(case), vec![mount]);
                 Err(error)
