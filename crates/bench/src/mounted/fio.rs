@@ -151,12 +151,12 @@ pub fn parse(text: &str) -> Result<Measured> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::mounted::tools;
     use std::sync::atomic::AtomicBool;
 
-    const JOB: Job = Job {
+    pub(in crate::mounted) const JOB: Job = Job {
         random: true,
         size: 4096,
         writes: 25,

@@ -194,16 +194,7 @@ fn place(job: Job, number: u64) -> (u64, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const JOB: Job = Job {
-        random: true,
-        size: 4096,
-        writes: 25,
-        depth: 4,
-        clients: 2,
-        file_size: 1 << 20,
-        length: Duration::from_millis(200),
-    };
+    use crate::mounted::fio::tests::JOB;
 
     fn folder() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
