@@ -39,7 +39,9 @@ pub fn draw(chart: &Bars, title: &str) -> Drawn {
 }
 
 fn words(chart: &Bars) -> String {
-    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", name(bar), bar.said.join(", ")));
+    let said =
+        |bar: &Bar| bar.said.iter().filter(|said| !said.is_empty()).cloned().collect::<Vec<_>>().join(", ");
+    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", name(bar), said(bar)));
     bars.collect::<Vec<_>>().join(" ")
 }
 
@@ -63,7 +65,9 @@ fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
     }
     let [large, small] = &bar.said;
     svg::text(out, "value", WIDTH, middle + if small.is_empty() { 4.0 } else { -2.0 }, "end", large);
-    svg::text(out, "faint", WIDTH, middle + 11.5, "end", small);
+    if !small.is_empty() {
+        svg::text(out, "faint", WIDTH, middle + 11.5, "end", small);
+    }
 }
 
 fn rect(out: &mut String, of: &str, part: &str, value: f64, place: (f64, f64, f64)) {

@@ -16,8 +16,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The runs that pages are made of.
-const RUNS: [&str; 7] =
-    ["orthrus-anf", "orthrus-lanl", "ganesha-lanl", "orthrus-nconnect", "orthrus-ontap", "plan", "quick"];
+const RUNS: [&str; 8] = [
+    "orthrus-anf",
+    "ganesha-anf",
+    "orthrus-lanl",
+    "ganesha-lanl",
+    "orthrus-nconnect",
+    "orthrus-ontap",
+    "plan",
+    "quick",
+];
 
 /// Reads a run's JSON; that of `ontap` is packed.
 fn json(name: &str) -> String {

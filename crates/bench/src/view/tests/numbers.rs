@@ -166,7 +166,10 @@ pub(super) fn bars(json: &Value, page: &Value) {
     };
     for chart in page["charts"].as_array().unwrap().iter().filter(|chart| chart["kind"] == "bars") {
         let title = &chart["title"];
-        let [values, faints] = ["values", "faints"].map(|name| chart[name].as_array().unwrap());
+        // Where a case has failed there is no bar, and words instead of a figure.
+        let figure = |said: &&Value| !said.as_str().unwrap().starts_with("no answer in ");
+        let figures = |name: &str| chart[name].as_array().unwrap().iter().filter(figure).collect::<Vec<_>>();
+        let [values, faints] = ["values", "faints"].map(figures);
         let rows: Vec<&Value> = chart["bars"].as_array().unwrap().iter().collect();
         let first: Vec<&&Value> = rows.iter().filter(|bar| bar["client"] == false).collect();
         let client: Vec<&&Value> = rows.iter().filter(|bar| bar["client"] == true).collect();
