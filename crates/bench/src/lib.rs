@@ -28,6 +28,7 @@ pub mod native;
 mod pattern;
 mod server_process;
 pub mod view;
+mod watched;
 pub mod workload;
 
 pub use endpoint::{Endpoint, Finished};
@@ -38,3 +39,4 @@ pub use measuring::Unit;
 pub use mount::Mount;
 pub use pattern::Pattern;
 pub use server_process::ServerProcess;
+pub use watched::{Look, Metrics, Seen, Watched};

@@ -1,6 +1,6 @@
 //! A server in a process of its own, so that its processor time can be told from the client's.
 
-use crate::native::Metrics;
+use crate::Metrics;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

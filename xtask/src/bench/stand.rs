@@ -4,7 +4,7 @@ use super::site::Site;
 use anyhow::Context;
 use bench::measuring::Sample;
 use bench::workload::{self, Conditions, Shape};
-use bench::{Endpoint, Flavor, Mount, Pattern, Unit, cpu};
+use bench::{Endpoint, Flavor, Mount, Pattern, Unit, Watched};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -99,7 +99,8 @@ impl Stand<'_> {
     ) -> anyhow::Result<Option<Sample>> {
         let lead_in = if round == 0 { WARM_UP } else { LEAD_IN };
         self.plain(mount, load, lead_in)?;
-        let sample = self.once(mount, load, length, &mut || cpu::of_process(self.pid))?;
+        let server = Watched { pid: Some(self.pid), metrics: None };
+        let sample = self.once(mount, load, length, &server)?;
         Ok(sample.map(|sample| Sample { repetition: round, ..sample }))
     }
 
@@ -113,7 +114,7 @@ impl Stand<'_> {
         load: Load,
         length: Duration,
     ) -> anyhow::Result<Option<Sample>> {
-        self.once(mount, load, length, &mut || None)
+        self.once(mount, load, length, &Watched::default())
     }
 
     fn once(
@@ -121,10 +122,10 @@ impl Stand<'_> {
         mount: &mut dyn Endpoint,
         load: Load,
         length: Duration,
-        server_cpu: &mut dyn FnMut() -> Option<Duration>,
+        server: &Watched,
     ) -> anyhow::Result<Option<Sample>> {
         let conditions = self.conditions(length);
-        workload::measure(self.stop, server_cpu, |tally| match load {
+        workload::measure(self.stop, server, "", |tally| match load {
             Load::Transfer(shape) => workload::load(shape, None, mount, &conditions, tally),
             Load::Metadata => workload::metadata(mount, &conditions, tally),
         })

@@ -1,7 +1,7 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
 use super::anf::{WRITES, group};
-use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light};
+use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
 use super::share::{ShareRow, share_table};
 use crate::Unit;
 use crate::measuring::{CaseRecord, Comparison, Record};
@@ -65,16 +65,13 @@ fn added_latency(record: &Record, side: &str, workload: &str) -> String {
     if let Some(failed) = first_blank(record, side, "low", workload, sweep) {
         return failed;
     }
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let noise = record.relative_noise();
     let figures = sweep.iter().filter_map(|writes| {
         let figures = record.side(&group("low", workload, *writes), side)?.figures.as_ref()?;
         Some((figures.against.as_ref()?.added_us?.median, Figure::Median.is_unsure(figures, noise)))
     });
     let values: Vec<(f64, bool)> = figures.collect();
-    if values.is_empty() {
-        return NONE.to_owned();
-    }
-    let mean = values.iter().map(|(added, _)| added).sum::<f64>() / values.len() as f64;
+    let Some(mean) = mean(values.iter().map(|(added, _)| *added)) else { return NONE.to_owned() };
     let unsure = values.iter().filter(|(_, unsure)| *unsure).count();
     added_or_none(mean, 2 * unsure > values.len())
 }
@@ -141,7 +138,7 @@ fn second(record: &Record) -> Table {
         };
         FLAVORS.iter().map(|side| cell(side)).collect::<Vec<String>>()
     };
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let noise = record.relative_noise();
     let change = |ratio| mean_change(ratio, noise);
     let of = |unit: Unit| move |one: &CaseRecord| is_heavy(one) && one.case.unit == unit;
     table.measured("IOPS", row(&|cost| cost.operations.map(change), &of(Unit::OperationsPerSecond)));
@@ -186,7 +183,7 @@ fn left(record: &Record) -> Vec<Chart> {
         };
         let rows: Vec<Ratio> = FLAVORS.into_iter().zip(published).filter_map(row).collect();
         let groups = vec![RatioGroup { name: String::new(), rows }];
-        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let noise = record.relative_noise();
         let baseline = record.settings.baseline.clone();
         groups.iter().any(|group| !group.rows.is_empty()).then(|| Chart {
             section: "What is left of sys at high load".to_owned(),
@@ -218,9 +215,9 @@ fn average(
         return Some(Ratio { published: Some(published), ..ratio(record, only)? });
     }
     let medians: Vec<f64> = parts.iter().map(|(_, against)| against.ratio.median).collect();
-    let value = medians.iter().sum::<f64>() / medians.len() as f64;
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
-    (!medians.is_empty()).then(|| Ratio {
+    let value = mean(medians.iter().copied())?;
+    let noise = record.relative_noise();
+    Some(Ratio {
         side: side.to_owned(),
         value,
         range: None,

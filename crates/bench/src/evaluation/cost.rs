@@ -59,7 +59,7 @@ impl Cost {
             let heavy = pairs.iter().filter(|(one, _)| is_heavy(one) && one.case.unit == unit);
             mean(heavy.map(|(_, against)| against.ratio.median))
         };
-        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let noise = record.relative_noise();
         let unsure = |(one, _): &&(&CaseRecord, &Comparison)| {
             one.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
@@ -98,7 +98,7 @@ pub fn headline(record: &Record) -> String {
         };
     };
     let cost = Cost::of(record, side);
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let noise = record.relative_noise();
     let change = |ratio: Option<f64>, of: &str| {
         let lost = 1.0 - ratio?;
         // What the machine's own unsteadiness could have made is not called a cost.

@@ -1,6 +1,6 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
-use super::cost::{Cost, headline};
+use super::cost::{Cost, headline, mean};
 use super::ontap::kept_up;
 use super::share::{ShareRow, share_table};
 use crate::measuring::{CaseRecord, Record, Sample};
@@ -44,14 +44,13 @@ fn sentence(record: &Record, curves: &[String]) -> String {
             let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
             Some(one.figures.as_ref()?.against.as_ref()?.added_us?.median)
         });
-        let added: Vec<f64> = added.collect();
-        let mean = added.iter().sum::<f64>() / added.len() as f64;
+        let added = mean(added)?;
         let lost = 1.0 - Cost::of(record, side).operations?;
-        (!added.is_empty() && lost > 0.0 && said.contains(side)).then(|| {
+        (lost > 0.0 && said.contains(side)).then(|| {
             format!(
                 "{side} costs you {:.0}\u{202f}% of the most IOPS, and {} at about 50,000 IOPS.",
                 lost * 100.0,
-                latency(mean.max(0.0))
+                latency(added.max(0.0))
             )
         })
     });
@@ -106,8 +105,7 @@ fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
         };
         let curves = curves.iter().filter(|curve| reach(curve).0 == *of);
         let groups: Vec<RatioGroup> = curves.map(group).filter(|group| !group.rows.is_empty()).collect();
-        let (baseline, noise) =
-            (record.settings.baseline.clone(), record.noise.map_or(0.0, |noise| noise.relative));
+        let (baseline, noise) = (record.settings.baseline.clone(), record.relative_noise());
         (!groups.is_empty()).then(|| Chart {
             section: format!("What is left of the most IOPS that {baseline} does"),
             title: (*of).to_owned(),
@@ -164,7 +162,7 @@ fn most(record: &Record, curves: &[String]) -> Table {
     let mut columns = vec!["most IOPS"];
     columns.extend(&sides);
     let how = "What was served in a closed loop with 64 requests in flight, with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
-               no table; its sentences stand below. A change with ° is below the noise of the machine or within its own interval.";
+               no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.";
     let mut table = Table::new("The most that is served", how, &columns);
     for curve in curves {
         let cell = |side: &&str| {

@@ -43,7 +43,7 @@ impl Share {
         let known = servers.len() == clients.len();
         let (client, base) = (mean(clients.into_iter())?, mean(bases.into_iter())?);
         let server = mean(servers.into_iter()).filter(|_| known);
-        let noise = record.noise.map_or(0.0, |noise| noise.relative);
+        let noise = record.relative_noise();
         let is_shown = (client + server.unwrap_or(0.0)).abs() > noise * base;
         Some(Self { client, server, is_shown })
     }

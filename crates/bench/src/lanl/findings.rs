@@ -52,7 +52,7 @@ const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
 
 /// Judges all statements of the paper.
 pub fn findings(record: &Record) -> Vec<Finding> {
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let noise = record.relative_noise();
     let unsure = |ratio: &Interval| ratio.contains(1.0) || (ratio.median - 1.0).abs() <= noise;
     let equal = |ratio: &Interval| match (ratio.median - 1.0).abs() <= ABOUT {
         true => Some(true),

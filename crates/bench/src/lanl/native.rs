@@ -14,8 +14,8 @@ use nfs4::{FATTR4_MAXREAD, FATTR4_MAXWRITE, FATTR4_SPACE_AVAIL, Nfsstat4};
 use super::carrier::{Carried, Carrier};
 use super::transfer::{Check, read_through, write_through};
 use crate::mount::enctype_name;
-use crate::native::{Seen, Target};
-use crate::{Flavor, Pattern, cpu};
+use crate::native::Target;
+use crate::{Flavor, Pattern, Seen, cpu};
 
 /// A session with a folder of its own in an export.
 pub struct Native {

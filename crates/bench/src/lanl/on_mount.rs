@@ -11,10 +11,9 @@ use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::carrier::{Carried, Carrier};
-use crate::Pattern;
 use crate::mounted::tools::{CP, run};
 use crate::mounted::{MachineCpu, Place, free, remove};
-use crate::native::Watched;
+use crate::{Pattern, Watched};
 
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;

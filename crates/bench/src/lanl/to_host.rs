@@ -107,14 +107,17 @@ fn size(path: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mounted::tools::{SCP, SFTP, SSH, SSH_KEYGEN, SSHD};
     use crate::mounted::{CopyProgram, Sshd};
 
     #[test]
     fn copies_go_to_a_host_come_back_to_be_compared_and_leave_nothing() {
-        let sshd = match Sshd::start(None) {
-            Ok(sshd) => sshd,
-            Err(missing) => return eprintln!("skipped: {missing:#}"),
-        };
+        for tool in [SSHD, SSH_KEYGEN, SSH, SCP, SFTP] {
+            if let Err(missing) = tool.find() {
+                return eprintln!("skipped: {missing}");
+            }
+        }
+        let sshd = Sshd::start(None).unwrap();
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
         let (source, there) = (dir.path().join("source"), dir.path().join("there"));
         std::fs::create_dir(&source).unwrap();

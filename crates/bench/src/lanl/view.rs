@@ -167,8 +167,7 @@ fn left(record: &Record) -> Option<Chart> {
         (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
     });
     let groups: Vec<RatioGroup> = groups.collect();
-    let (baseline, noise) =
-        (record.settings.baseline.clone(), record.noise.map_or(0.0, |noise| noise.relative));
+    let (baseline, noise) = (record.settings.baseline.clone(), record.relative_noise());
     (!groups.is_empty()).then(|| Chart {
         section: "Transfer rates".to_owned(),
         title: format!("Copies of many files, beside {baseline}"),

@@ -39,16 +39,8 @@ impl Link {
     /// # Errors
     /// Not root; a program or a part of the kernel that is missing, with where it comes from.
     pub fn make(spec: LinkSpec) -> Result<Self> {
-        ensure!(
-            geteuid().is_root(),
-            "--link needs root, for network namespaces (sudo); without it client and server talk over loopback"
-        );
-        for tool in [IP, TC] {
-            tool.find()?;
-        }
         // The namespace that is entered last is the client's: it stays this thread's.
-        let there = fresh().context("no network namespace; --link needs root with CAP_SYS_ADMIN")?;
-        check(spec)?;
+        let there = prepared(spec)?;
         let here = fresh()?;
         let link = Self { spec, here, there, server: IpAddr::V4(SERVER.1) };
         link.lay()?;
@@ -129,6 +121,20 @@ pub fn at_server<T>(link: Option<&Link>, what: impl FnOnce() -> Result<T>) -> Re
     }
 }
 
+/// Checks what a link needs, and puts this thread into the namespace that is its server's end.
+fn prepared(spec: LinkSpec) -> Result<File> {
+    ensure!(
+        geteuid().is_root(),
+        "--link needs root, for network namespaces (sudo); without it client and server talk over loopback"
+    );
+    for tool in [IP, TC] {
+        tool.find()?;
+    }
+    let there = fresh().context("no network namespace; --link needs root with CAP_SYS_ADMIN")?;
+    check(spec)?;
+    Ok(there)
+}
+
 /// Puts this thread into a new network namespace.
 fn fresh() -> Result<File> {
     unshare(CloneFlags::CLONE_NEWNET)?;
@@ -175,12 +181,13 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
-    /// Makes a link, or says why none can be made here.
+    /// Makes a link, or says what is missing here for one.
     fn made(text: &str) -> Option<Link> {
-        match Link::make(text.parse().unwrap()) {
-            Ok(link) => Some(link),
-            Err(error) => {
-                eprintln!("skipped: {error:#}");
+        let spec = text.parse().unwrap();
+        match prepared(spec) {
+            Ok(_) => Some(Link::make(spec).unwrap()),
+            Err(missing) => {
+                eprintln!("skipped: {missing:#}");
                 None
             }
         }
@@ -214,7 +221,11 @@ mod tests {
     #[test]
     fn a_link_with_a_delay_is_made_where_the_kernel_has_netem() {
         apart(|| {
-            drop(made("1gbit,100us"));
+            let Some(link) = made("1gbit,2ms") else { return };
+            let listener = link.at_server(|| Ok(TcpListener::bind(listen(Some(&link)))?)).unwrap();
+            let start = std::time::Instant::now();
+            let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert!(start.elapsed() >= std::time::Duration::from_millis(4), "there and back");
         });
     }
 

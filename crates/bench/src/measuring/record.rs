@@ -182,6 +182,11 @@ impl Record {
         if self.environment.link.is_some() { LINK } else { LOOPBACK }
     }
 
+    /// Returns the noise of the machine as a part of what is measured; nothing where it is not known.
+    pub fn relative_noise(&self) -> f64 {
+        self.noise.map_or(0.0, |noise| noise.relative)
+    }
+
     /// Finds a case.
     pub fn find(&self, case: &Case) -> Option<&CaseRecord> {
         self.cases.iter().find(|found| found.case.side == case.side && found.case.group == case.group)
@@ -216,7 +221,7 @@ impl Record {
     /// the baseline the others of its group have no ratios.
     pub fn summarise(&mut self) {
         self.noise = Noise::of(&self.calibrations);
-        let noise = self.noise.map_or(0.0, |noise| noise.relative);
+        let noise = self.relative_noise();
         let failed: Vec<bool> =
             self.cases.iter().map(|one| self.failure(&one.case.group, &one.case.side).is_some()).collect();
         let baselines: BTreeMap<String, Vec<Sample>> = self

@@ -116,8 +116,8 @@ impl Comparison {
         Some(Self {
             ratio,
             added_us: added(&|sample| sample.p50_us()),
-            added_client_cpu: added(&|sample| Some(sample.per_work(unit, sample.client_cpu_seconds?))),
-            added_server_cpu: added(&|sample| Some(sample.per_work(unit, sample.server_cpu_seconds?))),
+            added_client_cpu: added(&|sample| sample.client_cost(unit)),
+            added_server_cpu: added(&|sample| sample.server_cost(unit)),
             verdict: Verdict::of(&ratio, noise),
         })
     }

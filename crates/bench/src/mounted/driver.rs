@@ -11,8 +11,8 @@ use super::fio::{self, Job};
 use super::git::{Counters, Repository};
 use super::tools::{FIO, GIT, run};
 use super::{MachineCpu, MountStats, Place, ensure_room, scheduled};
+use crate::Watched;
 use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample, Transfer, Turn};
-use crate::native::Watched;
 
 /// Where the places of sides come from.
 pub trait Places {

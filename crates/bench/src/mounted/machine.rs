@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use crate::cpu;
 use crate::measuring::Stages;
-use crate::native::{Look, Seen, Watched};
+use crate::{Look, Seen, Watched, cpu};
 
 /// A moment, to be compared with a later one.
 #[derive(Debug)]

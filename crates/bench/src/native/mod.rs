@@ -1,7 +1,6 @@
 //! Load by the project's own client: no root, no mount, every flavor, and every byte that is read is checked.
 
 mod clients;
-mod metrics;
 mod remains;
 mod site;
 mod trouble;
@@ -12,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-pub use metrics::{Look, Metrics, Seen, Told, Watched};
 pub use site::{ANSWER_MAX, Counters, Site, Target};
 pub use trouble::explained;
 
@@ -253,14 +251,13 @@ impl Native<'_> {
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
         let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
         let watched = self.site.target(key.1.server_cpu.as_deref())?.watched();
-        let (look, mut counters) = (watched.look(), Counters::new());
+        let mut counters = Counters::new();
         let work = Work::of(case, turn.length, turn.stop);
-        let measured = workload::measure(turn.stop, &mut || watched.cpu(), |tally| {
+        let measured = workload::measure(turn.stop, &watched, &case.side, |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())
         })?;
         let Some(sample) = measured else { return Ok(None) };
-        let server_stages = watched.since(&look, &case.side).stages;
         if self.counts {
             counters.extend(grown(&before, self.counters(&key)?));
         }
@@ -268,7 +265,7 @@ impl Native<'_> {
             Load::Transfer(transfer) => transfer.rate,
             _ => None,
         };
-        Ok(Some(Sample { offered, counters, server_stages, ..sample }))
+        Ok(Some(Sample { offered, counters, ..sample }))
     }
 }
 

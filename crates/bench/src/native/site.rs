@@ -1,8 +1,7 @@
 //! The servers that are measured, and what they tell of themselves.
 
-use super::metrics::{Metrics, Watched};
 use super::trouble::explained;
-use crate::Flavor;
+use crate::{Flavor, Metrics, Watched};
 use anyhow::{Context as _, Result, bail};
 use client::{Head, Options, Protection, RawConnection, Security};
 use gss::Credential;

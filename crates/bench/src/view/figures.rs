@@ -82,7 +82,7 @@ pub fn beside(record: &Record) -> Vec<Chart> {
         (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
     });
     let groups: Vec<RatioGroup> = groups.collect();
-    let (baseline, noise) = (&record.settings.baseline, record.noise.map_or(0.0, |noise| noise.relative));
+    let (baseline, noise) = (&record.settings.baseline, record.relative_noise());
     let chart = |groups: &[RatioGroup]| Chart {
         section: format!("What is left of {baseline}"),
         title: format!("Rates beside {baseline}"),

@@ -60,7 +60,7 @@ pub fn line<'a>(
     figure: Figure,
     x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
 ) -> Option<Line> {
-    let noise = record.noise.map_or(0.0, |noise| noise.relative);
+    let noise = record.relative_noise();
     let mut line = Line { side: side.to_owned(), ..Line::default() };
     for one in cases {
         let Some(at) = x(one, None) else { continue };

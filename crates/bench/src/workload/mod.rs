@@ -18,7 +18,7 @@ pub use data::Shape;
 
 use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
-use crate::{Endpoint, cpu};
+use crate::{Endpoint, Watched, cpu};
 
 /// What a repetition needs besides its endpoint.
 #[derive(Clone, Copy)]
@@ -103,22 +103,23 @@ pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally:
     metadata::run(endpoint, conditions, tally, Instant::now())
 }
 
-/// Times one repetition and what it costs both ends: `run` counts what it does. `None` when it was stopped before its time, or
+/// Times one repetition and what it costs both ends, at the server for `side`: `run` counts what it does. `None` when it was stopped before its time, or
 /// before anything finished.
 ///
 /// # Errors
 /// Those of `run`.
 pub fn measure(
     stop: &AtomicBool,
-    server_cpu: &mut dyn FnMut() -> Option<Duration>,
+    server: &Watched,
+    side: &str,
     run: impl FnOnce(&mut Tally) -> Result<()>,
 ) -> Result<Option<Sample>> {
     let mut tally = Tally::default();
-    let (server, client, start) = (server_cpu(), cpu::of_this_process(), Instant::now());
+    let (look, client, start) = (server.look(), cpu::of_this_process(), Instant::now());
     run(&mut tally)?;
     let seconds = start.elapsed().as_secs_f64();
     let client = cpu::of_this_process().saturating_sub(client);
-    let server = server.zip(server_cpu()).map(|(from, to)| to.saturating_sub(from));
+    let seen = server.since(&look, side);
     if stop.load(Ordering::Relaxed) || tally.operations == 0 {
         return Ok(None);
     }
@@ -129,7 +130,8 @@ pub fn measure(
         unserved: tally.unserved,
         latency: Latencies::of(tally.latencies),
         client_cpu_seconds: Some(client.as_secs_f64()),
-        server_cpu_seconds: server.map(|time| time.as_secs_f64()),
+        server_cpu_seconds: seen.cpu.map(|time| time.as_secs_f64()),
+        server_stages: seen.stages,
         ..Sample::default()
     }))
 }

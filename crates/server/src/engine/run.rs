@@ -127,6 +127,10 @@ impl Nfs {
         reply: &mut Encoder,
         suspended: Box<Suspended>,
     ) -> CompoundOutcome {
+        if suspended.unsettled().is_some() {
+            // All of it has been run, and there is nothing to come again for.
+            return self.resume(call, reply, suspended);
+        }
         let Suspended { start, count_at, args_at, .. } = *suspended;
         let mut compound = Compound::resumed(self, call, *suspended);
         let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());

@@ -34,6 +34,17 @@ fn a_directory_is_free_while_its_names_are_on_their_way_to_the_disk_and_one_way_
 }
 
 #[test]
+fn what_has_been_run_is_not_given_up_it_waits_for_the_disk_instead() {
+    let site = site();
+    let (client, _, _) = site.client();
+    site.disk.take_settled();
+    let renaming = in_export(vec![savefh(), rename("f", "g")]);
+    let reply = try_on(&client, 1, 1, renaming).waits().go_on(&client).give_up(&client);
+    assert_eq!((reply.status, reply.resarray.len()), (NFS4_OK, 5), "{reply:?}");
+    assert_eq!(site.disk.take_settled().len(), 1);
+}
+
+#[test]
 fn what_does_not_get_to_the_disk_is_not_acknowledged_nor_what_was_done_after_it() {
     let site = site();
     let (mut client, _, _) = site.client();

@@ -124,7 +124,7 @@ impl Waiting {
         reply
     }
 
-    fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+    pub fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
         with_call(client, &self.args, client.now, |call| {
             client.server.nfs.give_up(call, &mut self.reply, self.suspended)
         });

@@ -127,7 +127,7 @@ pub struct Compared {
 impl Compared {
     /// Puts two records side by side; the names say which is which.
     pub fn of(names: [&str; 2], records: [&Record; 2]) -> Self {
-        let noise = records.map(|record| record.noise.map_or(0.0, |noise| noise.relative)).into_iter().sum();
+        let noise = records.map(|record| record.relative_noise()).into_iter().sum();
         let [first, second] = records;
         let case = |one: &CaseRecord| {
             let (own, other) = one.figures.as_ref().zip(second.find(&one.case)?.figures.as_ref())?;

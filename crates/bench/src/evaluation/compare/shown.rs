@@ -69,7 +69,7 @@ fn costs(compared: &Compared, records: [&Record; 2]) -> Option<Table> {
                fast its machine was.";
     let cells = |what: usize, side: &str| {
         records.map(|record| {
-            let (cost, noise) = (Cost::of(record, side), record.noise.map_or(0.0, |noise| noise.relative));
+            let (cost, noise) = (Cost::of(record, side), record.relative_noise());
             match what {
                 0 => Some(mean_change(cost.operations?, noise)),
                 1 => Some(mean_change(cost.throughput?, noise)),

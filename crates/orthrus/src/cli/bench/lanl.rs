@@ -8,6 +8,7 @@ use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::{Context, ensure};
+use bench::Watched;
 use bench::lanl::{
     ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
     ToHost, Way,
@@ -15,7 +16,7 @@ use bench::lanl::{
 use bench::link::Link;
 use bench::measuring::{Record, Settings};
 use bench::mounted::{CopyProgram, Ssh, SshFolder};
-use bench::native::{Target, Watched};
+use bench::native::Target;
 use bench::{Flavor, lanl};
 use nix::unistd::geteuid;
 use realm::RealmEnctype;

@@ -6,9 +6,9 @@ use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::ensure;
+use bench::Watched;
 use bench::measuring::{Record, Settings};
 use bench::mounted::{self, OnMounts, Place, Places};
-use bench::native::Watched;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! What a server tells at a metrics endpoint, and what the operating system tells of its process.
+//! Servers looked at from outside: what one tells at a metrics endpoint, and what the operating system tells of its process.
 
 use crate::cpu;
 use crate::measuring::Stages;
@@ -52,11 +52,11 @@ impl std::fmt::Display for Metrics {
 
 /// What an endpoint tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+struct Told {
     /// Processor time of the server's process.
-    pub cpu: Option<Duration>,
+    cpu: Option<Duration>,
     /// Where the time of requests went, by flavor.
-    pub stages: BTreeMap<String, Stages>,
+    stages: BTreeMap<String, Stages>,
 }
 
 impl Metrics {
@@ -64,7 +64,7 @@ impl Metrics {
     ///
     /// # Errors
     /// When nobody answers, or with something else than metrics.
-    pub fn fetch(&self) -> Result<Told> {
+    fn fetch(&self) -> Result<Told> {
         let address = self.host.to_socket_addrs()?.next().context("the host has no address")?;
         let mut stream = TcpStream::connect_timeout(&address, METRICS_TIMEOUT)?;
         stream.set_read_timeout(Some(METRICS_TIMEOUT))?;
@@ -143,28 +143,31 @@ pub struct Seen {
 }
 
 impl Watched {
-    /// Returns the server's processor time so far; `None` where it cannot be known.
-    pub fn cpu(&self) -> Option<Duration> {
-        match (self.pid, &self.metrics) {
-            (Some(pid), _) => cpu::of_process(pid),
-            (None, Some(metrics)) => metrics.fetch().ok()?.cpu,
-            (None, None) => None,
-        }
+    /// Looks before something that is measured: what it costs the server to tell is over by then.
+    pub fn look(&self) -> Look {
+        let told = self.told();
+        self.seen(self.of_process(), told)
     }
 
-    /// Looks.
-    pub fn look(&self) -> Look {
-        let told = self.metrics.as_ref().and_then(|metrics| metrics.fetch().ok());
-        let cpu = match self.pid {
-            Some(pid) => cpu::of_process(pid),
-            None => told.as_ref().and_then(|told| told.cpu),
-        };
+    /// The process's time so far, where there is one of this machine.
+    fn of_process(&self) -> Option<Duration> {
+        self.pid.and_then(cpu::of_process)
+    }
+
+    fn told(&self) -> Option<Told> {
+        self.metrics.as_ref()?.fetch().ok()
+    }
+
+    fn seen(&self, own: Option<Duration>, told: Option<Told>) -> Look {
+        let cpu = if self.pid.is_some() { own } else { told.as_ref().and_then(|told| told.cpu) };
         Look { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
     }
 
     /// Says what was done since a look for `side`: a flavor, or one with an encryption type behind it (`krb5p-18`).
     pub fn since(&self, before: &Look, side: &str) -> Seen {
-        let now = self.look();
+        // The process first: to tell costs it something as well.
+        let own = self.of_process();
+        let now = self.seen(own, self.told());
         let flavor = side.split('-').next().unwrap_or_default();
         let of = |look: &Look| look.stages.as_ref()?.get(flavor).copied();
         Seen {
