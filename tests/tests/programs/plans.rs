@@ -5,6 +5,43 @@ use serde_json::Value;
 use std::fs;
 
 #[test]
+fn a_repository_of_ones_own_is_what_git_loads_are_made_of_and_one_that_is_none_is_refused() {
+    if !is_installed("krb5kdc", "krb5-kdc") || !is_installed("git", "git") {
+        return;
+    }
+    let folder = empty_folder();
+    let own = folder.path().join("own");
+    let git = |arguments: &[&str]| {
+        let done = std::process::Command::new("git").arg("-C").arg(&own).args(arguments).output();
+        assert!(done.expect("git starts").status.success(), "{arguments:?}");
+    };
+    fs::create_dir(&own).expect("the folder is ours");
+    fs::write(own.join("only file"), "text").expect("the folder is ours");
+    git(&["init", "--quiet"]);
+    git(&["add", "--all"]);
+    git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "--quiet", "--message=t"]);
+    let (path, prefix) = (folder.path().join("plan.toml"), folder.path().join("report"));
+    let plan = |repository: &str| {
+        let text = format!(
+            "flavors = [\"sys\"]\nrepetitions = 1\nseconds = 0.05\n[[case]]\nname = \"own\"\nkind = \"git\"\nrepository = \"{repository}\"\n"
+        );
+        fs::write(&path, text).expect("the folder is ours");
+        run(orthrus(["bench", "run"]).arg(&path).arg("--output").arg(&prefix))
+    };
+    let ended = plan(&own.display().to_string());
+    assert!(ended.status.success(), "{ended:?}");
+    let text = fs::read_to_string(prefix.with_extension("json")).expect("the report is written");
+    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    let case = &record["cases"][0];
+    assert_eq!(case["load"]["repository"], own.display().to_string());
+    let counters = &case["samples"][0]["counters"];
+    // One file that is looked at, one folder that is listed, an index that is written and renamed; twice a turn.
+    assert_eq!(counters["status_operations"].as_u64().expect("a count") % 8, 0, "{counters}");
+    let ended = plan("/nonexistent");
+    assert!(!ended.status.success() && ended.stderr.contains("the repository /nonexistent"), "{ended:?}");
+}
+
+#[test]
 fn reads_and_writes_of_a_plan_are_no_larger_than_its_rsize_and_wsize() {
     if !is_installed("krb5kdc", "krb5-kdc") {
         return;

@@ -5,6 +5,7 @@ use super::Blocks;
 use crate::Unit;
 use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Name of the evaluation.
 pub const ANF: &str = "anf";
@@ -21,6 +22,9 @@ const GIT_CLIENTS: u32 = 8;
 
 /// Draws the repository where nobody says otherwise.
 const SEED: u64 = 2021;
+
+/// The option that names a repository to take instead of one that is drawn.
+pub const REPOSITORY: &str = "repository";
 
 /// See the module.
 pub struct Anf(Blocks);
@@ -95,7 +99,11 @@ fn metadata(settings: &Settings, connections: u32, load: &str) -> Vec<Case> {
         side: side.clone(),
         unit: Unit::OperationsPerSecond,
         axes: Axes::from([("load".to_owned(), json!(load)), ("workload".to_owned(), json!("metadata"))]),
-        load: Load::Git { seed: SEED, reach: Reach { clients, connections, ..Reach::default() } },
+        load: Load::Git {
+            seed: SEED,
+            repository: settings.options.get(REPOSITORY).and_then(|path| path.as_str()).map(PathBuf::from),
+            reach: Reach { clients, connections, ..Reach::default() },
+        },
     };
     settings.sides.iter().map(case).collect()
 }

@@ -16,7 +16,7 @@ mod stages;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use anf::{ANF, Anf};
+pub use anf::{ANF, Anf, REPOSITORY};
 pub use compare::Compared;
 pub use cost::{Cost, headline};
 pub use generator::generator_notes;

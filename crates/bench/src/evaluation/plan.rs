@@ -5,6 +5,7 @@ use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Tr
 use crate::{Flavor, Unit};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// Name of the evaluation.
 pub const PLAN: &str = "plan";
@@ -69,6 +70,8 @@ pub struct PlanCase {
     /// Draws the repository of `git`.
     #[serde(default)]
     pub seed: u64,
+    /// The repository to take instead.
+    pub repository: Option<PathBuf>,
 }
 
 fn title() -> String {
@@ -182,7 +185,7 @@ impl PlanCase {
         };
         let random = self.kind != "sequential";
         let load = match self.kind.as_str() {
-            "git" => Load::Git { seed: self.seed, reach },
+            "git" => Load::Git { seed: self.seed, repository: self.repository.clone(), reach },
             _ => Load::Transfer(Transfer {
                 random,
                 size: self.size,

@@ -3,6 +3,7 @@
 use crate::lanl::{Copy, Fetch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Where a case stands in its evaluation, for tables and charts: `load` = `"high"`, `writes` = 25.
 pub type Axes = BTreeMap<String, serde_json::Value>;
@@ -80,6 +81,9 @@ pub enum Load {
     Git {
         /// Draws the files' names, sizes and what changes.
         seed: u64,
+        /// The repository that they are taken from instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        repository: Option<PathBuf>,
         /// How to get to the server.
         #[serde(flatten)]
         reach: Reach,

@@ -40,7 +40,7 @@ pub struct OnMounts<'a> {
     connections: Option<u32>,
     /// Whether the number of connections matters even where it is one.
     by_connections: bool,
-    repository: Option<(u64, Repository)>,
+    repository: Option<(Load, Repository)>,
 }
 
 impl<'a> OnMounts<'a> {
@@ -254,10 +254,13 @@ impl Driver for OnMounts<'_> {
                 let job = self.job(transfer, Duration::ZERO);
                 lay_out(job, self.folder(&case.side)?.folder(), self.stop)
             }
-            Load::Git { seed, .. } => {
-                if self.repository.as_ref().is_none_or(|(other, _)| other != seed) {
-                    let drawn = Repository::draw(*seed, self.stop)?.context("interrupted")?;
-                    self.repository = Some((*seed, drawn));
+            Load::Git { seed, repository, .. } => {
+                if self.repository.as_ref().is_none_or(|(other, _)| *other != case.load) {
+                    let made = match repository {
+                        Some(path) => Repository::of(path, self.stop)?,
+                        None => Repository::draw(*seed, self.stop)?,
+                    };
+                    self.repository = Some((case.load.clone(), made.context("interrupted")?));
                 }
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Metadata as git makes it: git itself, on a repository that a seed draws.
+//! Metadata as git makes it: git itself, on a repository that a seed draws, or a clone of the user's.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::place::remove;
-use super::tools::{GIT, run};
+use super::tools::run;
+use crate::repository::{differing, earlier, git, tracked};
 
 /// Folders of the working copy, and files of each.
 const FOLDERS: u64 = 30;
@@ -28,6 +29,11 @@ const SIZE_MAX: u64 = 16 << 10;
 #[derive(Debug)]
 pub struct Repository {
     folder: tempfile::TempDir,
+    /// Files of the working copy, and those that the other branch has otherwise.
+    files: u64,
+    changed: u64,
+    /// Files of the other branch that are changed to be committed.
+    edited: Vec<String>,
 }
 
 /// Counts by command, as the samples have them: `clone_operations`, `clone_us`, …
@@ -39,41 +45,43 @@ impl Repository {
     /// # Errors
     /// When git is missing, or what it said.
     pub fn draw(seed: u64, stop: &AtomicBool) -> Result<Option<Self>> {
-        let folder = tempfile::Builder::new().prefix("orthrus-git-").tempdir()?;
-        let drawn = Self { folder };
-        let bare = drawn.bare();
-        if run(drawn.git()?.args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(&bare), stop)?
-            .is_none()
+        let folder = folder()?;
+        let bare = bare(&folder);
+        let mut made = git()?;
+        if run(made.args(["init", "--quiet", "--bare", "--initial-branch=main"]).arg(&bare), stop)?.is_none()
         {
             return Ok(None);
         }
-        let stream = drawn.folder.path().join("stream");
+        let stream = folder.path().join("stream");
         File::create(&stream)?.write_all(history(seed).as_bytes())?;
-        let mut import = drawn.git()?;
+        let mut import = git()?;
         import.arg("-C").arg(&bare).args(["fast-import", "--quiet"]).stdin(File::open(&stream)?);
-        Ok(run(&mut import, stop)?.map(|_| drawn))
+        run(&mut import, stop)?.map(|_| Self::known(folder, stop)).transpose()
     }
 
-    fn bare(&self) -> PathBuf {
-        self.folder.path().join("repository.git")
-    }
-
-    /// git without the user's and the machine's settings.
-    fn git(&self) -> Result<Command> {
-        let mut command = GIT.command()?;
-        command
-            .env("HOME", self.folder.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null");
-        command.env("GIT_TERMINAL_PROMPT", "0");
-        for role in ["AUTHOR", "COMMITTER"] {
-            command
-                .env(format!("GIT_{role}_NAME"), "bench")
-                .env(format!("GIT_{role}_EMAIL"), "bench@localhost");
+    /// Clones one; its other branch is an earlier commit. `None` when it was interrupted.
+    ///
+    /// # Errors
+    /// When git is missing, or what it said.
+    pub fn of(repository: &Path, stop: &AtomicBool) -> Result<Option<Self>> {
+        let folder = folder()?;
+        let bare = bare(&folder);
+        let mut clone = git()?;
+        clone.args(["clone", "--quiet", "--bare", "--no-local"]).arg(repository).arg(&bare);
+        if run(&mut clone, stop)?.is_none() {
+            return Ok(None);
         }
-        // Servers tell owners as they like.
-        command.args(["-c", "safe.directory=*", "-c", "gc.auto=0", "-c", "advice.detachedHead=false"]);
-        Ok(command)
+        let mut branch = git()?;
+        branch.arg("-C").arg(&bare).args(["update-ref", "refs/heads/other", &earlier(&bare, stop)?]);
+        run(&mut branch, stop)?.map(|_| Self::known(folder, stop)).transpose()
+    }
+
+    fn known(folder: tempfile::TempDir, stop: &AtomicBool) -> Result<Self> {
+        let bare = bare(&folder);
+        let files = tracked(&bare, "HEAD", stop)?.len() as u64;
+        let changed = differing(&bare, "other", "HEAD", stop)?.len() as u64;
+        let other = tracked(&bare, "other", stop)?.into_iter().map(|file| file.path);
+        Ok(Self { folder, files, changed, edited: other.step_by(usize::try_from(CHANGED)?).collect() })
     }
 
     /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations are files that a command
@@ -83,24 +91,24 @@ impl Repository {
     /// What git said.
     pub fn turn(&self, copy: &Path, stop: &AtomicBool) -> Result<Option<Counters>> {
         let mut counters = Counters::new();
-        let all = FOLDERS * FILES;
+        let (all, edited) = (self.files, self.edited.len() as u64);
         let inside = |arguments: &[&str]| -> Result<Command> {
-            let mut command = self.git()?;
+            let mut command = git()?;
             command.arg("-C").arg(copy).args(arguments);
             Ok(command)
         };
-        let mut clone = self.git()?;
-        clone.args(["clone", "--quiet", "--no-local"]).arg(self.bare()).arg(copy);
+        let mut clone = git()?;
+        clone.args(["clone", "--quiet", "--no-local"]).arg(bare(&self.folder)).arg(copy);
         let steps: [(&str, u64, Command); 5] = [
             ("clone", all, clone),
             ("status", all, inside(&["status", "--porcelain"])?),
-            ("checkout", all / CHANGED, inside(&["checkout", "--quiet", "--detach", "origin/other"])?),
-            ("commit", all / CHANGED, inside(&["commit", "--quiet", "--all", "--message=bench"])?),
+            ("checkout", self.changed, inside(&["checkout", "--quiet", "--detach", "origin/other"])?),
+            ("commit", edited, inside(&["commit", "--quiet", "--all", "--message=bench"])?),
             ("gc", 1, inside(&["gc", "--quiet"])?),
         ];
         for (name, operations, mut command) in steps {
             if name == "commit" {
-                change(copy).context("changing the working copy")?;
+                self.change(copy).context("changing the working copy")?;
             }
             let Some(ran) = run(&mut command, stop)? else { return Ok(None) };
             count(&mut counters, name, operations, ran.time);
@@ -110,6 +118,24 @@ impl Repository {
         count(&mut counters, "remove", all, start.elapsed());
         Ok(Some(counters))
     }
+
+    /// Changes what is to be committed.
+    fn change(&self, copy: &Path) -> Result<()> {
+        for path in self.edited.iter().map(|path| copy.join(path)) {
+            let mut file =
+                File::options().append(true).open(&path).with_context(|| path.display().to_string())?;
+            writeln!(file, "changed")?;
+        }
+        Ok(())
+    }
+}
+
+fn folder() -> Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix("orthrus-git-").tempdir()?)
+}
+
+fn bare(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("repository.git")
 }
 
 fn count(counters: &mut Counters, name: &str, operations: u64, time: Duration) {
@@ -120,17 +146,6 @@ fn count(counters: &mut Counters, name: &str, operations: u64, time: Duration) {
 
 fn path(number: u64) -> String {
     format!("folder-{}/source-{}.c", number % FOLDERS, number / FOLDERS)
-}
-
-/// Changes what is to be committed.
-fn change(copy: &Path) -> Result<()> {
-    for number in (0..FOLDERS * FILES).step_by(usize::try_from(CHANGED)?) {
-        let path = copy.join(path(number));
-        let mut file =
-            File::options().append(true).open(&path).with_context(|| path.display().to_string())?;
-        writeln!(file, "changed")?;
-    }
-    Ok(())
 }
 
 /// A stream for git fast-import: one commit on main, one on another branch that changes a part of the files.
@@ -164,7 +179,7 @@ mod tests {
 
     #[test]
     fn git_works_on_what_a_seed_draws_and_leaves_nothing() {
-        if let Err(missing) = GIT.find() {
+        if let Err(missing) = crate::mounted::tools::GIT.find() {
             return eprintln!("skipped: {missing}");
         }
         let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
@@ -174,6 +189,12 @@ mod tests {
             assert!(counters[&format!("{command}_us")] > 0, "{command}: {counters:?}");
         }
         assert_eq!(counters["clone_operations"], FOLDERS * FILES);
+        assert_eq!((counters["checkout_operations"], counters["commit_operations"]), (75, 75));
+        // A clone of one that is there: its other branch is that of the one before HEAD.
+        let given = Repository::of(&bare(&repository.folder), &stop).unwrap().unwrap();
+        assert_eq!((given.files, given.changed), (FOLDERS * FILES, 0), "one commit only");
+        let nothing = Repository::of(dir.path(), &stop).unwrap_err();
+        assert!(format!("{nothing:#}").contains("git: "), "{nothing:#}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         assert_eq!(history(7), history(7));
         assert_ne!(history(7), history(8));

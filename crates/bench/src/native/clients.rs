@@ -4,7 +4,7 @@ use super::Counters;
 use crate::measuring::{Case, Load};
 use crate::pattern::Pattern;
 use crate::workload::{self, Conditions, Shape, Tally, git};
-use crate::{Flavor, Mount};
+use crate::{Flavor, KnownRepository, Mount};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
@@ -44,12 +44,17 @@ pub struct Work<'a> {
     case: &'a Case,
     length: Duration,
     stop: &'a AtomicBool,
+    /// The repositories of the clients, where the case has any.
+    repositories: Vec<git::Repository>,
 }
 
 impl<'a> Work<'a> {
     /// The load of a case for so long.
-    pub fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Self {
-        Self { case, length, stop }
+    ///
+    /// # Errors
+    /// Those of looking at the repository of a case.
+    pub fn of(case: &'a Case, length: Duration, stop: &'a AtomicBool) -> Result<Self> {
+        Ok(Self { case, length, stop, repositories: repositories(case, stop)? })
     }
 
     /// What client `index` of `clients` does.
@@ -62,7 +67,10 @@ impl<'a> Work<'a> {
         };
         let mut tally = Tally::default();
         let counters = match &self.case.load {
-            Load::Git { seed, .. } => git::run(mount, seed + index as u64, &conditions, &mut tally)?,
+            Load::Git { .. } => {
+                let repository = self.repositories.get(index).context("there is no repository")?;
+                git::run(mount, repository, &conditions, &mut tally)?
+            }
             Load::Metadata { .. } => {
                 workload::metadata(mount, &conditions, &mut tally)?;
                 Counters::new()
@@ -82,6 +90,15 @@ impl<'a> Work<'a> {
         };
         Ok((tally, counters))
     }
+}
+
+/// What each client's working copies have.
+fn repositories(case: &Case, stop: &AtomicBool) -> Result<Vec<git::Repository>> {
+    let Load::Git { seed, repository, reach } = &case.load else { return Ok(Vec::new()) };
+    let seeds = (0..reach.clients.max(1)).map(|client| seed + u64::from(client));
+    let Some(path) = repository else { return Ok(seeds.map(git::Repository::draw).collect()) };
+    let known = KnownRepository::of(path, stop)?;
+    Ok(seeds.map(|seed| git::Repository::of(&known, seed)).collect())
 }
 
 /// Lets all clients begin at once and returns what they did together.

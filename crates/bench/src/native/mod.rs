@@ -245,14 +245,14 @@ impl Native<'_> {
     fn sample(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>> {
         let key = Self::key(case);
         if !turn.warm_up && key.2 {
-            let work = Work::of(case, LEAD_IN.min(turn.length / 2), turn.stop);
+            let work = Work::of(case, LEAD_IN.min(turn.length / 2), turn.stop)?;
             clients::run(self.sessions.get_mut(&key).context(NOT_PREPARED)?, &work)?;
         }
         let before = if self.counts { self.counters(&key)? } else { Counters::new() };
         let mounts = self.sessions.get_mut(&key).context(NOT_PREPARED)?;
         let watched = self.site.target(key.1.server_cpu.as_deref())?.watched();
         let mut counters = Counters::new();
-        let work = Work::of(case, turn.length, turn.stop);
+        let work = Work::of(case, turn.length, turn.stop)?;
         let measured = workload::measure(turn.stop, &watched, &case.side, |tally| {
             (*tally, counters) = clients::run(mounts, &work)?;
             Ok(())

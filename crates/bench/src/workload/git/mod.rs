@@ -1,5 +1,5 @@
 //! What git asks of a file system, without git: the operations of clone, status, checkout, commit and gc on a small
-//! repository whose files are drawn with a seed.
+//! repository whose files are drawn with a seed, or on one that has the files of another.
 //!
 //! As git does it: what must not be seen half done is written under a name of its own (`index.lock`, `tmp_pack`) and renamed;
 //! status looks at every file and lists every folder; gc reads the loose objects, writes a pack and removes them.
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{Conditions, Tally};
+pub use shape::Repository;
 
 /// A folder tree at the server, by paths below the endpoint's own folder: `objects/ab`.
 pub trait Tree {
@@ -74,14 +75,14 @@ pub type Counters = BTreeMap<String, u64>;
 /// The server's, and data that is not what was written.
 pub fn run(
     tree: &mut dyn Tree,
-    seed: u64,
+    repository: &Repository,
     conditions: &Conditions<'_>,
     tally: &mut Tally,
 ) -> Result<Counters> {
-    let (start, repository) = (Instant::now(), shape::Repository::draw(seed));
+    let start = Instant::now();
     let mut work = turn::Work { tree, tally, counters: Counters::new() };
     loop {
-        work.turn(&repository)?;
+        work.turn(repository)?;
         if start.elapsed() >= conditions.length || conditions.stopped() {
             return Ok(work.counters);
         }
@@ -98,18 +99,30 @@ impl turn::Work<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::pattern::Pattern;
     use crate::workload::fake::Fake;
     use std::sync::atomic::AtomicBool;
 
+    /// Does all that git does once with the files of a repository.
+    pub(crate) fn leaves_nothing(known: &crate::KnownRepository) -> Counters {
+        let mut fake = Fake::new();
+        let (_, counters) = turn(&mut fake, &Repository::of(known, 1)).unwrap();
+        assert!(fake.files.is_empty() && fake.folders.is_empty(), "{:?}", fake.files.keys());
+        counters
+    }
+
     fn once(fake: &mut Fake, seed: u64) -> Result<(Tally, Counters)> {
+        turn(fake, &Repository::draw(seed))
+    }
+
+    fn turn(fake: &mut Fake, repository: &Repository) -> Result<(Tally, Counters)> {
         let stop = AtomicBool::new(false);
         let conditions =
             Conditions { file_size: 0, pattern: Pattern(0), length: Duration::ZERO, stop: &stop };
         let mut tally = Tally::default();
-        let counters = run(fake, seed, &conditions, &mut tally)?;
+        let counters = run(fake, repository, &conditions, &mut tally)?;
         Ok((tally, counters))
     }
 

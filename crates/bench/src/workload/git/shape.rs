@@ -1,4 +1,7 @@
-//! The repository that a seed draws.
+//! The repository that a seed draws, or that has the files of another.
+
+use crate::KnownRepository;
+use std::collections::BTreeSet;
 
 /// Folders of the working copy, and files of each.
 const FOLDERS: usize = 12;
@@ -9,6 +12,13 @@ const PACK: usize = 384 << 10;
 
 /// Part of the files that another branch has otherwise: one in so many.
 const CHANGED: u64 = 5;
+
+/// The longest file, and the longest pack, in bytes: what is longer in the repository that is repeated is cut.
+const FILE_SIZE_MAX: u64 = 16 << 20;
+const PACK_SIZE_MAX: u64 = 64 << 20;
+
+/// The folder of the working copy.
+const WORK: &str = "work";
 
 /// Objects that commits leave before they are packed.
 const LOOSE: usize = 24;
@@ -70,7 +80,7 @@ impl Repository {
     /// Draws one.
     pub fn draw(seed: u64) -> Self {
         let mut draw = Draw(seed);
-        let mut folders = vec!["work".to_owned()];
+        let mut folders = vec![WORK.to_owned()];
         for index in 1..FOLDERS {
             // Half of the folders are below another one.
             let parent = if index % 2 == 0 { draw.next() as usize % index } else { 0 };
@@ -85,12 +95,36 @@ impl Repository {
             }
         }
         let changed = (0..files.len()).filter(|_| draw.next().is_multiple_of(CHANGED)).collect();
-        let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: PACK, seed: draw.next() };
+        Self::with(folders, files, changed, PACK, &mut draw)
+    }
+
+    /// Has the files of a repository, with other contents of the same lengths.
+    pub fn of(known: &KnownRepository, seed: u64) -> Self {
+        let mut draw = Draw(seed);
+        let (mut folders, mut files) = (BTreeSet::from([WORK.to_owned()]), Vec::new());
+        for file in &known.files {
+            let path = format!("{WORK}/{}", file.path);
+            folders.extend(path.match_indices('/').filter_map(|(at, _)| path.get(..at)).map(str::to_owned));
+            files.push(Blob { path, size: file.size.min(FILE_SIZE_MAX) as usize, seed: draw.next() });
+        }
+        let pack = known.pack.clamp(1, PACK_SIZE_MAX) as usize;
+        Self::with(folders.into_iter().collect(), files, known.changed.clone(), pack, &mut draw)
+    }
+
+    fn with(
+        folders: Vec<String>,
+        files: Vec<Blob>,
+        changed: Vec<usize>,
+        pack: usize,
+        draw: &mut Draw,
+    ) -> Self {
+        let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: pack, seed: draw.next() };
         let loose = (0..LOOSE).map(|_| {
             let name = draw.next();
             let path = format!(".git/objects/{:02x}/{name:016x}", name >> 56 & 0x0f);
             Blob { path, size: draw.size(), seed: draw.next() }
         });
-        Self { folders, files, changed, pack, loose: loose.collect() }
+        let loose = loose.collect();
+        Self { folders, files, changed, pack, loose }
     }
 }

@@ -8,7 +8,8 @@ use super::site::{Own, Remote, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
-use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile};
+use bench::KnownRepository;
+use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile, REPOSITORY};
 use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
 use bench::native::{Native, Site};
@@ -34,6 +35,10 @@ pub struct Anf {
     /// Connections of each session, as the mount option nconnect makes them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     connections: u32,
+    /// A git repository whose files metadata is measured with: cloned as it is on mounts, without --mount its names and lengths
+    /// [default: one that a seed draws].
+    #[arg(long, value_name = "DIR")]
+    repository: Option<PathBuf>,
 }
 
 impl Anf {
@@ -44,6 +49,11 @@ impl Anf {
     pub fn run(self) -> anyhow::Result<()> {
         let mut settings = self.run.settings(6, 1.0, 22);
         settings.options.insert("connections".into(), json!(self.connections));
+        if let Some(path) = &self.repository {
+            let path = path.canonicalize().with_context(|| format!("the repository {}", path.display()))?;
+            KnownRepository::of(&path, &AtomicBool::new(false))?;
+            settings.options.insert(REPOSITORY.into(), json!(path));
+        }
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut evaluation::Anf::new(&settings, self.connections);
