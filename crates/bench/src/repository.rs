@@ -52,6 +52,13 @@ impl Known {
         };
         looked().with_context(|| format!("the repository {}", repository.display()))
     }
+
+    /// Returns how many bytes a working copy takes at most, with what git keeps of it.
+    pub fn size(&self) -> u64 {
+        // The pack, its index, and both anew while gc works; files in whole pages.
+        let files = self.files.iter().map(|file| file.size.next_multiple_of(4096)).sum::<u64>();
+        files + 3 * self.pack
+    }
 }
 
 /// Makes a command of git without the user's and the machine's settings.

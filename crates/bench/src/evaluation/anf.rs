@@ -4,8 +4,10 @@
 use super::Blocks;
 use crate::Unit;
 use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
+use anyhow::Result;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// Name of the evaluation.
 pub const ANF: &str = "anf";
@@ -52,6 +54,10 @@ impl Evaluation for Anf {
 
     fn to_come(&self, record: &Record) -> usize {
         self.0.to_come(record)
+    }
+
+    fn copies(&self, stop: &AtomicBool) -> Result<u64> {
+        self.0.copies(stop)
     }
 }
 

@@ -27,9 +27,14 @@ pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
 pub use share::{Share, share_sentence};
 pub use stages::stages_note;
 
+use crate::KnownRepository;
 use crate::lanl::LANL;
-use crate::measuring::{Case, Evaluation, Record};
+use crate::measuring::{Case, Evaluation, Load, Record};
 use crate::view::{View, plain};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Cases that are known from the beginning, one block of sides after the other.
 struct Blocks {
@@ -49,6 +54,19 @@ impl Evaluation for Blocks {
 
     fn to_come(&self, _record: &Record) -> usize {
         self.left.as_slice().iter().map(Vec::len).sum()
+    }
+
+    fn copies(&self, stop: &AtomicBool) -> Result<u64> {
+        let mut most: BTreeMap<&Path, u64> = BTreeMap::new();
+        for case in self.left.as_slice().iter().flatten() {
+            if let Load::Git { repository: Some(path), reach, .. } = &case.load {
+                let clients = most.entry(path).or_default();
+                *clients = u64::from(reach.clients).max(*clients);
+            }
+        }
+        let mut sizes =
+            most.into_iter().map(|(path, clients)| Ok(clients * KnownRepository::of(path, stop)?.size()));
+        sizes.try_fold(0, |most, size: Result<u64>| Ok(size?.max(most)))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{Flavor, Unit};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// Name of the evaluation.
 pub const PLAN: &str = "plan";
@@ -223,5 +224,9 @@ impl Evaluation for OwnPlan {
 
     fn to_come(&self, record: &Record) -> usize {
         self.0.to_come(record)
+    }
+
+    fn copies(&self, stop: &AtomicBool) -> Result<u64> {
+        self.0.copies(stop)
     }
 }

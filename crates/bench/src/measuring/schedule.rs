@@ -24,6 +24,14 @@ pub trait Evaluation {
 
     /// Estimates how many cases are still to come, those of the last answer of [`Evaluation::next`] left out.
     fn to_come(&self, record: &Record) -> usize;
+
+    /// Returns the bytes that working copies of a repository of one's own take, those of all clients of a case together.
+    ///
+    /// # Errors
+    /// Those of looking at the repository.
+    fn copies(&self, _stop: &AtomicBool) -> Result<u64> {
+        Ok(0)
+    }
 }
 
 /// Measures cases; how is its own affair.

@@ -8,7 +8,6 @@ use super::site::{Own, Remote, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
-use bench::KnownRepository;
 use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile, REPOSITORY};
 use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
@@ -51,7 +50,6 @@ impl Anf {
         settings.options.insert("connections".into(), json!(self.connections));
         if let Some(path) = &self.repository {
             let path = path.canonicalize().with_context(|| format!("the repository {}", path.display()))?;
-            KnownRepository::of(&path, &AtomicBool::new(false))?;
             settings.options.insert(REPOSITORY.into(), json!(path));
         }
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
@@ -238,9 +236,11 @@ pub fn start(
 ) -> anyhow::Result<()> {
     let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
     let remote = target.remote()?;
+    // It is also how one that is none is found out before anything is started.
+    let copies = asked.evaluation.copies(&AtomicBool::new(false))?;
     let store = match target.folder() {
         Some(folder) => Store::Folder(folder.to_owned()),
-        None => Store::Memory(memory(&asked)),
+        None => Store::Memory(memory(&asked, copies)),
     };
     record.target = remote.as_ref().map_or_else(|| store.label(), |target| target.label.clone());
     let link = target.link()?;
@@ -333,11 +333,11 @@ pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     }
 }
 
-/// MiB of memory for the files of all flavors, and for what metadata loads make.
-fn memory(asked: &Asked<'_>) -> u64 {
+/// MiB of memory for the files of all flavors, and for what metadata loads make, `copies` bytes of repositories of one's own.
+fn memory(asked: &Asked<'_>, copies: u64) -> u64 {
     let files = asked.settings.sides.len() as u64 * asked.files;
     // Each client's file is at least a MiB.
-    ((asked.settings.file_size >> 20) + 64) * files + 256
+    ((asked.settings.file_size >> 20) + 64) * files + 256 + (copies >> 20)
 }
 
 /// Measures the machine's limits, then what the evaluation asks for, with a progress bar.
