@@ -1,6 +1,6 @@
 //! Fairness: while the shard does something long, connections that ask for little are served in between.
 
-use crate::driver::{Driver, Ready};
+use crate::driver::Ready;
 use crate::sockets::Sockets;
 use crate::{LateSink, Reply, Request, Service};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,11 +45,7 @@ impl<S: Service> Aside<S> {
     }
 
     /// Sends what there is of a long batch's replies, and gives others their turn. Returns how long that took.
-    pub(crate) fn pause<D: Driver>(
-        &mut self,
-        sockets: &mut Sockets<D>,
-        replies: &mut Vec<Reply>,
-    ) -> Duration {
+    pub(crate) fn pause(&mut self, sockets: &mut Sockets, replies: &mut Vec<Reply>) -> Duration {
         let before = self.spent;
         sockets.sending = Duration::ZERO;
         let mut answered: Vec<u64> = replies.iter().map(|reply| reply.connection.0).collect();
@@ -66,7 +62,7 @@ impl<S: Service> Aside<S> {
     }
 
     /// Serves what interactive connections have sent, and leaves all else for later.
-    pub(crate) fn turn<D: Driver>(&mut self, sockets: &mut Sockets<D>) {
+    pub(crate) fn turn(&mut self, sockets: &mut Sockets) {
         if sockets.len() < 2 {
             return;
         }
@@ -91,7 +87,7 @@ impl<S: Service> Aside<S> {
         }
     }
 
-    fn serve<D: Driver>(&mut self, sockets: &mut Sockets<D>, woken: Instant) {
+    fn serve(&mut self, sockets: &mut Sockets, woken: Instant) {
         let mut batch: Vec<Request> =
             self.requests.drain(..).filter_map(|request| sockets.admit(request)).collect();
         let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();

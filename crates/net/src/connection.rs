@@ -1,6 +1,6 @@
 //! One TCP connection: which of its requests may go on, and when it is over.
 
-use crate::driver::{Driver, Interest};
+use crate::driver::{Driver, Interest, Link};
 use crate::input::Input;
 use crate::output::Output;
 use crate::traffic::Traffic;
@@ -24,10 +24,10 @@ pub(crate) enum Progress {
 }
 
 /// What is under way on a connection.
-pub(crate) struct Connection<D: Driver> {
+pub(crate) struct Connection {
     id: ConnectionId,
     peer: SocketAddr,
-    link: D::Link,
+    link: Link,
     input: Input,
     output: Output,
     /// Bytes of unfinished and held requests that are counted in `Stats::input_bytes`.
@@ -44,8 +44,8 @@ pub(crate) struct Connection<D: Driver> {
     class: u8,
 }
 
-impl<D: Driver> Connection<D> {
-    pub(crate) fn new(id: ConnectionId, link: D::Link, peer: SocketAddr, limits: &Limits) -> Self {
+impl Connection {
+    pub(crate) fn new(id: ConnectionId, link: Link, peer: SocketAddr, limits: &Limits) -> Self {
         Self {
             id,
             peer,
@@ -70,7 +70,7 @@ impl<D: Driver> Connection<D> {
     /// Reads once, and appends the records that are whole.
     pub(crate) fn read(
         &mut self,
-        driver: &mut D,
+        driver: &mut Driver,
         limits: &Limits,
         stats: &Stats,
         requests: &mut Vec<Request>,
@@ -78,7 +78,7 @@ impl<D: Driver> Connection<D> {
         if !self.wants_input(limits) {
             return Progress::Open;
         }
-        let received = match driver.receive(&mut self.link, &mut self.input) {
+        let received = match driver.receive(&self.link, &mut self.input) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
@@ -188,9 +188,9 @@ impl<D: Driver> Connection<D> {
     }
 
     /// Sends once, as much as one step may, and moves the replies that are sent to `spent`.
-    pub(crate) fn write(&mut self, driver: &mut D, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
+    pub(crate) fn write(&mut self, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
         if !self.output.is_empty() {
-            match driver.send(&mut self.link, &self.output) {
+            match Driver::send(&self.link, &self.output) {
                 Ok(sent) if sent.count == 0 => return Progress::Closed,
                 Ok(sent) => {
                     Stats::add(&stats.sent_bytes, sent.count as u64);
@@ -208,7 +208,7 @@ impl<D: Driver> Connection<D> {
     }
 
     /// Has the driver report what the connection waits for.
-    pub(crate) fn watch(&mut self, driver: &mut D, limits: &Limits) -> Progress {
+    pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits) -> Progress {
         let interest = Interest { input: self.wants_input(limits), output: self.has_output() };
         match driver.watch(&mut self.link, interest) {
             Ok(()) => Progress::Open,
@@ -248,8 +248,7 @@ impl<D: Driver> Connection<D> {
     }
 
     /// Closes the connection and gives back what is counted for it.
-    pub(crate) fn close(self, driver: &mut D, stats: &Stats) {
-        driver.remove(self.link);
+    pub(crate) fn close(self, stats: &Stats) {
         stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
         stats.away.fetch_sub(self.away, Ordering::Relaxed);
         self.output.release(stats);

@@ -14,7 +14,6 @@ mod aside;
 mod connection;
 mod driver;
 mod input;
-mod io;
 mod late;
 mod limits;
 mod listener;
@@ -28,7 +27,6 @@ mod sockets;
 mod stats;
 mod traffic;
 
-pub use io::Io;
 pub use late::{Late, LateSink};
 pub use limits::Limits;
 pub use listener::{ListenError, Listener, Running};

@@ -1,9 +1,8 @@
 //! Accepts connections and deals them out to the shards.
 
-use crate::driver::{Epoll, Uring};
 use crate::outgoing::connection_id;
 use crate::shard::{Shard, ShardHandle};
-use crate::{Io, Limits, Outgoing, Service, Stats};
+use crate::{Limits, Outgoing, Service, Stats};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -69,16 +68,10 @@ impl Listener {
     ///
     /// # Errors
     /// When the system gives no threads or descriptors.
-    pub fn start<S: Service>(
-        self,
-        service: Arc<S>,
-        shards: usize,
-        limits: Limits,
-        io: Io,
-    ) -> io::Result<Running> {
+    pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
-        let handles = spawn(&service, shards, &limits, &stats, io)?;
+        let handles = spawn(&service, shards, &limits, &stats)?;
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
         let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
         let acceptor = Acceptor { socket: self.socket, shards: handles, limits, stats: stats.clone() };
@@ -90,32 +83,15 @@ impl Listener {
     }
 }
 
-/// Starts the shards; those that cannot have io_uring have epoll.
+/// Starts the shards.
 fn spawn<S: Service>(
     service: &Arc<S>,
     shards: usize,
     limits: &Arc<Limits>,
     stats: &Arc<Stats>,
-    io: Io,
 ) -> io::Result<Vec<ShardHandle>> {
-    let mut uring = io == Io::Uring;
-    let mut handles = Vec::new();
-    for index in 0..shards.max(1) {
-        if uring {
-            match Shard::<S, Uring>::spawn(index, service.clone(), limits.clone(), stats.clone()) {
-                Ok(handle) => {
-                    handles.push(handle);
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!("connections are served with epoll, since io_uring is refused: {error}");
-                    uring = false;
-                }
-            }
-        }
-        handles.push(Shard::<S, Epoll>::spawn(index, service.clone(), limits.clone(), stats.clone())?);
-    }
-    Ok(handles)
+    let shard = |index| Shard::<S>::spawn(index, service.clone(), limits.clone(), stats.clone());
+    (0..shards.max(1)).map(shard).collect()
 }
 
 fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {

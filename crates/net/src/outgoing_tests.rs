@@ -1,6 +1,6 @@
 //! Records that the service sends of its own accord.
 
-use crate::{Action, Io, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
+use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -47,7 +47,7 @@ fn start() -> (Running, Receiver<(ConnectionId, &'static str)>) {
     let (tell, told) = channel();
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
     let service = Arc::new(Listening(Mutex::new(tell)));
-    (listener.start(service, 3, Limits::default(), Io::Auto).expect("threads"), told)
+    (listener.start(service, 3, Limits::default()).expect("threads"), told)
 }
 
 fn wait(told: &Receiver<(ConnectionId, &'static str)>) -> (ConnectionId, &'static str) {

@@ -1,7 +1,7 @@
 //! One thread with its connections: reads what has arrived, has it handled as a batch, writes the replies.
 
 use crate::aside::Aside;
-use crate::driver::{Driver, Ready};
+use crate::driver::Ready;
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
 use crate::{Late, LateSink, Limits, Reply, Request, Service, Stats};
@@ -49,12 +49,12 @@ impl ShardHandle {
 }
 
 /// A shard thread.
-pub(crate) struct Shard<S: Service, D: Driver> {
+pub(crate) struct Shard<S: Service> {
     service: Arc<S>,
     scratch: S::Shard,
     limits: Arc<Limits>,
     mailbox: Arc<Mailbox>,
-    sockets: Sockets<D>,
+    sockets: Sockets,
     /// What is served at once.
     batch: Vec<Request>,
     replies: Vec<Reply>,
@@ -65,7 +65,7 @@ pub(crate) struct Shard<S: Service, D: Driver> {
     aside: Aside<S>,
 }
 
-impl<S: Service, D: Driver> Shard<S, D> {
+impl<S: Service> Shard<S> {
     /// Starts a shard's thread, and returns once it waits for connections.
     pub(crate) fn spawn(
         index: usize,
@@ -91,7 +91,7 @@ impl<S: Service, D: Driver> Shard<S, D> {
         Ok(ShardHandle { mailbox, thread })
     }
 
-    fn new(service: Arc<S>, sockets: Sockets<D>, limits: Arc<Limits>, mailbox: Arc<Mailbox>) -> Self {
+    fn new(service: Arc<S>, sockets: Sockets, limits: Arc<Limits>, mailbox: Arc<Mailbox>) -> Self {
         let sink = {
             let mailbox = mailbox.clone();
             LateSink::new(move || mailbox.ring())

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What a shard has of the network.
-pub(crate) struct Sockets<D: Driver> {
-    driver: D,
+pub(crate) struct Sockets {
+    driver: Driver,
     mailbox: Arc<Mailbox>,
-    connections: HashMap<u64, Connection<D>>,
+    connections: HashMap<u64, Connection>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
     requests: Vec<Request>,
@@ -33,10 +33,10 @@ pub(crate) struct Sockets<D: Driver> {
     pub(crate) sending: Duration,
 }
 
-impl<D: Driver> Sockets<D> {
+impl Sockets {
     pub(crate) fn new(mailbox: &Arc<Mailbox>, limits: Arc<Limits>, stats: Arc<Stats>) -> io::Result<Self> {
         Ok(Self {
-            driver: D::new(mailbox)?,
+            driver: Driver::new(mailbox)?,
             mailbox: mailbox.clone(),
             connections: HashMap::new(),
             limits,
@@ -153,7 +153,7 @@ impl<D: Driver> Sockets<D> {
     pub(crate) fn write_step(&mut self, id: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let start = connection.has_output().then(Instant::now);
-        let progress = connection.write(&mut self.driver, &self.stats, &mut self.spent);
+        let progress = connection.write(&self.stats, &mut self.spent);
         self.spent.drain(..).for_each(memory::give);
         if let Some(took) = start.map(|start| start.elapsed()) {
             self.stats.add_sending(connection.class(), took);
@@ -303,7 +303,7 @@ impl<D: Driver> Sockets<D> {
 
     fn close(&mut self, id: u64) {
         if let Some(connection) = self.connections.remove(&id) {
-            connection.close(&mut self.driver, &self.stats);
+            connection.close(&self.stats);
             self.uncount();
             self.gone.push(ConnectionId(id));
         }

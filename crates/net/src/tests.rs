@@ -1,6 +1,6 @@
 //! A service that echoes, over real sockets.
 
-use crate::{Action, Io, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
+use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -101,10 +101,10 @@ impl Service for Echo {
     }
 }
 
-fn start(io: Io, limits: Limits) -> (Running, Arc<Echo>) {
+fn start(limits: Limits) -> (Running, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
     let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-    (listener.start(echo.clone(), 2, limits, io).expect("threads"), echo)
+    (listener.start(echo.clone(), 2, limits).expect("threads"), echo)
 }
 
 fn connect(server: &Running) -> TcpStream {
@@ -130,8 +130,9 @@ fn is_closed(stream: &mut TcpStream) -> bool {
         || stream.write_all(b"x").and_then(|()| stream.read(&mut [0; 1])).is_err()
 }
 
-fn records_of_all_sizes_come_back_in_order(io: Io) {
-    let (server, _) = start(io, Limits::default());
+#[test]
+fn records_of_all_sizes_come_back_in_order() {
+    let (server, _) = start(Limits::default());
     let mut stream = connect(&server);
     let sizes = [1, 3, 4, 100, 4096, 65_536, 300_000, 1 << 20];
     let mut writer = stream.try_clone().expect("a second handle");
@@ -146,8 +147,9 @@ fn records_of_all_sizes_come_back_in_order(io: Io) {
     sender.join().expect("sender");
 }
 
-fn a_record_in_single_bytes_and_fragments_is_joined(io: Io) {
-    let (server, _) = start(io, Limits::default());
+#[test]
+fn a_record_in_single_bytes_and_fragments_is_joined() {
+    let (server, _) = start(Limits::default());
     let mut stream = connect(&server);
     for byte in [[0, 0, 0, 2].as_slice(), b"ab", &record(b"c")].concat() {
         stream.write_all(&[byte]).expect("sent");
@@ -155,8 +157,9 @@ fn a_record_in_single_bytes_and_fragments_is_joined(io: Io) {
     assert_eq!(receive(&mut stream), b"abc");
 }
 
-fn a_record_above_the_limit_closes_its_connection_only(io: Io) {
-    let (server, _) = start(io, Limits { record_size_max: 1000, ..Limits::default() });
+#[test]
+fn a_record_above_the_limit_closes_its_connection_only() {
+    let (server, _) = start(Limits { record_size_max: 1000, ..Limits::default() });
     let (mut bad, mut good) = (connect(&server), connect(&server));
     bad.write_all(&record(&[0; 1001])).expect("sent");
     assert!(is_closed(&mut bad));
@@ -165,16 +168,18 @@ fn a_record_above_the_limit_closes_its_connection_only(io: Io) {
     assert_eq!(server.stats().malformed.load(Ordering::SeqCst), 1);
 }
 
-fn connections_above_the_limit_are_closed_at_once(io: Io) {
-    let (server, _) = start(io, Limits { connections_max: 1, ..Limits::default() });
+#[test]
+fn connections_above_the_limit_are_closed_at_once() {
+    let (server, _) = start(Limits { connections_max: 1, ..Limits::default() });
     let mut first = connect(&server);
     first.write_all(&record(b"one")).expect("sent");
     assert_eq!(receive(&mut first), b"one");
     assert!(is_closed(&mut connect(&server)));
 }
 
-fn unfinished_requests_of_all_connections_together_have_a_limit(io: Io) {
-    let (server, _) = start(io, Limits { input_bytes_max: 256 << 10, ..Limits::default() });
+#[test]
+fn unfinished_requests_of_all_connections_together_have_a_limit() {
+    let (server, _) = start(Limits { input_bytes_max: 256 << 10, ..Limits::default() });
     let mut streams: Vec<TcpStream> = (0..16).map(|_| connect(&server)).collect();
     for stream in &mut streams {
         let _ = stream.write_all(&record_mark(1 << 20)).and_then(|()| stream.write_all(&vec![0; 100 << 10]));
@@ -191,8 +196,9 @@ fn unfinished_requests_of_all_connections_together_have_a_limit(io: Io) {
     assert!(closed >= 12, "only {closed} connections were closed");
 }
 
-fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later(io: Io) {
-    let (server, _) = start(io, Limits { output_bytes_max: 1 << 20, ..Limits::default() });
+#[test]
+fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later() {
+    let (server, _) = start(Limits { output_bytes_max: 1 << 20, ..Limits::default() });
     let mut stream = connect(&server);
     let mut writer = stream.try_clone().expect("a second handle");
     let sender =
@@ -204,8 +210,9 @@ fn a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later(io: Io)
     assert!(sender.join().expect("sender"));
 }
 
-fn a_connection_that_the_service_closes_gets_its_earlier_replies(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn a_connection_that_the_service_closes_gets_its_earlier_replies() {
+    let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&[record(b"last words"), record(b"close")].concat()).expect("sent");
     assert_eq!(receive(&mut stream), b"last words");
@@ -214,10 +221,11 @@ fn a_connection_that_the_service_closes_gets_its_earlier_replies(io: Io) {
     assert_eq!(echo.closed.load(Ordering::SeqCst), 1);
 }
 
-fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say(io: Io) {
+#[test]
+fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
     const REQUESTS: usize = 300;
     let limits = Limits { output_bytes_max: 4 << 20, batch_requests_max: 4, ..Limits::default() };
-    let (server, _) = start(io, limits);
+    let (server, _) = start(limits);
     let mut stream = connect(&server);
     stream.write_all(&record(b"big").repeat(REQUESTS)).expect("sent");
     let mut most = 0;
@@ -243,9 +251,10 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say(io: 
     assert_eq!(held(), 0);
 }
 
-fn replies_that_nobody_reads_have_a_limit_for_all_connections_together(io: Io) {
+#[test]
+fn replies_that_nobody_reads_have_a_limit_for_all_connections_together() {
     let limits = Limits { output_bytes_total_max: 16 * BIG, batch_requests_max: 4, ..Limits::default() };
-    let (server, _) = start(io, limits);
+    let (server, _) = start(limits);
     let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
     for stream in &mut streams {
         stream.write_all(&record(b"big").repeat(100)).expect("sent");
@@ -256,8 +265,9 @@ fn replies_that_nobody_reads_have_a_limit_for_all_connections_together(io: Io) {
     assert!(server.stats().overdue.load(Ordering::SeqCst) > 0);
 }
 
-fn a_defect_costs_its_connection_and_no_other(io: Io) {
-    let (server, _) = start(io, Limits::default());
+#[test]
+fn a_defect_costs_its_connection_and_no_other() {
+    let (server, _) = start(Limits::default());
     // Every other connection is on the same of the two threads.
     let (mut bad, _other, mut good) = (connect(&server), connect(&server), connect(&server));
     good.write_all(&record(b"before")).expect("sent");
@@ -269,8 +279,9 @@ fn a_defect_costs_its_connection_and_no_other(io: Io) {
     assert_eq!(server.stats().panics.load(Ordering::SeqCst), 1);
 }
 
-fn the_end_of_a_connection_is_told_after_its_last_request(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn the_end_of_a_connection_is_told_after_its_last_request() {
+    let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"last words")).expect("sent");
     stream.shutdown(std::net::Shutdown::Write).expect("half closed");
@@ -280,8 +291,9 @@ fn the_end_of_a_connection_is_told_after_its_last_request(io: Io) {
     assert_eq!((echo.closed.load(Ordering::SeqCst), echo.late.load(Ordering::SeqCst)), (1, 0));
 }
 
-fn what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back() {
+    let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&[record(b"later 1"), record(b"now"), record(b"later 2")].concat()).expect("sent");
     assert_eq!(receive(&mut stream), b"now");
@@ -293,8 +305,9 @@ fn what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back(io: Io) {
     assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
 }
 
-fn what_comes_back_after_its_connection_has_closed_is_dropped(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn what_comes_back_after_its_connection_has_closed_is_dropped() {
+    let (server, echo) = start(Limits::default());
     let mut gone = connect(&server);
     gone.write_all(&record(b"later")).expect("sent");
     echo.wait_for_away(1);
@@ -310,9 +323,9 @@ fn what_comes_back_after_its_connection_has_closed_is_dropped(io: Io) {
     assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
 }
 
-fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back(io: Io) {
-    let (server, echo) =
-        start(io, Limits { away_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
+#[test]
+fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
+    let (server, echo) = start(Limits { away_requests_max: 2, batch_requests_max: 1, ..Limits::default() });
     let mut stream = connect(&server);
     stream.write_all(&record(b"later").repeat(5)).expect("sent");
     stream.write_all(&record(b"last")).expect("sent");
@@ -333,10 +346,9 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back(io:
     assert_eq!(receive(&mut stream), b"later");
 }
 
-/// By epoll alone: io_uring is not told of a connection that nothing is asked of, and notices when the calls come back.
 #[test]
 fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
-    let (server, echo) = start(Io::Epoll, Limits { away_requests_max: 1, ..Limits::default() });
+    let (server, echo) = start(Limits { away_requests_max: 1, ..Limits::default() });
     let mut stream = connect(&server);
     stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
     echo.wait_for_away(1);
@@ -350,8 +362,9 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
     echo.give_back();
 }
 
-fn a_server_that_stops_does_not_wait_for_what_is_away(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn a_server_that_stops_does_not_wait_for_what_is_away() {
+    let (server, echo) = start(Limits::default());
     let mut stream = connect(&server);
     stream.write_all(&record(b"later")).expect("sent");
     echo.wait_for_away(1);
@@ -360,8 +373,9 @@ fn a_server_that_stops_does_not_wait_for_what_is_away(io: Io) {
     echo.give_back();
 }
 
-fn a_short_request_is_answered_in_the_pauses_of_a_long_one(io: Io) {
-    let (server, echo) = start(io, Limits::default());
+#[test]
+fn a_short_request_is_answered_in_the_pauses_of_a_long_one() {
+    let (server, echo) = start(Limits::default());
     // Every other connection is on the same of the two threads.
     let (mut long, _other, mut short) = (connect(&server), connect(&server), connect(&server));
     for stream in [&mut long, &mut short] {
@@ -379,40 +393,9 @@ fn a_short_request_is_answered_in_the_pauses_of_a_long_one(io: Io) {
     assert_eq!(echo.short.load(Ordering::SeqCst), 1);
 }
 
-fn a_port_that_is_taken_is_said_so(io: Io) {
-    let (server, _) = start(io, Limits::default());
+#[test]
+fn a_port_that_is_taken_is_said_so() {
+    let (server, _) = start(Limits::default());
     let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
     assert!(error.contains("in use"), "{error}");
-}
-
-/// Makes a test of each function for each driver. Where the kernel refuses io_uring, its tests prove the fallback.
-macro_rules! with_each_driver {
-    ($($name:ident,)*) => {
-        mod with_epoll {
-            $(#[test] fn $name() { super::$name(crate::Io::Epoll); })*
-        }
-        mod with_uring {
-            $(#[test] fn $name() { super::$name(crate::Io::Uring); })*
-        }
-    };
-}
-
-with_each_driver! {
-    records_of_all_sizes_come_back_in_order,
-    a_record_in_single_bytes_and_fragments_is_joined,
-    a_record_above_the_limit_closes_its_connection_only,
-    connections_above_the_limit_are_closed_at_once,
-    unfinished_requests_of_all_connections_together_have_a_limit,
-    a_peer_that_does_not_read_is_not_read_from_and_gets_all_replies_later,
-    a_connection_that_the_service_closes_gets_its_earlier_replies,
-    small_requests_for_large_replies_take_no_more_memory_than_the_limits_say,
-    replies_that_nobody_reads_have_a_limit_for_all_connections_together,
-    a_defect_costs_its_connection_and_no_other,
-    the_end_of_a_connection_is_told_after_its_last_request,
-    what_is_away_holds_up_nothing_and_is_answered_when_it_comes_back,
-    what_comes_back_after_its_connection_has_closed_is_dropped,
-    a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back,
-    a_server_that_stops_does_not_wait_for_what_is_away,
-    a_short_request_is_answered_in_the_pauses_of_a_long_one,
-    a_port_that_is_taken_is_said_so,
 }

@@ -10,7 +10,6 @@ mod evaluations;
 mod fairness;
 mod flow;
 mod ganesha;
-mod io;
 mod krb5;
 mod linux;
 mod memory;
@@ -57,8 +56,6 @@ pub enum Command {
     Fairness(Arguments),
     /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two minutes).
     Rsize(Arguments),
-    /// io_uring beside epoll: the server's processor time for each (about 4 minutes).
-    Io(io::Arguments),
     /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
     SlowDisk(Arguments),
     /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and off (about two minutes, a disk of its own as root).
@@ -110,7 +107,6 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nconnect(arguments) => ("nconnect", arguments),
         Command::Fairness(arguments) => ("fairness", arguments),
         Command::Rsize(arguments) => ("rsize", arguments),
-        Command::Io(arguments) => ("io", &arguments.output),
         Command::SlowDisk(arguments) => ("slow-disk", arguments),
         Command::Names(arguments) => ("names", arguments),
         // The program itself writes their reports.
@@ -128,7 +124,6 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Nconnect(_) => nconnect::run(&mut output, &stop),
         Command::Fairness(_) => fairness::run(&mut output, &stop),
         Command::Rsize(_) => rsize::run(&mut output, &stop),
-        Command::Io(arguments) => io::run(&mut output, arguments, &stop),
         Command::SlowDisk(_) => slow_disk::run(&mut output, &stop),
         Command::Names(_) => names::run(&mut output, &stop),
         Command::Evaluations(_) => Ok(End::Complete),

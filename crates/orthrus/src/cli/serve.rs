@@ -64,10 +64,6 @@ pub struct Arguments {
     /// Threads that serve (default: one a core).
     #[arg(long)]
     shards: Option<usize>,
-    /// The kernel's interface to sockets: epoll, uring (epoll where the kernel refuses it) or auto, the one that measured
-    /// better.
-    #[arg(long, env = "ORTHRUS_IO", value_name = "INTERFACE")]
-    io: Option<net::Io>,
     /// Seconds that a silent client keeps its state.
     #[arg(long, value_name = "SECONDS")]
     lease_time: Option<u64>,
@@ -125,7 +121,6 @@ impl Arguments {
         settings.listen = self.listen.unwrap_or(settings.listen);
         settings.metrics = self.metrics.or(settings.metrics);
         settings.shards = self.shards.unwrap_or(settings.shards);
-        settings.io = self.io.unwrap_or(settings.io);
         settings.keytab = self.keytab.clone().or(settings.keytab);
         settings.state_dir = self.state_dir.clone().or(settings.state_dir);
         settings.domain = self.domain.clone().unwrap_or(settings.domain);

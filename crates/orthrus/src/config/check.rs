@@ -54,7 +54,6 @@ impl<'a> Checker<'a> {
                 }
                 None => default.shards,
             },
-            io: raw.io.map_or(Ok(default.io), |value| self.io(&value))?,
             domain: raw.domain.map_or(Ok(default.domain), |value| self.domain(value))?,
             keytab: raw.keytab.map(|value| self.relative(value.get_ref())),
             realms: raw.realms.unwrap_or_default(),
@@ -80,10 +79,6 @@ impl<'a> Checker<'a> {
 
     fn metrics(&self, value: &Spanned<String>) -> Checked<SocketAddr> {
         parse_metrics(value.get_ref()).map_err(|message| self.at(value.span(), message))
-    }
-
-    fn io(&self, value: &Spanned<String>) -> Checked<net::Io> {
-        value.get_ref().parse().map_err(|message: String| self.at(value.span(), message))
     }
 
     fn domain(&self, value: Spanned<String>) -> Checked<String> {

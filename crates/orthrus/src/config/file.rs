@@ -11,7 +11,6 @@ pub(super) struct File {
     pub listen: Option<Spanned<String>>,
     pub metrics: Option<Spanned<String>>,
     pub shards: Option<Spanned<u32>>,
-    pub io: Option<Spanned<String>>,
     pub domain: Option<Spanned<String>>,
     pub keytab: Option<Spanned<String>>,
     pub realms: Option<Vec<String>>,

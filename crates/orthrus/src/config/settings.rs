@@ -20,8 +20,6 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Threads that serve; 0: one a core.
     pub shards: usize,
-    /// The kernel's interface to sockets.
-    pub io: net::Io,
     /// The domain of named owners (`alice@domain`).
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
@@ -56,7 +54,6 @@ impl Default for Settings {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
             metrics: None,
             shards: 0,
-            io: net::Io::Auto,
             domain: String::new(),
             keytab: None,
             realms: Vec::new(),

@@ -81,13 +81,6 @@ fn a_value_of_the_wrong_type_is_named_with_its_line() {
 }
 
 #[test]
-fn an_interface_that_there_is_not_is_refused_with_those_that_there_are() {
-    let said = refusal("io = \"select\"\n[[export]]\npath = \"/tmp\"\n");
-    assert!(said.starts_with("/etc/orthrus.toml:1: key `io`: "), "{said}");
-    assert!(said.contains("auto, epoll or uring"), "{said}");
-}
-
-#[test]
 fn a_number_out_of_range_is_named_with_the_range() {
     let said = refusal("delegations = \"some\"\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.starts_with("/etc/orthrus.toml:1: key `delegations`: "), "{said}");

@@ -189,9 +189,8 @@ fn start(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,
     };
-    let running = listener
-        .start(service.clone(), shards, net_limits(settings), settings.io)
-        .context("threads cannot be started")?;
+    let running =
+        listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
     service.server().engine().connect_callbacks(Box::new(service::Callbacks(running.outgoing().clone())));
     housekeeping::start(service.clone(), exports)?;
     Ok((service, running))
