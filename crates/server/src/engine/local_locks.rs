@@ -20,8 +20,9 @@ use vfs::{OpenAccess, RangeLocks, VfsError, VfsResult};
 
 /// Independent parts, so that threads seldom meet at one lock.
 const STRIPES: usize = 64;
-/// Who has a lock that no client has.
-const LOCAL_OWNER: &[u8] = b"a program of the server's machine";
+/// The owner in LOCK4denied of a lock that a program of this machine holds.
+const LOCAL_OWNER: &[u8] = b"a local program";
+const _: () = assert!(LOCAL_OWNER.len() <= crate::ops::lock::DENIED_OWNER_MAX);
 
 type Hash = BuildHasherDefault<SipHasher13>;
 type Held = HashMap<FileKey, Box<dyn RangeLocks>, Hash>;

@@ -80,7 +80,7 @@ mod size {
     /// Stateid, change_info4, flags, attributes set, a delegation for writing.
     pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 4 + 16 + 4 + 12 + 12 + 16;
     /// A denied lock with the longest owner, or a stateid.
-    pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + 1024;
+    pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + crate::ops::lock::DENIED_OWNER_MAX;
     /// Count, committed, verifier.
     pub const WRITE: usize = STATUS + 4 + 4 + 8;
     /// write_response4 without a callback id, copy_requirements4.

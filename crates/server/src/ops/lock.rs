@@ -2,8 +2,14 @@
 
 use crate::engine::{Compound, Failure, LockFailure, OpResult};
 use nfs4::{Lock4Args, Locker4, NfsLockType4, Nfsstat4};
+use siphasher::sip128::{Hasher128, SipHasher13};
 use state::{Lock, LockDenied, LockError, Locker};
+use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
+
+/// Most bytes of the owner in LOCK4denied. Linux clients from 6.12 on reserve as many as their own owners have and
+/// turn a longer one into EIO.
+pub const DENIED_OWNER_MAX: usize = 20;
 
 /// Locks a range of bytes.
 ///
@@ -67,5 +73,38 @@ pub fn refusal(error: LockFailure, reply: &mut Encoder) -> Failure {
 fn encode_denied(denied: &LockDenied, reply: &mut Encoder) {
     let locktype = if denied.write { NfsLockType4::WRITE_LT } else { NfsLockType4::READ_LT };
     reply.u64(denied.offset).u64(denied.length).u32(locktype as u32);
-    reply.u64(denied.clientid).opaque(&denied.owner);
+    reply.u64(denied.clientid).opaque(&short_owner(&denied.owner));
+}
+
+/// Returns an owner as LOCK4denied carries it: itself, or where that is too long, its first bytes and a digest. The
+/// digest has no key, so that an owner is the same in every reply and after a restart.
+fn short_owner(owner: &[u8]) -> Cow<'_, [u8]> {
+    if owner.len() <= DENIED_OWNER_MAX {
+        return owner.into();
+    }
+    let mut hasher = SipHasher13::new();
+    hasher.write(owner);
+    let digest = hasher.finish128().as_bytes();
+    let (first, _) = owner.split_at(DENIED_OWNER_MAX - digest.len());
+    [first, &digest].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_owner_becomes_a_short_one_that_is_always_the_same() {
+        for length in [0, 1, DENIED_OWNER_MAX] {
+            let owner = vec![7; length];
+            assert_eq!(*short_owner(&owner), *owner);
+        }
+        let long: Vec<Vec<u8>> = (0..=255).map(|last| [vec![7; 1023], vec![last]].concat()).collect();
+        let mut short: Vec<Cow<'_, [u8]>> = long.iter().map(|owner| short_owner(owner)).collect();
+        assert!(short.iter().all(|owner| owner.len() == DENIED_OWNER_MAX && owner.starts_with(&[7; 4])));
+        assert_eq!(short_owner(&[7; DENIED_OWNER_MAX + 1]), short_owner(&[7; DENIED_OWNER_MAX + 1]));
+        short.sort();
+        short.dedup();
+        assert_eq!(short.len(), long.len(), "owners that differ stay different");
+    }
 }

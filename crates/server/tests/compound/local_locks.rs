@@ -85,6 +85,10 @@ fn denied(reply: &Reply) -> (u64, u64, NfsLockType4, u64) {
     match reply.last() {
         NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied))
         | NfsResop4::OP_LOCKT(Lockt4Res::NFS4ERR_DENIED(denied)) => {
+            assert_eq!(
+                &*denied.owner.owner, b"a local program",
+                "at most 20 bytes: Linux 6.12 reserves no more"
+            );
             (denied.offset, denied.length, denied.locktype, denied.owner.clientid)
         }
         other => panic!("{other:?}"),

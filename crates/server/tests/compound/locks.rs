@@ -34,6 +34,49 @@ fn a_lock_stands_in_the_way_of_others_until_it_is_undone() // RFC 8881 sections 
     other.run(vec![put(&fh), lock_new(READ_LT, 0, u64::MAX, open_b, b"b")]).ok();
 }
 
+/// The owner of the lock in the way.
+#[track_caller]
+fn owner_in_the_way(reply: &Reply) -> Vec<u8> {
+    match reply.last() {
+        NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied))
+        | NfsResop4::OP_LOCKT(Lockt4Res::NFS4ERR_DENIED(denied)) => denied.owner.owner.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_owner_in_lock4denied_has_at_most_twenty_bytes_in_every_minor_version()
+// RFC 8881 section 18.10.2 and RFC 7530 section 16.10.2 allow 1024; Linux 6.12 and later reserve 20
+{
+    let server = Setup::default().start();
+    let mut alice = Client::new(&server);
+    let fh = alice.make_file("export", "f", b"0123456789");
+    let stateid = alice.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
+    let others = other.at("export", vec![open("f", 3)]).ok().opened().stateid;
+    let old = Client40::new(&server);
+    let (_, olds) = old.opened("f");
+    for (offset, length) in [0, 1, 8, 19, 20, 21, 24, 100, 1023, 1024].into_iter().enumerate() {
+        let offset = offset as u64;
+        let owner: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        alice.run(vec![put(&fh), lock_new(WRITE_LT, offset, 1, stateid, &owner)]).ok();
+        let owner_40 = StateOwner4 { clientid: old.clientid, owner: bytes(b"another") };
+        let lockt_40 = Lockt4Args { locktype: NfsLockType4::READ_LT, offset, length: 1, owner: owner_40 };
+        let replies = [
+            other.run(vec![put(&fh), lock_new(READ_LT, offset, 1, others, b"b")]),
+            other.run(vec![put(&fh), lockt(READ_LT, offset, 1, b"b")]),
+            old.run(vec![put(&fh), old.first_lock_op(olds, offset, 1)]),
+            old.run(vec![put(&fh), NfsArgop4::OP_LOCKT(lockt_40)]),
+        ];
+        let seen: Vec<_> =
+            replies.into_iter().map(|reply| owner_in_the_way(&reply.expect(NFS4ERR_DENIED))).collect();
+        if length <= 20 {
+            assert_eq!(seen[0], owner);
+        }
+        assert!(seen.iter().all(|owner| owner.len() <= 20 && *owner == seen[0]), "{length}: {seen:?}");
+    }
+}
+
 #[test]
 fn a_lock_needs_an_open_that_lets_it() // RFC 8881 section 18.10.3
 {
