@@ -202,7 +202,7 @@ impl Tasks {
                 counts.ranges,
                 counts.delegations,
                 counts.files,
-                counts.reply_cache_reserved,
+                counts.session_memory,
             ];
             if left != [0; 8] {
                 inner.history.complain(

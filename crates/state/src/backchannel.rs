@@ -57,6 +57,11 @@ impl CallbackSecurity {
         list.iter().filter_map(Self::expires).max().map_or(0, |until| nanoseconds(until).max(1))
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + 2 * self.longest()
+    }
+
     /// Bytes of the longest string in it.
     fn longest(&self) -> usize {
         match self {

@@ -1,5 +1,6 @@
 //! Who sends a request, over what, and which operations it has.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Names the principal of a request as the RPC layer proved it.
@@ -34,6 +35,8 @@ pub enum Protection {
 pub struct Caller<'a> {
     /// The connection that the request came over, unique for the life of the process.
     pub connection: u64,
+    /// The address that the connection comes from.
+    pub address: IpAddr,
     /// The principal of the RPC.
     pub principal: &'a Principal,
     /// The protection of the RPC.

@@ -1,6 +1,7 @@
 //! Client records (RFC 8881 section 2.4): whose a client is, and the books about what it has open and locked.
 
 use crate::slab::Key;
+use crate::tenants::Tenant;
 use crate::v40::Of40;
 use crate::{Caller, Clientid4, Nfsstat4, Principal, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub(crate) struct Client {
     pub(crate) verifier: [u8; 8],
     pub(crate) principal: Principal,
     pub(crate) protect: StateProtect,
+    /// Whom it counts for.
+    pub(crate) tenant: Arc<Tenant>,
     /// Its sessions whose backchannel works; whoever changes it holds the connections of the session.
     pub(crate) paths: AtomicUsize,
     /// What SEQUENCE says of the client's state (sr_status_flags).
@@ -77,11 +80,13 @@ impl Client {
         verifier: [u8; 8],
         principal: Principal,
         protect: StateProtect,
+        tenant: Arc<Tenant>,
     ) -> Self {
         // Clients begin at different stripes: most have few opens.
         let books = Books { turn: id as u32, ..Books::default() };
         let (paths, status, books) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(books));
-        Self { id, owner: owner.into(), verifier, principal, protect, paths, status, of40: None, books }
+        let owner = owner.into();
+        Self { id, owner, verifier, principal, protect, tenant, paths, status, of40: None, books }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.

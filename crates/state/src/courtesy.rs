@@ -4,9 +4,11 @@
 //! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
 
 use crate::registry::{Enrolled, Registry};
+use crate::tenants::Tenant;
 use crate::{ClientKey, Effects, State};
 use std::collections::BTreeSet;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -31,6 +33,31 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
         }
         freed
+    }
+
+    /// Removes up to so many clients whose leases have run out, of one tenant or of all, those first that ran out first. Returns
+    /// how many went.
+    pub(crate) fn release_expired_clients(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        tenant: Option<&Arc<Tenant>>,
+        count: usize,
+        effects: &mut Effects<O>,
+    ) -> usize {
+        let meant =
+            |client: &Enrolled| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant));
+        let over = registry.clients.iter().filter(|(_, client)| meant(client) && self.is_over(client, now));
+        let mut over: Vec<_> = over.map(|(key, client)| (self.renewed(client), *key)).collect();
+        over.sort_unstable();
+        let mut released = 0;
+        for (_, key) in over {
+            if released < count && registry.client(key).is_ok_and(|client| self.expired(client, now)) {
+                self.remove_client(registry, key, true, effects);
+                released += 1;
+            }
+        }
+        released
     }
 
     fn holders(&self, file: &F) -> BTreeSet<ClientKey> {
@@ -68,7 +95,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             (self.opens_count.load(Relaxed), limits.opens_max),
             (self.locks_count.load(Relaxed), limits.locks_max),
             (self.delegations_count.load(Relaxed), limits.delegations_max),
-            (self.reply_cache_reserved.load(Relaxed), limits.reply_cache_max),
+            (self.session_memory.load(Relaxed), limits.reply_cache_max),
         ]
         .iter()
         .any(|(used, max)| *used > max / 2)

@@ -2,9 +2,11 @@
 
 use crate::callbacks::{BackSlots, PathStatus};
 use crate::clients::Client;
+use crate::memory::{Counted, Pressure, TIGHT_PART};
 use crate::registry::{Enrolled, Registry};
 use crate::sessions::{Callback, Pulse, Session, sessionid};
 use crate::slots::Slots;
+use crate::tenants::Tenant;
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State,
     StateProtect,
@@ -84,7 +86,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_WRONG_CRED, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
-    /// NFS4ERR_NOSPC (too many sessions, or the reply caches are full).
+    /// NFS4ERR_NOSPC (too many sessions of the client), NFS4ERR_DELAY (no memory for another one).
     pub fn create_session(
         &self,
         now: Duration,
@@ -140,19 +142,48 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if registry.client(key)?.sessions.len() >= self.limits.sessions_per_client_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
-        let fore = self.fore_channel(&args.fore)?;
+        let tenant = Arc::clone(&registry.client(key)?.record.tenant);
+        let pressure = self.make_room_for_session(registry, now, &tenant, effects)?;
+        // Its own lease may have been over.
+        registry.client(key).map_err(|_| Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        let fore = self.fore_channel(&args.fore, pressure);
         let back = ChannelAttrs { header_pad_size: 0, ..args.back };
         self.confirm_client(registry, now, key, effects)?;
         let client = registry.client_mut(key)?;
-        let session = self.insert_session(key, &client.record, fore, back, args, random);
+        let session = self.insert_session(now, key, &client.record, fore, back, args, random);
         client.sessions.push(session.key);
         let flags = args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
         self.associate(&session, caller.connection, true, flags != 0);
         Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
     }
 
+    /// Sees that one more session of a tenant fits: what clients hold whose leases are over goes first, then unused sessions.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY.
+    fn make_room_for_session(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        tenant: &Arc<Tenant>,
+        effects: &mut Effects<O>,
+    ) -> Result<Pressure> {
+        while self.pressure(tenant) == Pressure::Short {
+            let others = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
+            let whose = if others { None } else { Some(tenant) };
+            let freed = self.release_expired_clients(registry, now, whose, 1, effects) > 0
+                || self.free_sessions(registry, now, tenant);
+            if !freed {
+                return Err(Nfsstat4::NFS4ERR_DELAY);
+            }
+        }
+        Ok(self.pressure(tenant))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a session is made of comes from three places")]
     fn insert_session(
         &self,
+        now: Duration,
         client: ClientKey,
         record: &Arc<Client>,
         fore: ChannelAttrs,
@@ -160,13 +191,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         args: &CreateSession,
         random: u64,
     ) -> Arc<Session> {
-        let reserved = fore.requests as usize * slot_size(fore.response_cached);
-        self.reply_cache_reserved.fetch_add(reserved, Relaxed);
         let security = CallbackSecurity::kept(&args.callback_security, &self.limits);
         let path = PathStatus::default();
         path.set_contexts(CallbackSecurity::contexts_until(&security));
+        let counted = Counted::new(&fore, &security);
         let callback = Callback { program: args.callback_program, security };
-        self.sessions.insert_with(random as u32, |key| {
+        let session = self.sessions.insert_with(random as u32, |key| {
             Arc::new(Session {
                 id: sessionid(self.epoch, key.index, random),
                 key,
@@ -181,9 +211,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 minor_version: args.minor_version,
                 back_slots: BackSlots::default(),
                 path,
-                reserved,
+                created: now,
+                counted,
             })
-        })
+        });
+        self.count_session(&session);
+        session
     }
 
     /// Makes an unconfirmed record the confirmed one; an earlier incarnation of the client goes with all that it has.
@@ -213,32 +246,24 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(())
     }
 
-    /// Negotiates the fore channel: never more than asked, never more than the limits, and as many slots as the
-    /// reply caches have room for.
-    fn fore_channel(&self, asked: &ChannelAttrs) -> Result<ChannelAttrs> {
+    /// Negotiates the fore channel: never more than asked, never more than the limits, and fewer slots where memory is tight.
+    fn fore_channel(&self, asked: &ChannelAttrs, pressure: Pressure) -> ChannelAttrs {
         let limits = &self.limits;
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
-        let free = limits.reply_cache_max.saturating_sub(self.reply_cache_reserved.load(Relaxed));
         let wanted = asked.requests.clamp(1, limits.slots_max.max(1));
-        let requests = match slot_size(response_cached) {
-            size if size > free => return Err(Nfsstat4::NFS4ERR_NOSPC),
-            // A session gets no more than a sixteenth of what is left, so that the last ones still get something.
-            size => wanted.min((free / 16 / size).max(1) as u32),
+        let requests = match pressure {
+            Pressure::None => wanted,
+            Pressure::Tight | Pressure::Short => wanted.div_ceil(TIGHT_PART),
         };
-        Ok(ChannelAttrs {
+        ChannelAttrs {
             header_pad_size: 0,
             request_size: asked.request_size.min(limits.request_size_max),
             response_size: asked.response_size.min(limits.response_size_max),
             response_cached,
             operations: asked.operations.min(limits.operations_max),
             requests,
-        })
+        }
     }
-}
-
-/// Bytes that a slot may come to.
-fn slot_size(response_cached: u32) -> usize {
-    Slots::size() + response_cached as usize
 }
 
 /// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4), later anybody unless

@@ -3,6 +3,7 @@
 use crate::clients::Client;
 use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::registry::{Enrolled, Registry};
+use crate::tenants::Tenant;
 use crate::v40::NAME_PREFIX;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result, State};
 use nfs4::{
@@ -111,8 +112,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if let Some(key) = registry.unconfirmed.get(args.owner).copied() {
             self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
         }
-        self.make_room_for_client(&mut registry, now, effects)?;
-        Ok(self.new_client(&mut registry, now, caller, args, random as u32 >> 1)) // cases 1, 3, 4, 5
+        let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
+        Ok(self.new_client(&mut registry, now, caller, args, random as u32 >> 1, tenant)) // cases 1, 3, 4, 5
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {
@@ -143,24 +144,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(())
     }
 
-    /// Sees that one more client fits: first who has expired goes, then the oldest that never confirmed.
-    pub(crate) fn make_room_for_client(
-        &self,
-        registry: &mut Registry,
-        now: Duration,
-        effects: &mut Effects<O>,
-    ) -> Result<()> {
-        if registry.clients.len() < self.limits.clients_max {
-            return Ok(());
-        }
-        if self.expire_clients(registry, now, false, effects) == 0 {
-            let unconfirmed = registry.unconfirmed.values().copied();
-            let oldest = unconfirmed.min_by_key(|key| registry.clients.get(key).map(|c| c.renewed));
-            self.remove_client(registry, oldest.ok_or(Nfsstat4::NFS4ERR_DELAY)?, false, effects);
-        }
-        Ok(())
-    }
-
     /// Adds an unconfirmed record, for which there must be room.
     fn new_client(
         &self,
@@ -169,10 +152,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         caller: &Caller<'_>,
         args: &ExchangeId<'_>,
         create_sequence: u32,
+        tenant: Arc<Tenant>,
     ) -> ExchangeIdOk {
         let id = registry.new_clientid(self.epoch, self.clientid_mask);
         let (principal, protect) = (caller.principal.clone(), args.protect.granted());
-        let record = Arc::new(Client::new(id, args.owner, args.verifier, principal, protect));
+        let record = Arc::new(Client::new(id, args.owner, args.verifier, principal, protect, tenant));
         let enrolled = Enrolled {
             record: Arc::clone(&record),
             confirmed: false,
@@ -183,11 +167,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             recorded: false,
         };
         let ok = enrolled.describe();
-        let owner = Arc::clone(&record.owner);
         let key = ClientKey(self.clients.insert(id as u32, record));
-        registry.by_id.insert(id, key);
-        registry.unconfirmed.insert(owner, key);
-        registry.clients.insert(key, enrolled);
+        registry.enroll(key, enrolled);
         ok
     }
 }

@@ -12,6 +12,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut registry = self.registry();
         let expired = self.expire_clients(&mut registry, now, true, effects);
         self.end_grace_if_over(Some(&mut registry), now, effects);
+        self.trim_sessions(&mut registry, now);
         drop(registry);
         self.revoke_overdue(now, effects);
         self.sweep_owners(now, effects);

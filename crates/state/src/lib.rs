@@ -53,6 +53,7 @@ mod locks;
 mod locks_elsewhere;
 mod looks;
 mod mach_cred;
+mod memory;
 mod open_requests;
 mod opens;
 mod recalls;
@@ -64,6 +65,7 @@ mod slab;
 mod slots;
 mod stateids;
 mod table;
+mod tenants;
 #[cfg(test)]
 mod tests;
 pub mod v40;

@@ -12,7 +12,8 @@ pub struct Limits {
     pub grace: Duration,
     /// How long beyond its lease a client keeps what nobody else wants (RFC 8881 section 8.4.3). Default: a day.
     pub courtesy_max: Duration,
-    /// Client records, confirmed or not. EXCHANGE_ID beyond it: NFS4ERR_DELAY.
+    /// Client records, confirmed or not. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may have half of them.
+    /// EXCHANGE_ID beyond it takes the place of one that is unused, else: NFS4ERR_DELAY.
     pub clients_max: usize,
     /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
     pub sessions_per_client_max: usize,
@@ -30,7 +31,9 @@ pub struct Limits {
     pub response_cached_max: u32,
     /// Operations of one COMPOUND (ca_maxoperations).
     pub operations_max: u32,
-    /// Bytes that the slots of all sessions with their cached replies may come to, reserved when a session is created.
+    /// Bytes of all sessions with their slots and cached replies. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may
+    /// have half of them. Clients are asked to use fewer slots before; beyond it CREATE_SESSION takes the place of a session
+    /// that is unused, else: NFS4ERR_DELAY.
     pub reply_cache_max: usize,
     /// Opens of one client. OPEN beyond it: NFS4ERR_NOSPC.
     pub opens_per_client_max: usize,

@@ -8,6 +8,7 @@ use crate::slab::Key;
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(crate) struct Registry {
     counter: u32,
     /// Owners that may still reclaim (see `grace`).
     pub(crate) waiting: BTreeSet<Box<[u8]>>,
+    /// When slots were looked at last that clients have ceased to use.
+    pub(crate) retired_at: Duration,
     effects: VecDeque<Effect>,
 }
 
@@ -46,7 +49,7 @@ pub(crate) struct Enrolled {
 
 impl Enrolled {
     /// What tells of the client's requests: its sessions, which are passed, or the one pulse of an NFSv4.0 client.
-    fn pulses<'a>(&'a self, sessions: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Pulse> {
+    pub(crate) fn pulses<'a>(&'a self, sessions: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Pulse> {
         let own = self.record.of40.as_ref().map(|of40| &of40.pulse);
         sessions.iter().map(|session| &session.pulse).chain(own)
     }
@@ -82,6 +85,15 @@ impl Registry {
     /// As [`Registry::by_id`], of SETCLIENTID.
     pub(crate) fn by_id_40(&self, id: Clientid4) -> Result<(ClientKey, &Enrolled)> {
         self.by_any_id(id, true)
+    }
+
+    /// Adds an unconfirmed record.
+    pub(crate) fn enroll(&mut self, key: ClientKey, client: Enrolled) {
+        let record = &client.record;
+        record.tenant.clients.fetch_add(1, Relaxed);
+        self.by_id.insert(record.id, key);
+        self.unconfirmed.insert(Arc::clone(&record.owner), key);
+        self.clients.insert(key, client);
     }
 
     fn by_any_id(&self, id: Clientid4, of_40: bool) -> Result<(ClientKey, &Enrolled)> {
@@ -186,6 +198,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let Some(enrolled) = registry.clients.remove(&key) else { return };
         let record = &enrolled.record;
+        record.tenant.clients.fetch_sub(1, Relaxed);
         self.clients.remove(key.0);
         let mut books = record.all_books();
         self.forget_client_40(record, &books);

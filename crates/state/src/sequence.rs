@@ -1,5 +1,6 @@
 //! SEQUENCE (RFC 8881 sections 2.10.6 and 18.46): exactly-once semantics by slots.
 
+use crate::memory::{Pressure, TIGHT_PART};
 use crate::sessions::Session;
 use crate::slots::{SlotCheck, SlotState};
 use crate::{
@@ -83,7 +84,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_SEQ_MISORDERED,
-    /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy of the request still runs),
+    /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy still runs, or no memory for its reply),
     /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG, NFS4ERR_REP_TOO_BIG_TO_CACHE. None of them moves the slot or renews the lease.
     pub fn sequence(
         &self,
@@ -147,6 +148,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let last = match check {
             SlotCheck::New => {
                 check_size(&session.fore, args)?;
+                self.check_memory(session, args)?;
                 session.pulse.cached(slot.cached_len(), 0);
                 slot.begin(caller, args)
             }
@@ -157,7 +159,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         drop(last);
         self.associate_by_sequence(session, caller.connection);
         session.pulse.renew(now);
+        session.pulse.outstanding.note(args.highest_slotid);
         Ok(check)
+    }
+
+    /// A reply that is to be cached on another slot than the first waits until there is memory for it: the client was asked to
+    /// use the first alone.
+    fn check_memory(&self, session: &Session, args: &Sequence) -> Result<()> {
+        if args.cache_this && args.slotid > 0 && self.pressure(&session.record.tenant) == Pressure::Short {
+            return Err(Nfsstat4::NFS4ERR_DELAY);
+        }
+        Ok(())
     }
 
     fn begun(&self, now: Duration, session: Arc<Session>, caller: &Caller<'_>, args: &Sequence) -> Begun {
@@ -167,7 +179,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             sequenceid: args.sequenceid,
             slotid: args.slotid,
             highest_slotid: highest,
-            target_highest_slotid: self.target(highest),
+            target_highest_slotid: self.target(&session, highest),
             // A client that has to reclaim knows it already, since its client id of before the restart was stale.
             status_flags: session.status_flags(now, self.limits.lease),
         };
@@ -177,15 +189,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             reply,
             fore: session.fore,
             forbidden: session.record.forbids(caller),
-            token: SlotToken { session, slot: args.slotid },
+            token: SlotToken { session, slot: args.slotid, cache_this: args.cache_this },
         }
     }
 
-    /// Asks clients to use a quarter of their slots while the server is overloaded, or once nine tenths of the reply
-    /// caches' memory is promised (RFC 8881 section 2.10.6.1).
-    fn target(&self, highest: u32) -> u32 {
-        let promised = self.reply_cache_reserved.load(Relaxed) > self.limits.reply_cache_max / 10 * 9;
-        if promised || self.overloaded.load(Relaxed) { highest / 4 } else { highest }
+    /// Asks clients to use a quarter of their slots while the server is overloaded or their memory is tight, and one when it is
+    /// used up (RFC 8881 section 2.10.6.1).
+    fn target(&self, session: &Session, highest: u32) -> u32 {
+        match self.pressure(&session.record.tenant) {
+            Pressure::Short => 0,
+            Pressure::Tight => highest / TIGHT_PART,
+            Pressure::None if self.overloaded.load(Relaxed) => highest / TIGHT_PART,
+            Pressure::None => highest,
+        }
     }
 
     /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use fewer slots, or all of
@@ -202,14 +218,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Give the reply when sa_cachethis was set, and also when it costs next to nothing (a SEQUENCE alone, an error).
     /// A reply above the channel's response_cached is not kept. Does nothing when the session is gone by now.
     pub fn finish(&self, token: SlotToken, reply: Option<&[u8]>) {
-        let SlotToken { session, slot } = token;
+        let SlotToken { session, slot, cache_this } = token;
         if !session.pulse.is_closed() {
-            let reply = reply.filter(|reply| reply.len() <= session.fore.response_cached as usize);
+            let keeps = |reply: &&[u8]| {
+                // Replies that were not to be cached are only kept where that costs others nothing.
+                let asked = cache_this || slot == 0;
+                reply.len() <= session.fore.response_cached as usize
+                    && (asked || self.pressure(&session.record.tenant) < Pressure::Short)
+            };
+            let reply = reply.filter(keeps);
             let state = reply.map_or(SlotState::Uncached, |reply| SlotState::Cached(Arc::from(reply)));
             if let Some(mut slot) = session.slots.lock(slot) {
                 slot.state = state;
                 session.pulse.cached(0, slot.cached_len());
             }
+            self.count_replies(&session);
         }
         session.pulse.leave();
     }

@@ -2,6 +2,7 @@
 
 use crate::callbacks::{BackSlots, PathStatus};
 use crate::clients::Client;
+use crate::memory::{Counted, Outstanding};
 use crate::registry::Registry;
 use crate::slab::Key;
 use crate::slots::Slots;
@@ -30,8 +31,9 @@ pub(crate) struct Session {
     pub(crate) minor_version: u32,
     pub(crate) back_slots: BackSlots,
     pub(crate) path: PathStatus,
-    /// Bytes of reply cache set aside for it.
-    pub(crate) reserved: usize,
+    pub(crate) created: Duration,
+    /// The memory that its client's tenant has for it.
+    pub(crate) counted: Counted,
 }
 
 /// How to call the client back.
@@ -68,6 +70,7 @@ pub(crate) struct Pulse {
     renewed: AtomicU64,
     /// Bytes of cached replies.
     cached: AtomicUsize,
+    pub(crate) outstanding: Outstanding,
 }
 
 impl Pulse {
@@ -164,7 +167,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
         let Some(session) = self.sessions.remove(key) else { return };
         session.pulse.close(u32::MAX);
-        self.reply_cache_reserved.fetch_sub(session.reserved, Relaxed);
+        self.discount_session(&session);
         self.forget_connections(&session);
         if let Some(enrolled) = registry.clients.get_mut(&session.client) {
             enrolled.sessions.retain(|other| *other != key);

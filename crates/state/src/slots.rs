@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub struct SlotToken {
     pub(crate) session: Arc<Session>,
     pub(crate) slot: u32,
+    /// sa_cachethis.
+    pub(crate) cache_this: bool,
 }
 
 impl SlotToken {
@@ -111,6 +113,13 @@ impl Slots {
     /// Bytes that a slot takes, without its reply.
     pub(crate) const fn size() -> usize {
         std::mem::size_of::<Mutex<Slot>>()
+    }
+
+    /// Locks a slot, unless it was never used.
+    pub(crate) fn lock_used(&self, slot: u32) -> Option<MutexGuard<'_, Slot>> {
+        let chunk = self.chunks.get(slot as usize / CHUNK)?.get()?;
+        let slot = chunk.get(slot as usize % CHUNK)?;
+        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Locks a slot; `None` for one beyond the table. Nothing else is locked under it.

@@ -16,6 +16,7 @@ use crate::registry::Registry;
 use crate::sessions::Session;
 use crate::slab::Key;
 use crate::table::Table;
+use crate::tenants::Tenants;
 use crate::v40::Shared;
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -59,8 +60,8 @@ pub struct Counts {
     pub owners: usize,
     /// Bytes of cached replies.
     pub reply_cache: usize,
-    /// Bytes of cached replies that sessions may come to.
-    pub reply_cache_reserved: usize,
+    /// Bytes that sessions and their cached replies are counted with: see [`Limits::reply_cache_max`].
+    pub session_memory: usize,
 }
 
 /// Clients, sessions, opens and locks of one server: `F` names a file (export and handle bytes), `O` is what the server
@@ -78,7 +79,9 @@ pub struct State<F, O> {
     pub(crate) grace_until: AtomicU64,
     /// Beyond which reclaims do not extend it, in nanoseconds.
     pub(crate) grace_latest: u64,
-    pub(crate) reply_cache_reserved: AtomicUsize,
+    /// Bytes of sessions and their cached replies, as counted for the tenants.
+    pub(crate) session_memory: AtomicUsize,
+    pub(crate) tenants: Tenants,
     /// Whether more waits to be carried out than is good: then clients are asked to use fewer slots.
     pub(crate) overloaded: AtomicBool,
 
@@ -129,7 +132,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             clientid_mask: u32::from_be_bytes([a, b, c, d]),
             grace_until: AtomicU64::new(grace_until),
             grace_latest,
-            reply_cache_reserved: AtomicUsize::new(0),
+            session_memory: AtomicUsize::new(0),
+            tenants: Tenants::default(),
             overloaded: AtomicBool::new(false),
             registry: Mutex::new(Registry::new(waiting)),
             clients: Table::new(),
@@ -175,7 +179,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             files: self.files.len(),
             owners: self.v40.owners.load(Relaxed),
             reply_cache,
-            reply_cache_reserved: self.reply_cache_reserved.load(Relaxed),
+            session_memory: self.session_memory.load(Relaxed),
         }
     }
 }

@@ -17,6 +17,7 @@ mod random;
 mod sequence;
 mod shared;
 mod statuses;
+mod tenants;
 mod threads;
 mod v40;
 mod world;

@@ -308,6 +308,11 @@ impl ExportTable {
         self.exports.iter()
     }
 
+    /// Says whether a client may use any export from its address.
+    pub fn admits(&self, client: IpAddr) -> bool {
+        self.exports.iter().any(|export| export.admits(client))
+    }
+
     /// Returns the names above the exports.
     pub fn pseudo(&self) -> &PseudoFs {
         &self.pseudo

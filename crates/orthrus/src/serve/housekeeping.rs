@@ -82,7 +82,7 @@ pub fn report(service: &NfsService, running: &Running) {
         ("files", counts.files),
         ("owners", counts.owners),
         ("reply_cache", counts.reply_cache),
-        ("reply_cache_reserved", counts.reply_cache_reserved),
+        ("session_memory", counts.session_memory),
     ];
     tracing::info!("held: {}", line(&held));
 }

@@ -143,6 +143,7 @@ impl<'c> Compound<'c> {
     pub fn sender(&self) -> state::Caller<'c> {
         state::Caller {
             connection: self.call.connection.0,
+            address: self.client_ip(),
             principal: &self.call.security.sender,
             protection: self.call.security.protection(),
         }

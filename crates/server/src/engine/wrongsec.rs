@@ -85,6 +85,16 @@ impl Compound<'_> {
         Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
+    /// Checks that the caller may use any export at all, before anything is remembered for it. Its flavor does not matter:
+    /// Linux without a machine credential makes its client ID by AUTH_SYS, whatever the flavor of the mount.
+    ///
+    /// # Errors
+    /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing nearer, and Linux
+    /// reports it as "Operation not permitted".
+    pub fn check_admitted(&self) -> Result<(), Nfsstat4> {
+        if self.exports.admits(self.client_ip()) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_CLID_INUSE) }
+    }
+
     /// Whether the machine credential may send the operation for any user's state (SP4_MACH_CRED).
     fn machine_may(&self, operation: u32) -> bool {
         let sender = self.sender();

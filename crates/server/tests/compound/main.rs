@@ -1,6 +1,7 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
 mod acls;
+mod admission;
 mod attributes;
 mod callbacks;
 mod copies;

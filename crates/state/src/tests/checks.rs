@@ -124,17 +124,17 @@ fn count(number: &std::sync::atomic::AtomicUsize) -> usize {
 }
 
 fn check_sessions(state: &TestState, of_clients: usize) {
-    let (mut sessions, mut reserved, mut associated) = (0, 0, 0);
+    let (mut sessions, mut counted, mut associated) = (0, 0, 0);
     state.sessions.each(|_, session| {
         assert!(!session.pulse.is_closed());
         sessions += 1;
-        reserved += session.reserved;
+        counted += session.counted.bytes();
         associated += session.connections.read().unwrap().len();
         let slots = || (0..session.fore.requests).map(|slot| session.slots.lock(slot).unwrap());
         assert_eq!(slots().map(|slot| slot.cached_len()).sum::<usize>(), session.pulse.cached_len());
         let running = slots().filter(|slot| matches!(slot.state, SlotState::Running)).count();
         assert_eq!(running, session.pulse.running() as usize);
     });
-    assert_eq!((sessions, reserved), (of_clients, state.counts().reply_cache_reserved));
+    assert_eq!((sessions, counted), (of_clients, state.counts().session_memory));
     assert_eq!(state.connections.lens().1, associated);
 }

@@ -14,12 +14,17 @@ fn beyond_the_clients_max_the_oldest_unconfirmed_record_goes_and_confirmed_ones_
         assert!(world.state.counts().clients <= 10);
     }
     world.renew(&mut keeper);
-    for i in 0..9 {
-        world.ready(&format!("client {i}"));
+    let keepers: Vec<_> = (0..4).map(|i| world.ready(&format!("client {i}"))).collect();
+    world.renew(&mut keeper);
+    for client in keepers.iter().chain([&keeper]) {
+        world.open(client, "o", 1, 1, 0).unwrap();
     }
-    assert_eq!(world.exchange_id(&mut TestClient::new("one more"), 0), Err(Nfsstat4::NFS4ERR_DELAY));
-    world.pass(60);
-    assert!(world.exchange_id(&mut TestClient::new("one more"), 0).is_ok(), "the others have expired");
+    world.ready("holds nothing");
+    for i in 0..100 {
+        world.ready(&format!("one more {i}"));
+    }
+    let stays = |client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    assert!(keepers.iter().chain([&keeper]).all(stays));
 }
 
 #[test]
@@ -30,26 +35,6 @@ fn a_client_has_a_limited_number_of_sessions() {
     world.create_session(&mut client).unwrap();
     assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_NOSPC));
     assert_eq!(world.state.counts().sessions, 3);
-}
-
-#[test]
-fn reply_caches_shrink_before_they_run_out() {
-    let limits = Limits { reply_cache_max: 1 << 20, sessions_per_client_max: 10_000, ..Limits::default() };
-    let mut world = World::with(limits, boot(1, &[]));
-    let mut client = world.ready("a");
-    let mut granted = Vec::new();
-    let refused = loop {
-        match world.create_session(&mut client) {
-            Ok(ok) => granted.push(ok.fore.requests),
-            Err(status) => break status,
-        }
-        assert!(world.state.counts().reply_cache_reserved <= 1 << 20);
-    };
-    assert_eq!(refused, Nfsstat4::NFS4ERR_NOSPC);
-    assert_eq!((granted.first(), granted.last()), (Some(&8), Some(&1)));
-    let begun = world.begin(&mut client);
-    assert_eq!(begun.reply.target_highest_slotid, 0);
-    world.state.finish(begun.token, None);
 }
 
 #[test]
@@ -119,20 +104,4 @@ fn a_callback_security_list_keeps_few_and_short_entries()
     let kept = CallbackSecurity::kept(&list, world.state.limits());
     assert_eq!(kept, [handle(255), CallbackSecurity::None]);
     assert_eq!(CallbackSecurity::kept(&vec![CallbackSecurity::None; 100], world.state.limits()).len(), 8);
-}
-
-#[test]
-fn slots_without_cached_replies_are_counted_too() {
-    let limits = Limits { reply_cache_max: 1 << 16, sessions_per_client_max: 10_000, ..Limits::default() };
-    let mut world = World::with(limits, boot(1, &[]));
-    let mut client = world.ready("a");
-    let refused = (0..10_000).find_map(|_| {
-        let mut args = client.create_args();
-        args.fore.response_cached = 0;
-        let (now, random) = (world.now, 1);
-        let result = world.state.create_session(now, &client.caller(), &args, random);
-        client.sequenceid += 1;
-        result.err()
-    });
-    assert_eq!(refused, Some(Nfsstat4::NFS4ERR_NOSPC));
 }

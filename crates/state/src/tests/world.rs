@@ -3,6 +3,7 @@
 use super::shared::{Shared, TestState};
 use crate::*;
 use nfs4::{Sessionid4, Stateid4};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// The state with its clock.
@@ -19,6 +20,7 @@ pub(super) struct TestClient {
     pub(super) principal: Principal,
     pub(super) protection: Protection,
     pub(super) connection: u64,
+    pub(super) address: IpAddr,
     pub(super) protect: StateProtect,
     pub(super) clientid: u64,
     pub(super) sequenceid: u32,
@@ -39,6 +41,9 @@ pub(super) const CHANNEL: ChannelAttrs = ChannelAttrs {
 pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
     Boot { epoch, hash_key: [7; 16], prior_clients: prior.iter().map(|owner| owner.to_vec()).collect() }
 }
+
+/// Where clients are unless a test says otherwise.
+pub(super) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 impl World {
     pub(super) fn new() -> Self {
@@ -183,6 +188,7 @@ impl TestClient {
             principal: Principal::new("sys:0"),
             protection: Protection::None,
             connection: 1,
+            address: ADDRESS,
             protect: StateProtect::None,
             clientid: 0,
             sequenceid: 0,
@@ -204,7 +210,8 @@ impl TestClient {
     }
 
     pub(super) fn caller(&self) -> Caller<'_> {
-        Caller { connection: self.connection, principal: &self.principal, protection: self.protection }
+        let Self { connection, address, protection, .. } = *self;
+        Caller { connection, address, principal: &self.principal, protection }
     }
 
     pub(super) fn create_args(&self) -> CreateSession {

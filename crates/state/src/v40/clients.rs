@@ -3,6 +3,7 @@
 use super::{Confirm, Of40, lock};
 use crate::clients::Client;
 use crate::registry::{Enrolled, Registry};
+use crate::tenants::Tenant;
 use crate::{
     Caller, ClientKey, Clientid4, Effect, Effects, Nfsstat4, Principal, Result, State, StateProtect,
 };
@@ -66,11 +67,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if let Some(key) = registry.unconfirmed.get(&*name).copied() {
             self.remove_client(&mut registry, key, false, effects);
         }
-        self.make_room_for_client(&mut registry, now, effects)?;
-        Ok(self.new_client_40(&mut registry, now, caller, &name, args.verifier, random))
+        let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
+        Ok(self.new_client_40(&mut registry, now, caller, &name, args.verifier, random, tenant))
     }
 
     /// Adds an unconfirmed record, for which there must be room.
+    #[allow(clippy::too_many_arguments, reason = "the request's fields, and what was found for them")]
     fn new_client_40(
         &self,
         registry: &mut Registry,
@@ -79,11 +81,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         name: &[u8],
         verifier: [u8; 8],
         random: u64,
+        tenant: Arc<Tenant>,
     ) -> SetclientidOk {
         let id = registry.new_clientid(self.epoch, self.clientid_mask);
         let of40 = Of40::default();
         let confirm = of40.begin(random);
-        let mut record = Client::new(id, name, verifier, caller.principal.clone(), StateProtect::None);
+        let mut record =
+            Client::new(id, name, verifier, caller.principal.clone(), StateProtect::None, tenant);
         record.of40 = Some(Box::new(of40));
         let record = Arc::new(record);
         let enrolled = Enrolled {
@@ -95,11 +99,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             renewed: now,
             recorded: false,
         };
-        let owner = Arc::clone(&record.owner);
         let key = ClientKey(self.clients.insert(id as u32, record));
-        registry.by_id.insert(id, key);
-        registry.unconfirmed.insert(owner, key);
-        registry.clients.insert(key, enrolled);
+        registry.enroll(key, enrolled);
         SetclientidOk { clientid: id, confirm }
     }
 

@@ -14,7 +14,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Setclientid4Args::decode(args)?;
     let request = Setclientid { id: &args.client.id, verifier: args.client.verifier };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let set = c.with_effects(|state, effects| state.setclientid(c.now(), &sender, &request, random, effects));
+    let set = c.check_admitted().and_then(|()| {
+        c.with_effects(|state, effects| state.setclientid(c.now(), &sender, &request, random, effects))
+    });
     match set {
         Ok(ok) => {
             reply.u64(ok.clientid).opaque_fixed(&ok.confirm);

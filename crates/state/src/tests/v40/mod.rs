@@ -28,7 +28,7 @@ impl Client40 {
     }
 
     fn caller(&self) -> Caller<'_> {
-        Caller { connection: 1, principal: &self.principal, protection: Protection::None }
+        Caller { connection: 1, address: ADDRESS, principal: &self.principal, protection: Protection::None }
     }
 
     fn set(&self, world: &mut World) -> Result<SetclientidOk> {

@@ -1,0 +1,316 @@
+//! Memory of sessions and their cached replies: what is in use is counted, and what runs short is taken back from
+//! whoever holds most (RFC 8881 section 2.10.6.1).
+
+use crate::create_session::ChannelAttrs;
+use crate::registry::Registry;
+use crate::sessions::Session;
+use crate::slab::Key;
+use crate::slots::{SlotState, Slots};
+use crate::tenants::{Pool, Tenant};
+use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result, State};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Cached replies are counted in steps of so many bytes, so that sessions whose replies come and go share no counter.
+const STEP: usize = 4096;
+
+/// Of the clients or sessions of a tenant that has too many, one in so many goes at once: the search is paid once for them.
+pub(crate) const EVICTED_PART: usize = 64;
+
+/// The part of their slots that clients are to use where memory is tight: one in so many.
+pub(crate) const TIGHT_PART: u32 = 4;
+
+/// How often slots are looked at that a client has stopped to use.
+const RETIRE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A session whose memory is no longer counted.
+const ENDED: usize = usize::MAX;
+
+/// What one session is counted with.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// Bytes of the session and its slots.
+    base: usize,
+    /// Bytes for cached replies that are never taken back: room for one.
+    floor: usize,
+    /// Bytes counted for cached replies, or [`ENDED`].
+    replies: AtomicUsize,
+}
+
+/// The highest slots that a client has said it waits for (sa_highest_slotid), by spans of time, each plus one; 0 for a span
+/// without requests.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding {
+    now: AtomicU32,
+    before: AtomicU32,
+}
+
+impl Outstanding {
+    pub(crate) fn note(&self, highest_slotid: u32) {
+        let highest = highest_slotid.saturating_add(1);
+        if self.now.load(Relaxed) < highest {
+            self.now.fetch_max(highest, Relaxed);
+        }
+    }
+
+    /// Begins another span. Returns how many slots the client has used in the last two, if it was heard of in both.
+    fn turn(&self) -> Option<u32> {
+        let now = self.now.swap(0, Relaxed);
+        let before = self.before.swap(now, Relaxed);
+        (now > 0 && before > 0).then_some(now.max(before))
+    }
+}
+
+impl Counted {
+    /// What a session with these limits is counted with before anything is cached.
+    pub(crate) fn new(fore: &ChannelAttrs, security: &[CallbackSecurity]) -> Self {
+        let slots = fore.requests as usize * Slots::size();
+        let security: usize = security.iter().map(CallbackSecurity::size).sum();
+        let floor = fore.response_cached as usize;
+        Self { base: size_of::<Session>() + slots + security, floor, replies: AtomicUsize::new(floor) }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self.replies.load(Relaxed) {
+            ENDED => 0,
+            replies => self.base + replies,
+        }
+    }
+
+    /// Raises the count to what is held; returns by how much.
+    fn raise(&self, held: usize) -> usize {
+        if held <= self.replies.load(Relaxed) {
+            return 0;
+        }
+        let wanted = held.next_multiple_of(STEP);
+        let raise = |counted| (counted < wanted).then_some(wanted);
+        self.replies.fetch_update(Relaxed, Relaxed, raise).map_or(0, |before| wanted - before)
+    }
+
+    /// Lowers the count to what is held; returns by how much.
+    fn lower(&self, held: usize) -> usize {
+        let wanted = held.next_multiple_of(STEP).max(self.floor);
+        let lower = |counted| (counted != ENDED && counted > wanted).then_some(wanted);
+        self.replies.fetch_update(Relaxed, Relaxed, lower).map_or(0, |before| before - wanted)
+    }
+
+    /// Ends the count; returns what it was.
+    fn end(&self) -> usize {
+        match self.replies.swap(ENDED, Relaxed) {
+            ENDED => 0,
+            replies => self.base + replies,
+        }
+    }
+}
+
+/// How a tenant stands to its share of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pressure {
+    /// There is enough.
+    None,
+    /// Clients are to use fewer slots.
+    Tight,
+    /// The share is used up: nothing more is cached, but for the replies of first slots.
+    Short,
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    pub(crate) fn memory_pool(&self) -> Pool {
+        let (max, all) = (self.limits.reply_cache_max, self.session_memory.load(Relaxed));
+        Pool { max, all, holders: self.tenants.len() }
+    }
+
+    pub(crate) fn pressure(&self, tenant: &Tenant) -> Pressure {
+        let (pool, own) = (self.memory_pool(), tenant.memory.load(Relaxed));
+        match own {
+            own if !pool.admits(own) => Pressure::Short,
+            own if pool.is_tight(own) => Pressure::Tight,
+            _ => Pressure::None,
+        }
+    }
+
+    fn count_memory(&self, tenant: &Tenant, bytes: usize) {
+        if bytes > 0 {
+            self.session_memory.fetch_add(bytes, Relaxed);
+            tenant.memory.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    fn discount_memory(&self, tenant: &Tenant, bytes: usize) {
+        if bytes > 0 {
+            self.session_memory.fetch_sub(bytes, Relaxed);
+            tenant.memory.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    /// Counts a session that is new.
+    pub(crate) fn count_session(&self, session: &Session) {
+        self.count_memory(&session.record.tenant, session.counted.bytes());
+    }
+
+    /// Counts what a session has cached by now, if that is more than was counted.
+    pub(crate) fn count_replies(&self, session: &Session) {
+        self.count_memory(&session.record.tenant, session.counted.raise(session.pulse.cached_len()));
+    }
+
+    /// Ends the count of a session that goes.
+    pub(crate) fn discount_session(&self, session: &Session) {
+        self.discount_memory(&session.record.tenant, session.counted.end());
+    }
+
+    /// Gives back what sessions have ceased to use. Where memory is tight, slots above those that the client has used lately are
+    /// emptied: by sa_highest_slotid it has said that it waits for no reply there (RFC 8881 section 18.46.3).
+    pub(crate) fn trim_sessions(&self, registry: &mut Registry, now: Duration) {
+        let retires = now >= registry.retired_at.saturating_add(RETIRE_INTERVAL);
+        if retires {
+            registry.retired_at = now;
+        }
+        let mut sessions = Vec::new();
+        self.sessions.each(|_, session| sessions.push(Arc::clone(session)));
+        for session in &sessions {
+            if retires
+                && let Some(used) = session.pulse.outstanding.turn()
+                && self.pressure(&session.record.tenant) > Pressure::None
+            {
+                session.empty_slots(used);
+            }
+            let lowered = session.counted.lower(session.pulse.cached_len());
+            self.discount_memory(&session.record.tenant, lowered);
+        }
+        self.tenants.sweep();
+    }
+
+    /// Takes back memory for one more session of a tenant that has used up its share: unused sessions go, those of the tenant
+    /// that holds most, or the tenant's own where it has its fair part. Tells whether any went.
+    pub(crate) fn free_sessions(&self, registry: &mut Registry, now: Duration, tenant: &Arc<Tenant>) -> bool {
+        let fair = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
+        let largest = || self.tenants.largest(|tenant| &tenant.memory);
+        let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else { return false };
+        let of_victim = |session: &Arc<Session>| Arc::ptr_eq(&session.record.tenant, &victim);
+        let mut unused: Vec<(bool, Duration, Key)> = Vec::new();
+        let (mut all, quiet) = (0, now.saturating_sub(self.limits.lease / 4));
+        self.sessions.each(|key, session| {
+            if of_victim(session) {
+                all += 1;
+                let (used, since) = session.used();
+                if session.pulse.running() == 0 && (!used || since <= quiet) {
+                    unused.push((used, since, key));
+                }
+            }
+        });
+        unused.sort_unstable();
+        let mut freed = false;
+        for (.., key) in unused.into_iter().take((all / EVICTED_PART).max(1)) {
+            if self.sessions.get(key).is_some_and(|session| session.pulse.close(0)) {
+                self.remove_session(registry, key);
+                freed = true;
+            }
+        }
+        freed
+    }
+
+    /// Returns clients that may go for one more of a tenant that has used up its share: such as hold nothing and wait for
+    /// nothing, first unconfirmed ones, then those that were never used, each the oldest first. They are of the tenant that
+    /// has most, or the tenant's own where it has its fair part.
+    pub(crate) fn unused_clients(&self, registry: &Registry, tenant: &Arc<Tenant>) -> Vec<ClientKey> {
+        let fair = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
+        let largest = || self.tenants.largest(|tenant| &tenant.clients);
+        let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else {
+            return Vec::new();
+        };
+        let members = registry.clients.iter();
+        let members = members.filter(|(_, client)| Arc::ptr_eq(&client.record.tenant, &victim));
+        let (mut all, mut unused) = (0, Vec::new());
+        for (key, client) in members {
+            all += 1;
+            let sessions = self.sessions_of(client);
+            let is_idle = client.pulses(&sessions).all(|pulse| pulse.running() == 0);
+            let reclaims = registry.waiting.contains(&*client.record.owner);
+            if is_idle && !reclaims && !client.record.holds_state() {
+                let used = client.pulses(&sessions).any(|pulse| pulse.renewed() > Duration::ZERO);
+                unused.push((client.confirmed, used, self.renewed(client), *key));
+            }
+        }
+        unused.sort_unstable();
+        unused.into_iter().take((all / EVICTED_PART).max(1)).map(|(.., key)| key).collect()
+    }
+
+    /// Sees that one more client of the caller's tenant fits: clients whose leases are over go first, then unused ones.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY.
+    pub(crate) fn make_room_for_client(
+        &self,
+        registry: &mut Registry,
+        now: Duration,
+        caller: &Caller<'_>,
+        effects: &mut Effects<O>,
+    ) -> Result<Arc<Tenant>> {
+        let tenant = self.tenants.of(caller);
+        while !self.client_pool(registry).admits(tenant.clients.load(Relaxed)) {
+            if tenant.searched_in_vain(now) {
+                return Err(Nfsstat4::NFS4ERR_DELAY);
+            }
+            let others = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
+            let whose = if others { None } else { Some(&tenant) };
+            let mut freed = self.release_expired_clients(registry, now, whose, 1, effects);
+            if freed == 0 {
+                for key in self.unused_clients(registry, &tenant) {
+                    freed += usize::from(self.remove_unused_client(registry, key, effects));
+                }
+            }
+            if freed == 0 {
+                tenant.note_vain_search(now);
+            }
+        }
+        Ok(tenant)
+    }
+
+    /// Removes a client that holds nothing; false if it has begun to use what it has.
+    fn remove_unused_client(
+        &self,
+        registry: &mut Registry,
+        key: ClientKey,
+        effects: &mut Effects<O>,
+    ) -> bool {
+        let Ok(client) = registry.client(key) else { return false };
+        if !self.close_gates(client) {
+            return false;
+        }
+        // An OPEN may have come and gone before the gates were closed.
+        if client.record.holds_state() {
+            self.reopen_gates(client);
+            return false;
+        }
+        self.remove_client(registry, key, true, effects);
+        true
+    }
+
+    pub(crate) fn client_pool(&self, registry: &Registry) -> Pool {
+        let (max, all) = (self.limits.clients_max, registry.clients.len());
+        Pool { max, all, holders: self.tenants.len() }
+    }
+}
+
+impl Session {
+    /// Whether it was ever used, and when last; or when it was made.
+    fn used(&self) -> (bool, Duration) {
+        match self.pulse.renewed() {
+            Duration::ZERO => (false, self.created),
+            renewed => (true, renewed),
+        }
+    }
+
+    /// Drops the cached replies of all slots but the first so many.
+    fn empty_slots(&self, used: u32) {
+        for slot in used..self.fore.requests {
+            let Some(mut slot) = self.slots.lock_used(slot) else { continue };
+            if matches!(slot.state, SlotState::Cached(_)) {
+                self.pulse.cached(slot.cached_len(), 0);
+                slot.state = SlotState::Uncached;
+            }
+        }
+    }
+}
