@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, Squash, Timestamp};
+use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Squash, Timestamp};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 const CONNECTION: ConnectionId = ConnectionId(1);
@@ -51,7 +51,10 @@ struct Client {
 fn server() -> Server<Nfs> {
     let files = MemoryBackend::new(MemoryLimits { bytes_max: 1 << 18, objects_max: 100 }).expect("room");
     let files = Arc::new(files);
-    let export = |path| Export::new(path, files.clone()).expect("a path");
+    let export = |path| {
+        let flavors = SecFlavor::ALL.to_vec();
+        Export { flavors, secure: false, ..Export::new(path, files.clone()).expect("a path") }
+    };
     let exports = vec![
         Export { squash: Squash::None, ..export("/data") },
         Export { read_only: true, ..export("/a/read-only") },

@@ -55,6 +55,14 @@ impl Serve {
             arguments.extend(["--state-dir".into(), state.clone()]);
         }
         arguments.extend(self.arguments.iter().cloned());
+        let named = |name: &str| self.arguments.iter().any(|argument| argument == name);
+        // Tests need no privileges and no ports of their own, and go through proxies.
+        if !named("--config") && !named("--secure") {
+            arguments.extend(["--secure", "false"].map(OsString::from));
+        }
+        if !named("--config") && !named("--sec") {
+            arguments.extend(["--sec", "krb5p,krb5i,krb5,sys"].map(OsString::from));
+        }
         let mut command = if self.unprivileged { nobody(arguments) } else { orthrus(arguments) };
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");

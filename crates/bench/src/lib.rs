@@ -40,5 +40,5 @@ pub use measuring::Unit;
 pub use mount::Mount;
 pub use pattern::Pattern;
 pub use repository::Known as KnownRepository;
-pub use server_process::ServerProcess;
+pub use server_process::{ServerProcess, flavor_arguments};
 pub use watched::{Look, Metrics, Seen, Watched};

@@ -16,6 +16,14 @@ use std::time::{Duration, Instant};
 /// How long the server may take to end before it is killed.
 const END_MAX: Duration = Duration::from_secs(5);
 
+/// Returns the arguments that make a server offer `sys`, which it does only when asked, and the Kerberos flavors
+/// if it has keys. Where this process cannot have low ports, `sys` must be good from others.
+pub fn flavor_arguments(kerberos: bool) -> Vec<OsString> {
+    let flavors = if kerberos { "krb5p,krb5i,krb5,sys" } else { "sys" };
+    let secure = if client::may_use_low_port() { "true" } else { "false" };
+    ["--sec", flavors, "--secure", secure].map(OsString::from).to_vec()
+}
+
 /// A running `orthrus serve`; dropping it ends it, and so does the end of this process.
 pub struct ServerProcess {
     child: Child,

@@ -14,6 +14,7 @@ mod compound;
 mod engine;
 mod error;
 mod filesystem;
+mod low_port;
 mod message;
 mod ops;
 mod options;
@@ -28,6 +29,7 @@ pub use client::{CallOptions, Client, Completion, IdentityId, Statistics, Ticket
 pub use compound::Compound;
 pub use error::{Error, ProtectionError, ResultsError, RpcError, TransportError};
 pub use filesystem::Filesystem;
+pub use low_port::may_use_low_port;
 pub use ops::{
     Attributes, Create, Denial, Entry, FilePosition, Handle, Lock, OpenFile, OpenHow, flavor_of, read_result,
     write_result,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rpc::{RecordLimits, RecordReader, record_mark};
 
 use crate::error::{Error, TransportError};
+use crate::low_port::connect_low;
 
 /// The addresses of a server, in the resolver's order.
 ///
@@ -39,9 +40,31 @@ impl RawConnection {
         timeout: Duration,
         record_size_max: usize,
     ) -> Result<Self, TransportError> {
+        Self::connect_by(TcpStream::connect_timeout, addresses, timeout, record_size_max)
+    }
+
+    /// As [`RawConnection::connect`], from a port below 1024 where this process may have one: servers want
+    /// one from AUTH_SYS callers.
+    ///
+    /// # Errors
+    /// As [`RawConnection::connect`].
+    pub fn connect_low(
+        addresses: &[SocketAddr],
+        timeout: Duration,
+        record_size_max: usize,
+    ) -> Result<Self, TransportError> {
+        Self::connect_by(connect_low, addresses, timeout, record_size_max)
+    }
+
+    fn connect_by(
+        by: impl Fn(&SocketAddr, Duration) -> std::io::Result<TcpStream>,
+        addresses: &[SocketAddr],
+        timeout: Duration,
+        record_size_max: usize,
+    ) -> Result<Self, TransportError> {
         let mut last = std::io::ErrorKind::AddrNotAvailable.into();
         for address in addresses {
-            match TcpStream::connect_timeout(address, timeout) {
+            match by(address, timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_write_timeout(Some(timeout))?;

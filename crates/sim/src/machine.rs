@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, Timestamp};
+use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Timestamp};
 
 /// A COMPOUND that waits for the disk.
 type Suspended = <Nfs as Engine>::Suspended;
@@ -146,7 +146,8 @@ impl Machine {
         }
         let boot = Boot { epoch: self.starts, hash_key, prior_clients };
         let start = Start { boot, write_verifier: self.verifier, filehandle_key: [9; 16] };
-        let export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
+        let mut export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
+        export.flavors = SecFlavor::ALL.to_vec();
         let table = ExportTable::new(vec![export], Timestamp { seconds: 1, nanoseconds: 0 });
         let table = table.map_err(|error| error.to_string())?;
         let numbers = Mutex::new(self.chance.split());

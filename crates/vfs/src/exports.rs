@@ -4,12 +4,21 @@
 //! [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A request takes one snapshot and keeps it.
 
 use crate::{Backend, Caller, Network, PseudoFs, Timestamp};
-use std::{collections::HashMap, fmt, net::IpAddr, str::FromStr, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+    sync::Arc,
+};
 
 /// Longest pseudo path in components.
 pub const PSEUDO_DEPTH_MAX: usize = 64;
 /// Longest component of a pseudo path in bytes.
 pub const PSEUDO_NAME_MAX: usize = 255;
+/// The first source port that any program may use; only privileged programs use those below it
+/// (RFC 6335 section 6).
+pub const UNPRIVILEGED_PORT: u16 = 1024;
 /// The user and group "nobody" of Linux, the default for squashed callers.
 pub const ANON_ID: u32 = 65534;
 
@@ -29,6 +38,8 @@ pub enum SecFlavor {
 impl SecFlavor {
     /// All flavors, strongest first.
     pub const ALL: [Self; 4] = [Self::Krb5p, Self::Krb5i, Self::Krb5, Self::Sys];
+    /// The flavors that prove who calls, strongest first: the default of an export.
+    pub const KERBEROS: [Self; 3] = [Self::Krb5p, Self::Krb5i, Self::Krb5];
 
     /// Returns the name as in `sec=`.
     pub fn name(self) -> &'static str {
@@ -125,6 +136,10 @@ pub struct Export {
     pub flavors: Vec<SecFlavor>,
     /// What clients of some networks may use instead of `flavors`, not empty either: the first network that has a client counts.
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
+    /// Whether `sys` is good only from a source port below [`UNPRIVILEGED_PORT`]: a host that keeps these for
+    /// its privileged programs then speaks for its users, and no user speaks for others. RPCSEC_GSS proves
+    /// who calls, so that its port says nothing.
+    pub secure: bool,
     /// Whether changes are refused with NFS4ERR_ROFS.
     pub read_only: bool,
     /// Whose identity is replaced.
@@ -138,8 +153,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Makes a writable export for all clients and flavors, root squashed to [`ANON_ID`]; fields may be
-    /// changed after.
+    /// Makes a writable export for all clients with Kerberos, root squashed to [`ANON_ID`]; fields may be
+    /// changed after. `secure` is on, for the time when somebody adds `sys`.
     ///
     /// # Errors
     /// `ExportsError::Path` for a path that cannot be one.
@@ -149,8 +164,9 @@ impl Export {
             id: export_id(&pseudo_path),
             pseudo_path,
             backend,
-            flavors: SecFlavor::ALL.to_vec(),
+            flavors: SecFlavor::KERBEROS.to_vec(),
             flavors_from: Vec::new(),
+            secure: true,
             read_only: false,
             squash: Squash::default(),
             anon_uid: ANON_ID,
@@ -164,15 +180,23 @@ impl Export {
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(client))
     }
 
-    /// Returns the flavors that a client may use, in order of preference.
-    pub fn flavors_for(&self, client: IpAddr) -> &[SecFlavor] {
+    /// Returns the flavors that are named for a client's address, in order of preference.
+    pub fn flavors_named(&self, client: IpAddr) -> &[SecFlavor] {
         let special = self.flavors_from.iter().find(|(network, _)| network.contains(client));
         special.map_or(&self.flavors, |(_, flavors)| flavors)
     }
 
-    /// Says whether a client may use the flavor.
-    pub fn allows(&self, flavor: SecFlavor, client: IpAddr) -> bool {
-        self.flavors_for(client).contains(&flavor)
+    /// Returns the flavors that a caller may use from its address and port, in order of preference. May be
+    /// empty: `sys` alone, and a port that any program may use.
+    pub fn flavors_for(&self, client: SocketAddr) -> impl Iterator<Item = SecFlavor> + '_ {
+        let insecure = self.secure && client.port() >= UNPRIVILEGED_PORT;
+        let usable = move |flavor: &SecFlavor| !(insecure && *flavor == SecFlavor::Sys);
+        self.flavors_named(client.ip()).iter().copied().filter(usable)
+    }
+
+    /// Says whether a caller may use the flavor from its address and port.
+    pub fn allows(&self, flavor: SecFlavor, client: SocketAddr) -> bool {
+        self.flavors_for(client).any(|usable| usable == flavor)
     }
 
     /// Returns the user for callers without an identity.
@@ -225,6 +249,7 @@ impl fmt::Debug for Export {
             .field("pseudo_path", &self.pseudo_path)
             .field("flavors", &self.flavors)
             .field("flavors_from", &self.flavors_from)
+            .field("secure", &self.secure)
             .field("read_only", &self.read_only)
             .field("squash", &self.squash)
             .field("networks", &self.networks)

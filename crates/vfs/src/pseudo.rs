@@ -15,7 +15,11 @@
 //! fileid, which is derived from its path: handles survive restarts and reloads.
 
 use crate::{Attributes, Export, ExportsError, FileType, SecFlavor, Timestamp};
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 /// The fsid of the pseudo file system; exports have others.
 pub const PSEUDO_FSID: (u64, u64) = (0, 0);
@@ -259,20 +263,24 @@ impl PseudoFs {
 
     /// Returns the flavors that a place allows a client: an export its own; a pseudo directory each that an export
     /// below allows, in the order in which the exports name them, so that every export can be reached with
-    /// its own flavor. A pseudo root without exports for the client allows all.
-    pub fn flavors(&self, place: Place, client: IpAddr) -> Vec<SecFlavor> {
+    /// its own flavor. A pseudo root without exports for the client allows all. A caller for whom no flavor of
+    /// any export is usable (see [`Export::flavors_for`]) gets an empty list.
+    pub fn flavors(&self, place: Place, client: SocketAddr) -> Vec<SecFlavor> {
         let Some(node) = self.node(place) else { return Vec::new() };
         if let (Place::Export(_), Some(export)) = (place, &node.export) {
-            return export.flavors_for(client).to_vec();
+            return export.flavors_for(client).collect();
         }
         let mut union = Vec::with_capacity(SecFlavor::ALL.len());
-        let below = node.below.iter().filter(|export| export.admits(client));
-        for flavor in below.flat_map(|export| export.flavors_for(client).iter().copied()) {
+        let mut below = node.below.iter().filter(|export| export.admits(client.ip())).peekable();
+        if below.peek().is_none() {
+            return SecFlavor::ALL.to_vec();
+        }
+        for flavor in below.flat_map(|export| export.flavors_for(client)) {
             if !union.contains(&flavor) {
                 union.push(flavor);
             }
         }
-        if union.is_empty() { SecFlavor::ALL.to_vec() } else { union }
+        union
     }
 }
 

@@ -1,6 +1,9 @@
 //! The rules of exports and of the pseudo file system above them.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 use vfs::{
     ANON_ID, Backend, Caller, Export, ExportTable, Exports, ExportsError, FileType, MemoryBackend,
     MemoryLimits, PSEUDO_FSID, Place, SecFlavor, Squash, Timestamp, export_id, normalise,
@@ -120,16 +123,53 @@ fn a_client_has_the_flavors_of_the_first_network_that_it_is_in() {
         ("192.0.2.2", &[SecFlavor::Sys, SecFlavor::Krb5]),
         ("198.51.100.1", &[SecFlavor::Krb5p]),
     ] {
-        let address = address.parse().unwrap();
-        assert_eq!(home.flavors_for(address), flavors);
+        let address = SocketAddr::new(address.parse().unwrap(), 1023);
+        assert_eq!(home.flavors_for(address).collect::<Vec<_>>(), flavors);
         assert_eq!(table.pseudo().flavors(place("/x/home"), address), flavors);
-        assert_eq!(table.pseudo().flavors(table.pseudo().root(address), address), flavors);
+        assert_eq!(table.pseudo().flavors(table.pseudo().root(address.ip()), address), flavors);
         assert!(
             SecFlavor::ALL.iter().all(|flavor| home.allows(*flavor, address) == flavors.contains(flavor))
         );
     }
     home.flavors_from.push(("10.0.0.0/8".parse().unwrap(), Vec::new()));
     assert!(ExportTable::new(vec![home], NOW).is_err());
+}
+
+#[test]
+fn an_export_offers_kerberos_only_until_sys_is_named() {
+    assert_eq!(export("/x").flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i, SecFlavor::Krb5]);
+    assert!(export("/x").secure);
+}
+
+#[test]
+fn sys_is_good_only_from_a_privileged_port_and_kerberos_from_any() {
+    let mut home = export("/x/home");
+    home.flavors = vec![SecFlavor::Sys, SecFlavor::Krb5p];
+    home.flavors_from = vec![("198.51.100.0/24".parse().unwrap(), vec![SecFlavor::Sys])];
+    let open = Export { secure: false, ..home.clone() };
+    let at = |address: &str, port| SocketAddr::new(address.parse().unwrap(), port);
+    let usable = |export: &Export, client: SocketAddr| {
+        let table = table(vec![export.clone()]);
+        let flavors: Vec<_> = export.flavors_for(client).collect();
+        assert!(SecFlavor::ALL.iter().all(|one| export.allows(*one, client) == flavors.contains(one)));
+        let root = table.pseudo().root(client.ip());
+        // The names above the export are as open as the export, and no more.
+        assert_eq!(table.pseudo().flavors(root, client), flavors);
+        assert_eq!(table.pseudo().flavors(place("/x/home"), client), flavors);
+        flavors
+    };
+    for port in [0, 1, 665, 1023] {
+        assert_eq!(usable(&home, at("192.0.2.1", port)), [SecFlavor::Sys, SecFlavor::Krb5p]);
+        assert_eq!(usable(&home, at("198.51.100.1", port)), [SecFlavor::Sys]);
+    }
+    for port in [1024, 2049, 65535] {
+        assert_eq!(usable(&home, at("192.0.2.1", port)), [SecFlavor::Krb5p]);
+        assert_eq!(usable(&home, at("2001:db8::1", port)), [SecFlavor::Krb5p]);
+        // Where `sys` is all that there is, nothing is left.
+        assert_eq!(usable(&home, at("198.51.100.1", port)), []);
+        assert_eq!(usable(&open, at("192.0.2.1", port)), [SecFlavor::Sys, SecFlavor::Krb5p]);
+        assert_eq!(usable(&open, at("198.51.100.1", port)), [SecFlavor::Sys]);
+    }
 }
 
 #[test]
@@ -140,13 +180,12 @@ fn a_pseudo_directory_allows_every_flavor_that_an_export_below_allows() {
     b.networks = vec!["192.0.2.0/24".parse().unwrap()];
     let table = table(vec![a, b]);
     let (pseudo, other) = (table.pseudo(), "198.51.100.1".parse().unwrap());
-    assert_eq!(pseudo.flavors(pseudo.root(client()), client()), [SecFlavor::Krb5p, SecFlavor::Sys]);
-    assert_eq!(pseudo.flavors(pseudo.root(other), other), [SecFlavor::Krb5p]);
-    assert_eq!(pseudo.flavors(place("/x/b"), client()), [SecFlavor::Sys, SecFlavor::Krb5p]);
-    assert_eq!(
-        ExportTable::new(Vec::new(), NOW).unwrap().pseudo().flavors(pseudo.root(other), other).len(),
-        4
-    );
+    let low = |client| SocketAddr::new(client, 1023);
+    assert_eq!(pseudo.flavors(pseudo.root(client()), low(client())), [SecFlavor::Krb5p, SecFlavor::Sys]);
+    assert_eq!(pseudo.flavors(pseudo.root(other), low(other)), [SecFlavor::Krb5p]);
+    assert_eq!(pseudo.flavors(place("/x/b"), low(client())), [SecFlavor::Sys, SecFlavor::Krb5p]);
+    let none = ExportTable::new(Vec::new(), NOW).unwrap();
+    assert_eq!(none.pseudo().flavors(pseudo.root(other), SocketAddr::new(other, 1024)).len(), 4);
 }
 
 #[test]

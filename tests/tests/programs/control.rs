@@ -17,7 +17,10 @@ fn export(folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     fs::create_dir_all(&path).expect("the folder is ours");
     fs::write(path.join("file"), name).expect("the folder is ours");
-    format!("[[export]]\npath = \"{}\"\npseudo = \"/{name}\"\nsec = [\"sys\"]\n\n", path.display())
+    format!(
+        "[[export]]\npath = \"{}\"\npseudo = \"/{name}\"\nsec = [\"sys\"]\nsecure = false\n\n",
+        path.display()
+    )
 }
 
 #[test]
@@ -180,8 +183,12 @@ fn an_export_for_kerberos_without_a_keytab_is_refused_with_the_way_out() {
     }
     let folder = empty_folder();
     let state = folder.path().to_str().expect("the name is plain");
-    let arguments = ["--memory", "1", "--sec", "krb5p", "--listen", "127.0.0.1:0", "--state-dir", state];
-    refused(&arguments, &["keytab", "orthrus realm up"]);
+    let arguments = ["--memory", "1", "--listen", "127.0.0.1:0", "--state-dir", state];
+    // The default has no `sys`: it must be named.
+    for more in [&[][..], &["--sec", "krb5p"]] {
+        let said = ["keytab", "orthrus realm up", "sec = [\"sys\"]", "--sec sys"];
+        refused(&[&arguments[..], more].concat(), &said);
+    }
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn renamed(stable: bool) {
         }
         let config = folder.path().join("orthrus.toml");
         let text = format!(
-            "[[export]]\npath = {:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nstable_names = {stable}\n",
+            "[[export]]\npath = {:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nsecure = false\nstable_names = {stable}\n",
             disk.path()
         );
         fs::write(&config, text).expect("the folder is ours");

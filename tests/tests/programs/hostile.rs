@@ -324,7 +324,8 @@ fn hundreds_of_idle_and_slow_connections_hold_no_more_memory_than_the_limits_say
 fn a_flood_of_connections_is_accepted_up_to_the_limit_and_the_rest_closed() {
     let folder = empty_folder();
     let config = folder.path().join("orthrus.toml");
-    let text = "[limits]\nconnections_max = 50\n[[export]]\nmemory = 1048576\nsec = [\"sys\"]\n";
+    let text =
+        "[limits]\nconnections_max = 50\n[[export]]\nmemory = 1048576\nsec = [\"sys\"]\nsecure = false\n";
     fs::write(&config, text).expect("the folder is ours");
     let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
     let options = options(&server);

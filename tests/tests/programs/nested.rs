@@ -27,7 +27,7 @@ fn export(folder: &Path) -> (PathBuf, Disk) {
 
 fn serve(folder: &Path, export: &Path, nested: &str) -> Server {
     let text = format!(
-        "listen = \"127.0.0.1:0\"\n[[export]]\npath = {export:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nnested = {nested:?}\n"
+        "listen = \"127.0.0.1:0\"\n[[export]]\npath = {export:?}\npseudo = \"/export\"\nsec = [\"sys\"]\nsecure = false\nnested = {nested:?}\n"
     );
     let file = folder.join("orthrus.toml");
     fs::write(&file, text).expect("the folder is ours");

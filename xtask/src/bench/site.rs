@@ -98,6 +98,7 @@ impl Site {
         log: Option<File>,
         link: Option<&Link>,
     ) -> anyhow::Result<ServerProcess> {
+        arguments.extend(bench::flavor_arguments(true));
         arguments.extend(["--listen".into(), link::listen(link).to_string().into(), "--keytab".into()]);
         arguments.push(self.realm.server_keytab().into());
         arguments.extend(["--state-dir".into(), state.join("state").into()]);

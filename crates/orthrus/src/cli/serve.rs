@@ -25,15 +25,18 @@ pub struct Arguments {
     /// Where to listen: address:port, address, or :port (default :2049).
     #[arg(long, value_parser = config::parse_listen)]
     listen: Option<SocketAddr>,
-    /// Allowed flavors in order of preference.
+    /// Allowed flavors in order of preference. `sys` trusts the word of clients, and must be named.
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "FLAVOR,…",
-        default_value = "krb5p,krb5i,krb5,sys",
+        default_value = "krb5p,krb5i,krb5",
         conflicts_with = "config"
     )]
     sec: Vec<SecFlavor>,
+    /// Whether sys is good only from source ports below 1024, which clients keep for privileged programs.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
+    secure: bool,
     /// Refuse all changes.
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
@@ -153,6 +156,7 @@ impl Arguments {
         }
         for export in &mut exports {
             export.flavors = self.sec.clone();
+            export.secure = self.secure;
             export.read_only = self.read_only;
             export.squash = self.squash;
             export.networks = self.clients.clone();

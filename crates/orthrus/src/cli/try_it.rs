@@ -99,6 +99,7 @@ impl Arguments {
             "--state-dir".into(),
             state.join("state").into(),
         ]);
+        arguments.extend(bench::flavor_arguments(true));
         arguments.extend(realm.server_arguments());
         if let Some(user) = User::from_uid(owner)? {
             arguments.extend(["--map".into(), format!("{}={}", realm.principal(), user.name).into()]);

@@ -128,6 +128,7 @@ impl<'a> Checker<'a> {
             export.squash = self.parsed(&value)?;
         }
         export.networks = self.each(raw.clients.unwrap_or_default())?;
+        export.secure = raw.secure.unwrap_or(export.secure);
         export.read_only = raw.read_only.unwrap_or(false);
         export.anon_uid = raw.anon_uid.unwrap_or(export.anon_uid);
         export.anon_gid = raw.anon_gid.unwrap_or(export.anon_gid);

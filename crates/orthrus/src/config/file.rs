@@ -50,6 +50,7 @@ pub(super) struct FileExport {
     pub pseudo: Option<Spanned<String>>,
     pub sec: Option<Vec<Spanned<String>>>,
     pub sec_from: Option<Vec<FileSecFrom>>,
+    pub secure: Option<bool>,
     pub read_only: Option<bool>,
     pub squash: Option<Spanned<String>>,
     pub anon_uid: Option<u32>,

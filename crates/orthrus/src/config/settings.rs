@@ -143,6 +143,8 @@ pub struct ExportSettings {
     pub flavors: Vec<SecFlavor>,
     /// What clients of some networks may use instead; the first that has a client counts.
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
+    /// Whether `sys` is good only from a privileged source port.
+    pub secure: bool,
     /// Whether changes are refused.
     pub read_only: bool,
     /// Whose identity is replaced.
@@ -162,13 +164,14 @@ pub struct ExportSettings {
 }
 
 impl ExportSettings {
-    /// Makes an export with the defaults: writable, root squashed, all flavors, all networks.
+    /// Makes an export with the defaults: writable, root squashed, Kerberos only, all networks.
     pub fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
         Self {
             storage,
             pseudo: pseudo.into(),
-            flavors: SecFlavor::ALL.to_vec(),
+            flavors: SecFlavor::KERBEROS.to_vec(),
             flavors_from: Vec::new(),
+            secure: true,
             read_only: false,
             squash: Squash::Root,
             anon_uid: ANON_ID,

@@ -25,6 +25,7 @@ fn a_whole_configuration_is_read() {
         path = "/tmp"
         pseudo = "/home/data/"
         sec = ["krb5p", "krb5i"]
+        secure = false
         read_only = true
         squash = "all"
         clients = ["10.0.0.0/8", "::1"]
@@ -58,6 +59,8 @@ fn a_whole_configuration_is_read() {
     assert_eq!(from, [("192.0.2.0/24".to_owned(), weak), ("2001:db8::/32".to_owned(), weak)]);
     assert_eq!(settings.exports[1].storage, Storage::Memory(1 << 20));
     assert_eq!(settings.exports[1].pseudo, "/memory");
+    assert_eq!(settings.exports[1].flavors, SecFlavor::KERBEROS);
+    assert_eq!((export.secure, settings.exports[1].secure), (false, true));
 }
 
 #[test]

@@ -42,6 +42,7 @@ impl Backends {
             let mut export = Export::new(&settings.pseudo, backend)?;
             export.flavors = settings.flavors.clone();
             export.flavors_from = settings.flavors_from.clone();
+            export.secure = settings.secure;
             export.read_only = settings.read_only;
             export.squash = settings.squash;
             export.anon_uid = settings.anon_uid;

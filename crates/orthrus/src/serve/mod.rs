@@ -1,6 +1,7 @@
 //! Wires the server together and runs it until a signal ends it.
 
 mod accounts;
+mod admission;
 mod exports;
 mod housekeeping;
 mod kerberos;
@@ -13,7 +14,7 @@ mod store;
 
 use crate::config::{self, Settings};
 use accounts::ServerAccounts;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use exports::Backends;
 use identity::{Mapper, Rules};
 use kerberos::{Keys, NoKeys};
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
-use vfs::{Exports, SecFlavor};
+use vfs::{ExportTable, Exports, SecFlavor};
 
 /// The part of the process's descriptors that the objects of all exports, or connections, may take.
 const DESCRIPTORS_PART: usize = 4;
@@ -55,7 +56,10 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
     let listener = Listener::bind(settings.listen)?;
     let watched = settings.metrics.map(bind_metrics).transpose()?;
-    let (service, running) = start(&settings, exports.clone(), listener, descriptors)?;
+    let keys = Keys::open(&settings)?;
+    let have_keys = keys.is_some();
+    admission::check(&exports.snapshot(), have_keys)?;
+    let (service, running) = start(&settings, keys, exports.clone(), listener, descriptors)?;
     tracing::info!("{prepared}");
     if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
         tracing::warn!(
@@ -75,7 +79,7 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
 
     for signal in signals.forever() {
         match signal {
-            SIGHUP => reload(config.as_deref(), &mut backends, &exports),
+            SIGHUP => reload(config.as_deref(), &mut backends, &exports, have_keys),
             SIGUSR1 => housekeeping::report(&service, &running),
             _ => break,
         }
@@ -120,41 +124,38 @@ fn end_when_input_ends() -> anyhow::Result<()> {
 
 /// Says on standard output where the server is: programs that start it wait for this line.
 fn announce(exports: &Exports, running: &Running) {
-    for export in exports.snapshot().iter() {
-        let names =
-            |flavors: &[SecFlavor]| flavors.iter().map(|flavor| flavor.name()).collect::<Vec<_>>().join(":");
-        let access = if export.read_only { "read only" } else { "read and write" };
-        tracing::info!("export {}: sec={}, {access}", export.pseudo_path, names(&export.flavors));
-        for (network, flavors) in &export.flavors_from {
-            tracing::info!("export {}: sec={} from {network}", export.pseudo_path, names(flavors));
-        }
-    }
+    admission::log(&exports.snapshot());
     println!("orthrus serves {}", running.address());
 }
 
-fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports) {
+fn reload(config: Option<&Path>, backends: &mut Backends, exports: &Exports, have_keys: bool) {
     let Some(file) = config else {
         tracing::warn!("SIGHUP: there is no configuration file to read; the exports stay");
         return;
     };
-    let table = config::read(file).map_err(anyhow::Error::from).and_then(|new| backends.table(&new.exports));
-    match table {
+    match table(file, backends, have_keys) {
         Ok(table) => {
             exports.replace(table);
             tracing::info!("SIGHUP: the exports of {} are in force", file.display());
+            admission::log(&exports.snapshot());
         }
         Err(error) => tracing::error!("SIGHUP: the exports stay as they were: {error:#}"),
     }
 }
 
+fn table(file: &Path, backends: &mut Backends, have_keys: bool) -> anyhow::Result<ExportTable> {
+    let table = backends.table(&config::read(file)?.exports)?;
+    admission::check(&table, have_keys)?;
+    Ok(table)
+}
+
 fn start(
     settings: &Settings,
+    keys: Option<Keys>,
     exports: Arc<Exports>,
     listener: Listener,
     descriptors: usize,
 ) -> anyhow::Result<(Arc<NfsService>, Running)> {
-    let keys = Keys::open(settings)?;
-    check_flavors(&exports, keys.is_some())?;
     let realms = match &keys {
         Some(keys) if settings.realms.is_empty() => keys.realms.clone(),
         _ => settings.realms.clone(),
@@ -194,26 +195,6 @@ fn start(
     service.server().engine().connect_callbacks(Box::new(service::Callbacks(running.outgoing().clone())));
     housekeeping::start(service.clone(), exports)?;
     Ok((service, running))
-}
-
-/// An export that allows only Kerberos cannot be reached without keys: better said now than by every client.
-fn check_flavors(exports: &Exports, have_keys: bool) -> anyhow::Result<()> {
-    for export in exports.snapshot().iter().filter(|_| !have_keys) {
-        let mut lists = export.flavors_from.iter().map(|(_, flavors)| flavors).chain([&export.flavors]);
-        if !lists.clone().any(|flavors| flavors.contains(&SecFlavor::Sys)) {
-            bail!(
-                "export {} allows only Kerberos, and there is no keytab; name one with --keytab, or try with `orthrus realm up`",
-                export.pseudo_path
-            );
-        }
-        if lists.any(|flavors| *flavors != [SecFlavor::Sys]) {
-            tracing::warn!(
-                "export {}: no keytab, so only sec=sys works; name one with --keytab",
-                export.pseudo_path
-            );
-        }
-    }
-    Ok(())
 }
 
 fn rules(settings: &Settings, realms: &[String]) -> Rules {

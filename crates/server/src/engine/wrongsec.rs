@@ -6,24 +6,30 @@ use vfs::{Place, SecFlavor};
 use xdr::{Decode, Decoder};
 
 impl Compound<'_> {
-    /// Returns the flavors that an object may be used with, in the export's order of preference, less those
-    /// that the server cannot speak.
+    /// Returns the flavors that an object may be used with by this caller, in the export's order of
+    /// preference: those that the server speaks, without `sys` from a port that the export does not trust.
+    /// SECINFO tells these and no others.
     pub fn flavors(&self, fh: &Fh) -> Vec<SecFlavor> {
         let place = match fh {
             Fh::Pseudo(fileid) => Place::Node(*fileid),
             Fh::Object(object) => Place::Export(object.export.id),
         };
-        let mut flavors = self.exports.pseudo().flavors(place, self.client_ip());
+        let mut flavors = self.exports.pseudo().flavors(place, self.call.peer);
         flavors.retain(|flavor| self.nfs.config.flavors.contains(flavor));
         flavors
     }
 
     /// Whether the call's flavor may be used on an object. The pseudo file system takes any that an export
     /// below it takes.
+    ///
+    /// `sys` from an unprivileged port is a flavor that this caller may not use, and gets NFS4ERR_WRONGSEC
+    /// like any other: each place that checks flavors then checks ports as well, the error is one that all
+    /// of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not PUTFH's), and a client that may use
+    /// another flavor learns it by SECINFO, which it would not after NFS4ERR_ACCESS.
     pub fn flavor_allowed(&self, fh: &Fh) -> bool {
         let flavor = self.call.security.flavor;
         match fh {
-            Fh::Object(object) => object.export.allows(flavor, self.client_ip()),
+            Fh::Object(object) => object.export.allows(flavor, self.call.peer),
             Fh::Pseudo(_) => self.flavors(fh).contains(&flavor),
         }
     }

@@ -52,7 +52,7 @@ impl Drop for Folder {
 /// An export of a folder.
 pub fn folder(pseudo: &str, path: &Path) -> Export {
     let backend = LocalBackend::open(path, &LocalOptions::default()).unwrap();
-    Export::new(pseudo, Arc::new(backend)).unwrap()
+    all_flavors(Export::new(pseudo, Arc::new(backend)).unwrap())
 }
 
 /// A server that exports a folder as "export" and one in it as "inner", and two clients.

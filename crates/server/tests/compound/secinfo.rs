@@ -210,6 +210,43 @@ fn what_was_saved_is_not_used_with_the_wrong_flavor_either() // RFC 8881 section
 }
 
 #[test]
+fn sys_from_an_unprivileged_port_is_the_wrong_flavor_everywhere() // RFC 8881 section 2.6.3.1
+{
+    let flavors = vec![SecFlavor::Sys, SecFlavor::Krb5i];
+    let export = |path: &str| Export { flavors: flavors.clone(), ..export(path, &memory()) };
+    let only = Export { flavors: vec![SecFlavor::Sys], ..export("/only") };
+    let trusting = Export { secure: false, ..export("/open") };
+    let server = Setup::with_exports(vec![export("/both"), only, trusting]).start();
+    let mut sys = Client::new(&server);
+    let mut krb5i = Client::with(&server, b"k", krb5(SecFlavor::Krb5i, "alice", ALICE), FORE);
+    for path in ["both", "only", "open"] {
+        sys.make_file(path, "f", b"data");
+    }
+    let both = sys.fh_of("both/f");
+    let by_sys = sys.at("both", vec![open("f", OPEN4_SHARE_ACCESS_READ)]).ok().opened().stateid;
+    assert_eq!(told(&sys.at("", vec![secinfo("both")]).ok()), 2);
+
+    // The same session, from a port that any program of the client's machine may use.
+    *server.peer.lock().unwrap() = ([192, 0, 2, 1], 1024).into();
+    for path in ["both", "only"] {
+        sys.at(path, vec![getfh()]).expect(NFS4ERR_WRONGSEC);
+    }
+    // What was opened before does not stay open to it either.
+    sys.run(vec![put(&both), read(by_sys, 0, 4)]).expect(NFS4ERR_WRONGSEC);
+    sys.run(vec![put(&both), getattr(&[1])]).expect(NFS4ERR_WRONGSEC);
+    // SECINFO tells what this caller may use: another flavor, or none.
+    assert_eq!(told(&sys.at("", vec![secinfo("both")]).ok()), 1);
+    assert_eq!(told(&sys.at("", vec![secinfo("only")]).ok()), 0);
+    assert_eq!(told(&sys.at("", vec![secinfo("open")]).ok()), 2);
+    sys.at("open/f", vec![getattr(&[1])]).ok();
+    // Kerberos proves who calls, whatever the port.
+    krb5i.at("both/f", vec![read(Stateid4::ANONYMOUS, 0, 4)]).ok();
+
+    *server.peer.lock().unwrap() = ([192, 0, 2, 1], 1023).into();
+    sys.run(vec![put(&both), read(by_sys, 0, 4)]).ok();
+}
+
+#[test]
 fn flavors_go_by_the_network_of_the_client() // RFC 8881 section 2.6.3.1: the policy is the server's
 {
     // The clients of these tests are at 192.0.2.1.

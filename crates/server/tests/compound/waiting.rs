@@ -141,7 +141,7 @@ pub struct Site {
 impl Site {
     pub fn new() -> Self {
         let disk = Slow::new();
-        let export = Export::new("/export", disk.clone()).expect("an export");
+        let export = all_flavors(Export::new("/export", disk.clone()).expect("an export"));
         Self { server: Setup::with_exports(vec![export]).start(), disk }
     }
 
@@ -453,7 +453,7 @@ fn a_name_stands_for_one_file_while_delegations_on_that_are_recalled() // RFC 88
         [(removing, intrusions[0]), (renaming, intrusions[1]), (renaming, intrusions[2])]
     {
         let disk = Slow::new();
-        let export = Export::new("/export", disk.clone()).expect("an export");
+        let export = all_flavors(Export::new("/export", disk.clone()).expect("an export"));
         let server = Arc::new(Setup::with_exports(vec![export]).start());
         let mut client = Client::new(&server);
         ["f", "g"].into_iter().for_each(|name| drop(client.make_file("export", name, b"x")));

@@ -98,7 +98,7 @@ impl Stand {
             std::fs::create_dir_all(&path)?;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
             text += &format!(
-                "[[export]]\npath = {path:?}\npseudo = \"/{name}\"\nsec = [\"sys\"]\nsquash = \"none\"\nstable_names = {stable}\n"
+                "[[export]]\npath = {path:?}\npseudo = \"/{name}\"\nsec = [\"sys\"]\nsecure = false\nsquash = \"none\"\nstable_names = {stable}\n"
             );
         }
         std::fs::write(&config, text)?;

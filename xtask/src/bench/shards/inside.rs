@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use vfs::{
-    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SetAttributes, Timestamp,
+    Backend, Caller, Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, SetAttributes,
+    Timestamp,
 };
 
 /// Whose all calls are.
@@ -77,7 +78,9 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
     let backend = MemoryBackend::new(MemoryLimits::default()).map_err(|error| anyhow!("{error:?}"))?;
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).map_err(|error| anyhow!("{error:?}"))?;
-    let table = ExportTable::new(vec![Export::new("/", Arc::new(backend))?], Timestamp::default())?;
+    let flavors = SecFlavor::ALL.to_vec();
+    let export = Export { flavors, secure: false, ..Export::new("/", Arc::new(backend))? };
+    let table = ExportTable::new(vec![export], Timestamp::default())?;
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };
     let next = AtomicU64::new(1);

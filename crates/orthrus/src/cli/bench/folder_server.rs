@@ -40,13 +40,11 @@ impl FolderServer {
         let realm = OwnRealm::start_if_installed()?;
         let arguments = arguments(&folder.path().join("export"), &folder.path().join("state"), link);
         let (mut arguments, mut environment) = (arguments, Vec::new());
-        match &realm {
-            Some(realm) => {
-                arguments.extend(realm.server_arguments());
-                arguments.extend(mapping(&realm.principal())?);
-                environment = realm.environment();
-            }
-            None => arguments.extend(["--sec".into(), "sys".into()]),
+        arguments.extend(bench::flavor_arguments(realm.is_some()));
+        if let Some(realm) = &realm {
+            arguments.extend(realm.server_arguments());
+            arguments.extend(mapping(&realm.principal())?);
+            environment = realm.environment();
         }
         let server = start(arguments, &environment, &folder.path().join("log"), link)?;
         let credential = realm.as_ref().map_or(Credential::Default, OwnRealm::credential);

@@ -131,15 +131,13 @@ impl Started<'_> {
     fn start(&self, realm: Option<&OwnRealm>, folder: &Path) -> anyhow::Result<(ServerProcess, Target)> {
         let mut arguments = self.arguments(folder)?;
         let mut environment = Vec::new();
-        match realm {
-            Some(realm) => {
-                arguments.extend(realm.server_arguments());
-                environment = realm.environment();
-                if let Store::Folder(_) = self.store {
-                    arguments.extend(folder_server::mapping(&realm.principal())?);
-                }
+        arguments.extend(bench::flavor_arguments(realm.is_some()));
+        if let Some(realm) = realm {
+            arguments.extend(realm.server_arguments());
+            environment = realm.environment();
+            if let Store::Folder(_) = self.store {
+                arguments.extend(folder_server::mapping(&realm.principal())?);
             }
-            None => arguments.extend(["--sec".into(), "sys".into()]),
         }
         environment.extend(self.server_cpu.map(|cpu| (krb5::CPU_VARIABLE, OsString::from(cpu))));
         let program = std::env::current_exe().context("this program cannot find itself")?;

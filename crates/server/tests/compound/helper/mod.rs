@@ -21,7 +21,7 @@ use state::Boot;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -67,8 +67,14 @@ pub fn memory() -> Arc<MemoryBackend> {
     Arc::new(backend)
 }
 
+/// An export with all flavors. The clients of these tests have privileged ports.
 pub fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
-    Export::new(path, backend.clone()).unwrap()
+    all_flavors(Export::new(path, backend.clone()).unwrap())
+}
+
+/// Lets clients use an export with every flavor.
+pub fn all_flavors(export: Export) -> Export {
+    Export { flavors: SecFlavor::ALL.to_vec(), ..export }
 }
 
 impl Setup {
@@ -88,7 +94,8 @@ impl Setup {
         let exports = Arc::new(Exports::new(table));
         let nfs =
             Nfs::new(self.config, start, exports, mapper, self.records, random, Duration::from_secs(100));
-        Server { nfs, xid: AtomicU32::new(1) }
+        let peer = SocketAddr::from(([192, 0, 2, 1], 800)).into();
+        Server { nfs, xid: AtomicU32::new(1), peer }
     }
 }
 
@@ -96,6 +103,8 @@ pub struct Server {
     pub nfs: Nfs,
     /// The next call's.
     pub xid: AtomicU32,
+    /// Where calls come from.
+    pub peer: Mutex<SocketAddr>,
 }
 
 /// A COMPOUND's reply, and what the engine said about it.
@@ -173,7 +182,7 @@ impl Server {
     ) -> Reply {
         let call = Call {
             connection: ConnectionId(connection),
-            peer: SocketAddr::from(([192, 0, 2, 1], 800)),
+            peer: *self.peer.lock().unwrap(),
             xid: self.xid.fetch_add(1, Ordering::Relaxed),
             security,
             args,

@@ -1,0 +1,106 @@
+//! Connections from a port that only privileged programs may use: servers ask AUTH_SYS callers for one.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The ports that are tried: those that Linux's own client takes (sunrpc.min_resvport, max_resvport).
+const PORTS: RangeInclusive<u16> = 665..=1023;
+
+/// Connects from a low port; from any port where this process may not have a low one, or none is free.
+///
+/// # Errors
+/// As [`TcpStream::connect_timeout`].
+pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let first = u16::try_from(getrandom::u32().unwrap_or_default() % u32::from(count())).unwrap_or_default();
+    for step in 0..count() {
+        let port = PORTS.start() + (first + step) % count();
+        match connect_from(port, address, timeout) {
+            Ok(stream) => return Ok(stream),
+            // Another socket has the port, or has it with this server.
+            Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
+            Err(Errno::ACCESS | Errno::PERM) => break,
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+    TcpStream::connect_timeout(address, timeout)
+}
+
+/// Says whether this process may bind low ports, so that a server finds its AUTH_SYS calls trustworthy.
+pub fn may_use_low_port() -> bool {
+    PORTS.rev().any(|port| bound(port, IpAddr::V4(Ipv4Addr::LOCALHOST)).is_ok())
+}
+
+const fn count() -> u16 {
+    *PORTS.end() - *PORTS.start() + 1
+}
+
+fn bound(port: u16, address: IpAddr) -> rustix::io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    // A port may have one connection to each server, and another while the last one is in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddr::new(address, port))?;
+    Ok(socket)
+}
+
+fn connect_from(port: u16, address: &SocketAddr, timeout: Duration) -> rustix::io::Result<TcpStream> {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = bound(port, any)?;
+    match connect(&socket, address) {
+        Err(Errno::INPROGRESS) => finish(&socket, timeout)?,
+        other => other?,
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket.into())
+}
+
+/// Waits until a connection is there.
+fn finish(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
+    let wait = Timespec::try_from(timeout).ok();
+    let mut asked = [PollFd::new(socket, PollFlags::OUT)];
+    if poll(&mut asked, wait.as_ref())? == 0 {
+        return Err(Errno::TIMEDOUT);
+    }
+    sockopt::socket_error(socket)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn connections_come_from_low_ports_where_the_process_may_have_them_and_always_come() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let low = may_use_low_port();
+        let mut kept = Vec::new();
+        // More than there are ports: the rest come from others.
+        for index in 0..count() + 20 {
+            let near = connect_low(&address, Duration::from_secs(30)).unwrap();
+            let (far, peer) = listener.accept().unwrap();
+            assert_eq!(near.local_addr().unwrap(), peer);
+            assert!(!low || index > 0 || PORTS.contains(&peer.port()), "{peer}");
+            kept.push((near, far));
+        }
+        let high = kept.iter().filter(|(near, _)| !PORTS.contains(&near.local_addr().unwrap().port()));
+        assert!(high.count() >= 20);
+    }
+
+    #[test]
+    fn a_port_without_listener_refuses() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let error = connect_low(&address, Duration::from_secs(30)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
