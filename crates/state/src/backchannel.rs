@@ -130,6 +130,19 @@ impl Session {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
+    /// Returns the handles (gcbp_handle_from_server) of the contexts that callbacks go by.
+    pub fn callback_contexts(&self) -> Vec<Vec<u8>> {
+        let mut handles = Vec::new();
+        self.sessions.each(|_, session| {
+            for security in &session.callback().security {
+                if let CallbackSecurity::Gss { handle_from_server, .. } = security {
+                    handles.push(handle_from_server.clone());
+                }
+            }
+        });
+        handles
+    }
+
     /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named. It adds ways to authenticate, and they
     /// come before those that the client named earlier; connections that carried nothing are tried again.
     ///

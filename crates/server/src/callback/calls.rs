@@ -7,6 +7,7 @@ use rpc::ConnectionId;
 use state::{BackCall, CallbackTask, ClientKey};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -35,12 +36,17 @@ struct Table {
     waiting: BTreeMap<ClientKey, VecDeque<CallbackTask>>,
 }
 
+/// How often the contexts of callbacks are kept from going for lack of calls.
+const KEEP_INTERVAL: Duration = Duration::from_secs(30);
+
 /// What the server has to say to its clients and has not said, or has got no answer to. Its one lock is taken by
 /// callbacks only.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     transport: OnceLock<Box<dyn CallbackTransport>>,
     contexts: OnceLock<Arc<ContextTable>>,
+    /// When those that callbacks go by were looked after last, in seconds.
+    contexts_kept: AtomicU64,
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<Table>,
 }
@@ -75,6 +81,21 @@ impl Callbacks {
     /// Finds a context by the name that the server has given it.
     pub(crate) fn context(&self, handle: &[u8], now: Duration) -> Option<SharedContext> {
         self.contexts.get()?.find(Handle::from_wire(handle)?, now)
+    }
+
+    /// Keeps the contexts of callbacks from going for lack of calls.
+    pub(super) fn keep_contexts(&self, handles: impl FnOnce() -> Vec<Vec<u8>>, now: Duration) {
+        let Some(contexts) = self.contexts.get() else { return };
+        let seconds = now.as_secs();
+        if seconds < self.contexts_kept.load(Relaxed).saturating_add(KEEP_INTERVAL.as_secs()) {
+            return;
+        }
+        self.contexts_kept.store(seconds, Relaxed);
+        for handle in handles() {
+            if let Some(handle) = Handle::from_wire(&handle) {
+                contexts.touch(handle, now);
+            }
+        }
     }
 
     /// Sends a record, if it can be sent.

@@ -277,6 +277,7 @@ impl Nfs {
             self.lose(sent, now, true);
         }
         self.start_callbacks(self.callbacks.take_waiting(), now);
+        self.callbacks.keep_contexts(|| self.state.callback_contexts(), now);
         let mut due = self.state.unanswered_recalls();
         due.extend(self.state.unanswered_offloads());
         if !due.is_empty() {

@@ -13,6 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
 
+/// How long a context is kept after its last call. A client that comes back makes a new one, which takes one round trip; the
+/// contexts of callbacks are kept as long as their sessions.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long a context is kept for its first call, which clients send at once.
+pub(crate) const UNUSED_MAX: Duration = Duration::from_secs(60);
+
 /// The length of a context handle in bytes.
 pub const HANDLE_LEN: usize = 16;
 
@@ -146,14 +152,27 @@ impl Context {
         now >= self.expires
     }
 
-    /// Asks the window about the number of a call whose header MIC has been verified; tells as well how far it
-    /// was behind the highest one.
-    pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> (WindowOutcome, u32) {
+    /// Whether no call has come for so long that the client has probably forgotten it.
+    pub fn is_idle(&self, now: Duration) -> bool {
+        match self.used.load(Relaxed) {
+            0 => now >= self.created.saturating_add(UNUSED_MAX),
+            stamp => now >= Duration::from_secs(stamp - 1).saturating_add(IDLE_MAX),
+        }
+    }
+
+    /// Notes that it is in use.
+    pub(crate) fn touch(&self, now: Duration) {
         let stamp = now.as_secs().saturating_add(1);
         // Most calls find the stamp as it is: the cache line stays shared.
         if self.used.load(Relaxed) != stamp {
             self.used.store(stamp, Relaxed);
         }
+    }
+
+    /// Asks the window about the number of a call whose header MIC has been verified; tells as well how far it
+    /// was behind the highest one.
+    pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> (WindowOutcome, u32) {
+        self.touch(now);
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let lag = window.lag(sequence);
         (window.check(sequence), lag)

@@ -38,7 +38,7 @@ fn run(pause: &mut dyn FnMut()) -> Run<'_> {
 /// What the server allows of RPCSEC_GSS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcsecLimits {
-    /// The most established contexts; beyond it the least useful make room.
+    /// The most established contexts; beyond it those of the principals that have most make room.
     pub contexts_max: usize,
     /// The longest token of a client, in bytes.
     pub token_size_max: usize,

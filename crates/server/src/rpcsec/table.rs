@@ -2,6 +2,7 @@
 
 use super::context::{Context, Handle, SharedContext};
 use crate::dispatch::Metrics;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -40,10 +41,11 @@ impl Hasher for HandleHasher {
 
 /// The established contexts by handle, shared by all connections and threads (RFC 2203 section 5.2.3.1).
 ///
-/// A context is found by any connection, whichever it was created on. When the table is full, contexts that
-/// never carried a call make room first, the oldest of them before others, then those that were used longest
-/// ago; a client whose context is gone is told so and makes a new one. Handles are random and so fill the
-/// stripes evenly: with the default limit eviction begins between 95 % and 100 % of it, and never later.
+/// A context is found by any connection, whichever it was created on. Contexts that are not used go after some
+/// minutes. When the table is full, the principals with the most contexts make room: of theirs, contexts that never
+/// carried a call go first, the oldest before others, then those that were used longest ago. A client whose context
+/// is gone hears RPCSEC_GSS_CREDPROBLEM and makes a new one. Handles are random and so fill the stripes evenly: with
+/// the default limit eviction begins between 95 % and 100 % of it, and never later.
 pub struct ContextTable {
     stripes: Box<[RwLock<Stripe>]>,
     stripe_max: usize,
@@ -103,8 +105,15 @@ impl ContextTable {
         }
     }
 
-    /// Removes what has expired from one part of the table; about once a second goes through all of it in
-    /// well under a minute.
+    /// Keeps a context from going for lack of calls.
+    pub(crate) fn touch(&self, handle: Handle, now: Duration) {
+        if let Some(context) = self.stripe(handle).and_then(|stripe| read(stripe).get(&handle).cloned()) {
+            context.touch(now);
+        }
+    }
+
+    /// Removes what has expired or was not used for long from one part of the table; about once a second goes
+    /// through all of it in well under a minute.
     pub fn sweep(&self, now: Duration) {
         let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
         if let Some(stripe) = self.stripes.get(turn) {
@@ -129,7 +138,7 @@ impl ContextTable {
 
     fn remove_expired(&self, stripe: &mut Stripe, now: Duration) {
         let before = stripe.len();
-        stripe.retain(|_, context| !context.is_expired(now));
+        stripe.retain(|_, context| !context.is_expired(now) && !context.is_idle(now));
         Metrics::add(&self.metrics.contexts_expired, (before - stripe.len()) as u64);
     }
 
@@ -139,14 +148,29 @@ impl ContextTable {
             return;
         }
         let count = (stripe.len() / EVICTED_PART).max(1);
-        let mut order: Vec<_> =
-            stripe.iter().map(|(handle, context)| (context.usefulness(), *handle)).collect();
-        order.select_nth_unstable_by_key(count - 1, |(usefulness, _)| *usefulness);
-        for (_, handle) in order.iter().take(count) {
-            stripe.remove(handle);
+        for handle in least_useful(stripe, count) {
+            stripe.remove(&handle);
         }
         Metrics::add(&self.metrics.contexts_evicted, count as u64);
     }
+}
+
+/// Chooses contexts that make room. A context counts the less, the more contexts its principal has that are more useful: so
+/// that they go which make a principal the one with the most.
+fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
+    let mut order: Vec<_> = stripe.values().map(|context| (context.usefulness(), context)).collect();
+    order.sort_unstable_by_key(|(usefulness, _)| Reverse(*usefulness));
+    let mut of_principal: HashMap<&str, usize> = HashMap::new();
+    let mut ranked: Vec<_> = order
+        .into_iter()
+        .map(|(usefulness, context)| {
+            let rank = of_principal.entry(context.principal()).or_default();
+            *rank += 1;
+            (Reverse(*rank), usefulness, context.handle())
+        })
+        .collect();
+    ranked.sort_unstable_by_key(|(rank, usefulness, _)| (*rank, *usefulness));
+    ranked.into_iter().take(count).map(|(.., handle)| handle).collect()
 }
 
 // A thread that panicked while it held a stripe left it as a map that is still sound.

@@ -322,3 +322,28 @@ fn the_client_is_told_before_the_context_of_its_backchannel_expires() // RFC 888
         assert_eq!(mount.run(vec![]).1, expected, "{left} s left");
     }
 }
+
+#[test]
+fn the_context_of_a_backchannel_stays_as_long_as_its_session() // RFC 8881 section 2.10.8.2
+{
+    let mut mount = Mount::create(|host, _| {
+        let back = Client::establish(host, ETYPE, "alice@TEST");
+        vec![gss(PRIVACY, &back.handle)]
+    })
+    .unwrap();
+    let len = |mount: &Mount| mount.host.server.rpcsec().unwrap().contexts().len();
+    Client::establish(&mut mount.host, ETYPE, "alice@TEST");
+    assert_eq!(len(&mount), 3);
+    for _ in 0..20 {
+        mount.host.advance(Duration::from_secs(30));
+        (0..16).for_each(|_| mount.host.server.housekeeping());
+        assert_eq!(mount.run(Vec::new()).0, Nfsstat4::NFS4_OK);
+    }
+    assert_eq!(len(&mount), 2, "the caller's and the backchannel's");
+    // The lease runs out, and with the session goes what kept the contexts.
+    for _ in 0..12 {
+        mount.host.advance(Duration::from_secs(60));
+        (0..16).for_each(|_| mount.host.server.housekeeping());
+    }
+    assert_eq!(len(&mount), 0);
+}

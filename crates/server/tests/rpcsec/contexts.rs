@@ -88,6 +88,65 @@ fn the_context_used_longest_ago_makes_room_first() {
 }
 
 #[test]
+fn a_flood_of_used_contexts_by_one_principal_takes_no_context_of_others() {
+    let mut host = small();
+    let mut quiet = Client::establish(&mut host, ETYPE, "alice@TEST");
+    quiet.exchange(&mut host, NONE, b"used");
+    let mut unused = Client::establish(&mut host, ETYPE, "carol@TEST");
+    for _ in 0..50 {
+        host.advance(Duration::from_secs(1));
+        Client::establish(&mut host, ETYPE, "bob@TEST").exchange(&mut host, NONE, b"used");
+    }
+    quiet.exchange(&mut host, NONE, b"used");
+    assert!(!is_gone(&mut host, &mut unused));
+}
+
+#[test]
+fn principals_with_as_many_contexts_lose_those_used_longest_ago() {
+    let mut host = small();
+    let names = ["alice@TEST", "bob@TEST"];
+    let mut clients: Vec<_> = (0..8).map(|n| Client::establish(&mut host, ETYPE, names[n % 2])).collect();
+    for client in &mut clients {
+        host.advance(Duration::from_secs(1));
+        client.exchange(&mut host, NONE, b"used");
+    }
+    Client::establish(&mut host, ETYPE, "carol@TEST");
+    assert!(is_gone(&mut host, &mut clients[0]));
+    assert!(clients[1..].iter_mut().all(|client| !is_gone(&mut host, client)));
+}
+
+fn sweep(host: &Host) {
+    (0..16).for_each(|_| host.server.housekeeping());
+}
+
+#[test]
+fn contexts_that_are_not_used_go_in_minutes() {
+    let mut host = Host::new();
+    for _ in 0..100 {
+        Client::establish(&mut host, ETYPE, "alice@TEST");
+    }
+    let mut used = Client::establish(&mut host, ETYPE, "alice@TEST");
+    used.exchange(&mut host, NONE, b"used");
+    let len = |host: &Host| host.server.rpcsec().unwrap().contexts().len();
+    host.advance(Duration::from_secs(59));
+    sweep(&host);
+    assert_eq!(len(&host), 101);
+    host.advance(Duration::from_secs(1));
+    sweep(&host);
+    assert_eq!(len(&host), 1, "the one that has carried a call");
+    for _ in 0..10 {
+        host.advance(Duration::from_secs(230));
+        sweep(&host);
+        used.exchange(&mut host, PRIVACY, b"now and then");
+    }
+    host.advance(Duration::from_secs(301));
+    sweep(&host);
+    assert_eq!(len(&host), 0);
+    assert!(is_gone(&mut host, &mut used));
+    Client::establish(&mut host, ETYPE, "alice@TEST").exchange(&mut host, PRIVACY, b"anew");
+}
+
+#[test]
 fn a_handle_that_was_never_given_names_nothing() // RFC 2203 section 5.3.3.3
 {
     let mut host = Host::new();
