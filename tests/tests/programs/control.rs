@@ -43,7 +43,7 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     fs::write(&config, format!("{one}\n[[export]]\npath = 7\n")).expect("the folder is ours");
     server.signal(Signal::SIGHUP);
     server.wait_for_log("the exports stay as they were");
-    let said = format!("{}:8: key `path`", config.display());
+    let said = format!("{}:9: key `path`", config.display());
     assert!(server.log().contains(&said), "{said} is missing:\n{}", server.log());
     files.client().lookup_path("/two/file").expect("it is still exported");
 

@@ -94,6 +94,35 @@ fn a_reply_too_small_for_one_entry_is_an_error() // RFC 8881 section 18.23.3
 }
 
 #[test]
+fn a_client_that_keeps_no_cookie_verifier_lists_all() // RFC 7530 section 16.24.4
+{
+    let server = Setup::default().start();
+    let mut client = Client::new(&server);
+    for number in 0..100 {
+        client.make_file("export", &format!("file-{number}"), b"");
+    }
+    let fh = client.fh_of("export");
+    // As libnfs asks, in NFSv4.0, and in smaller parts.
+    let old = Client40::new(&server);
+    let ask = [FATTR4_TYPE, FATTR4_SIZE, FATTR4_FILEID, FATTR4_MODE, FATTR4_OWNER];
+    let mut run: [Box<dyn FnMut(Vec<Op>) -> Reply + '_>; 2] =
+        [Box::new(|ops| old.run(ops)), Box::new(|ops| client.run(ops))];
+    for (which, maxcount) in [(0, 300), (0, 1024), (0, 8192), (1, 300), (1, 8192)] {
+        let (mut cookie, mut names) = (0, BTreeMap::new());
+        loop {
+            let reply = run[which](vec![put(&fh), readdir(cookie, [0; 8], maxcount, maxcount, &ask)]).ok();
+            let ok = listed(&reply);
+            names.extend(ok.reply.entries.iter().map(|entry| (entry.name.to_vec(), ())));
+            cookie = ok.reply.entries.last().map_or(cookie, |entry| entry.cookie);
+            if ok.reply.eof {
+                break;
+            }
+        }
+        assert_eq!(names.len(), 100, "{maxcount}");
+    }
+}
+
+#[test]
 fn cookies_are_checked() // RFC 8881 section 18.23.3
 {
     let server = Setup::default().start();
