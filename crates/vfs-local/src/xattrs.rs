@@ -1,12 +1,12 @@
 //! Extended attributes of the user's name space; the kernel says who may.
 
-use crate::{LocalBackend, cache::Object, errno::vfs_error};
+use crate::{LocalBackend, cache::Object, errno::vfs_error, sys};
 use rustix::{
     buffer::spare_capacity,
     fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr},
     io::Errno,
 };
-use std::sync::Arc;
+use std::{os::fd::AsFd, sync::Arc};
 use vfs::{Caller, ObjectHandle, VfsError, VfsResult, XATTR_NAME_MAX, XATTR_SIZE_MAX, XattrHow};
 
 /// The name space that clients have; it is not on the wire.
@@ -50,6 +50,8 @@ impl LocalBackend {
 
     pub(crate) fn names_of_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
         let object = self.begin_xattr(caller, object)?;
+        // Other calls ask the kernel for permission, listxattr(2) asks for nothing but the way to the file.
+        sys::access(object.as_fd(), libc::R_OK).map_err(vfs_error)?;
         let mut names: Vec<u8> = Vec::with_capacity(XATTR_SIZE_MAX);
         listxattr(self.path_of(&*object), spare_capacity(&mut names)).map_err(xattr_error)?;
         let ours = names.split(|byte| *byte == 0).filter_map(|name| name.strip_prefix(PREFIX));

@@ -201,7 +201,8 @@ pub trait Backend: Send + Sync {
         Err(VfsError::Notsupp)
     }
 
-    /// Returns the names of the extended attributes of the user's name space, sorted, without their prefix.
+    /// Returns the names of the extended attributes of the user's name space, sorted, without their prefix. They
+    /// are data like the values: listing them needs read permission (ACCESS4_XALIST, RFC 8276 section 8.5).
     ///
     /// # Errors
     /// As `get_xattr`.

@@ -88,8 +88,21 @@ pub fn extended_attributes_need_the_rights_to_the_data(t: &Fixture) {
     assert_eq!(t.backend.get_xattr(&other, &object, b"a"), Ok(b"1".to_vec()));
     assert_refused(t.backend.set_xattr(&other, &object, b"a", b"2", Either));
     assert_refused(t.backend.remove_xattr(&other, &object, b"a"));
-    t.set(&object, &mode(0o600)).unwrap();
-    assert_refused(t.backend.get_xattr(&other, &object, b"a"));
+    assert_eq!(t.backend.list_xattrs(&other, &object), Ok(vec![b"a".to_vec()]));
+    // A name tells as much as a value. Neither the right to write nor that to execute is one to read.
+    for bits in [0o600, 0o602, 0o601, 0o603] {
+        t.set(&object, &mode(bits)).unwrap();
+        assert_refused(t.backend.get_xattr(&other, &object, b"a"));
+        assert_refused(t.backend.list_xattrs(&other, &object));
+        assert_eq!(t.backend.list_xattrs(&t.owner, &object).map(|names| names.len()), Ok(1));
+    }
+    t.set(&object, &mode(0o004)).unwrap();
+    if t.owner.uid != 0 {
+        assert_refused(t.backend.list_xattrs(&t.owner, &object));
+    }
+    assert_eq!(t.backend.list_xattrs(&other, &object).map(|names| names.len()), Ok(1));
+    t.set(&t.root(), &mode(0o711)).unwrap();
+    assert_refused(t.backend.list_xattrs(&other, &t.root()));
     t.set(&object, &mode(0o606)).unwrap();
     assert_eq!(t.backend.set_xattr(&other, &object, b"a", b"2", Either), Ok(()));
     t.set(&t.root(), &mode(0o1777)).unwrap();

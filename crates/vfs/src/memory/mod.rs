@@ -321,8 +321,11 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
-    fn list_xattrs(&self, _caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
-        Ok(self.node(object)?.read().xattrs.names())
+    fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
+        let node = self.node(object)?;
+        let inner = node.read();
+        inner.require(caller, node::READ)?;
+        Ok(inner.xattrs.names())
     }
 
     fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
