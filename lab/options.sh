@@ -9,14 +9,16 @@ usage: lab/run.sh [OPTION]... JOB...
 Boots a user-mode Linux kernel as NFS client, beside a throw-away Kerberos realm and a server, in namespaces that
 vanish with it, and runs each JOB (a name in lab/jobs, or a script) in the guest as root.
 
-  --server WHAT      orthrus (default), ganesha (NFS-Ganesha, to compare with), or a command that serves
+  --server WHAT      orthrus (default), ganesha (NFS-Ganesha as it is installed, to compare with), ganesha-6.5 or
+                     ganesha-15 (of newer Debians, see scripts/debian.sh), or a command that serves
                      $LAB_EXPORT as /export and $LAB_PRIVATE as /private on 10.77.0.1:2049 with $LAB_KEYTAB
   --orthrus FILE     the program (default: target/release/orthrus, then target/debug/orthrus)
   --enctypes E       sha1 (default; every kernel), sha2 (kernels from 6.3), or 17 to 20
   --set NAME=VALUE   a variable for the jobs, such as FLAVORS="sys krb5p", CONNECTIONS=8, FILES=1000,
-                     or FILES_IN_REPOSITORY=600 (default 2400)
+                     CONNECTIONS=alternate (1 and 8, in turn over the flavors), or FILES_IN_REPOSITORY=600 (default 2400)
   --export-on WHERE  disk (default), tmpfs, xfs, btrfs or ext4 (each in a file): what the exported folders lie on
-  --kernel FILE      another user-mode Linux kernel, with --modules FOLDER for its modules
+  --kernel WHICH     6.12 or 7 (of newer Debians, see scripts/debian.sh), or the file of another user-mode kernel, with
+                     --modules FOLDER for its modules
   --memory SIZE      the guest's memory (default 1024M)
   --time-limit S     seconds until the guest is ended (default 900)
   --keep             keep the run's folder: logs of guest, server, gssd and KDC
@@ -28,7 +30,7 @@ U
 
 options() {
   SERVER=orthrus ENCTYPES=sha1 EXPORT_ON=disk KERNEL=linux.uml MODULES= MEMORY=1024M TIME_LIMIT=900
-  KEEP= JOBS= SETTINGS= ORTHRUS=${ORTHRUS:-} REALM_UP=${REALM_UP:-}
+  GANESHA_ROOT= KEEP= JOBS= SETTINGS= ORTHRUS=${ORTHRUS:-} REALM_UP=${REALM_UP:-}
   while [ $# -gt 0 ]; do
     case $1 in
       --help|-h) usage; exit 0 ;;
@@ -56,8 +58,30 @@ options() {
   [ -n "$ORTHRUS" ] || for built in release debug; do
     [ -x "$LAB/../target/$built/orthrus" ] && { ORTHRUS=$(readlink -f "$LAB/../target/$built/orthrus"); break; }
   done
+  newer_debian
   [ -n "$MODULES" ] || MODULES=$(ls -d /usr/lib/uml/modules/* 2>/dev/null | tail -1)
   [ -n "$REALM_UP" ] || REALM_UP="$ORTHRUS realm up"
+}
+
+# Turns the names of kernels and servers that newer Debians have into their folders.
+newer_debian() {
+  case $KERNEL in 6.12|7)
+    unpack "linux-$KERNEL"
+    KERNEL=$UNPACKED/linux MODULES=$(echo "$UNPACKED"/usr/lib/uml/modules/*) ;;
+  esac
+  case $SERVER in ganesha-*)
+    unpack "$SERVER"
+    SERVER=ganesha GANESHA_ROOT=$UNPACKED ;;
+  esac
+}
+
+# unpack NAME: sets UNPACKED, or ends as on a machine that cannot run the lab.
+unpack() {
+  local said code=0
+  said=$("$LAB/../scripts/debian.sh" "$1" 2>&1) || code=$?
+  UNPACKED=${said##*$'\n'}
+  [ $code = 0 ] || { echo "lab: cannot run here: ${UNPACKED#debian: }" >&2; exit "$CANNOT_RUN"; }
+  [ "$said" = "$UNPACKED" ] || echo "${said%$'\n'*}" >&2
 }
 
 job_file() {
@@ -87,7 +111,7 @@ requirements() {
   case $EXPORT_ON in xfs) need mkfs.xfs xfsprogs ;; btrfs) need mkfs.btrfs btrfs-progs ;; ext4) need mkfs.ext4 e2fsprogs ;; esac
   need setpriv util-linux
   need insmod kmod
-  [ "$SERVER" != ganesha ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"
+  [ "$SERVER" != ganesha ] || [ -n "$GANESHA_ROOT" ] || need ganesha.nfsd "nfs-ganesha nfs-ganesha-vfs"
   # The lab lays files of its own over these, in its namespace only; without them there is nothing to lay them over.
   [ -e /etc/idmapd.conf ] || packages="$packages nfs-common"
   [ -e /etc/krb5.conf ] || packages="$packages krb5-config"

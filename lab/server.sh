@@ -62,7 +62,8 @@ spent() {
   echo $(((${12} + ${13}) * 10)) >"$RUN/share/server.cpu"
 }
 
-# Makes so many names of empty files in alice's folder `many` of the export, or takes them away again.
+# Makes so many names of empty files in alice's folder `many` of the export, or takes them away
+# again.
 many_names() {
   local folder=$LAB_EXPORT/alice/many
   perl -e '
@@ -76,8 +77,25 @@ many_names() {
     }' "$folder" "$1"
 }
 
-# Does what the guest asks for in the shared folder: `kill` ends the server as a crash would, `start` starts it again,
-# `counters` has it tell what it counted, `cpu` tells what it has cost, `names COUNT` fills a folder behind its back.
+# A program of this machine holds bytes 100 to 199 of alice's file `locked`, as lab/guest/lock.pl
+# does in the guest.
+local_lock() { setpriv --reuid 5001 --regid 5001 --clear-groups perl "$LAB/guest/lock.pl" "$LAB_EXPORT/alice/locked" "$@"; }
+hold() {
+  rm -f "$RUN/release" "$RUN/holder"
+  local_lock hold write 100 100 "$RUN/release" >"$RUN/holder" 2>&1 &
+  says_soon held
+}
+release() { : >"$RUN/release"; says_soon released; }
+says_soon() {
+  local i
+  for i in $(seq 400); do grep -qs "$1" "$RUN/holder" && return; sleep 0.05; done
+  return 1
+}
+
+# Does what the guest asks for in the shared folder: `kill` ends the server as a crash would,
+# `start` starts it again, `counters` has it tell what it counted, `cpu` tells what it has cost,
+# `names COUNT` fills a folder behind its back; `hold`, `release` and `try` are a local program that
+# locks a file.
 server_control() {
   while sleep 0.02; do
     [ -f "$RUN/share/server.ask" ] || continue
@@ -86,6 +104,9 @@ server_control() {
       kill) kill -KILL -- "-$(cat "$RUN/server.pid")" 2>/dev/null && echo done || echo "it had ended already" ;;
       counters) counters ;;
       "names "*) many_names "${ask#names }" && echo done || echo "they cannot be made" ;;
+      hold) hold && echo done || echo "it gets no lock: $(cat "$RUN/holder")" ;;
+      release) release && echo done || echo "it keeps its lock" ;;
+      try) local_lock try write 100 100 >/dev/null && echo done || echo "it gets no lock" ;;
       cpu) spent && echo done || echo "it is not there" ;;
       start) if server_start; then echo done; else echo "it does not start"; fi ;;
       *) echo "unknown: $ask" ;;

@@ -21,6 +21,7 @@ if [ "$purpose" = test ]; then
   want g++ build-essential
   want valgrind                              # a memory checker for the hand-made kernels
   want linux.uml user-mode-linux             # the Linux kernel client
+  want patchelf                              # newer kernels, unpacked beside the system (scripts/debian.sh)
   want mount.nfs4 nfs-common
   want ip iproute2
   want fio                                   # many requests in flight, from the Linux client

@@ -1,7 +1,8 @@
 # lib.sh: what jobs are written with. Sourced by each job.
 #
-# Variables, from `run.sh --set`: FLAVORS, CONNECTIONS (values of nconnect), VERSION, FILES, OPTIONS (more mount options).
-# SERVER_KIND says what serves: orthrus, ganesha or another.
+# Variables, from `run.sh --set`: FLAVORS, CONNECTIONS (values of nconnect, or `alternate`),
+# VERSION, FILES, OPTIONS (more mount options). SERVER_KIND says what serves: orthrus, ganesha or
+# another; ENCTYPES is that of run.sh.
 set -u
 FLAVORS="sys krb5 krb5i krb5p" CONNECTIONS="1 8" VERSION=4.2 FILES=10000 OPTIONS=
 . /lab/settings
@@ -11,10 +12,22 @@ failures=0
 # default NAME VALUE: what a job has where `run.sh --set` says nothing.
 default() { grep -q "^$1=" /lab/settings || printf -v "$1" %s "$2"; }
 
+# connections_of FLAVOR: the values of nconnect for it. `alternate` gives every other flavor 1, and
+# 8 to the rest.
+connections_of() {
+  local flavor count=8
+  [ "$CONNECTIONS" = alternate ] || { echo "$CONNECTIONS"; return; }
+  for flavor in $FLAVORS; do
+    count=$((9 - count))
+    [ "$flavor" != "$1" ] || echo $count
+  done
+}
+
 ok() { echo "ok $*"; }
 fail() { failures=$((failures + 1)); echo "FAIL $*"; }
 
-# check NAME COMMAND...: one line for a command that must succeed; what it printed is the reason if it does not.
+# check NAME COMMAND...: one line for a command that must succeed; what it printed is the reason if
+# it does not.
 check() {
   local name=$1 said; shift
   if said=$("$@" 2>&1); then ok "$name"; else fail "$name: $(echo "$said" | tail -n 3 | tr '\n' ' ' | cut -c1-300)"; return 1; fi
@@ -33,13 +46,15 @@ as() { local user=$1; shift; (cd /tmp && exec setpriv --reuid "$user" --regid "$
 ticket() { as "$1" kinit -k -t /run/users.keytab "$1"; }
 no_ticket() { as "$1" kdestroy -q -A 2>/dev/null; true; }
 
-# mounted FLAVOR CONNECTIONS [EXPORT]: on /n. Of one server all mounts share the connections, so each begins without any.
+# mounted FLAVOR CONNECTIONS [EXPORT]: on /n. Of one server all mounts share the connections, so
+# each begins without any.
 mounted() {
   mount -t nfs4 -o "vers=$VERSION,sec=$1,nconnect=$2$OPTIONS" "$SERVER:${3:-/export}" /n
 }
 unmounted() { umount /n || { umount -f /n; umount -l /n; }; }
 
-# server kill | server start | server counters | server cpu | server "names COUNT": asks the host, and waits for its answer.
+# server kill | server start | server counters | server cpu | server "names COUNT": asks the host,
+# and waits for its answer.
 server() {
   rm -f /lab/server.answer
   echo "$1" >/lab/server.ask.new && mv /lab/server.ask.new /lab/server.ask

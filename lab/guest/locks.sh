@@ -1,6 +1,6 @@
 # locks.sh: locks of two processes of alice on one file. Sourced by jobs.
 
-lock() { as alice timeout 60 perl /run/lock.pl /n/alice/locked "$@"; }
+lock() { as alice timeout 120 perl /run/lock.pl /n/alice/locked "$@"; }
 
 # said FILE WORD SECONDS: waits until a process has said it.
 said() {
@@ -23,15 +23,16 @@ denied() {
   [ $code = 1 ]
 }
 
-# A waiter has nothing while the range is held, and has it soon after the release.
+# A waiter has nothing while the range is held, and has it soon after $RELEASE.
+RELEASE=released
 waits() {
   lock wait "$@" >/tmp/waiter 2>&1 &
   local waiter=$!
   sleep 1
   kill -0 $waiter 2>/dev/null || { echo "it did not wait"; cat /tmp/waiter; return 1; }
   [ ! -s /tmp/waiter ] || { echo "it has what another holds"; return 1; }
-  released || return
-  said /tmp/waiter had 40 && wait $waiter
+  $RELEASE || return
+  said /tmp/waiter had 90 && wait $waiter
 }
 
 locks() {

@@ -26,7 +26,7 @@ exactly() { told "$2" >/tmp/again && cmp "$1" /tmp/again; }
 without_one() { grep -v '::5999:' /tmp/told >/tmp/rest && set_from /tmp/rest $FILE; }
 inherited() { told "$FOLDER/new" >/tmp/told && [ "$(allowed /tmp/told | wc -l)" = "$1" ]; }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "acls: mount $case" mounted "$flavor" "$connections" || continue
   for length in $LENGTHS; do

@@ -4,7 +4,7 @@
 ticket alice
 program() { as alice timeout -s KILL 120 perl /run/clone.pl /n/alice/clones "$1" || failures=$((failures + 1)); }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "clone: mount $case" mounted "$flavor" "$connections" || continue
   as alice mkdir /n/alice/clones

@@ -20,7 +20,7 @@ lock_waited() {
   wait $holder
 }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "mount $case" mounted "$flavor" "$connections" || continue
   check "mount of the second client $case" second_mounted "$flavor" "$connections" || continue
@@ -44,7 +44,7 @@ for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
   rm -f /tmp/held
   wait $holder
   # One flavor says it for all.
-  [ "$case" != "${FLAVORS%% *} nconnect=${CONNECTIONS%% *}" ] || lock_waited
+  [ -n "${waited:-}" ] || { lock_waited; waited=1; }
   as alice rm -f /n/alice/delegated /n/alice/held
   second_unmounted
   unmounted

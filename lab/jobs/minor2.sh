@@ -83,7 +83,7 @@ lists() {
   as alice rm -rf /n/alice/shared
 }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "minor2: mount $case" mounted "$flavor" "$connections" || continue
   holes "$case"

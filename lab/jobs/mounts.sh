@@ -1,5 +1,5 @@
-# Each flavor with each number of connections, as alice with a ticket: a git clone with fsck, a tree copied and compared,
-# locks of two processes.
+# Each flavor with each number of connections, as alice with a ticket: a git clone with fsck, a tree
+# copied and compared, locks of two processes.
 . /lab/lib.sh
 . /lab/locks.sh
 
@@ -18,7 +18,18 @@ copy() { as alice cp -r /tmp/tree /n/alice/copy; }
 # With the client's cache emptied, so that the bytes come from the server.
 compared() { as alice bash -c '. /lab/lib.sh; sums /n/alice/copy' >/tmp/copy.sums && cmp /tmp/tree.sums /tmp/copy.sums; }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+# The ticket for the server and its session key are of the types that the realm has, and no others.
+encrypted() {
+  local types
+  case $ENCTYPES in
+    17) types=aes128-cts-hmac-sha1-96 ;; 18) types=aes256-cts-hmac-sha1-96 ;;
+    19) types=aes128-cts-hmac-sha256-128 ;; 20) types=aes256-cts-hmac-sha384-192 ;;
+    sha1) types="aes(128|256)-cts-hmac-sha1-96" ;; *) types="aes(128-cts-hmac-sha256-128|256-cts-hmac-sha384-192)" ;;
+  esac
+  as alice klist -e | grep -A 1 " nfs/$SERVER" | grep -Eq "\(skey, tkt\): $types, $types *$"
+}
+
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   begin=$(seconds)
   check "mount $case" mounted "$flavor" "$connections" || continue
@@ -34,6 +45,7 @@ for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
   echo 3 >/proc/sys/vm/drop_caches
   check "tree compared $case" compared
   locks "$case"
+  [ "$flavor" = sys ] || check "encrypted as the realm has it $case" encrypted
   check "remove $case" as alice rm -rf /n/alice/clone /n/alice/copy
   unmounted
   echo "# $case took $(since "$begin")"

@@ -34,7 +34,7 @@ nothing_lost() {
 }
 no_drops() { server counters || return; cat /lab/server.counters; grep -q "window_drops=0 " /lab/server.counters; }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do for round in $(seq "$ROUNDS"); do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do for round in $(seq "$ROUNDS"); do
   case="$flavor nconnect=$connections round $round"
   check "mount $case" mounted "$flavor" "$connections" || continue
   check "file $case" laid_out

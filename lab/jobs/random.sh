@@ -66,7 +66,7 @@ PERL
 
 # What is read comes from the server, not from what was written.
 (while sleep 1; do echo 3 >/proc/sys/vm/drop_caches; done) & dropper=$!
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections"
   check "random: mount $case" mounted "$flavor" "$connections" || continue
   for seed in $SEEDS; do

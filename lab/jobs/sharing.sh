@@ -13,7 +13,7 @@ all_closed() { awk '$1 == "CLOSE:" || $1 == "DELEGRETURN:" { failed += $NF } END
 # Its lines are the checks.
 program() { as alice timeout -s KILL 120 perl "/run/$1.pl" /n/alice/sharing /tmp/second/alice/sharing "$2" || failures=$((failures + 1)); }
 
-for flavor in $FLAVORS; do for connections in $CONNECTIONS; do
+for flavor in $FLAVORS; do for connections in $(connections_of "$flavor"); do
   case="$flavor nconnect=$connections" begin=$(seconds)
   check "sharing: mount $case" mounted "$flavor" "$connections" || continue
   check "sharing: mount of the second client $case" second_mounted "$flavor" "$connections" || continue
