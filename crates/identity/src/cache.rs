@@ -32,6 +32,15 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         inner.entries.get(key).filter(|(_, expires)| now < *expires).map(|(value, _)| value.clone())
     }
 
+    /// Returns a value, expired or not.
+    pub fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.entries.get(key).map(|(value, _)| value.clone())
+    }
+
     /// Remembers a value until `expires`.
     pub fn put(&self, key: K, value: V, expires: Duration) {
         if self.max == 0 {

@@ -5,10 +5,12 @@
 //! ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9). Where names come from is an
 //! [`IdentitySource`]: the system's name service ([`NssSource`]) or a table ([`StaticSource`]).
 //!
-//! Nothing here reads a clock: expiry takes `now`. Name services may be slow, so callers map off the threads
-//! that serve I/O.
+//! Expiry takes `now`; only waits read a clock. Name services may be slow or hang. Principals are looked up on the
+//! thread of the caller, which may wait for as long as it takes. Owners are looked up on threads of this crate, and
+//! callers wait for these for a moment at most, or not at all ([`Wait`]).
 
 mod cache;
+mod lookups;
 mod mapper;
 mod nss;
 mod owner;
@@ -16,6 +18,7 @@ mod principal;
 mod rules;
 mod source;
 
+pub use lookups::{LOOKUP_WAIT_MAX, Wait};
 pub use mapper::{Mapped, Mapper, PrincipalError};
 pub use nss::NssSource;
 pub use owner::OwnerError;

@@ -1,8 +1,11 @@
 //! The mapping itself, with its caches.
 
+use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Cache;
+use crate::lookups::{Answer, Asked, Key, LOOKUP_WAIT_MAX, Lookups, Wait};
 use crate::owner::Owner;
 use crate::{Identity, IdentitySource, OwnerError, Principal, Rules, SourceError, Unknown};
 
@@ -36,27 +39,78 @@ pub enum PrincipalError {
 /// Maps principals and owners by the site's rules. Shared by threads; no lock is held during a lookup.
 pub struct Mapper {
     rules: Rules,
-    source: Box<dyn IdentitySource>,
+    source: Arc<dyn IdentitySource>,
     principals: Cache<String, Mapped>,
+    owners: Arc<Owners>,
+    lookups: Lookups,
+}
+
+/// What is known of owners.
+struct Owners {
     uids: Cache<String, Option<u32>>,
     gids: Cache<String, Option<u32>>,
     users: Cache<u32, Option<String>>,
     groups: Cache<u32, Option<String>>,
+    expiry: Duration,
+    absence_expiry: Duration,
+}
+
+impl Owners {
+    fn new(rules: &Rules) -> Self {
+        let max = rules.cache_max;
+        Self {
+            uids: Cache::new(max),
+            gids: Cache::new(max),
+            users: Cache::new(max),
+            groups: Cache::new(max),
+            expiry: rules.expiry,
+            absence_expiry: rules.absence_expiry,
+        }
+    }
+
+    /// Remembers an answer that came at `now`.
+    fn learn(&self, key: &Key, answer: &Answer, now: Duration) {
+        let until = |found: bool| now.saturating_add(if found { self.expiry } else { self.absence_expiry });
+        match (key, answer) {
+            (Key::User(id), Answer::Name(name)) => {
+                let name = plain(name);
+                self.users.put(*id, name.clone(), until(name.is_some()));
+            }
+            (Key::Group(id), Answer::Name(name)) => {
+                let name = plain(name);
+                self.groups.put(*id, name.clone(), until(name.is_some()));
+            }
+            // The failure of a name service is no answer: the name may do later.
+            (Key::Uid(name), Answer::Id(Ok(id))) => self.uids.put(name.clone(), *id, until(id.is_some())),
+            (Key::Gid(name), Answer::Id(Ok(id))) => self.gids.put(name.clone(), *id, until(id.is_some())),
+            _ => {}
+        }
+    }
+
+    fn forget(&self) {
+        self.uids.clear();
+        self.gids.clear();
+        self.users.clear();
+        self.groups.clear();
+    }
+}
+
+/// A name that may stand before `@domain`. A failing name service gives numbers, for as long as an absence is believed: a
+/// directory listing must not ask it once for each entry.
+fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
+    name.as_ref().ok().cloned().flatten().filter(|name| !name.contains('@'))
 }
 
 impl Mapper {
     /// Makes a mapper with empty caches.
     pub fn new(rules: Rules, source: impl IdentitySource + 'static) -> Self {
-        let max = rules.cache_max;
-        Self {
-            rules,
-            source: Box::new(source),
-            principals: Cache::new(max),
-            uids: Cache::new(max),
-            gids: Cache::new(max),
-            users: Cache::new(max),
-            groups: Cache::new(max),
-        }
+        let source: Arc<dyn IdentitySource> = Arc::new(source);
+        let owners = Arc::new(Owners::new(&rules));
+        let learning = owners.clone();
+        let learn = move |key: &Key, answer: &Answer, now| learning.learn(key, answer, now);
+        let lookups = Lookups::new(source.clone(), learn);
+        let principals = Cache::new(rules.cache_max);
+        Self { rules, source, principals, owners, lookups }
     }
 
     /// Returns the rules.
@@ -67,10 +121,8 @@ impl Mapper {
     /// Forgets everything cached, as after a reload.
     pub fn forget(&self) {
         self.principals.clear();
-        self.uids.clear();
-        self.gids.clear();
-        self.users.clear();
-        self.groups.clear();
+        self.lookups.forget();
+        self.owners.forget();
     }
 
     /// Maps an authenticated principal, `alice@REALM`.
@@ -122,72 +174,124 @@ impl Mapper {
         plain && self.rules.realms.iter().any(|accepted| accepted == realm)
     }
 
-    /// Returns a user as `owner`: `alice@domain`, or the number when it has no name (RFC 8881 section 5.9).
+    /// Returns a user as `owner`: `alice@domain`, or the number when it has no name (RFC 8881 section 5.9) or its name
+    /// takes long. Waits for a moment at most.
     pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
-        self.name(uid, &self.users, |uid| self.source.user(uid), now)
+        let left = Cell::new(LOOKUP_WAIT_MAX);
+        self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
     }
 
-    /// Returns a group as `owner_group`.
+    /// Returns a group as `owner_group`, as [`Mapper::owner_of_uid`] does.
     pub fn owner_of_gid(&self, gid: u32, now: Duration) -> String {
-        self.name(gid, &self.groups, |gid| self.source.group(gid), now)
+        let left = Cell::new(LOOKUP_WAIT_MAX);
+        self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
     }
 
-    /// Returns the user that an `owner` names.
+    /// As [`Mapper::owner_of_uid`]; `None` where the name would have to be waited for and must not be.
+    pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
+        self.name(uid, &self.owners.users, Key::User(uid), now, wait)
+    }
+
+    /// As [`Mapper::owner_of_gid`]; `None` where the name would have to be waited for and must not be.
+    pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
+        self.name(gid, &self.owners.groups, Key::Group(gid), now, wait)
+    }
+
+    /// Returns the user that an `owner` names. Waits for a moment at most.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits `Source`.
     pub fn uid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        self.id(owner, &self.uids, |name| self.source.uid(name), now)
+        let left = Cell::new(LOOKUP_WAIT_MAX);
+        self.uid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
     }
 
-    /// Returns the group that an `owner_group` names.
+    /// Returns the group that an `owner_group` names. Waits for a moment at most.
     ///
     /// # Errors
     /// As [`Mapper::uid_of_owner`].
     pub fn gid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
-        self.id(owner, &self.gids, |name| self.source.gid(name), now)
+        let left = Cell::new(LOOKUP_WAIT_MAX);
+        self.gid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
+    }
+
+    /// As [`Mapper::uid_of_owner`]; `None` where the number would have to be waited for and must not be.
+    pub fn uid_of_owner_within(
+        &self,
+        owner: &[u8],
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<u32, OwnerError>> {
+        self.id(owner, &self.owners.uids, Key::Uid, now, wait)
+    }
+
+    /// As [`Mapper::gid_of_owner`]; `None` where the number would have to be waited for and must not be.
+    pub fn gid_of_owner_within(
+        &self,
+        owner: &[u8],
+        now: Duration,
+        wait: Wait<'_>,
+    ) -> Option<Result<u32, OwnerError>> {
+        self.id(owner, &self.owners.gids, Key::Gid, now, wait)
+    }
+
+    /// Looks a key up that is not in a cache.
+    fn ask(&self, key: Key, now: Duration, wait: Wait<'_>) -> Asked {
+        if self.source.may_block() {
+            return self.lookups.ask(key, now, wait);
+        }
+        let answer = key.look_up(&*self.source);
+        self.owners.learn(&key, &answer, now);
+        Asked::Answered(answer)
     }
 
     fn name(
         &self,
         id: u32,
         cache: &Cache<u32, Option<String>>,
-        look_up: impl Fn(u32) -> Result<Option<String>, SourceError>,
+        key: Key,
         now: Duration,
-    ) -> String {
-        let name = cache.get(&id, now).unwrap_or_else(|| {
-            // A failing name service gives numbers, for as long as an absence is believed: a directory
-            // listing must not ask it once for each entry.
-            let name = look_up(id).unwrap_or(None).filter(|name| !name.contains('@'));
-            cache.put(id, name.clone(), now.saturating_add(self.life(name.is_some())));
-            name
-        });
-        name.map_or_else(|| id.to_string(), |name| format!("{name}@{}", self.rules.domain))
+        wait: Wait<'_>,
+    ) -> Option<String> {
+        let name = match cache.get(&id, now) {
+            Some(name) => name,
+            None => match self.ask(key, now, wait) {
+                Asked::Answered(Answer::Name(name)) => plain(&name),
+                Asked::MustWait => return None,
+                // What the name was is more likely than none.
+                _ => cache.get_stale(&id).flatten(),
+            },
+        };
+        Some(name.map_or_else(|| id.to_string(), |name| format!("{name}@{}", self.rules.domain)))
     }
 
     fn id(
         &self,
         owner: &[u8],
         cache: &Cache<String, Option<u32>>,
-        look_up: impl Fn(&str) -> Result<Option<u32>, SourceError>,
+        key: impl Fn(String) -> Key,
         now: Duration,
-    ) -> Result<u32, OwnerError> {
-        let name = match Owner::parse(owner, &self.rules.domain, self.rules.name_max)? {
-            Owner::Number(id) => return Ok(id),
-            Owner::Name(name) => name,
+        wait: Wait<'_>,
+    ) -> Option<Result<u32, OwnerError>> {
+        let name = match Owner::parse(owner, &self.rules.domain, self.rules.name_max) {
+            Ok(Owner::Number(id)) => return Some(Ok(id)),
+            Ok(Owner::Name(name)) => name,
+            Err(error) => return Some(Err(error)),
         };
         let id = match cache.get(name, now) {
-            Some(id) => id,
-            None => {
-                let id = look_up(name)?;
-                cache.put(name.to_owned(), id, now.saturating_add(self.life(id.is_some())));
-                id
-            }
+            Some(id) => Ok(id),
+            None => match self.ask(key(name.to_owned()), now, wait) {
+                Asked::Answered(Answer::Id(id)) => id.map_err(OwnerError::from),
+                Asked::MustWait => return None,
+                _ => Err(late(owner)),
+            },
         };
-        id.ok_or(OwnerError::Unknown)
+        Some(id.and_then(|id| id.ok_or(OwnerError::Unknown)))
     }
+}
 
-    fn life(&self, found: bool) -> Duration {
-        if found { self.rules.expiry } else { self.rules.absence_expiry }
-    }
+/// The failure of a lookup that takes too long.
+fn late(owner: &[u8]) -> OwnerError {
+    let what = String::from_utf8_lossy(owner).into_owned();
+    OwnerError::Source(SourceError { what, why: "it takes too long".to_owned() })
 }

@@ -17,6 +17,10 @@ pub struct SourceError {
 /// A directory of local accounts. Lookups may block; they never see names longer than
 /// [`Rules::name_max`](crate::Rules::name_max).
 pub trait IdentitySource: Send + Sync {
+    /// Says whether lookups may take longer than a look into memory.
+    fn may_block(&self) -> bool {
+        true
+    }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
     /// Returns a user's number.
@@ -51,6 +55,10 @@ impl StaticSource {
 }
 
 impl IdentitySource for StaticSource {
+    fn may_block(&self) -> bool {
+        false
+    }
+
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError> {
         Ok(self.users.get(user).cloned())
     }

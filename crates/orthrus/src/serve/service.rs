@@ -132,8 +132,8 @@ impl NfsService {
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn submit(&self, task: Task) -> Result<(), Task> {
         let pool = if task.away.is_init() { &self.contexts } else { &self.disk };
-        let (export, held) = (task.away.export(), task.away.held());
-        pool.submit(export, task, held)
+        let (lane, held) = (task.away.lane(), task.away.held());
+        pool.submit(lane, task, held)
     }
 
     /// The server.

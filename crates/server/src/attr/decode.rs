@@ -6,7 +6,6 @@ use super::{
     features, supported,
 };
 use crate::engine::{Compound, Failure};
-use identity::OwnerError;
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
 use vfs::{SetAttributes, SetTime, Timestamp};
 
@@ -62,7 +61,7 @@ impl Settable {
 ///
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read or has no such value, NFS4ERR_BADOWNER,
-/// NFS4ERR_BADXDR.
+/// NFS4ERR_BADXDR, [`Failure::would_wait`] for names that are not in a cache.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure> {
     let supported = supported(c.minor, features(c.fh()?));
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
@@ -73,15 +72,14 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure>
     if [&values.owner, &values.owner_group].into_iter().flatten().any(|name| name.is_empty()) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
-    let identity = &c.nfs.identity;
-    let uid = values.owner.as_ref().map(|owner| identity.uid_of_owner(owner, c.now()));
-    let gid = values.owner_group.as_ref().map(|owner| identity.gid_of_owner(owner, c.now()));
+    let uid = values.owner.as_ref().map(|owner| c.uid_of(owner));
+    let gid = values.owner_group.as_ref().map(|owner| c.gid_of(owner));
     let set = SetAttributes {
         size: values.size,
         mode,
         umask,
-        uid: uid.transpose().map_err(owner_status)?,
-        gid: gid.transpose().map_err(owner_status)?,
+        uid: uid.transpose()?,
+        gid: gid.transpose()?,
         acls: None,
         atime: values.time_access_set.as_ref().map(time).transpose()?,
         mtime: values.time_modify_set.as_ref().map(time).transpose()?,
@@ -101,13 +99,6 @@ fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Fail
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     Ok((mode, umask))
-}
-
-pub(super) fn owner_status(error: OwnerError) -> Nfsstat4 {
-    match error {
-        OwnerError::Source(_) => Nfsstat4::NFS4ERR_DELAY,
-        _ => Nfsstat4::NFS4ERR_BADOWNER,
-    }
 }
 
 fn time(time: &Settime4) -> Result<SetTime, Failure> {

@@ -20,7 +20,7 @@ const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
 /// it alone knows.
 ///
 /// # Errors
-/// The backend's.
+/// The backend's, and [`Failure::would_wait`] for names that are not in a cache.
 pub fn encode(
     c: &Compound<'_>,
     fh: &Fh,
@@ -40,9 +40,16 @@ pub fn encode(
         mask = mask.and_not(&OF_QUOTAS);
     }
     let quota = quota.unwrap_or_default();
-    let acl = if mask.contains(nfs4::FATTR4_ACL) { list(c, fh, attributes)? } else { Vec::new() };
+    // What names are needed is known before anything is written.
+    let owner = mask.contains(nfs4::FATTR4_OWNER).then(|| c.owner(attributes.uid)).transpose()?;
+    let group = mask.contains(nfs4::FATTR4_OWNER_GROUP).then(|| c.owner_group(attributes.gid)).transpose()?;
+    let (owner, group) = (owner.unwrap_or_default(), group.unwrap_or_default());
+    let mut acl = Encoder::new();
+    if mask.contains(nfs4::FATTR4_ACL) {
+        acl::wire::encode(c, &list(c, fh, attributes)?, &mut acl)?;
+    }
     let whole = if mask.and(&OF_FILE_SYSTEM).is_empty() { FsStat::default() } else { statfs(fh)? };
-    let subject = Subject { c, fh, attributes, whole, features, supported, acl, quota };
+    let subject = Subject { c, fh, attributes, whole, features, supported, owner, group, acl, quota };
     reply.value(&mask);
     let length_at = reply.len();
     reply.u32(0);
@@ -98,7 +105,10 @@ struct Subject<'s, 'c> {
     whole: FsStat,
     features: Features,
     supported: Bitmap4,
-    acl: Vec<Ace>,
+    owner: String,
+    group: String,
+    /// fattr4_acl, where it is wanted.
+    acl: Encoder,
     quota: Quota,
 }
 
@@ -110,15 +120,12 @@ impl Subject<'_, '_> {
             nfs4::FATTR4_TYPE => reply.u32(file_type(a.file_type) as u32),
             nfs4::FATTR4_CHANGE => reply.u64(a.change),
             nfs4::FATTR4_SIZE => reply.u64(a.size),
-            nfs4::FATTR4_ACL => {
-                acl::wire::encode(self.c, &self.acl, reply);
-                reply
-            }
+            nfs4::FATTR4_ACL => reply.raw(self.acl.as_slice()),
             nfs4::FATTR4_FILEID => reply.u64(a.fileid),
             nfs4::FATTR4_MODE => reply.u32(a.mode),
             nfs4::FATTR4_NUMLINKS => reply.u32(a.nlink),
-            nfs4::FATTR4_OWNER => reply.opaque(self.owner(a.uid).as_bytes()),
-            nfs4::FATTR4_OWNER_GROUP => reply.opaque(self.owner_group(a.gid).as_bytes()),
+            nfs4::FATTR4_OWNER => reply.opaque(self.owner.as_bytes()),
+            nfs4::FATTR4_OWNER_GROUP => reply.opaque(self.group.as_bytes()),
             nfs4::FATTR4_QUOTA_AVAIL_HARD => reply.u64(self.quota.avail_hard),
             nfs4::FATTR4_QUOTA_AVAIL_SOFT => reply.u64(self.quota.avail_soft),
             nfs4::FATTR4_QUOTA_USED => reply.u64(self.quota.used),
@@ -193,14 +200,6 @@ impl Subject<'_, '_> {
             Fh::Pseudo(_) => PSEUDO_FSID,
             Fh::Object(object) => (object.export.id.into(), object.export.backend.part(&object.handle)),
         }
-    }
-
-    fn owner(&self, uid: u32) -> String {
-        self.c.nfs.identity.owner_of_uid(uid, self.c.now())
-    }
-
-    fn owner_group(&self, gid: u32) -> String {
-        self.c.nfs.identity.owner_of_gid(gid, self.c.now())
     }
 }
 

@@ -50,8 +50,9 @@ impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
 
 /// Something that stands before a wait.
 pub trait WaitsFor {
-    /// The number of the export whose file system it waits for; 0 for anything else.
-    fn export(&self) -> u32;
+    /// The lane that it waits in: the number of the export whose file system it waits for, another number that no export has
+    /// for the name service, and 0 for anything else. Lanes do not hold up each other.
+    fn lane(&self) -> u32;
 
     /// What a client has to answer first: until then it is of no use to carry it out.
     fn answer(&self) -> Option<LookKey> {
@@ -74,7 +75,7 @@ pub trait WaitsFor {
 
 /// Of an engine that never waits.
 impl WaitsFor for std::convert::Infallible {
-    fn export(&self) -> u32 {
+    fn lane(&self) -> u32 {
         match *self {}
     }
 }
@@ -100,10 +101,10 @@ pub struct Away<S> {
 }
 
 impl<S: WaitsFor> Away<S> {
-    /// What it waits for: see [`WaitsFor::export`].
-    pub fn export(&self) -> u32 {
+    /// The lane that it waits in: see [`WaitsFor::lane`].
+    pub fn lane(&self) -> u32 {
         match &self.stage {
-            Stage::Compound { suspended, .. } => suspended.export(),
+            Stage::Compound { suspended, .. } => suspended.lane(),
             Stage::Init => 0,
         }
     }

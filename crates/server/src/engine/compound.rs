@@ -2,6 +2,7 @@
 
 use super::unsettled::Unsettled;
 use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, Of40, OpenPayload, Patience};
+use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, LookKey, OpSet, SlotToken, StateidKind};
 use std::{
@@ -88,6 +89,10 @@ pub struct Compound<'c> {
     pub(super) result_at: usize,
     /// What a client has to answer first, of an operation that fails with [`Failure::would_wait`] for that.
     pub awaits: Cell<Option<LookKey>>,
+    /// The lane to wait in, where it is not that of the current object's export.
+    pub(super) lane: Cell<Option<u32>>,
+    /// How long operations may still wait for names where they may wait.
+    pub(super) names_wait_left: Cell<Duration>,
     /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
     pub patience: Patience,
 }
@@ -115,6 +120,8 @@ impl<'c> Compound<'c> {
             unsettled: RefCell::default(),
             result_at: reply_start,
             awaits: Cell::default(),
+            lane: Cell::default(),
+            names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
             patience: Patience::Waits,
         }
     }

@@ -20,6 +20,7 @@ mod names_held;
 mod namespace;
 mod nfs;
 mod offload;
+mod owners;
 mod replies;
 mod run;
 mod space;

@@ -5,6 +5,7 @@ use super::unsettled::Unsettled;
 use super::{Compound, Failure, Fh, FileKey, InSession, Nfs, Object, Of40, OpResult, Position};
 use crate::dispatch::WaitsFor;
 use crate::engine::Call;
+use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Nfsstat4, Stateid4};
 use state::LookKey;
 use std::cell::{Cell, RefCell};
@@ -40,6 +41,8 @@ pub struct Suspended {
     reply_end: usize,
     /// What a client has to answer first.
     awaits: Option<LookKey>,
+    /// The lane to wait in, where it is not that of the current object's export.
+    lane: Option<u32>,
     /// What has been changed and is not on stable storage.
     pub(super) unsettled: Vec<Unsettled>,
     /// The last status, when all operations have run.
@@ -53,11 +56,12 @@ pub struct Suspended {
 }
 
 impl WaitsFor for Box<Suspended> {
-    fn export(&self) -> u32 {
-        match &self.current {
+    fn lane(&self) -> u32 {
+        let current = match &self.current {
             Some(Fh::Object(object)) => object.export.id,
             _ => 0,
-        }
+        };
+        self.lane.unwrap_or(current)
     }
 
     fn answer(&self) -> Option<LookKey> {
@@ -89,6 +93,7 @@ impl<'c> Compound<'c> {
             v40: self.v40.clone(),
             reply_end: self.reply_end,
             awaits: self.awaits.take(),
+            lane: self.lane.take(),
             unsettled: self.unsettled.take(),
             ended: None,
             start,
@@ -119,6 +124,8 @@ impl<'c> Compound<'c> {
             unsettled: RefCell::new(suspended.unsettled),
             result_at: suspended.start,
             awaits: Cell::default(),
+            lane: Cell::default(),
+            names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
             patience: Patience::Waits,
         }
     }
@@ -126,6 +133,12 @@ impl<'c> Compound<'c> {
     /// Whether operations may wait here.
     pub fn may_wait(&self) -> bool {
         self.patience == Patience::Waits
+    }
+
+    /// Makes the failure of an operation that would wait in a lane of its own, and not in that of the current object's export.
+    pub(super) fn wait_in(&self, lane: u32) -> Failure {
+        self.lane.set(Some(lane));
+        Failure::would_wait()
     }
 
     /// Holds an operation's row against what it would wait for.

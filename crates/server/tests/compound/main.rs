@@ -15,6 +15,7 @@ mod local_locks;
 mod locks;
 mod metadata;
 mod minor2;
+mod names;
 mod namespace;
 mod open;
 mod races;

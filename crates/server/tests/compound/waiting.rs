@@ -61,7 +61,7 @@ pub fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>
     try_bytes(client, encode(client.minor, &[vec![begin], operations].concat()))
 }
 
-fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
+pub fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
     let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
     let ran = with_call(client, &args, client.now, |call| {
         client.server.nfs.begin(call, &mut reply, Patience::Suspends)

@@ -19,7 +19,7 @@ pub struct Slow;
 pub struct Half;
 
 impl WaitsFor for Half {
-    fn export(&self) -> u32 {
+    fn lane(&self) -> u32 {
         1
     }
 }

@@ -37,18 +37,17 @@ fn one(c: &Compound<'_>, ace: &Nfsace4<'_>) -> Result<Ace, Failure> {
         b"OWNER@" => Who::Owner,
         b"GROUP@" => Who::Group,
         b"EVERYONE@" => Who::Everyone,
-        name if ace.flag & ACE4_IDENTIFIER_GROUP != 0 => Who::NamedGroup(
-            c.nfs.identity.gid_of_owner(name, c.now()).map_err(super::super::decode::owner_status)?,
-        ),
-        name => {
-            Who::User(c.nfs.identity.uid_of_owner(name, c.now()).map_err(super::super::decode::owner_status)?)
-        }
+        name if ace.flag & ACE4_IDENTIFIER_GROUP != 0 => Who::NamedGroup(c.gid_of(name)?),
+        name => Who::User(c.uid_of(name)?),
     };
     Ok(Ace { who, allow, mask: ace.access_mask, flag: ace.flag & !IDLE })
 }
 
 /// Writes a list as fattr4_acl.
-pub fn encode(c: &Compound<'_>, aces: &[Ace], reply: &mut Encoder) {
+///
+/// # Errors
+/// [`Failure::would_wait`] for names that are not in a cache.
+pub fn encode(c: &Compound<'_>, aces: &[Ace], reply: &mut Encoder) -> Result<(), Failure> {
     reply.array_len(aces.len());
     for ace in aces {
         let number = if ace.allow { ACE4_ACCESS_ALLOWED_ACE_TYPE } else { ACE4_ACCESS_DENIED_ACE_TYPE };
@@ -59,8 +58,9 @@ pub fn encode(c: &Compound<'_>, aces: &[Ace], reply: &mut Encoder) {
             Who::Owner => reply.opaque(b"OWNER@"),
             Who::Group => reply.opaque(b"GROUP@"),
             Who::Everyone => reply.opaque(b"EVERYONE@"),
-            Who::User(uid) => reply.opaque(c.nfs.identity.owner_of_uid(uid, c.now()).as_bytes()),
-            Who::NamedGroup(gid) => reply.opaque(c.nfs.identity.owner_of_gid(gid, c.now()).as_bytes()),
+            Who::User(uid) => reply.opaque(c.owner(uid)?.as_bytes()),
+            Who::NamedGroup(gid) => reply.opaque(c.owner_group(gid)?.as_bytes()),
         };
     }
+    Ok(())
 }

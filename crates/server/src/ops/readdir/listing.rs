@@ -95,6 +95,9 @@ impl Listing<'_, '_> {
         failure: Failure,
         reply: &mut Encoder,
     ) -> Result<(), Failure> {
+        if failure.would_wait {
+            return Err(failure);
+        }
         if matches!(failure.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
             return Ok(());
         }

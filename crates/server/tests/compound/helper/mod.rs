@@ -12,7 +12,7 @@ pub use ops::*;
 pub use pair::*;
 pub use slow::Slow;
 
-use identity::{Mapper, Rules, StaticSource};
+use identity::{IdentitySource, Mapper, Rules, StaticSource};
 use nfs4::*;
 use rpc::ConnectionId;
 use server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
@@ -45,6 +45,11 @@ pub struct Setup {
     pub records: Box<dyn ClientRecords>,
     pub prior_clients: Vec<Vec<u8>>,
     pub epoch: u32,
+    pub mapper: Mapper,
+}
+
+fn mapper(source: impl IdentitySource + 'static) -> Mapper {
+    Mapper::new(Rules::new("example.org", "EXAMPLE.ORG"), source)
 }
 
 impl Default for Setup {
@@ -55,6 +60,9 @@ impl Default for Setup {
             records: Box::new(NoRecords),
             prior_clients: Vec::new(),
             epoch: 1,
+            mapper: mapper(
+                StaticSource::default().with_user("alice", ALICE, ALICE, &[]).with_group("alice", ALICE),
+            ),
         }
     }
 }
@@ -82,20 +90,30 @@ impl Setup {
         Self { exports, ..Self::default() }
     }
 
+    /// Has names looked up there.
+    pub fn names(self, source: impl IdentitySource + 'static) -> Self {
+        Self { mapper: mapper(source), ..self }
+    }
+
     pub fn start(self) -> Server {
         let table = ExportTable::new(self.exports, Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
         let boot = Boot { epoch: self.epoch, hash_key: [7; 16], prior_clients: self.prior_clients };
         let start = Start { boot, write_verifier: *b"verifier", filehandle_key: [9; 16] };
-        let source = StaticSource::default().with_user("alice", ALICE, ALICE, &[]).with_group("alice", ALICE);
-        let mapper = Arc::new(Mapper::new(Rules::new("example.org", "EXAMPLE.ORG"), source));
         let counter = AtomicU64::new(1);
         let random =
             Box::new(move || counter.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let exports = Arc::new(Exports::new(table));
-        let nfs =
-            Nfs::new(self.config, start, exports, mapper, self.records, random, Duration::from_secs(100));
+        let (exports, mapper) = (Arc::new(Exports::new(table)), Arc::new(self.mapper));
+        let nfs = Nfs::new(
+            self.config,
+            start,
+            exports,
+            mapper.clone(),
+            self.records,
+            random,
+            Duration::from_secs(100),
+        );
         let peer = SocketAddr::from(([192, 0, 2, 1], 800)).into();
-        Server { nfs, xid: AtomicU32::new(1), peer }
+        Server { nfs, xid: AtomicU32::new(1), peer, mapper }
     }
 }
 
@@ -105,6 +123,7 @@ pub struct Server {
     pub xid: AtomicU32,
     /// Where calls come from.
     pub peer: Mutex<SocketAddr>,
+    pub mapper: Arc<Mapper>,
 }
 
 /// A COMPOUND's reply, and what the engine said about it.

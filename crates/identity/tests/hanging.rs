@@ -1,0 +1,178 @@
+//! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at all.
+
+use identity::{Identity, IdentitySource, Mapper, OwnerError, Rules, SourceError, Wait};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+const T0: Duration = Duration::from_secs(1000);
+/// Long enough for a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory that answers while its gate is open.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    changed: Condvar,
+    calls: AtomicUsize,
+    inside: AtomicUsize,
+    most_inside: AtomicUsize,
+}
+
+impl Gate {
+    fn set(&self, open: bool) {
+        *self.open.lock().unwrap() = open;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        self.calls.fetch_add(1, SeqCst);
+        self.most_inside.fetch_max(self.inside.fetch_add(1, SeqCst) + 1, SeqCst);
+        let open = self.changed.wait_while(self.open.lock().unwrap(), |open| !*open);
+        drop(open);
+        self.inside.fetch_sub(1, SeqCst);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Directory(Arc<Gate>);
+
+impl IdentitySource for Directory {
+    fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+        Ok(None)
+    }
+    fn uid(&self, user: &str) -> Result<Option<u32>, SourceError> {
+        self.0.pass();
+        Ok(user.strip_prefix('u').and_then(|number| number.parse().ok()))
+    }
+    fn gid(&self, group: &str) -> Result<Option<u32>, SourceError> {
+        self.0.pass();
+        Ok(group.strip_prefix('g').and_then(|number| number.parse().ok()))
+    }
+    fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
+        self.0.pass();
+        Ok(Some(format!("u{uid}")))
+    }
+    fn group(&self, gid: u32) -> Result<Option<String>, SourceError> {
+        self.0.pass();
+        Ok(Some(format!("g{gid}")))
+    }
+}
+
+fn world(open: bool) -> (Directory, Mapper) {
+    let directory = Directory::default();
+    directory.0.set(open);
+    (directory.clone(), Mapper::new(Rules::new("d", "R"), directory))
+}
+
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_may_not_wait_is_turned_away_until_the_answer_is_there() {
+    let (directory, mapper) = world(false);
+    for _ in 0..3 {
+        assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
+        assert_eq!(mapper.owner_of_gid_within(7, T0, Wait::Never), None);
+        assert_eq!(mapper.uid_of_owner_within(b"u8@d", T0, Wait::Never), None);
+        assert_eq!(mapper.gid_of_owner_within(b"g8@d", T0, Wait::Never), None);
+    }
+    assert_eq!(mapper.uid_of_owner_within(b"8", T0, Wait::Never), Some(Ok(8)), "a number needs no directory");
+    let malformed = mapper.uid_of_owner_within(b"a/b", T0, Wait::Never);
+    assert_eq!(malformed, Some(Err(OwnerError::Malformed)));
+    directory.0.set(true);
+    until("the name is known", || mapper.owner_of_uid_within(7, T0, Wait::Never).is_some());
+    until("the group is known", || mapper.owner_of_gid_within(7, T0, Wait::Never).is_some());
+    until("the uid is known", || mapper.uid_of_owner_within(b"u8@d", T0, Wait::Never).is_some());
+    until("the gid is known", || mapper.gid_of_owner_within(b"g8@d", T0, Wait::Never).is_some());
+    assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never).unwrap(), "u7@d");
+    assert_eq!(mapper.uid_of_owner_within(b"u8@d", T0, Wait::Never), Some(Ok(8)));
+    assert_eq!(directory.0.calls.load(SeqCst), 4, "each owner is looked up once, however many ask");
+}
+
+#[test]
+fn who_waits_gets_the_answer_of_the_lookup_that_is_under_way() {
+    let (directory, mapper) = world(false);
+    assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
+    std::thread::scope(|scope| {
+        let waits = || {
+            let left = Cell::new(PATIENCE);
+            mapper.owner_of_uid_within(7, T0, Wait::Within(&left))
+        };
+        let waiting = [(); 4].map(|()| scope.spawn(waits));
+        directory.0.set(true);
+        for thread in waiting {
+            assert_eq!(thread.join().unwrap().as_deref(), Some("u7@d"));
+        }
+    });
+    assert_eq!(directory.0.calls.load(SeqCst), 1);
+}
+
+#[test]
+fn a_call_waits_once_for_all_of_its_owners() {
+    let (directory, mapper) = world(false);
+    let left = Cell::new(Duration::from_millis(50));
+    for uid in 0..1000 {
+        assert_eq!(mapper.owner_of_uid_within(uid, T0, Wait::Within(&left)), Some(uid.to_string()));
+    }
+    assert!(left.get().is_zero());
+    let late = mapper.uid_of_owner_within(b"u8@d", T0, Wait::Within(&left));
+    assert!(matches!(late, Some(Err(OwnerError::Source(_)))), "for a later try: {late:?}");
+    directory.0.set(true);
+    until("all are looked up meanwhile", || {
+        (0..1000).all(|uid| mapper.owner_of_uid_within(uid, T0, Wait::Never) == Some(format!("u{uid}@d")))
+    });
+    assert!(directory.0.most_inside.load(SeqCst) <= 8, "a directory that hangs holds eight threads");
+}
+
+#[test]
+fn when_the_directory_hangs_for_long_nobody_waits_for_it_any_more() {
+    let (directory, mapper) = world(false);
+    for uid in 0..20 {
+        assert_eq!(mapper.owner_of_uid_within(uid, T0, Wait::Never), None);
+    }
+    until("numbers stand for names", || mapper.owner_of_uid_within(7, T0, Wait::Never).is_some());
+    until("of new owners as well", || mapper.owner_of_uid_within(100_000, T0, Wait::Never).is_some());
+    assert_eq!(mapper.owner_of_uid_within(100_000, T0, Wait::Never).unwrap(), "100000");
+    directory.0.set(true);
+    until("names are back", || mapper.owner_of_uid_within(7, T0, Wait::Never).as_deref() == Some("u7@d"));
+}
+
+#[test]
+fn a_name_that_has_expired_stands_until_there_is_a_newer_one() {
+    let (directory, mapper) = world(true);
+    assert_eq!(mapper.owner_of_uid(7, T0), "u7@d");
+    directory.0.set(false);
+    let later = T0 + 2 * mapper.rules().expiry;
+    let left = Cell::new(Duration::from_millis(10));
+    assert_eq!(mapper.owner_of_uid_within(7, later, Wait::Never), None);
+    assert_eq!(mapper.owner_of_uid_within(7, later, Wait::Within(&left)).as_deref(), Some("u7@d"));
+    directory.0.set(true);
+}
+
+#[test]
+fn what_was_asked_before_a_reload_is_not_believed_after_it() {
+    let (directory, mapper) = world(false);
+    assert_eq!(mapper.owner_of_uid_within(7, T0, Wait::Never), None);
+    until("it is asked", || directory.0.inside.load(SeqCst) == 1);
+    mapper.forget();
+    directory.0.set(true);
+    until("it has answered", || directory.0.inside.load(SeqCst) == 0);
+    assert_eq!(mapper.owner_of_uid(7, T0), "u7@d");
+    assert_eq!(directory.0.calls.load(SeqCst), 2);
+}
+
+#[test]
+fn lookups_in_flight_are_bounded() {
+    let (directory, mapper) = world(false);
+    let answers = (0..5000).filter(|uid| mapper.owner_of_uid_within(*uid, T0, Wait::Never).is_some()).count();
+    assert!(answers >= 5000 - 4096, "what does not fit is answered by number");
+    directory.0.set(true);
+}

@@ -1,0 +1,62 @@
+//! Owners as strings and numbers (RFC 8881 section 5.9): what is in a cache where waiting is not allowed, and elsewhere what the
+//! name service says in time.
+
+use super::{Compound, Failure};
+use identity::{OwnerError, Wait};
+use nfs4::Nfsstat4;
+
+/// The lane of COMPOUNDs that wait for the name service; no export has this number.
+const NAMES_LANE: u32 = u32::MAX;
+
+impl Compound<'_> {
+    /// Whether and how long this COMPOUND waits for names.
+    fn names_wait(&self) -> Wait<'_> {
+        if self.may_wait() { Wait::Within(&self.names_wait_left) } else { Wait::Never }
+    }
+
+    /// Has the COMPOUND wait for a name that is not known, in the lane of the name service.
+    fn await_names<T>(&self, known: Option<T>) -> Result<T, Failure> {
+        known.ok_or_else(|| self.wait_in(NAMES_LANE))
+    }
+
+    /// Returns a user as `owner`.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub fn owner(&self, uid: u32) -> Result<String, Failure> {
+        self.await_names(self.nfs.identity.owner_of_uid_within(uid, self.now(), self.names_wait()))
+    }
+
+    /// Returns a group as `owner_group`.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    pub fn owner_group(&self, gid: u32) -> Result<String, Failure> {
+        self.await_names(self.nfs.identity.owner_of_gid_within(gid, self.now(), self.names_wait()))
+    }
+
+    /// Returns the user that an `owner` names.
+    ///
+    /// # Errors
+    /// NFS4ERR_BADOWNER, NFS4ERR_DELAY while it cannot be looked up, [`Failure::would_wait`].
+    pub fn uid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
+        let uid = self.nfs.identity.uid_of_owner_within(owner, self.now(), self.names_wait());
+        Ok(self.await_names(uid)?.map_err(status)?)
+    }
+
+    /// Returns the group that an `owner_group` names.
+    ///
+    /// # Errors
+    /// As [`Compound::uid_of`].
+    pub fn gid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
+        let gid = self.nfs.identity.gid_of_owner_within(owner, self.now(), self.names_wait());
+        Ok(self.await_names(gid)?.map_err(status)?)
+    }
+}
+
+fn status(error: OwnerError) -> Nfsstat4 {
+    match error {
+        OwnerError::Source(_) => Nfsstat4::NFS4ERR_DELAY,
+        _ => Nfsstat4::NFS4ERR_BADOWNER,
+    }
+}
