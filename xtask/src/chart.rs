@@ -1,4 +1,4 @@
-//! `cargo xtask chart`: the README's chart, drawn from a result of `cargo xtask bench krb5 --json`.
+//! `cargo xtask chart`: the chart of docs/results, drawn from a result of `cargo xtask bench krb5 --json`.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -11,7 +11,7 @@ pub struct Arguments {
     /// The result.
     json: PathBuf,
     /// The picture.
-    #[arg(default_value = "docs/headline.svg")]
+    #[arg(default_value = "docs/results/krb5.svg")]
     svg: PathBuf,
 }
 

@@ -1,7 +1,8 @@
-//! The published evaluations, by the program itself, of this server and of NFS-Ganesha: the reports of docs/results.
+//! Runs the published evaluations against this server and NFS-Ganesha and writes the tables of docs/results.
 //!
-//! Each server exports a folder on tmpfs in the same throw-away realm, and is measured by the program's own commands, as anybody
-//! would measure a server. One that fails in the middle leaves the report of what was measured.
+//! Each server exports a folder on tmpfs in the same throw-away realm. The program's own commands measure it, as they would
+//! measure any server. A run that fails in the middle leaves a report of the cases that it measured. The repository keeps
+//! the tables only; JSON, CSV and HTML stay under `target`.
 
 use super::ganesha::Ganesha;
 use super::site::{Site, program};
@@ -23,9 +24,13 @@ const LEFT_OUT: i32 = 3;
 /// What to run, and where the reports go.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder of the reports, from the root of the repository; each is named by its server and evaluation.
+    /// Folder for the complete reports (HTML, JSON, CSV, Markdown), relative to the repository; each is named by its server
+    /// and evaluation.
+    #[arg(long, value_name = "DIR", default_value = "target/evaluations")]
+    output: PathBuf,
+    /// Folder for a copy of the Markdown tables, relative to the repository.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
-    folder: PathBuf,
+    tables: PathBuf,
     /// Servers to measure.
     #[arg(long, value_delimiter = ',', default_value = "orthrus,ganesha")]
     servers: Vec<Name>,
@@ -83,9 +88,11 @@ enum Process {
 /// # Errors
 /// When realm or server do not start, or no evaluation of this server is complete.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
-    let folder = &arguments.folder;
-    std::fs::create_dir_all(crate::steps::root().join(folder))
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
+    let folder = &arguments.output;
+    for folder in [folder, &arguments.tables] {
+        std::fs::create_dir_all(crate::steps::root().join(folder))
+            .with_context(|| format!("{} cannot be made", folder.display()))?;
+    }
     // The KDC is at the client's end. Servers at the other are named by their address, in Kerberos too.
     let link = arguments.link.map(Link::make).transpose()?;
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
@@ -103,15 +110,28 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
             let prefix = folder.join(format!("{name:?}-{evaluation:?}").to_lowercase());
             println!("\n=== {}", prefix.display());
             if !measure(arguments, &site, link.as_ref(), *name, *evaluation, &prefix)? {
-                println!("{name:?} {evaluation:?}: not whole; the report says why");
+                println!("{name:?} {evaluation:?}: incomplete; the report says why");
                 failed.extend((*name == Name::Orthrus).then_some(*evaluation));
             }
+            copy_tables(&prefix, &arguments.tables)?;
         }
     }
     for evaluation in &arguments.evaluations {
         compare(folder, *evaluation)?;
+        copy_tables(&folder.join(format!("compared-{evaluation:?}").to_lowercase()), &arguments.tables)?;
     }
-    anyhow::ensure!(failed.is_empty(), "{failed:?} of this server are not whole");
+    anyhow::ensure!(failed.is_empty(), "{failed:?} of this server are incomplete");
+    Ok(())
+}
+
+/// Copies the Markdown tables of the report with this prefix into `tables`, if the report exists.
+fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
+    let from = crate::steps::root().join(prefix).with_extension("md");
+    let to = crate::steps::root().join(tables).join(from.file_name().context("a report has a name")?);
+    if from == to || !from.exists() {
+        return Ok(());
+    }
+    std::fs::copy(&from, &to).with_context(|| format!("{} cannot be written", to.display()))?;
     Ok(())
 }
 

@@ -60,7 +60,7 @@ pub enum Command {
     SlowDisk(Arguments),
     /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and off (about two minutes, a disk of its own as root).
     Names(Arguments),
-    /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha, for docs/results (about half an hour, Ganesha as root).
+    /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
 }
 

@@ -1,4 +1,5 @@
-//! Pages in a real browser, made of real runs: those of docs/results, and two short ones beside this file.
+//! Pages in a real browser, made from real runs. `records` keeps a part of each: some repetitions, and some steps of
+//! `ontap`.
 
 mod chromium;
 mod lanl;
@@ -27,17 +28,11 @@ const RUNS: [&str; 8] = [
     "quick",
 ];
 
-/// Reads a run's JSON; that of `ontap` is packed.
+/// Reads the JSON of a run.
 fn json(name: &str) -> String {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let results = here.join("../../docs/results").join(format!("{name}.json"));
-    let own = here.join("src/view/tests/records").join(format!("{name}.json"));
-    let packed = results.with_extension("json.gz");
-    if packed.exists() {
-        let unpacked = Command::new("gzip").arg("-dc").arg(packed).output().expect("gzip starts");
-        return String::from_utf8(unpacked.stdout).unwrap();
-    }
-    std::fs::read_to_string(if results.exists() { results } else { own }).unwrap()
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view/tests/records");
+    let unpacked = Command::new("gzip").arg("-dc").arg(records.join(format!("{name}.json.gz"))).output();
+    String::from_utf8(unpacked.expect("gzip starts").stdout).unwrap()
 }
 
 fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
