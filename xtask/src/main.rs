@@ -6,6 +6,8 @@ mod ci;
 mod fuzz;
 mod interop;
 mod licences;
+#[cfg(test)]
+mod links;
 mod limits;
 mod memcheck;
 mod protocol;
