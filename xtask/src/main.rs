@@ -6,9 +6,9 @@ mod ci;
 mod fuzz;
 mod interop;
 mod licences;
+mod limits;
 #[cfg(test)]
 mod links;
-mod limits;
 mod memcheck;
 mod protocol;
 mod simulate;
