@@ -2,6 +2,7 @@
 
 use crate::slab::Key;
 use crate::tenants::Tenant;
+use crate::users::User;
 use crate::v40::Of40;
 use crate::{Caller, Clientid4, Nfsstat4, Principal, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,8 @@ pub(crate) struct Books {
     pub(crate) open_owners: BTreeMap<Arc<[u8]>, Key>,
     pub(crate) lock_owners: BTreeMap<Arc<[u8]>, Key>,
     pub(crate) opens: BTreeSet<Key>,
+    /// Those who have opened something, by their principals.
+    pub(crate) users: BTreeMap<Arc<[u8]>, Arc<User>>,
     /// By lock owner and open.
     pub(crate) lock_states: BTreeMap<(Key, Key), Key>,
     /// Lock stateids and locked ranges together.

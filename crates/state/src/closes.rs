@@ -78,6 +78,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let Some(open) = self.opens.remove(key) else { return };
         self.opens_count.fetch_sub(1, Relaxed);
         books.opens.remove(&key);
+        open.user.opens.fetch_sub(1, Relaxed);
+        open.user.tenant.opens.fetch_sub(1, Relaxed);
         if let Some(file) = files.get_mut(&file_name) {
             for lock in open.locks {
                 self.remove_lock_state(books, &file_name, file, lock, effects);
@@ -90,6 +92,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         drop(files);
         self.release_owner(books, open.owner);
+        books.release_user(&open.user);
         effects.closed.push(open.payload);
     }
 

@@ -87,7 +87,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now >= self.renewed(client).saturating_add(self.limits.lease)
     }
 
-    /// Tells whether more than half of something is used that all clients share.
+    /// Tells whether more than three quarters of something is used that all clients share: what is left is kept for those who
+    /// have little, so a few greedy ones do not end the courtesy of others.
     fn is_crowded(&self, registry: &Registry) -> bool {
         let limits = &self.limits;
         [
@@ -98,6 +99,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             (self.session_memory.load(Relaxed), limits.reply_cache_max),
         ]
         .iter()
-        .any(|(used, max)| *used > max / 2)
+        .any(|(used, max)| *used > 0 && *used >= max - max / 4)
     }
 }

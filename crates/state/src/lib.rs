@@ -68,6 +68,7 @@ mod table;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod users;
 pub mod v40;
 
 pub use backchannel::{BackChannel, CallbackSecurity};

@@ -4,11 +4,12 @@ use crate::clients::{Books, Client};
 use crate::files::FileState;
 use crate::lock_ranges::{Held, RangeTable};
 use crate::lock_waits::LockWait;
-use crate::opens::{Owner, next_seqid};
+use crate::opens::{Open, Owner, next_seqid};
 use crate::registry::Registry;
 use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::users::User;
 use crate::{
     ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
     Stateid4,
@@ -27,6 +28,8 @@ pub(crate) struct LockState {
     pub(crate) client: ClientKey,
     pub(crate) owner: Key,
     pub(crate) open: Key,
+    /// Whom it counts for: the open's user.
+    pub(crate) user: Arc<User>,
     pub(crate) seqid: u32,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct Place<F> {
     pub(crate) file: F,
     /// The open's share_access.
     access: u32,
+    /// Whom the open counts for.
+    user: Arc<User>,
     /// The lock owner; [`NOBODY`] if it is new.
     pub(crate) owner: Key,
     /// The lock stateid, if there is one already.
@@ -59,6 +64,35 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         request: &Lock<'_, F>,
         effects: &mut Effects<O>,
     ) -> core::result::Result<Stateid4, LockError> {
+        loop {
+            match self.lock_once(now, client, request, effects) {
+                Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY))
+                    if self.expired_make_room(now, client, request, effects) => {}
+                locked => return locked,
+            }
+        }
+    }
+
+    /// Ends what clients hold whose leases have run out, where the limit of all locks was in the way.
+    fn expired_make_room(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &Lock<'_, F>,
+        effects: &mut Effects<O>,
+    ) -> bool {
+        let Ok(record) = self.client(client) else { return false };
+        let Ok(place) = self.resolve_locker(&record.all_books(), client, request) else { return false };
+        self.make_room_for_locks(now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
+    }
+
+    fn lock_once(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        request: &Lock<'_, F>,
+        effects: &mut Effects<O>,
+    ) -> core::result::Result<Stateid4, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let registry = request.reclaim.then(|| self.registry());
         let record = self.client(client)?;
@@ -67,7 +101,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut files = self.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
-        self.reserve_locks(&books)?;
+        self.reserve_locks(&books, &place.user, request.reclaim)?;
         if !file.waits.is_empty() {
             let name = self.name_of(request, place.owner);
             file.waits.retain(|wait| wait.client != client || wait.name != name);
@@ -75,12 +109,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let key = match (place.state, request.locker) {
             (Some(key), _) => key,
             (None, Locker::New { owner, .. }) => {
-                self.new_lock_state(&mut books, client, record.id, place.open, owner)
+                self.new_lock_state(&mut books, client, record.id, &place, owner)
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
         let lock = |ranges: &mut RangeTable<Key>, owner| ranges.lock(owner, range, request.write);
-        let locked = self.change_ranges(&mut books, file, key, lock);
+        let locked = self.change_ranges(&mut books, &place.user, file, key, lock);
         self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // What was locked for writing may be locked for reading now.
         self.notify_lock_waits(file, effects);
@@ -174,16 +208,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let mut books = record.all_books();
         let key = self.find_lock(client, stateid, file)?;
+        let user = self.lock_of(key)?.user;
         // Only what covers the rest of the file for sure can split nothing.
         let splits = (offset, length) != (0, u64::MAX);
-        if splits && self.reserve_locks(&books).is_err() {
+        // A split is refused by the limits alone: what a user has too much of it must be able to unlock.
+        if splits && self.reserve_locks(&books, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
         let mut files = self.files.lock(file);
         let unlock = |ranges: &mut RangeTable<Key>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
-                let unlocked = self.change_ranges(&mut books, state, key, unlock);
+                let unlocked = self.change_ranges(&mut books, &user, state, key, unlock);
                 self.notify_lock_waits(state, effects);
                 self.note_unlocked(file, range, effects);
                 unlocked
@@ -213,9 +249,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     fn place(&self, open: Key, owner: Key, state: Option<Key>) -> Result<Place<F>> {
-        let found = self.opens.read(open, |open| (open.file.clone(), open.share.access));
-        let (file, access) = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        Ok(Place { open, file, access, owner, state })
+        let look = |open: &Open<F, O>| (open.file.clone(), open.share.access, Arc::clone(&open.user));
+        let (file, access, user) = self.opens.read(open, look).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        Ok(Place { open, file, access, user, owner, state })
     }
 
     /// Returns what a lock stateid belongs to.
@@ -260,14 +296,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Counts the most that one operation may make, or says that it would be too much; the caller counts it down again
     /// when what was made is counted by itself.
-    fn reserve_locks(&self, books: &Books) -> Result<()> {
-        let before = self.locks_count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
-        let own_max = self.limits.locks_per_client_max;
-        if books.locks + LOCKS_PER_LOCK_MAX > own_max || before + LOCKS_PER_LOCK_MAX > self.limits.locks_max {
+    fn reserve_locks(&self, books: &Books, user: &User, reclaims: bool) -> Result<()> {
+        self.locks_count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
+        let checked = self.check_lock_limits(books, user, LOCKS_PER_LOCK_MAX, reclaims);
+        if checked.is_err() {
             self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
-            return Err(Nfsstat4::NFS4ERR_DELAY);
         }
-        Ok(())
+        checked
     }
 
     fn new_lock_state(
@@ -275,9 +310,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         books: &mut Books,
         client: ClientKey,
         clientid: Clientid4,
-        open: Key,
+        place: &Place<F>,
         owner: &[u8],
     ) -> Key {
+        let open = place.open;
         let turn = books.next_turn();
         let owner = match books.lock_owners.get(owner) {
             Some(key) => *key,
@@ -290,9 +326,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         self.owners.write(owner, |owner| owner.uses += 1);
         // The change of ranges that follows makes the first sequence number 1.
-        let key = self.locks.insert(turn, LockState { client, owner, open, seqid: 0 });
+        let key = self
+            .locks
+            .insert(turn, LockState { client, owner, open, user: Arc::clone(&place.user), seqid: 0 });
         books.lock_states.insert((owner, open), key);
-        self.count_locks(books, 0, 1);
+        self.count_locks(books, &place.user, 0, 1);
         self.opens.write(open, |open| open.locks.push(key));
         key
     }
@@ -301,6 +339,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn change_ranges(
         &self,
         books: &mut Books,
+        user: &User,
         file: &mut FileState<F>,
         key: Key,
         change: impl FnOnce(&mut RangeTable<Key>, Key),
@@ -312,17 +351,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let (seqid, owner) = changed.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let before = file.ranges.len();
         change(&mut file.ranges, owner);
-        self.count_locks(books, before, file.ranges.len());
+        self.count_locks(books, user, before, file.ranges.len());
         Ok(self.stateid(StateRef::Lock(key), seqid))
     }
 
     /// Counts lock stateids and ranges that were made or went.
-    fn count_locks(&self, books: &mut Books, before: usize, after: usize) {
+    fn count_locks(&self, books: &mut Books, user: &User, before: usize, after: usize) {
         books.locks = (books.locks + after).saturating_sub(before);
-        if after >= before {
-            self.locks_count.fetch_add(after - before, Relaxed);
-        } else {
-            self.locks_count.fetch_sub(before - after, Relaxed);
+        for count in [&self.locks_count, &user.locks, &user.tenant.locks] {
+            if after >= before {
+                count.fetch_add(after - before, Relaxed);
+            } else {
+                count.fetch_sub(before - after, Relaxed);
+            }
         }
     }
 
@@ -347,7 +388,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             gone += file.ranges.unlock_all(lock.owner);
             self.notify_lock_waits(file, effects);
         }
-        self.count_locks(books, gone, 0);
+        self.count_locks(books, &lock.user, gone, 0);
         self.release_owner(books, lock.owner);
     }
 

@@ -1,7 +1,7 @@
 //! What OPEN is asked and answers (RFC 8881 section 18.16).
 
 use crate::shares::{READ, Share, WRITE, share};
-use crate::{Result, Stateid4};
+use crate::{Caller, Result, Stateid4};
 
 /// How an OPEN claims its file, as far as state cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct OpenRequest<'a, F> {
     pub deny: u32,
     /// New or reclaimed.
     pub claim: OpenClaim,
+    /// Who opens it: the open counts for its share.
+    pub opener: Caller<'a>,
     /// Whether the file is cut to nothing; the caller has begun that as a change ([`State::begin_change`]).
     pub truncates: bool,
 }

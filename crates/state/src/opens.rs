@@ -7,7 +7,8 @@ use crate::registry::Registry;
 use crate::shares::{Seen, Share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
+use crate::users::User;
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,8 @@ pub(crate) struct Owner {
 pub(crate) struct Open<F, O> {
     pub(crate) client: ClientKey,
     pub(crate) owner: Key,
+    /// Whom it counts for.
+    pub(crate) user: Arc<User>,
     pub(crate) file: F,
     pub(crate) share: Share,
     /// What was asked for, so that OPEN_DOWNGRADE can be checked.
@@ -65,6 +68,7 @@ struct Granted {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything: grace, claim, limits.
+    /// Where a limit is in the way, clients go whose leases have run out.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC, NFS4ERR_DEADSESSION.
@@ -72,21 +76,36 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         client: ClientKey,
+        opener: &Caller<'_>,
         owner: &[u8],
         claim: OpenClaim,
+        effects: &mut Effects<O>,
     ) -> Result<()> {
-        let registry = (claim == OpenClaim::Previous).then(|| self.registry());
-        let record = self.client(client)?;
-        let books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), owner, claim)
+        let check = || {
+            let registry = (claim == OpenClaim::Previous).then(|| self.registry());
+            let record = self.client(client)?;
+            let books = record.books()?;
+            self.check_allowed(now, &record, &books, registry.as_deref(), opener, owner, claim)
+        };
+        loop {
+            match check() {
+                Err(Nfsstat4::NFS4ERR_NOSPC) if self.make_room_for_open(now, opener, effects) => {}
+                checked => return checked,
+            }
+        }
     }
 
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the client in its three parts, and three of the request's fields"
+    )]
     fn check_allowed(
         &self,
         now: Duration,
         record: &Client,
         books: &Books,
         reclaim: Option<&Registry>,
+        opener: &Caller<'_>,
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
@@ -97,12 +116,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if owner.len() > self.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        if books.opens.len() >= self.limits.opens_per_client_max
-            || self.opens_count.load(Relaxed) >= self.limits.opens_max
-        {
-            return Err(Nfsstat4::NFS4ERR_NOSPC);
-        }
-        Ok(())
+        self.check_open_limits(books, opener, claim)
+    }
+
+    fn check_request(
+        &self,
+        now: Duration,
+        record: &Client,
+        books: &Books,
+        reclaim: Option<&Registry>,
+        request: &OpenRequest<'_, F>,
+    ) -> Result<()> {
+        let OpenRequest { opener, owner, claim, .. } = request;
+        self.check_allowed(now, record, books, reclaim, opener, owner, *claim)
     }
 
     /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened
@@ -123,7 +149,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
         let books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner, request.claim)?;
+        self.check_request(now, &record, &books, registry.as_deref(), request)?;
         let files = self.files.read(request.file);
         let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
         let payload = granted.own.and_then(|own| self.opens.read(own.key, |open| take(&open.payload)));
@@ -207,7 +233,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
         let mut books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), request.owner, request.claim)?;
+        self.check_request(now, &record, &books, registry.as_deref(), request)?;
         let mut files = self.files.lock(request.file);
         let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
         let had = granted.own.map_or(0, |own| own.payload_access);
@@ -267,6 +293,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             *payload = Some(given);
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
+        let opener = &request.opener;
+        let user = books.user(opener.principal, || self.tenants.of(opener));
+        user.opens.fetch_add(1, Relaxed);
+        user.tenant.opens.fetch_add(1, Relaxed);
         let turn = books.next_turn();
         let owner = match books.open_owners.get(request.owner) {
             Some(key) => *key,
@@ -284,6 +314,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             Open {
                 client: new.client,
                 owner,
+                user,
                 file: request.file.clone(),
                 share: new.share,
                 seen: Seen::of(new.share),

@@ -44,6 +44,10 @@ pub(crate) struct Tenant {
     pub(crate) clients: AtomicUsize,
     /// Bytes of sessions and their cached replies.
     pub(crate) memory: AtomicUsize,
+    /// Opens.
+    pub(crate) opens: AtomicUsize,
+    /// Lock stateids and locked ranges.
+    pub(crate) locks: AtomicUsize,
     /// When room for one more client was looked for in vain, in nanoseconds.
     vain_search: AtomicU64,
 }
@@ -81,6 +85,11 @@ impl Tenants {
         let tenant = Arc::clone(all.entry(TenantName::of(caller)).or_default());
         self.count.store(all.len(), Relaxed);
         tenant
+    }
+
+    /// Returns the caller's tenant, if it has anything.
+    pub(crate) fn find(&self, caller: &Caller<'_>) -> Option<Arc<Tenant>> {
+        self.all().get(&TenantName::of(caller)).cloned()
     }
 
     /// Forgets tenants without clients and opens.

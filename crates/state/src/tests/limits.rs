@@ -39,17 +39,26 @@ fn a_client_has_a_limited_number_of_sessions() {
 
 #[test]
 fn opens_are_limited() {
-    let limits = Limits { opens_per_client_max: 5, opens_max: 7, ..Limits::default() };
+    let limits = Limits { opens_per_client_max: 50, opens_max: 70, ..Limits::default() };
     let mut world = World::with(limits, boot(1, &[]));
-    let (a, b) = (world.ready("a"), world.ready("b"));
-    for file in 0..5 {
-        world.open(&a, "o", file, 3, 0).unwrap();
+    let mut clients = [world.ready("a"), world.ready("b")];
+    let mut opened = Vec::new();
+    for client in &mut clients {
+        let mut own = 0;
+        for user in 0..50 {
+            // Each from a network of its own, so that together they come to the limits.
+            client.principal = Principal::new(format!("sys:{user}"));
+            client.address = [192, 0, user, 1].into();
+            while world.open(client, &format!("o {user}"), own, 3, 0).is_ok() {
+                own += 1;
+            }
+        }
+        opened.push(own);
     }
-    assert_eq!(world.open(&a, "o", 9, 3, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
-    world.open(&b, "o", 1, 3, 0).unwrap();
-    world.open(&b, "o", 2, 3, 0).unwrap();
-    assert_eq!(world.open(&b, "o", 3, 3, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
-    assert_eq!(world.open(&a, &"x".repeat(1025), 1, 3, 0), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(opened, [50, 20]);
+    let [a, b] = &clients;
+    assert_eq!(world.open(b, "o", 99, 3, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
+    assert_eq!(world.open(a, &"x".repeat(1025), 1, 3, 0), Err(Nfsstat4::NFS4ERR_INVAL));
 }
 
 #[test]

@@ -70,8 +70,15 @@ fn a_payload_that_is_too_narrow_by_the_time_it_arrives_is_asked_for_again() {
     let mut world = World::new();
     let client = world.ready("a");
     let key = world.key(&client);
-    let request =
-        OpenRequest { owner: b"o", file: &1, access: READ, deny: 0, claim: OpenClaim::New, truncates: false };
+    let request = OpenRequest {
+        owner: b"o",
+        file: &1,
+        access: READ,
+        deny: 0,
+        claim: OpenClaim::New,
+        opener: anyone(),
+        truncates: false,
+    };
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(READ));
     world.open(&client, "o", 1, WRITE, 0).unwrap();
     assert_eq!(world.state.open(world.now, key, &request, 7, READ), Ok(OpenOutcome::Reopen(BOTH)));
@@ -94,6 +101,7 @@ fn a_refused_open_returns_its_payload() {
         access: WRITE,
         deny: 0,
         claim: OpenClaim::New,
+        opener: anyone(),
         truncates: false,
     };
     assert_eq!(world.state.open_check(world.now, key, &request), Ok(WRITE));

@@ -244,8 +244,15 @@ impl Run {
             }
             Step::Open { client, owner, file, access, deny, reclaim } => {
                 let claim = if reclaim { OpenClaim::Previous } else { OpenClaim::New };
-                let request =
-                    OpenRequest { owner: &[owner], file: &file, access, deny, claim, truncates: false };
+                let request = OpenRequest {
+                    owner: &[owner],
+                    file: &file,
+                    access,
+                    deny,
+                    claim,
+                    opener: anyone(),
+                    truncates: false,
+                };
                 // The payload is opened with what was asked for, not what open_check said: Reopen happens, too.
                 self.opened += 1;
                 let opened = self.world.state.open(
@@ -316,8 +323,15 @@ impl Run {
                 let (key, file, given) = self.stateid(stateid)?;
                 let (client, ..) = *self.stateids.iter().rev().nth(stateid)?;
                 let claim = OpenClaim::Delegated(given);
-                let request =
-                    OpenRequest { owner: &[owner], file: &file, access, deny, claim, truncates: false };
+                let request = OpenRequest {
+                    owner: &[owner],
+                    file: &file,
+                    access,
+                    deny,
+                    claim,
+                    opener: anyone(),
+                    truncates: false,
+                };
                 self.opened += 1;
                 let opened = self.world.state.open(now, key, &request, 1, 3).ok()?;
                 assert!(!self.ended.contains(&given.other), "what is revoked opens nothing");

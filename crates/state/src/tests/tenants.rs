@@ -227,3 +227,142 @@ fn a_client_that_may_reclaim_does_not_make_room() {
     let claim = OpenClaim::Previous;
     assert!(world.open_as(&waiting, "o", 1, 3, 0, claim).is_ok());
 }
+
+/// Opens files until that is refused, as several clients of one tenant.
+fn open_all(world: &mut World, clients: &[TestClient]) -> usize {
+    let mut opened = 0;
+    for (n, client) in clients.iter().enumerate() {
+        while world.open(client, &format!("o {n} {opened}"), opened as u32, 1, 0).is_ok() {
+            opened += 1;
+        }
+    }
+    opened
+}
+
+#[test]
+fn a_user_with_many_clients_leaves_opens_to_others() {
+    let limits = Limits { opens_max: 1000, opens_per_client_max: 500, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let ready = |world: &mut World, name: &str, user: &str| {
+        let mut client = kerberos(user);
+        client.name = name.into();
+        world.mount(&mut client);
+        let key = world.key(&client);
+        world.state.reclaim_complete(world.now, key, false).unwrap();
+        client
+    };
+    let bobs: Vec<_> = (0..4).map(|n| ready(&mut world, &format!("bob {n}"), "bob")).collect();
+    let taken = open_all(&mut world, &bobs);
+    assert!((450..=510).contains(&taken), "half of all: {taken}");
+    let alice = [ready(&mut world, "alice", "alice")];
+    let left = open_all(&mut world, &alice);
+    assert!(left >= 100, "{left}");
+    let carol = [ready(&mut world, "carol", "carol")];
+    assert!(open_all(&mut world, &carol) >= 50);
+    assert_eq!(world.open(&bobs[0], "again", 9999, 1, 0), Err(Nfsstat4::NFS4ERR_NOSPC));
+}
+
+#[test]
+fn a_user_of_a_machine_leaves_opens_and_locks_of_its_client_to_the_others() {
+    let limits = Limits { opens_per_client_max: 100, locks_per_client_max: 100, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let machine = world.ready("machine");
+    let as_user = |user: &str| {
+        let sessionid = machine.sessionid;
+        TestClient { sessionid, principal: Principal::new(user), ..TestClient::new("machine") }
+    };
+    let (greedy, modest) = (as_user("sys:1"), as_user("sys:2"));
+    let first = world.open(&greedy, "first", 7777, 1, 0).unwrap();
+    let greedy = [greedy];
+    let taken = open_all(&mut world, &greedy);
+    assert!((45..=55).contains(&taken), "{taken}");
+    let open = world.open(&modest, "m", 1, 3, 0).unwrap();
+    let mut locked = 0;
+    let mut locker = Locker::New { open_stateid: first, owner: b"greedy" };
+    while let Ok(stateid) = world.lock(&greedy[0], locker, 7777, false, (2 * locked, 1)) {
+        locker = Locker::Existing(stateid);
+        locked += 1;
+    }
+    assert!((40..=55).contains(&locked), "{locked}");
+    world.lock(&modest, Locker::New { open_stateid: open, owner: b"modest" }, 1, true, (0, 9)).unwrap();
+}
+
+#[test]
+fn what_was_open_before_a_restart_is_reclaimed_whatever_others_have_by_now() {
+    // RFC 8881 section 8.4.2.1
+    let limits = Limits { opens_max: 10, ..Limits::default() };
+    let mut world = World::with(limits, boot(2, &[b"a", b"b"]));
+    let (mut a, mut b) = (TestClient::new("a"), stranger("b", 1));
+    world.mount(&mut a);
+    world.mount(&mut b);
+    for file in 0..3 {
+        world.open_as(&b, "o", file, 1, 0, OpenClaim::Previous).unwrap();
+    }
+    for file in 0..7 {
+        world.open_as(&a, "o", file, 1, 0, OpenClaim::Previous).unwrap();
+    }
+}
+
+#[test]
+fn expired_clients_give_way_before_an_open_is_refused() {
+    // RFC 8881 section 8.4.3
+    let limits = Limits { opens_max: 10, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let mut gone = Vec::new();
+    for n in 0..4 {
+        gone.push(world.ready(&format!("gone {n}")));
+        world.open(&gone[n], "o", n as u32, 3, 0).unwrap();
+        world.pass(1);
+    }
+    world.pass(59);
+    let alive = world.ready("alive");
+    for file in 10..14 {
+        world.open(&alive, "o", file, 3, 0).unwrap();
+    }
+    let is_there =
+        |world: &World, client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    assert!(!is_there(&world, &gone[0]), "the one whose lease ran out first");
+    assert!(is_there(&world, &gone[2]) && is_there(&world, &gone[3]), "no more than it takes");
+}
+
+#[test]
+fn expired_clients_give_way_before_a_lock_is_refused() {
+    // RFC 8881 section 8.4.3
+    let mut world = World::with(Limits { locks_max: 12, ..Limits::default() }, boot(1, &[]));
+    let mut gone = Vec::new();
+    for n in 0..3 {
+        gone.push(world.ready(&format!("gone {n}")));
+        let open = world.open(&gone[n], "o", n as u32, 3, 0).unwrap();
+        let locker = Locker::New { open_stateid: open, owner: b"p" };
+        world.lock(&gone[n], locker, n as u32, true, (0, 9)).unwrap();
+        world.pass(1);
+    }
+    let alive = world.ready("alive");
+    let open = world.open(&alive, "o", 10, 3, 0).unwrap();
+    let locker = Locker::New { open_stateid: open, owner: b"p" };
+    let early = world.lock(&alive, locker, 10, true, (0, 9));
+    assert_eq!(early, Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY)), "all have leases");
+    world.pass(59);
+    world.lock(&alive, locker, 10, true, (0, 9)).unwrap();
+    let is_there = |client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    assert_eq!(gone.iter().map(is_there).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn who_has_used_up_its_share_does_not_end_the_courtesy_of_others() {
+    // RFC 8881 section 8.4.3
+    let limits = Limits { opens_max: 100, ..Limits::default() };
+    let mut world = World::with(limits, boot(1, &[]));
+    let slept = world.ready("slept");
+    let open = world.open(&slept, "o", 1, 3, 0).unwrap();
+    world.pass(61);
+    let mut greedy = stranger("greedy", 1);
+    world.mount(&mut greedy);
+    let key = world.key(&greedy);
+    world.state.reclaim_complete(world.now, key, false).unwrap();
+    let greedy = [greedy];
+    assert!(open_all(&mut world, &greedy) >= 40);
+    world.state.expire(world.now);
+    let key = world.key(&slept);
+    assert!(world.state.access(key, &open, &1, 3).is_ok());
+}

@@ -33,6 +33,7 @@ fn open(state: &TestState, client: ClientKey, owner: &[u8], share: (u32, u32)) -
         access: share.0,
         deny: share.1,
         claim: OpenClaim::New,
+        opener: anyone(),
         truncates: false,
     };
     match state.open(Duration::from_secs(1000), client, &request, 7, 3, &mut Effects::default())? {
@@ -308,6 +309,7 @@ fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
                 access: 3,
                 deny: 0,
                 claim: OpenClaim::New,
+                opener: anyone(),
                 truncates: false,
             };
             let Ok(OpenOutcome::Opened(open)) = state.open(now, client, &request, 7, 3, &mut effects) else {

@@ -4,6 +4,7 @@ use super::shared::{Shared, TestState};
 use crate::*;
 use nfs4::{Sessionid4, Stateid4};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The state with its clock.
@@ -44,6 +45,12 @@ pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
 
 /// Where clients are unless a test says otherwise.
 pub(super) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// A caller whose share does not matter.
+pub(super) fn anyone() -> Caller<'static> {
+    static PRINCIPAL: LazyLock<Principal> = LazyLock::new(|| Principal::new("sys:0"));
+    Caller { connection: 1, address: ADDRESS, principal: &PRINCIPAL, protection: Protection::None }
+}
 
 impl World {
     pub(super) fn new() -> Self {
@@ -145,8 +152,19 @@ impl World {
         claim: OpenClaim,
     ) -> Result<Stateid4> {
         let key = self.key(client);
-        let request =
-            OpenRequest { owner: owner.as_bytes(), file: &file, access, deny, claim, truncates: false };
+        let opener = client.caller();
+        let request = OpenRequest {
+            owner: owner.as_bytes(),
+            file: &file,
+            access,
+            deny,
+            claim,
+            opener,
+            truncates: false,
+        };
+        self.state.with(|state, effects| {
+            state.open_allowed(self.now, key, &opener, owner.as_bytes(), claim, effects)
+        })?;
         let needed = self.state.open_check(self.now, key, &request)?;
         let payload = self.random();
         match self.state.open(self.now, key, &request, payload, needed)? {

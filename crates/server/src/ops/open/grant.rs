@@ -31,6 +31,7 @@ pub fn open(
         access: share.access,
         deny: share.deny,
         claim,
+        opener: c.sender(),
         truncates: target.truncate,
     };
     let mut truncate = target.truncate;

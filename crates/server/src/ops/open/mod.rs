@@ -119,7 +119,7 @@ pub(crate) fn open(
     claim: OpenClaim,
 ) -> Result<Opened, Failure> {
     let (client, owner) = (c.client()?, &args.owner.owner);
-    c.state().open_allowed(c.now(), client, owner, claim)?;
+    c.with_effects(|state, effects| state.open_allowed(c.now(), client, &c.sender(), owner, claim, effects))?;
     let target = target::find(c, args, share)?;
     let (change, attrset) = (target.change, target.attrset);
     let object = target.object.clone();

@@ -70,8 +70,15 @@ impl Client40 {
     fn open(&self, world: &mut World, file: u32, claim: OpenClaim) -> Result<Stateid4> {
         let key = world.state.client_of_id_40(world.now, self.clientid)?;
         let owner = world.state.state_owner(world.now, key, OwnerKind::Open, b"owner")?;
-        let request =
-            OpenRequest { owner: b"owner", file: &file, access: 3, deny: 0, claim, truncates: false };
+        let request = OpenRequest {
+            owner: b"owner",
+            file: &file,
+            access: 3,
+            deny: 0,
+            claim,
+            opener: anyone(),
+            truncates: false,
+        };
         let needed = world.state.open_check(world.now, key, &request)?;
         let payload = world.random();
         let OpenOutcome::Opened(stateid) = world.state.open(world.now, key, &request, payload, needed)?

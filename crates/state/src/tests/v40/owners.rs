@@ -151,6 +151,7 @@ fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
         access: 3,
         deny: 0,
         claim: OpenClaim::New,
+        opener: anyone(),
         truncates: false,
     };
     let Ok(OpenOutcome::Opened(stateid)) = world.state.open(world.now, key, &request, 1, 3) else {

@@ -1,0 +1,140 @@
+//! Users of a client: whom its opens and locks count for, besides the client itself.
+//!
+//! A machine has one client for all of its users, and a user may have many clients. So opens and locks have two limits: a
+//! user's share of what its client may have, and its tenant's share of what the server may have.
+
+use crate::clients::Books;
+use crate::tenants::{Pool, Tenant};
+use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, State};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A principal that has opens by a client. Its numbers change under the client's books.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) principal: Principal,
+    pub(crate) tenant: Arc<Tenant>,
+    pub(crate) opens: AtomicUsize,
+    /// Lock stateids and locked ranges.
+    pub(crate) locks: AtomicUsize,
+}
+
+impl Books {
+    /// Returns a user that is about to open something.
+    pub(crate) fn user(&mut self, principal: &Principal, tenant: impl FnOnce() -> Arc<Tenant>) -> Arc<User> {
+        let user = self.users.entry(Arc::clone(&principal.0)).or_insert_with(|| {
+            let (opens, locks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            Arc::new(User { principal: principal.clone(), tenant: tenant(), opens, locks })
+        });
+        Arc::clone(user)
+    }
+
+    /// Forgets a user that has nothing open any more.
+    pub(crate) fn release_user(&mut self, user: &User) {
+        if user.opens.load(Relaxed) == 0 && user.locks.load(Relaxed) == 0 {
+            self.users.remove(&user.principal.0);
+        }
+    }
+
+    fn pool(&self, max: usize, all: usize, own: usize) -> Pool {
+        Pool { max, all, holders: self.users.len() + usize::from(own == 0) }
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
+    fn opens_pool(&self, own: usize) -> Pool {
+        let (max, all) = (self.limits.opens_max, self.opens_count.load(Relaxed));
+        Pool { max, all, holders: self.tenants.len() + usize::from(own == 0) }
+    }
+
+    fn locks_pool(&self) -> Pool {
+        let (max, all) = (self.limits.locks_max, self.locks_count.load(Relaxed));
+        Pool { max, all, holders: self.tenants.len() }
+    }
+
+    /// Checks one more open against the limits of the client and of the server, and unless it is reclaimed, against the
+    /// shares of its user in both.
+    ///
+    /// # Errors
+    /// NFS4ERR_NOSPC.
+    pub(crate) fn check_open_limits(
+        &self,
+        books: &Books,
+        opener: &Caller<'_>,
+        claim: OpenClaim,
+    ) -> Result<()> {
+        let client_max = self.limits.opens_per_client_max;
+        let of_client = books.opens.len();
+        if of_client >= client_max || self.opens_count.load(Relaxed) >= self.limits.opens_max {
+            return Err(Nfsstat4::NFS4ERR_NOSPC);
+        }
+        // What fitted before a restart fits after it, in whatever order it is reclaimed.
+        if claim == OpenClaim::Previous {
+            return Ok(());
+        }
+        let (own, of_tenant) = match books.users.get(&opener.principal.0) {
+            Some(user) => (user.opens.load(Relaxed), user.tenant.opens.load(Relaxed)),
+            None => (0, self.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
+        };
+        let fits = books.pool(client_max, of_client, own).admits(own)
+            && self.opens_pool(of_tenant).admits(of_tenant);
+        if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
+    }
+
+    /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the client goes whose lease ran out
+    /// first, one of the opener's tenant if that has used up its share. Tells whether there was one.
+    pub(crate) fn make_room_for_open(
+        &self,
+        now: Duration,
+        opener: &Caller<'_>,
+        effects: &mut Effects<O>,
+    ) -> bool {
+        let tenant = self.tenants.find(opener);
+        let opens = tenant.as_ref().map_or(0, |tenant| tenant.opens.load(Relaxed));
+        let pool = self.opens_pool(opens);
+        if pool.all < pool.max && pool.admits(opens) {
+            return false;
+        }
+        let whose = tenant.as_ref().filter(|_| !pool.is_fair(opens));
+        self.release_expired_clients(&mut self.registry(), now, whose, 1, effects) > 0
+    }
+
+    /// Checks so many more locks as [`State::check_open_limits`] does opens; they are counted for all clients already.
+    ///
+    /// # Errors
+    /// NFS4ERR_DELAY.
+    pub(crate) fn check_lock_limits(
+        &self,
+        books: &Books,
+        user: &User,
+        more: usize,
+        reclaims: bool,
+    ) -> Result<()> {
+        let client_max = self.limits.locks_per_client_max;
+        if books.locks + more > client_max || self.locks_count.load(Relaxed) > self.limits.locks_max {
+            return Err(Nfsstat4::NFS4ERR_DELAY);
+        }
+        let (own, of_tenant) = (user.locks.load(Relaxed), user.tenant.locks.load(Relaxed));
+        let fits = reclaims
+            || books.pool(client_max, books.locks, own).admits(own) && self.locks_pool().admits(of_tenant);
+        if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_DELAY) }
+    }
+
+    /// As [`State::make_room_for_open`], for so many locks.
+    pub(crate) fn make_room_for_locks(
+        &self,
+        now: Duration,
+        tenant: &Arc<Tenant>,
+        more: usize,
+        effects: &mut Effects<O>,
+    ) -> bool {
+        let (pool, locks) = (self.locks_pool(), tenant.locks.load(Relaxed));
+        if pool.all + more <= pool.max && pool.admits(locks) {
+            return false;
+        }
+        let whose = Some(tenant).filter(|_| !pool.is_fair(locks));
+        self.release_expired_clients(&mut self.registry(), now, whose, 1, effects) > 0
+    }
+}
