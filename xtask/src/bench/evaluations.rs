@@ -4,7 +4,7 @@
 //! measure any server. A run that fails in the middle leaves a report of the cases that it measured. The repository keeps
 //! the tables only; JSON, CSV and HTML stay under `target`.
 
-use super::ganesha::Ganesha;
+use super::ganesha::{self, Ganesha, Package};
 use super::site::{Site, program};
 use super::stopped;
 use anyhow::Context;
@@ -34,6 +34,9 @@ pub struct Arguments {
     /// Servers to measure.
     #[arg(long, value_delimiter = ',', default_value = "orthrus,ganesha")]
     servers: Vec<Name>,
+    /// The NFS-Ganesha to measure; its version is part of the reports' names.
+    #[arg(long = "ganesha", value_enum, default_value = "installed")]
+    peer: ganesha::Which,
     /// Evaluations to run.
     #[arg(long, value_delimiter = ',', default_value = "anf,ontap,nconnect,lanl")]
     evaluations: Vec<Evaluation>,
@@ -69,6 +72,32 @@ enum Evaluation {
     Lanl,
 }
 
+/// A server to measure.
+enum Server<'a> {
+    Orthrus,
+    Ganesha(&'a Package),
+}
+
+impl Server<'_> {
+    /// In names of reports, such as `ganesha-6-5`: what follows a dot would be an extension.
+    fn name(&self) -> String {
+        match self {
+            Self::Orthrus => "orthrus".to_owned(),
+            Self::Ganesha(package) => package.name().replace([' ', '.'], "-"),
+        }
+    }
+}
+
+/// The name of a server's report, without an extension.
+fn report(server: &str, evaluation: Evaluation) -> String {
+    format!("{server}-{evaluation:?}").to_lowercase()
+}
+
+/// The name of the page that has both servers' reports.
+fn compared(peer: &str, evaluation: Evaluation) -> String {
+    report(&format!("compared-{peer}"), evaluation)
+}
+
 /// A server that runs; dropping it ends it.
 struct Running {
     pid: u32,
@@ -98,27 +127,36 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
     let site = Site::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
     let mut failed: Vec<Evaluation> = Vec::new();
-    for name in &arguments.servers {
-        if let (Name::Ganesha, Some(reason)) = (name, Ganesha::missing()) {
-            println!("skipped: {reason}");
-            continue;
-        }
+    let peer = match arguments.servers.contains(&Name::Ganesha) {
+        true => Package::find(arguments.peer).inspect_err(|reason| println!("skipped: {reason}")).ok(),
+        false => None,
+    };
+    let servers = arguments.servers.iter().filter_map(|name| match name {
+        Name::Orthrus => Some(Server::Orthrus),
+        Name::Ganesha => peer.as_ref().map(Server::Ganesha),
+    });
+    let servers: Vec<Server<'_>> = servers.collect();
+    for server in &servers {
         for evaluation in &arguments.evaluations {
             if stopped(stop) {
                 anyhow::bail!("interrupted");
             }
-            let prefix = folder.join(format!("{name:?}-{evaluation:?}").to_lowercase());
+            let prefix = folder.join(report(&server.name(), *evaluation));
             println!("\n=== {}", prefix.display());
-            if !measure(arguments, &site, link.as_ref(), *name, *evaluation, &prefix)? {
-                println!("{name:?} {evaluation:?}: incomplete; the report says why");
-                failed.extend((*name == Name::Orthrus).then_some(*evaluation));
+            if !measure(arguments, &site, link.as_ref(), server, *evaluation, &prefix)? {
+                println!("{} {evaluation:?}: incomplete; the report says why", server.name());
+                failed.extend(matches!(server, Server::Orthrus).then_some(*evaluation));
             }
             copy_tables(&prefix, &arguments.tables)?;
         }
     }
-    for evaluation in &arguments.evaluations {
-        compare(folder, *evaluation)?;
-        copy_tables(&folder.join(format!("compared-{evaluation:?}").to_lowercase()), &arguments.tables)?;
+    if let Some(peer) = &peer {
+        println!("{}", ganesha::METADATA_REMARK);
+        let peer = Server::Ganesha(peer).name();
+        for evaluation in &arguments.evaluations {
+            compare(folder, &peer, *evaluation)?;
+            copy_tables(&folder.join(compared(&peer, *evaluation)), &arguments.tables)?;
+        }
     }
     anyhow::ensure!(failed.is_empty(), "{failed:?} of this server are incomplete");
     Ok(())
@@ -136,15 +174,18 @@ fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
 }
 
 /// Puts both servers' reports of an evaluation on one page, where there are both, of this run or of one before.
-fn compare(folder: &Path, evaluation: Evaluation) -> anyhow::Result<()> {
-    let prefix = |name: &str| folder.join(format!("{name}-{evaluation:?}").to_lowercase());
-    let records = ["orthrus", "ganesha"].map(|name| prefix(name).with_extension("json"));
+fn compare(folder: &Path, peer: &str, evaluation: Evaluation) -> anyhow::Result<()> {
+    let records = ["orthrus", peer].map(|name| folder.join(report(name, evaluation) + ".json"));
     if !records.iter().all(|record| crate::steps::root().join(record).exists()) {
         return Ok(());
     }
     let mut command = Command::new(program()?);
     command.current_dir(crate::steps::root()).args(["bench", "compare"]).args(records);
-    let status = command.arg("--output").arg(prefix("compared")).stdout(Stdio::null()).status()?;
+    let status = command
+        .arg("--output")
+        .arg(folder.join(compared(peer, evaluation)))
+        .stdout(Stdio::null())
+        .status()?;
     anyhow::ensure!(status.success(), "{evaluation:?} of both servers cannot be compared");
     Ok(())
 }
@@ -154,7 +195,7 @@ fn measure(
     arguments: &Arguments,
     site: &Site,
     link: Option<&Link>,
-    name: Name,
+    name: &Server<'_>,
     evaluation: Evaluation,
     prefix: &Path,
 ) -> anyhow::Result<bool> {
@@ -178,7 +219,7 @@ fn measure(
         command.args(["--link", &link.spec().argument()]);
     }
     // With servers of its own lanl compares the encryption types as well, ontap the instructions, and nconnect counts drops.
-    let own = name == Name::Orthrus && evaluation != Evaluation::Anf;
+    let own = matches!(name, Server::Orthrus) && evaluation != Evaluation::Anf;
     if own && evaluation == Evaluation::Lanl {
         command.arg("--folder").arg(disk.path());
     }
@@ -199,26 +240,32 @@ fn measure(
     }
     let status = command.status().context("the program did not start")?;
     // Others may fail at some cases; the report names them.
-    let left_out = name != Name::Orthrus && status.code() == Some(LEFT_OUT);
+    let left_out = matches!(name, Server::Ganesha(_)) && status.code() == Some(LEFT_OUT);
     Ok(status.success() || left_out)
 }
 
 /// Starts a server that exports a folder of `disk` as /data.
-fn start(site: &Site, link: Option<&Link>, name: Name, work: &Path, disk: &Path) -> anyhow::Result<Running> {
+fn start(
+    site: &Site,
+    link: Option<&Link>,
+    name: &Server<'_>,
+    work: &Path,
+    disk: &Path,
+) -> anyhow::Result<Running> {
     let export = disk.join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
     Ok(match name {
-        Name::Orthrus => {
+        Server::Orthrus => {
             let server =
                 site.start_server(work, vec![export.into(), "--squash".into(), "none".into()], None, link)?;
             let (pid, address, metrics) = (server.pid(), server.address(), server.metrics());
             Running { pid, address, metrics, _process: Process::Orthrus { _server: server } }
         }
-        Name::Ganesha => {
+        Server::Ganesha(package) => {
             let free = || Ok(TcpListener::bind(link::listen(link))?.local_addr()?);
             let address = link::at_server(link, free)?;
-            let server = Ganesha::start(work, &export, site.realm(), address, link)?;
+            let server = Ganesha::start(package, work, &export, site.realm(), address, link)?;
             let (pid, metrics) = (server.pid(), None);
             Running { pid, address, metrics, _process: Process::Ganesha { _server: server } }
         }

@@ -1,10 +1,11 @@
-//! NFS-Ganesha as the peer: Debian's package, the same folder, the same realm, a port of its own.
+//! NFS-Ganesha as the peer: a package of Debian's, the same folder, the same realm, a port of its own.
 
 use anyhow::{Context, bail};
 use bench::link::{self, Link};
+use std::ffi::OsString;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,107 @@ const PROGRAM: &str = "ganesha.nfsd";
 /// Runs in a mount namespace of its own: /run and /var/lib/nfs of the machine stay as they are.
 const SCRIPT: &str = "mount -t tmpfs tmpfs /var/lib/nfs && mkdir -p /var/lib/nfs/ganesha && \
      mount -t tmpfs tmpfs /run && mkdir -p /run/ganesha && \
-     exec ganesha.nfsd -F -L \"$0/ganesha.log\" -f \"$0/ganesha.conf\" -p /run/ganesha/pid";
+     exec \"$@\" -F -L \"$0/ganesha.log\" -f \"$0/ganesha.conf\" -p /run/ganesha/pid";
+
+/// What every comparison of the two servers has to say of metadata.
+pub const METADATA_REMARK: &str = "metadata: where names lie on ext4, Orthrus with its default (stable_names) is \
+     slower than NFS-Ganesha, which answers before a change is on the disk; on tmpfs neither waits for one";
+
+/// Which NFS-Ganesha is the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Which {
+    /// The one that is installed: 4.3 on Debian 12.
+    #[default]
+    Installed,
+    /// Debian 13's, unpacked beside the system by scripts/debian.sh.
+    #[value(name = "6.5")]
+    Trixie,
+    /// Debian sid's, unpacked in the same way.
+    #[value(name = "15")]
+    Sid,
+}
+
+impl Which {
+    /// What `lab/run.sh --server` calls it.
+    pub fn lab_name(self) -> &'static str {
+        match self {
+            Self::Installed => "ganesha",
+            Self::Trixie => "ganesha-6.5",
+            Self::Sid => "ganesha-15",
+        }
+    }
+}
+
+/// A Ganesha that can be started.
+pub struct Package {
+    /// The program, behind its loader unless that is the machine's.
+    command: Vec<OsString>,
+    /// The folder that it was unpacked in.
+    root: Option<PathBuf>,
+    version: String,
+}
+
+impl Package {
+    /// Looks for it, and unpacks it where it is not installed.
+    ///
+    /// # Errors
+    /// Why it cannot run here.
+    pub fn find(which: Which) -> Result<Self, String> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(
+                "NFS-Ganesha needs root for its filehandles and a mount namespace of its own".to_owned()
+            );
+        }
+        let root = match which {
+            Which::Installed => None,
+            Which::Trixie | Which::Sid => Some(unpacked(which.lab_name())?),
+        };
+        let command = match &root {
+            None => vec![PROGRAM.into()],
+            Some(root) => below(root),
+        };
+        let said = Command::new(&command[0]).args(&command[1..]).arg("-v").output();
+        let said = said
+            .map_err(|_| "NFS-Ganesha is missing; apt-get install nfs-ganesha nfs-ganesha-vfs".to_owned())?;
+        let version = version(&String::from_utf8_lossy(&said.stdout)).ok_or_else(|| {
+            format!("{PROGRAM} -v names no version: {}", String::from_utf8_lossy(&said.stderr))
+        })?;
+        Ok(Self { command, root, version })
+    }
+
+    /// Such as `ganesha 6.5`: rows and files of each version are its own.
+    pub fn name(&self) -> String {
+        format!("ganesha {}", self.version)
+    }
+}
+
+/// Has a newer Debian's packages unpacked and returns their folder.
+fn unpacked(name: &str) -> Result<PathBuf, String> {
+    let output = Command::new(crate::steps::root().join("scripts/debian.sh")).arg(name).output();
+    let output = output.map_err(|error| format!("scripts/debian.sh does not start: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(said.lines().last().unwrap_or("scripts/debian.sh failed").to_owned());
+    }
+    said.lines().for_each(|note| println!("{note}"));
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// The command that starts an unpacked one with the loader and the libraries beside it.
+fn below(root: &Path) -> Vec<OsString> {
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let mut path = libraries.clone().into_os_string();
+    path.push(":");
+    path.push(root.join("usr/lib/ganesha"));
+    let program = root.join("usr/bin").join(PROGRAM);
+    vec![libraries.join("ld-linux-x86-64.so.2").into(), "--library-path".into(), path, program.into()]
+}
+
+/// Reads `NFS-Ganesha Release = V6.5`.
+fn version(said: &str) -> Option<String> {
+    let word = said.lines().next()?.rsplit_once('=')?.1.trim().trim_start_matches('V');
+    word.starts_with(|first: char| first.is_ascii_digit()).then(|| word.to_owned())
+}
 
 /// A Ganesha that runs; dropping it ends it.
 pub struct Ganesha {
@@ -24,53 +125,24 @@ pub struct Ganesha {
 }
 
 impl Ganesha {
-    /// Says why it cannot run here.
-    pub fn missing() -> Option<String> {
-        if !nix::unistd::geteuid().is_root() {
-            return Some(
-                "NFS-Ganesha needs root for its filehandles and a mount namespace of its own".to_owned(),
-            );
-        }
-        let found = ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(PROGRAM).exists());
-        (!found).then(|| "NFS-Ganesha is missing; apt-get install nfs-ganesha nfs-ganesha-vfs".to_owned())
-    }
-
-    /// Names it with its version.
-    pub fn version() -> String {
-        let said = Command::new(PROGRAM).arg("-v").output();
-        let said =
-            said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        said.lines().next().unwrap_or("NFS-Ganesha").trim().to_owned()
-    }
-
     /// Exports `folder` as /data with all four flavors at an address of this machine, or of the other end of the link.
     ///
     /// # Errors
-    /// When it is not installed, this is not root, or it does not answer in time.
+    /// When this is not root, or it does not answer in time.
     pub fn start(
+        package: &Package,
         work: &Path,
         folder: &Path,
         realm: &realm::Realm,
         address: SocketAddr,
         link: Option<&Link>,
     ) -> anyhow::Result<Self> {
-        std::fs::write(work.join("ganesha.conf"), configuration(folder, realm, address))?;
+        std::fs::write(work.join("ganesha.conf"), configuration(package, folder, realm, address))?;
         let out = std::fs::File::create(work.join("ganesha.out"))?;
         // setpriv, unshare and sh become the next one each, so the child is the server; it ends with this process.
         let mut command = Command::new("setpriv");
-        command
-            .args([
-                "--pdeathsig",
-                "KILL",
-                "unshare",
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                SCRIPT,
-            ])
-            .arg(work);
+        command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
+        command.args(["sh", "-c", SCRIPT]).arg(work).args(&package.command);
         command.envs(realm.env()).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         command.process_group(0);
         let child = link::at_server(link, || command.spawn().context("setpriv did not start"))?;
@@ -107,9 +179,14 @@ impl Drop for Ganesha {
     }
 }
 
-fn configuration(folder: &Path, realm: &realm::Realm, address: SocketAddr) -> String {
+fn configuration(package: &Package, folder: &Path, realm: &realm::Realm, address: SocketAddr) -> String {
+    // Its plug-ins are not where it was built for.
+    let elsewhere = package.root.as_ref().map_or(String::new(), |root| {
+        let plugins = root.join("usr/lib/x86_64-linux-gnu/ganesha");
+        format!("Plugins_Dir = \"{}\"; allow_set_io_flusher_fail = true;", plugins.display())
+    });
     format!(
-        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = {ip}; Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = {ip}; Enable_NLM = false; Enable_RQUOTA = false; {elsewhere} }}\n\
          NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = \"/var/lib/nfs/ganesha\"; DomainName = \"orthrus.test\"; Slot_Table_Size = 64; }}\n\
          NFS_KRB5 {{ PrincipalName = nfs; KeytabPath = \"{keytab}\"; CCacheDir = \"/run/ganesha\"; Active_krb5 = true; }}\n\
          DIRECTORY_SERVICES {{ DomainName = \"orthrus.test\"; }}\n\
@@ -121,4 +198,17 @@ fn configuration(folder: &Path, realm: &realm::Realm, address: SocketAddr) -> St
         keytab = realm.server_keytab().display(),
         folder = folder.display(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn a_version_is_read_from_what_the_program_says_of_itself() {
+        assert_eq!(version("NFS-Ganesha Release = V6.5\nnfs-ganesha compiled on\n").as_deref(), Some("6.5"));
+        assert_eq!(version("NFS-Ganesha Release = V15.2").as_deref(), Some("15.2"));
+        assert_eq!(version("error while loading shared libraries = none"), None);
+        assert_eq!(version(""), None);
+    }
 }

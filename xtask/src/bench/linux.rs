@@ -2,6 +2,7 @@
 //!
 //! The client is a user-mode kernel on one processor, slow whatever serves, so only the server's processor time is compared.
 
+use super::ganesha;
 use super::output::{Floor, Output};
 use super::{End, stopped};
 use anyhow::Context;
@@ -18,7 +19,16 @@ const ROUNDS: u32 = 3;
 const TIME_LIMIT: &str = "480";
 /// The lab's exit status on a machine that cannot run it.
 const CANNOT_RUN: i32 = 77;
-const SERVERS: [&str; 2] = ["orthrus", "ganesha"];
+
+/// What to measure beside, and where the figures go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The peer.
+    #[arg(long, value_enum, default_value = "installed")]
+    ganesha: ganesha::Which,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
 
 /// What a server's rounds gave, by row.
 type Figures = BTreeMap<String, Vec<f64>>;
@@ -27,15 +37,23 @@ type Figures = BTreeMap<String, Vec<f64>>;
 ///
 /// # Errors
 /// When the lab does not start, or the project's own server fails in it.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let peer = ganesha::Package::find(arguments.ganesha);
+    let name = peer.as_ref().map_or("ganesha".to_owned(), ganesha::Package::name);
+    if let Err(reason) = &peer {
+        output.note(&format!("without a peer: {reason}"));
+    }
     output.note(&format!(
         "Linux client in a user-mode kernel; folder on tmpfs; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
-         where NFS-Ganesha loses calls with more; server's processor time, median [interval] of {ROUNDS} rounds, the servers in turns"
+         where NFS-Ganesha 4.3 loses calls with more; server's processor time, median [interval] of {ROUNDS} rounds, the servers in turns"
     ));
     let mut figures = [Figures::new(), Figures::new()];
-    let mut peer_failed = false;
+    output.note(&format!("peer: {name}"));
+    output.note(ganesha::METADATA_REMARK);
+    let servers = ["orthrus", arguments.ganesha.lab_name()];
+    let mut peer_failed = peer.is_err();
     for _ in 0..ROUNDS {
-        for (server, figures) in SERVERS.iter().zip(&mut figures) {
+        for (server, figures) in servers.iter().zip(&mut figures) {
             if stopped(stop) {
                 return Ok(End::Interrupted);
             }
@@ -51,7 +69,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
             }
         }
     }
-    report(output, &figures);
+    report(output, &name, &figures);
     Ok(End::Complete)
 }
 
@@ -116,8 +134,8 @@ fn figure(line: &str) -> Option<(String, f64)> {
     Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
-fn report(output: &mut Output, [own, peer]: &[Figures; 2]) {
-    println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", "ganesha");
+fn report(output: &mut Output, name: &str, [own, peer]: &[Figures; 2]) {
+    println!("\n{:20} {:>22} {:>22}   ratio", "", "orthrus", name);
     for (row, values) in own {
         let unit = if row.contains("seq") { "s/GB" } else { "us" };
         let Some(ours) = Interval::of(values.iter().copied()) else { continue };
@@ -125,7 +143,7 @@ fn report(output: &mut Output, [own, peer]: &[Figures; 2]) {
         let theirs = peer.get(row).and_then(|values| Interval::of(values.iter().copied()));
         let mut line = format!("{row:20} {:>22}", show(&ours, unit));
         if let Some(theirs) = theirs {
-            output.interval(&format!("{row}, ganesha"), unit, theirs, None);
+            output.interval(&format!("{row}, {name}"), unit, theirs, None);
             let (ratio, floor) = (ours.median / theirs.median, floor(row));
             output.figure(&format!("{row}, ratio"), "ratio", ratio, floor);
             line += &format!(" {:>22}   {ratio:.3}", show(&theirs, unit));

@@ -37,9 +37,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// The server's processor time beside NFS-Ganesha's, four flavors (about 5 minutes, as root).
-    Peers(Arguments),
+    Peers(peers::Arguments),
     /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about 15 minutes, as root).
-    Linux(Arguments),
+    Linux(linux::Arguments),
     /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 15 seconds).
     Contexts(Arguments),
     /// Wrap and MIC tokens on one core, beside MIT's library and others (about 2 minutes).
@@ -97,8 +97,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     }
     let stop = stop_flag()?;
     let (name, arguments) = match command {
-        Command::Peers(arguments) => ("peers", arguments),
-        Command::Linux(arguments) => ("linux", arguments),
+        Command::Peers(arguments) => ("peers", &arguments.output),
+        Command::Linux(arguments) => ("linux", &arguments.output),
         Command::Contexts(arguments) => ("contexts", arguments),
         Command::Krb5(arguments) => ("krb5", &arguments.output),
         Command::Memory(arguments) => ("memory", arguments),
@@ -114,8 +114,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     };
     let mut output = Output::new(name);
     let end = match command {
-        Command::Peers(_) => peers::run(&mut output, &stop),
-        Command::Linux(_) => linux::run(&mut output, &stop),
+        Command::Peers(arguments) => peers::run(arguments, &mut output, &stop),
+        Command::Linux(arguments) => linux::run(arguments, &mut output, &stop),
         Command::Contexts(_) => contexts::run(&mut output, &stop),
         Command::Krb5(arguments) => krb5::run(arguments, &mut output, &stop),
         Command::Memory(_) => memory::run(&mut output, &stop),

@@ -1,7 +1,7 @@
 //! The server's processor time beside NFS-Ganesha's: same machine, client, folder and realm, in turns.
 
 use super::cores::Cores;
-use super::ganesha::Ganesha;
+use super::ganesha::{self, Ganesha};
 use super::output::{Floor, Output};
 use super::site::Site;
 use super::stand::{Load, Stand, rate_unit};
@@ -19,15 +19,28 @@ use std::time::Duration;
 /// Interleaved rounds of each row.
 const ROUNDS: u32 = 5;
 
+/// What to measure beside, and where the figures go.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The peer.
+    #[arg(long, value_enum, default_value = "installed")]
+    ganesha: ganesha::Which,
+    /// Interleaved rounds of each row.
+    #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    #[command(flatten)]
+    pub output: super::Arguments,
+}
+
 /// How long each counts.
 const LENGTH: Duration = Duration::from_millis(500);
 
 /// Bytes of the file that is read and written.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// The most requests in flight. Ganesha leaves Kerberos calls unanswered when several are in flight; why, these rows
-/// do not show (its sequence window is 32 wide). A row that fails so is measured again, for both servers, with the
-/// next depth that is left, and later rows go on from there.
+/// The most requests in flight. Ganesha 4.3, whose sequence window is 32 wide, leaves Kerberos calls unanswered when
+/// several are in flight; 6.5 has one of 512 and answers most. A row that fails so is measured again, for both
+/// servers, with the next depth that is left, and later rows go on from there.
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
@@ -54,7 +67,7 @@ fn floor(load: Load, flavor: Flavor) -> Option<Floor> {
 
 /// One of the servers.
 struct Peer<'a> {
-    name: &'static str,
+    name: String,
     stand: Stand<'a>,
 }
 
@@ -62,10 +75,11 @@ struct Peer<'a> {
 ///
 /// # Errors
 /// When realm or server do not work; Ganesha's failures become part of the table.
-pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
-    if let Some(reason) = Ganesha::missing() {
-        return Ok(End::Skipped(reason));
-    }
+pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
+    let package = match ganesha::Package::find(arguments.ganesha) {
+        Ok(package) => package,
+        Err(reason) => return Ok(End::Skipped(reason)),
+    };
     let cores = Cores::choose()?;
     let site = Site::start(Enctypes::default())?;
     let work = tempfile::tempdir()?;
@@ -73,19 +87,21 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let export = folder.path().join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
-    let arguments = [export.clone().into(), "--squash".into(), "none".into()];
-    let server = site.serve(cores, work.path(), &arguments)?;
+    let exported = [export.clone().into(), "--squash".into(), "none".into()];
+    let server = site.serve(cores, work.path(), &exported)?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let ganesha = cores.on_server(|| Ganesha::start(work.path(), &export, site.realm(), free, None))?;
+    let ganesha =
+        cores.on_server(|| Ganesha::start(&package, work.path(), &export, site.realm(), free, None))?;
     let stand = |pid, address| Stand { site: &site, pid, address, file_size: FILE_SIZE, stop };
     let peers = [
-        Peer { name: "orthrus", stand: stand(server.pid(), server.address()) },
-        Peer { name: "ganesha", stand: stand(ganesha.pid(), free) },
+        Peer { name: "orthrus".to_owned(), stand: stand(server.pid(), server.address()) },
+        Peer { name: package.name(), stand: stand(ganesha.pid(), free) },
     ];
-    introduce(output, cores);
+    introduce(output, cores, &package, arguments.rounds);
     let mut lower = 1;
     for flavor in Flavor::ALL {
-        let mut run = Run { peers: &peers, flavor, stop, lower, output: &mut *output };
+        let rounds = arguments.rounds;
+        let mut run = Run { peers: &peers, flavor, rounds, stop, lower, output: &mut *output };
         run.flavor();
         lower = run.lower;
         if stopped(stop) {
@@ -95,26 +111,28 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     Ok(End::Complete)
 }
 
-fn introduce(output: &mut Output, cores: Cores) {
-    output.note(&format!("peer: {}", Ganesha::version()));
+fn introduce(output: &mut Output, cores: Cores, package: &ganesha::Package, rounds: u32) {
+    output.note(&format!("peer: {}", package.name()));
     output.note(&format!(
         "{}; one folder on tmpfs, exported by both; one realm; one connection",
         cores.describe()
     ));
     output.note(
-        "in flight: 8 sequential requests, 1 of metadata, 64 random ones; fewer in a row of its own, for both servers, where Ganesha leaves RPCSEC_GSS calls unanswered",
+        "in flight: 8 sequential requests, 1 of metadata, 64 random ones; fewer in a row of its own, for both servers, where the peer leaves RPCSEC_GSS calls unanswered",
     );
+    output.note(ganesha::METADATA_REMARK);
     output.note(&format!(
-        "server's processor time: median [interval] of {ROUNDS} interleaved rounds of {:.1} s",
+        "server's processor time: median [interval] of {rounds} interleaved rounds of {:.1} s",
         LENGTH.as_secs_f64()
     ));
-    println!("\n{:42} {:>14} {:>14}   {:24}", "", "orthrus", "ganesha", "ratio");
+    println!("\n{:42} {:>14} {:>14}   {:24}", "", "orthrus", package.name(), "ratio");
 }
 
 /// The rows of one flavor.
 struct Run<'a> {
     peers: &'a [Peer<'a>; 2],
     flavor: Flavor,
+    rounds: u32,
     stop: &'a AtomicBool,
     /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried for the next.
     lower: usize,
@@ -147,7 +165,7 @@ impl Run<'_> {
         }
         let mut sides = self.peers.each_ref().map(|peer| self.mount(peer, depth));
         let mut measured = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
+        for round in 0..self.rounds {
             for ((peer, side), measured) in self.peers.iter().zip(&mut sides).zip(&mut measured) {
                 let Ok(mount) = side else { continue };
                 match peer.stand.repeat(mount, load, round, LENGTH) {

@@ -3,7 +3,7 @@
 use super::LENGTH;
 use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
 use crate::bench::bed::Bed;
-use crate::bench::ganesha::Ganesha;
+use crate::bench::ganesha::{self, Ganesha, Package};
 use crate::bench::output::{Floor, Output};
 use crate::bench::stand::{Load, Stand};
 use crate::bench::stopped;
@@ -13,34 +13,55 @@ use bench::{Endpoint, Flavor, Mount};
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
-/// Requests in flight for Kerberos, from the row's own downwards: Ganesha leaves calls unanswered when several are
-/// in flight, and both servers are compared where it does not.
+/// Requests in flight for Kerberos, from the row's own downwards: Ganesha 4.3 leaves calls unanswered when several
+/// are in flight, and both servers are compared where it does not.
 const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 
 /// Measures what is compared with Ganesha, if it can run here.
 ///
 /// # Errors
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become part of the output.
-pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
+pub fn measure(
+    output: &mut Output,
+    bed: &Bed,
+    which: ganesha::Which,
+    rounds: u32,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     println!();
-    if let Some(reason) = Ganesha::missing() {
-        output.note(&format!("skipped: {reason}"));
-        return Ok(());
-    }
+    let package = match Package::find(which) {
+        Ok(package) => package,
+        Err(reason) => {
+            output.note(&format!("skipped: {reason}"));
+            return Ok(());
+        }
+    };
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let start = || Ganesha::start(bed.work(), &bed.export(), bed.site().realm(), address, None);
+    let start = || Ganesha::start(&package, bed.work(), &bed.export(), bed.site().realm(), address, None);
     let ganesha = bed.cores().on_server(start)?;
-    output
-        .note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", Ganesha::version()));
+    output.note(&format!("peer: {}, the same folder on tmpfs, on the same core in turns", package.name()));
+    output.note(ganesha::METADATA_REMARK);
     let own = bed.stand(stop);
-    let pair = Pair { own: &own, peer: Stand { pid: ganesha.pid(), address, ..bed.stand(stop) }, rounds };
+    let pair = Pair {
+        own: &own,
+        peer: Stand { pid: ganesha.pid(), address, ..bed.stand(stop) },
+        name: package.name(),
+        rounds,
+    };
 
     let (own, peer) = pair.measure(Flavor::Sys, RANDOM_READ)?;
     match peer {
         Ok(peer) => {
-            pair.report(output, "cpu/op sys against ganesha", RANDOM_READ, &own, &peer, Floor::AtMost(0.25));
+            pair.report(
+                output,
+                &format!("cpu/op sys against {}", pair.name),
+                RANDOM_READ,
+                &own,
+                &peer,
+                Floor::AtMost(0.25),
+            );
         }
-        Err(reason) => output.note(&format!("cpu/op sys against ganesha: ganesha failed: {reason}")),
+        Err(reason) => output.note(&format!("cpu/op sys against {0}: {0} failed: {reason}", pair.name)),
     }
     for depth in DEPTHS {
         if stopped(stop) {
@@ -51,11 +72,11 @@ pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -
         match peer {
             Ok(peer) => {
                 output.note(&format!("krb5p sequential reads: {depth} in flight for both"));
-                let row = "cpu/GB krb5p seqread against ganesha";
+                let row = &format!("cpu/GB krb5p seqread against {}", pair.name);
                 pair.report(output, row, load, &own, &peer, Floor::AtMost(0.1));
                 break;
             }
-            Err(reason) => output.note(&format!("krb5p, {depth} in flight: ganesha failed: {reason}")),
+            Err(reason) => output.note(&format!("krb5p, {depth} in flight: {} failed: {reason}", pair.name)),
         }
     }
     Ok(())
@@ -72,6 +93,8 @@ fn at_depth(load: Load, depth: usize) -> Load {
 struct Pair<'a> {
     own: &'a Stand<'a>,
     peer: Stand<'a>,
+    /// The peer's, with its version.
+    name: String,
     rounds: u32,
 }
 
@@ -120,9 +143,9 @@ impl Pair<'_> {
         floor: Floor,
     ) {
         let unit = load.unit();
-        for (name, measured) in [("orthrus", own), ("ganesha", peer)] {
+        for (name, measured) in [("orthrus", own), (self.name.as_str(), peer)] {
             let line = super::flavors::raw(output, &|what| format!("{row}: {name}, {what}"), unit, measured);
-            println!("  {name:8}{line}");
+            println!("  {name:14}{line}");
         }
         let ratio = compare(own, peer, |a, b| Some(a.server_cost(unit)? / b.server_cost(unit)?));
         let Some(ratio) = ratio else { return };
