@@ -5,7 +5,9 @@ use crate::{
     cache::{Object, ObjectCache},
     change::{self, Changes},
     errno::{retry, uninterrupted, vfs_error},
-    features, handle, identity, mounts,
+    features, handle, identity,
+    kind::Kind,
+    mounts,
     name::Name,
     places::Places,
     prepare::ServesAs,
@@ -108,7 +110,7 @@ pub struct LocalBackend {
     pub(crate) places: Option<Places>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
-    pub(crate) may_wait: bool,
+    pub(crate) kind: Kind,
     /// Whether changes of names and attributes wait for stable storage.
     pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,
@@ -138,7 +140,7 @@ impl LocalBackend {
         Ok(Self {
             root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
-            may_wait: !in_memory(file_system),
+            kind: Kind::of(file_system),
             stable_names: options.stable_names,
             features,
             mount,
@@ -306,13 +308,6 @@ fn open_beneath(directory: &Object, name: &Name, how: ResolveFlags) -> Result<Ow
     let opened = openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve);
     // Another file system is mounted there.
     opened.map_err(|errno| if errno == Errno::XDEV { Errno::NOENT } else { errno })
-}
-
-/// Says whether a file system lives in memory, so that nothing on it has to be waited for.
-fn in_memory(file_system: i64) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    [TMPFS, RAMFS].contains(&file_system)
 }
 
 /// Opens the root for reading if this process may take identities and open handles, else `None`.

@@ -4,7 +4,9 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     errno::vfs_error,
-    identity, leases, sys,
+    identity,
+    kind::Kind,
+    leases, sys,
 };
 use rustix::{
     fs::{SeekFrom, fdatasync, ftruncate, seek},
@@ -32,8 +34,8 @@ pub(crate) struct LocalFile {
     pub(crate) writer: Option<Caller>,
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
-    /// Whether reading can wait for a disk.
-    pub(crate) may_wait: bool,
+    /// What it can make its readers wait for.
+    pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for.
     pub(crate) seeker: OnceLock<Option<OwnedFd>>,
 }
@@ -71,8 +73,10 @@ impl OpenFile for LocalFile {
     }
 
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
-        if !self.may_wait {
-            return self.read_at(into, count, offset).map(Some);
+        match self.kind {
+            Kind::Memory => return self.read_at(into, count, offset).map(Some),
+            Kind::Foreign => return Ok(None),
+            Kind::LocalDisk => {}
         }
         let start = into.len();
         match self.append(into, count, offset, sys::append_now) {
@@ -162,6 +166,10 @@ impl OpenFile for LocalFile {
     }
 
     fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+        if self.kind == Kind::Foreign {
+            // Others can change the file where this kernel does not see it.
+            return Err(VfsError::Notsupp);
+        }
         leases::take(&self.fd, write, broken).map(Some)
     }
 

@@ -15,6 +15,7 @@ mod features;
 mod file;
 mod handle;
 mod identity;
+mod kind;
 mod leases;
 mod locks;
 mod mounts;

@@ -5,6 +5,7 @@ use crate::{
     attributes::{attributes, stat_fd},
     errno::vfs_error,
     file::LocalFile,
+    kind::Kind,
     leases, sys,
 };
 use rustix::{
@@ -42,11 +43,19 @@ impl Backend for LocalBackend {
     }
 
     fn may_wait(&self) -> bool {
-        self.may_wait
+        self.kind != Kind::Memory
+    }
+
+    fn answers_from_memory(&self, _: &ObjectHandle) -> bool {
+        self.kind != Kind::Foreign
     }
 
     fn is_at_hand(&self, object: &ObjectHandle) -> bool {
-        !self.may_wait || self.at_hand(object).is_some()
+        match self.kind {
+            Kind::Memory => true,
+            Kind::LocalDisk => self.at_hand(object).is_some(),
+            Kind::Foreign => false,
+        }
     }
 
     fn lookup_now(
@@ -55,10 +64,10 @@ impl Backend for LocalBackend {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<Option<ObjectHandle>> {
-        if self.may_wait {
-            self.find_cached(caller, directory, name)
-        } else {
-            self.find(caller, directory, name).map(Some)
+        match self.kind {
+            Kind::Memory => self.find(caller, directory, name).map(Some),
+            Kind::LocalDisk => self.find_cached(caller, directory, name),
+            Kind::Foreign => Ok(None),
         }
     }
 
@@ -223,7 +232,7 @@ impl Backend for LocalBackend {
     }
 
     fn settles(&self, _: &ObjectHandle) -> bool {
-        self.stable_names && self.may_wait
+        self.stable_names && self.kind != Kind::Memory
     }
 
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
@@ -285,7 +294,7 @@ impl LocalBackend {
         let writer = self.identities.then(|| caller.clone());
         let changes = Arc::clone(&self.changes);
         let fd = Arc::new(fd);
-        LocalFile { fd, writer, ino, changes, may_wait: self.may_wait, seeker: OnceLock::new() }
+        LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new() }
     }
 
     /// Opens a regular file's data with the rights of the thread.

@@ -52,6 +52,13 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Says whether system calls on open objects of the object's file system answer from memory: its metadata comes neither over
+    /// a network nor from another process, either of which may stop answering. Where they do not, no operation on the object
+    /// runs where waiting holds up others, whatever is open or cached.
+    fn answers_from_memory(&self, _object: &ObjectHandle) -> bool {
+        true
+    }
+
     /// Says whether the object's attributes and permissions can be had, and the object be opened, without a wait.
     fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
         !self.may_wait()

@@ -12,7 +12,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, BuildHasherDefault},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -25,32 +25,135 @@ const LOCAL_OWNER: &[u8] = b"a local program";
 const _: () = assert!(LOCAL_OWNER.len() <= crate::ops::lock::DENIED_OWNER_MAX);
 
 type Hash = BuildHasherDefault<SipHasher13>;
-type Held = HashMap<FileKey, Box<dyn RangeLocks>, Hash>;
+type Held = HashMap<FileKey, Entry, Hash>;
 
-/// What file systems hold for clients: files of which something is locked.
+/// What file systems hold for clients: files of which something is locked. Its locks are held for a look only; a file's turn is
+/// what lasts across system calls, so that a file system that hangs holds up nobody but those who lock that file.
 pub(crate) struct LocalLocks {
-    stripes: [Mutex<Held>; STRIPES],
+    stripes: [Stripe; STRIPES],
     files: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Stripe {
+    held: Mutex<Held>,
+    freed: Condvar,
+}
+
+impl Stripe {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file of which something is locked, or that somebody has the turn of.
+#[derive(Default)]
+struct Entry {
+    locks: Option<Arc<dyn RangeLocks>>,
+    /// Whether somebody has the turn.
+    busy: bool,
+    /// What was unlocked meanwhile; whoever has the turn brings it up to date.
+    unlocked: Vec<LockRange>,
+}
+
+/// The turn of a file: nobody else changes what its file system holds.
+struct Turn<'l> {
+    all: &'l LocalLocks,
+    file: FileKey,
+    locks: Option<Arc<dyn RangeLocks>>,
+    ended: bool,
 }
 
 impl Default for LocalLocks {
     fn default() -> Self {
-        Self { stripes: std::array::from_fn(|_| Mutex::default()), files: AtomicUsize::new(0) }
+        Self { stripes: std::array::from_fn(|_| Stripe::default()), files: AtomicUsize::new(0) }
     }
 }
 
 impl LocalLocks {
-    /// Takes the turn of a file.
-    fn turn(&self, file: &FileKey) -> MutexGuard<'_, Held> {
+    fn stripe(&self, file: &FileKey) -> &Stripe {
         // The remainder is below STRIPES.
-        let stripe = &self.stripes[(Hash::default().hash_one(file) % STRIPES as u64) as usize];
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+        &self.stripes[(Hash::default().hash_one(file) % STRIPES as u64) as usize]
     }
 
-    fn put(&self, held: &mut Held, file: FileKey, locks: Box<dyn RangeLocks>) {
-        if held.insert(file, locks).is_none() {
-            self.files.fetch_add(1, Relaxed);
+    /// Takes the turn of a file; `None` when another has it and the caller must not wait.
+    fn turn(&self, file: &FileKey, may_wait: bool) -> Option<Turn<'_>> {
+        let stripe = self.stripe(file);
+        let mut held = stripe.lock();
+        while held.get(file).is_some_and(|entry| entry.busy) {
+            if !may_wait {
+                return None;
+            }
+            held = stripe.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
+        let entry = held.entry(*file).or_default();
+        entry.busy = true;
+        Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+    }
+
+    /// Takes the turn of a file of which something is locked, to bring a range up to date; `None` where nothing is, or another has
+    /// the turn and will do it.
+    fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<Turn<'_>> {
+        let mut held = self.stripe(file).lock();
+        let entry = held.get_mut(file)?;
+        if entry.busy {
+            entry.unlocked.push(range);
+            return None;
+        }
+        entry.busy = true;
+        Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
+    }
+}
+
+impl Turn<'_> {
+    /// Has the file system hold the file's locks by this from now on.
+    fn put(&mut self, locks: Arc<dyn RangeLocks>) {
+        self.locks = Some(locks.clone());
+        let mut held = self.all.stripe(&self.file).lock();
+        let entry = held.entry(self.file).or_default();
+        if entry.locks.replace(locks).is_none() {
+            self.all.files.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes what was unlocked meanwhile.
+    fn unlocked(&self) -> Vec<LockRange> {
+        let mut held = self.all.stripe(&self.file).lock();
+        held.get_mut(&self.file).map(|entry| std::mem::take(&mut entry.unlocked)).unwrap_or_default()
+    }
+
+    /// Ends the turn if nothing was unlocked meanwhile; lets go of the file when nothing of it is locked any more.
+    fn end(&mut self, is_locked: impl Fn() -> bool) -> bool {
+        let stripe = self.all.stripe(&self.file);
+        let mut held = stripe.lock();
+        let entry = held.entry(self.file).or_default();
+        if !entry.unlocked.is_empty() {
+            return false;
+        }
+        (entry.busy, self.ended) = (false, true);
+        let gone = if entry.locks.is_none() || !is_locked() { held.remove(&self.file) } else { None };
+        if gone.as_ref().is_some_and(|entry| entry.locks.is_some()) {
+            self.all.files.fetch_sub(1, Relaxed);
+        }
+        drop(held);
+        stripe.freed.notify_all();
+        // Its descriptor is closed without the stripe's lock.
+        drop(gone);
+        true
+    }
+}
+
+/// A turn ends even when an operation panics.
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let stripe = self.all.stripe(&self.file);
+        if let Some(entry) = stripe.lock().get_mut(&self.file) {
+            entry.busy = false;
+        }
+        stripe.freed.notify_all();
     }
 }
 
@@ -76,12 +179,17 @@ impl Nfs {
             return;
         }
         for (file, range) in unlocked {
-            let mut held = self.local_locks.turn(&file);
-            let Some(locks) = held.get(&file) else { continue };
-            if let Err(error) = self.settle(&**locks, &file, range) {
-                tracing::warn!(%error, "a lock of local programs' could not be brought up to date");
-            }
-            self.let_go(&mut held, &file);
+            let Some(turn) = self.local_locks.turn_to_unlock(&file, range) else { continue };
+            self.bring_up_to_date(&turn, range);
+            self.end_turn(turn);
+        }
+    }
+
+    /// Brings what the file system holds of a range to what clients have locked.
+    fn bring_up_to_date(&self, turn: &Turn<'_>, range: LockRange) {
+        let Some(locks) = &turn.locks else { return };
+        if let Err(error) = self.settle(&**locks, &turn.file, range) {
+            tracing::warn!(%error, "a lock of local programs' could not be brought up to date");
         }
     }
 
@@ -95,10 +203,11 @@ impl Nfs {
         outcome
     }
 
-    /// Lets go of a file of which nothing is locked any more; the caller has its turn.
-    fn let_go(&self, held: &mut Held, file: &FileKey) {
-        if !self.state.has_locks(file) && held.remove(file).is_some() {
-            self.local_locks.files.fetch_sub(1, Relaxed);
+    /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is locked any more is let go.
+    fn end_turn(&self, mut turn: Turn<'_>) {
+        let file = turn.file;
+        while !turn.end(|| self.state.has_locks(&file)) {
+            turn.unlocked().into_iter().for_each(|range| self.bring_up_to_date(&turn, range));
         }
     }
 }
@@ -123,14 +232,27 @@ impl Compound<'_> {
         if !self.locks_locally(object) {
             return lock();
         }
-        let file = request.file;
-        let mut held = self.nfs.local_locks.turn(file);
+        let turn = self.nfs.local_locks.turn(request.file, self.may_wait());
+        let mut turn = turn.ok_or(Failure::would_wait())?;
+        let locked = self.lock_in_turn(&mut turn, request, &lock);
+        self.nfs.end_turn(turn);
+        locked
+    }
+
+    /// Locks a range for a client in the file system first, and then by `lock`.
+    fn lock_in_turn(
+        &self,
+        turn: &mut Turn<'_>,
+        request: &Lock<'_, FileKey>,
+        lock: &dyn Fn() -> Result<nfs4::Stateid4, LockFailure>,
+    ) -> Result<nfs4::Stateid4, LockFailure> {
+        let (client, file) = (self.client()?, request.file);
         let payload = self.state().lock_allowed(self.now(), client, request, OpenPayload::clone)?;
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        if !self.prepare(&mut held, file, &payload, request.write)? {
+        if !self.prepare(turn, &payload, request.write)? {
             return lock();
         }
-        let Some(locks) = held.get(file) else { return lock() };
+        let Some(locks) = &turn.locks else { return lock() };
         let before = self.state().locked_within(file, range);
         let way = self.raise(&**locks, &before, range, request.write);
         let locked = match way {
@@ -147,7 +269,6 @@ impl Compound<'_> {
                 tracing::warn!(%error, "a lock of local programs' could not be brought up to date");
             }
         }
-        self.nfs.let_go(&mut held, file);
         locked
     }
 
@@ -157,28 +278,22 @@ impl Compound<'_> {
     }
 
     /// Sees to it that the file system can hold a lock of this kind on a file; false where it cannot, and none is held there.
-    fn prepare(
-        &self,
-        held: &mut Held,
-        file: &FileKey,
-        payload: &OpenPayload,
-        write: bool,
-    ) -> Result<bool, Failure> {
-        let there = held.get(file);
-        if there.is_some_and(|locks| locks.can_write() || !write) {
+    fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> Result<bool, Failure> {
+        let there = turn.locks.is_some();
+        if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
             return Ok(true);
         }
-        let Some(opened) = payload.any() else { return Ok(there.is_some()) };
-        let Some(new) = opened.range_locks(payload.write.is_some())? else { return Ok(there.is_some()) };
-        if there.is_some() {
+        let Some(opened) = payload.any() else { return Ok(there) };
+        let Some(new) = opened.range_locks(payload.write.is_some())? else { return Ok(there) };
+        if there {
             // All that is locked so far is for reading: two may have that at once, and then the former goes.
-            for (piece, locked) in self.state().locked_within(file, LockRange::WHOLE) {
+            for (piece, locked) in self.state().locked_within(&turn.file, LockRange::WHOLE) {
                 if locked != LockedFor::Nothing {
                     new.set(piece.offset(), piece.last(), kind(locked))?;
                 }
             }
         }
-        self.nfs.local_locks.put(held, *file, new);
+        turn.put(new.into());
         Ok(true)
     }
 
@@ -216,11 +331,12 @@ impl Compound<'_> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let file = object.key();
         let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), write);
-        let held = self.nfs.local_locks.turn(&file);
-        let found = match held.get(&file) {
-            Some(locks) => find(&**locks),
+        let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(Failure::would_wait())?;
+        let locks = turn.locks.clone();
+        self.nfs.end_turn(turn);
+        let found = match locks {
+            Some(locks) => find(&*locks),
             None => {
-                drop(held);
                 self.check_at_hand(object)?;
                 self.lookable(object)?.map_or(Ok(None), |locks| find(&*locks))
             }

@@ -72,8 +72,11 @@ impl Compound<'_> {
     /// has them as long as the client has it open: CLOSE may come in one COMPOUND with GETATTR.
     ///
     /// # Errors
-    /// NFS4ERR_STALE and the backend's.
+    /// NFS4ERR_STALE and the backend's, [`Failure::would_wait`].
     pub fn attributes(&self, fh: &Fh) -> Result<Attributes, Failure> {
+        if let Fh::Object(object) = fh {
+            self.check_at_hand(object)?;
+        }
         match fh {
             Fh::Object(object) => match object.export.backend.getattr(&object.handle) {
                 Err(VfsError::Stale) => match self.opened(object) {

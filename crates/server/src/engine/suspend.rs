@@ -149,6 +149,9 @@ impl<'c> Compound<'c> {
         if self.may_wait() {
             return Ok(());
         }
+        if operation.needs_fh {
+            self.check_foreign()?;
+        }
         match (operation.waits, &self.current) {
             (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
@@ -160,6 +163,22 @@ impl<'c> Compound<'c> {
         }
     }
 
+    /// Checks that what filehandles stand for is on file systems that answer from memory.
+    ///
+    /// # Errors
+    /// [`Failure::would_wait`].
+    fn check_foreign(&self) -> OpResult {
+        for fh in [&self.current, &self.saved].into_iter().flatten() {
+            if let Fh::Object(object) = fh
+                && object.export.backend.may_wait()
+                && !object.export.backend.answers_from_memory(&object.handle)
+            {
+                return Err(self.wait_in(object.export.id));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that an object can be looked at and opened without a wait, where waiting is not allowed.
     ///
     /// # Errors
@@ -169,7 +188,7 @@ impl<'c> Compound<'c> {
         if self.may_wait() || !backend.may_wait() || backend.is_at_hand(&object.handle) {
             return Ok(());
         }
-        Err(Failure::would_wait())
+        Err(self.wait_in(object.export.id))
     }
 
     /// Checks that what follows may wait for the file system of an object.
@@ -177,6 +196,10 @@ impl<'c> Compound<'c> {
     /// # Errors
     /// [`Failure::would_wait`].
     pub fn check_disk(&self, object: &Object) -> OpResult {
-        if self.may_wait() || !object.export.backend.may_wait() { Ok(()) } else { Err(Failure::would_wait()) }
+        if self.may_wait() || !object.export.backend.may_wait() {
+            Ok(())
+        } else {
+            Err(self.wait_in(object.export.id))
+        }
     }
 }

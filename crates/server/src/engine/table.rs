@@ -150,7 +150,7 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_GETFH, ops::getfh::run).fh(),
     row(OP_LINK, ops::link::run).fh().modifies().reserve(size::CHANGE).waits(Disk),
     row(OP_LOCK, ops::lock::run).fh().reserve(size::LOCK),
-    row(OP_LOCKT, ops::lockt::run).fh(),
+    row(OP_LOCKT, ops::lockt::run).fh().waits(Object),
     row(OP_LOCKU, ops::locku::run).fh().reserve(size::STATEID),
     row(OP_LOOKUP, ops::lookup::run).fh().waits(Object),
     row(OP_LOOKUPP, ops::lookupp::run).fh().waits(Disk),

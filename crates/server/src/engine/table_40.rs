@@ -14,7 +14,7 @@ const OWN: [Operation; 13] = [
     row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Disk),
     row(OP_DELEGPURGE, ops::unsupported::run),
     row(OP_LOCK, v40::lock::run).fh().reserve(size::LOCK),
-    row(OP_LOCKT, v40::lockt::run).fh(),
+    row(OP_LOCKT, v40::lockt::run).fh().waits(Object),
     row(OP_LOCKU, v40::locku::run).fh().reserve(size::STATEID),
     row(OP_OPEN, v40::open::run).fh().reserve(size::OPEN).waits(Object),
     row(OP_OPEN_CONFIRM, v40::open_confirm::run).fh().reserve(size::STATEID),

@@ -40,6 +40,23 @@ impl NestedBackend {
     }
 }
 
+impl NestedBackend {
+    /// Asks the file system that an object is on, if that can be found out without a wait; false if not.
+    fn if_known(&self, object: &ObjectHandle, ask: impl Fn(&dyn Backend, &ObjectHandle) -> bool) -> bool {
+        let Some(([super::VERSION, number @ ..], rest)) = object.as_bytes().split_first_chunk::<PREFIX>()
+        else {
+            return ask(&self.outer, object);
+        };
+        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = known.get(&u64::from_be_bytes(*number)).cloned();
+        drop(known);
+        inner.zip(ObjectHandle::new(rest)).is_some_and(|(inner, own)| {
+            inner.used.store(true, Relaxed);
+            ask(&inner.backend, &own)
+        })
+    }
+}
+
 impl Backend for NestedBackend {
     fn root(&self) -> ObjectHandle {
         self.outer.root()
@@ -95,18 +112,12 @@ impl Backend for NestedBackend {
         true
     }
 
+    fn answers_from_memory(&self, object: &ObjectHandle) -> bool {
+        self.if_known(object, |backend, own| backend.answers_from_memory(own))
+    }
+
     fn is_at_hand(&self, object: &ObjectHandle) -> bool {
-        let Some(([super::VERSION, number @ ..], rest)) = object.as_bytes().split_first_chunk::<PREFIX>()
-        else {
-            return self.outer.is_at_hand(object);
-        };
-        let known = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let inner = known.get(&u64::from_be_bytes(*number)).cloned();
-        drop(known);
-        inner.zip(ObjectHandle::new(rest)).is_some_and(|(inner, own)| {
-            inner.used.store(true, Relaxed);
-            inner.backend.is_at_hand(&own)
-        })
+        self.if_known(object, |backend, own| backend.is_at_hand(own))
     }
 
     fn lookup_now(

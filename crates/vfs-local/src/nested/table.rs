@@ -8,7 +8,10 @@ use crate::{
     mounts::{self, below},
     name::Name,
 };
-use rustix::fs::{Mode, OFlags, ResolveFlags, Statx, fstatvfs, openat2};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstatvfs, openat2},
+    io::Errno,
+};
 use std::{
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -150,10 +153,7 @@ impl NestedBackend {
         if self.outer.act_as_server().is_err() {
             return;
         }
-        let there = |inner: &Inner| {
-            let stat = self.walk(&inner.place).and_then(|fd| stat_fd(&fd).map_err(vfs_error));
-            stat.is_ok_and(|stat| stat.stx_mnt_id == inner.mount)
-        };
+        let there = |inner: &Inner| self.walk(&inner.place).is_ok_and(|fd| mount_of(&fd) == Ok(inner.mount));
         let gone: Vec<u64> = all.iter().filter(|inner| !there(inner)).map(|inner| inner.number).collect();
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let dropped: Vec<_> = gone.iter().filter_map(|number| table.remove(number)).collect();
@@ -175,6 +175,12 @@ impl NestedBackend {
     fn walk(&self, place: &[u8]) -> VfsResult<OwnedFd> {
         retry(|| openat2(&self.outer.root.fd, place, FLAGS, Mode::empty(), BENEATH)).map_err(walk_error)
     }
+}
+
+/// Returns the number of the mount that a descriptor is on, without asking its file system anything.
+fn mount_of(fd: &OwnedFd) -> Result<u64, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(fd, c"", flags, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
 }
 
 /// The number of a file system at a place: FNV-1a of both, the same after a restart.

@@ -1,0 +1,49 @@
+//! What a file system may make its callers wait for.
+
+/// Kinds of file systems by where their metadata comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All of it is in memory.
+    Memory,
+    /// It is on a disk of this machine. The kernel answers for an object that is open, and for names and data that it has cached,
+    /// from memory; it says which those are (RESOLVE_CACHED, RWF_NOWAIT).
+    LocalDisk,
+    /// It comes over a network or from another process: even fstat(2) of an open object can wait for ever. So does everything
+    /// that is not known here, and what is made of other file systems (overlayfs, ecryptfs).
+    Foreign,
+}
+
+impl Kind {
+    /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). It is a list of what is known to answer from
+    /// memory, since a file system that is missing costs a thread a call, and one too many can stop the server.
+    pub fn of(file_system: i64) -> Self {
+        const TMPFS: i64 = 0x0102_1994;
+        const RAMFS: i64 = 0x8584_58f6;
+        /// ext2 and ext3 as well.
+        const EXT4: i64 = 0xef53;
+        const XFS: i64 = 0x5846_5342;
+        const BTRFS: i64 = 0x9123_683e;
+        const F2FS: i64 = 0xf2f5_2010;
+        const BCACHEFS: i64 = 0xca45_1a4e;
+        match file_system {
+            TMPFS | RAMFS => Self::Memory,
+            EXT4 | XFS | BTRFS | F2FS | BCACHEFS => Self::LocalDisk,
+            _ => Self::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_answer_from_memory_is_foreign() {
+        let (fuse, nfs, cifs, smb2, ceph, nine_p, overlay) =
+            (0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x794c_7630);
+        for foreign in [fuse, nfs, cifs, smb2, ceph, nine_p, overlay, 0, -1] {
+            assert_eq!(Kind::of(foreign), Kind::Foreign, "{foreign:#x}");
+        }
+        assert_eq!((Kind::of(0x0102_1994), Kind::of(0xef53)), (Kind::Memory, Kind::LocalDisk));
+    }
+}
