@@ -1,11 +1,13 @@
 //! How a run ends that has measured all but something.
 
-/// A run that came to its end and has left something out: exit status [`LeftOut::STATUS`]. The report is whole.
+/// A run that came to its end and has left something out: exit status [`LeftOut::STATUS`]. The
+/// report is whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LeftOut(pub String);
 
 impl LeftOut {
-    /// The exit status; 0 is for a run that has measured all, 1 for one that did not come to its end.
+    /// The exit status; 0 is for a run that has measured all, 1 for one that did not come to its
+    /// end.
     pub const STATUS: u8 = 3;
 }

@@ -13,14 +13,14 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub use left_out::LeftOut;
 
-/// NFSv4.1/4.2 with Kerberos at the speed of plain NFS: a server, and a bench that shows what security costs.
+/// An NFSv4 server with fast Kerberos encryption, and a bench that shows what it costs.
 #[derive(Parser)]
 #[command(name = "orthrus", version, max_term_width = 100)]
 #[command(after_help = "A first try, as any user: orthrus try /some/folder")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// What to log, as for RUST_LOG: error, warn, info, debug, trace, or per module.
+    /// Log filter, as for RUST_LOG: error, warn, info, debug, trace, or per module.
     #[arg(long, global = true, value_name = "FILTER", default_value = "info", env = "ORTHRUS_LOG")]
     log: String,
 }

@@ -15,7 +15,8 @@ pub struct OwnRealm {
 }
 
 impl OwnRealm {
-    /// Makes the realm, gets the ticket, and makes this process use the realm; it must not have threads yet.
+    /// Makes the realm, gets the ticket, and makes this process use the realm; it must not have
+    /// threads yet.
     ///
     /// # Errors
     /// Names the package when MIT's programs are missing.
@@ -28,7 +29,8 @@ impl OwnRealm {
         Ok(Self { realm, ccache })
     }
 
-    /// As [`OwnRealm::start`], but `None`, with a word on standard error, where MIT's programs are not installed.
+    /// As [`OwnRealm::start`], but `None`, with a word on standard error, where MIT's programs are
+    /// not installed.
     ///
     /// # Errors
     /// When they are installed and fail.

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Make or remove a throw-away Kerberos realm in a folder, without root.
+/// Create or remove a throw-away Kerberos realm in a folder, without root.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Up(Up),
     Down(Down),
 }
 
-/// Make a realm in DIR and start its KDC: users alice and bob, keytabs, krb5.conf, the line to mount with.
+/// Create a realm in DIR and start its KDC: users alice and bob, keytabs, krb5.conf.
 #[derive(clap::Args)]
 pub struct Up {
     /// A new or empty folder.
@@ -20,30 +20,31 @@ pub struct Up {
     /// The realm's name.
     #[arg(long, default_value = "ORTHRUS.TEST")]
     realm: String,
-    /// Where the KDC listens (address:port); by default a free port of 127.0.0.1.
+    /// Address and port of the KDC [default: a free port of 127.0.0.1].
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Encryption types of the keys: sha1 (18 and 17), sha2 (20 and 19), all, or some of 17 to 20 with commas.
+    /// Encryption types of the keys: sha1 (18 and 17), sha2 (20 and 19), all, or some of 17 to 20
+    /// with commas.
     #[arg(long, default_value = "sha1")]
     enctypes: Enctypes,
-    /// A user beside alice and bob; may be repeated. Passwords are as the names.
+    /// Add a user to alice and bob; may be repeated. The password is the user's name.
     #[arg(long = "user", value_name = "NAME")]
     users: Vec<String>,
-    /// A host name of the server beside localhost and this machine's; may be repeated.
+    /// Add a host name of the server to localhost and this machine's name; may be repeated.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// A client machine's name; may be repeated. By default this machine's.
+    /// Name of a client machine; may be repeated [default: this machine's name].
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
-    /// How long tickets last, in minutes.
+    /// Lifetime of tickets in minutes.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=10_080))]
     ticket_minutes: u64,
 }
 
-/// End the KDC of the realm in DIR and remove what `realm up` made there.
+/// Stop the KDC of the realm in DIR and remove the files that `realm up` created.
 #[derive(clap::Args)]
 pub struct Down {
-    /// The realm's folder.
+    /// Folder of the realm.
     dir: PathBuf,
 }
 

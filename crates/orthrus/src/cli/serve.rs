@@ -10,22 +10,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vfs::{SecFlavor, Squash};
 
-/// Serve folders by NFSv4.1 and 4.2, and 4.0 for those who know no other.
+/// Serve folders over NFSv4.1 and 4.2, and over 4.0 for older clients.
 ///
-/// Exports come from a file (--config) or from the command line: `orthrus serve /srv/data` is mounted as
-/// `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options win over the file. SIGHUP reads the file's exports
-/// anew, SIGUSR1 logs all counters, SIGTERM and Ctrl-C end the server.
+/// Exports come from a file (--config) or from the command line. Mount the export of `orthrus serve
+/// /srv/data` with `mount -t nfs4 -o sec=krb5p SERVER:/data /mnt`. Command-line options override
+/// the file. SIGHUP reloads the exports of the file, SIGUSR1 logs all counters, SIGTERM and Ctrl-C
+/// stop the server.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folders to export, each under its own name; as FOLDER=/PSEUDO under another.
+    /// Folders to export, each under its own name; FOLDER=/PSEUDO chooses another name.
     folders: Vec<String>,
     /// Read the configuration from this file.
     #[arg(long, short, value_name = "FILE", conflicts_with = "folders")]
     config: Option<PathBuf>,
-    /// Where to listen: address:port, address, or :port (default :2049).
+    /// Listen on this address:port, address, or :port (default :2049).
     #[arg(long, value_parser = config::parse_listen)]
     listen: Option<SocketAddr>,
-    /// Allowed flavors in order of preference. `sys` trusts the word of clients, and must be named.
+    /// Allowed flavors in order of preference. `sys` trusts the user IDs that clients send, so you
+    /// must name it.
     #[arg(
         long,
         value_delimiter = ',',
@@ -34,13 +36,13 @@ pub struct Arguments {
         conflicts_with = "config"
     )]
     sec: Vec<SecFlavor>,
-    /// Whether sys is good only from source ports below 1024, which clients keep for privileged programs.
+    /// Accept sys only from source ports below 1024, which clients reserve for privileged programs.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
     secure: bool,
     /// Refuse all changes.
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
-    /// Whose identity becomes the anonymous user's: none, root or all.
+    /// Map these callers to the anonymous user: none, root or all.
     #[arg(long, default_value = "root", conflicts_with = "config")]
     squash: Squash,
     /// Networks that may mount, such as 10.0.0.0/8; by default all.
@@ -49,47 +51,51 @@ pub struct Arguments {
     /// Export this many MiB of memory as /memory, for measuring without a disk.
     #[arg(long, value_name = "MIB", conflicts_with = "config")]
     memory: Option<u64>,
-    /// Tell metrics at this address:port, by HTTP in the text format of Prometheus, to whoever asks; :PORT is loopback only.
+    /// Serve Prometheus metrics at http://ADDRESS/metrics, without authentication; :PORT listens on
+    /// loopback only.
     #[arg(long, value_name = "ADDRESS", value_parser = config::parse_metrics)]
     metrics: Option<SocketAddr>,
-    /// The keytab with the service's keys (default: /etc/krb5.keytab if it is there).
+    /// Keytab with the keys of the service (default: /etc/krb5.keytab if it is there).
     #[arg(long, value_name = "FILE")]
     keytab: Option<PathBuf>,
-    /// The domain of owner names such as alice@example.org (default: the realm's name in lower case).
+    /// The domain of owner names such as alice@example.org (default: the realm's name in lower
+    /// case).
     #[arg(long)]
     domain: Option<String>,
-    /// A realm whose users are users here; may be repeated (default: the realms of the keytab).
+    /// Realm whose users act as the local users of the same name; may be repeated (default: the
+    /// realms of the keytab).
     #[arg(long = "realm", value_name = "REALM")]
     realms: Vec<String>,
-    /// Where the server keeps its secret and the list of its clients (default: /var/lib/orthrus for root).
+    /// Directory for the server's secret and its client records (default: /var/lib/orthrus for
+    /// root).
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Threads that serve (default: one a core).
+    /// Number of threads that serve connections (default: one per core).
     #[arg(long)]
     shards: Option<usize>,
-    /// Seconds that a silent client keeps its state.
+    /// Lease time: seconds after which the state of a silent client may be taken by others.
     #[arg(long, value_name = "SECONDS")]
     lease_time: Option<u64>,
-    /// Seconds after a restart in which clients may reclaim their state.
+    /// Grace time: seconds after a restart in which clients may reclaim their state.
     #[arg(long, value_name = "SECONDS")]
     grace_time: Option<u64>,
-    /// Whether NFSv4.0 is spoken besides 4.1 and 4.2 (the default: true). It has no sessions, and so no exactly-once.
+    /// Serve NFSv4.0, too (default: true). It has no sessions and therefore no exactly-once
+    /// semantics.
     #[arg(long, value_name = "BOOL")]
     nfs40: Option<bool>,
-    /// Which delegations clients get: none, read (the default), or all, those for writing
-    /// as well.
+    /// Delegations to grant: none, read (default), or all (read and write).
     #[arg(long, value_name = "CHOICE")]
     delegations: Option<Delegations>,
-    /// Seconds that a client may take to give a delegation back (default: the lease).
+    /// Seconds within which a client must return a recalled delegation (default: the lease time).
     #[arg(long, value_name = "SECONDS")]
     recall_time: Option<u64>,
-    /// A principal that acts as a local user of another name; may be repeated.
+    /// Let a principal act as a local user of another name; may be repeated.
     #[arg(long = "map", value_name = "PRINCIPAL=USER", value_parser = parse_map)]
     principals: Vec<(String, String)>,
     /// End when standard input does: for programs that start a server of their own.
     #[arg(long, hide = true)]
     end_with_input: bool,
-    /// Check the configuration and stop.
+    /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
 }

@@ -15,21 +15,22 @@ use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Try it all at once: a throw-away realm, a server on FOLDER with all four flavors, the flavors compared, a report.
+/// Try everything at once: a throw-away realm, a server on FOLDER with all four flavors, a
+/// comparison and its report.
 ///
-/// At a terminal the server goes on until Ctrl-C, so that it can be mounted. Realm and server are on loopback and end with
-/// this command; only the report stays.
+/// At a terminal the server keeps running until Ctrl-C, so that you can mount it. Realm and server
+/// use loopback and end with this command; only the report stays.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The folder to serve; a temporary one by default.
+    /// Folder to serve [default: a temporary one].
     folder: Option<PathBuf>,
-    /// The server's port on 127.0.0.1; by default a free one.
+    /// Port of the server on 127.0.0.1; 0 chooses a free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// End after the report, at a terminal too.
+    /// Exit after the report, even at a terminal.
     #[arg(long, conflicts_with = "serve")]
     once: bool,
-    /// Serve on after the report, even where there is no terminal.
+    /// Keep serving after the report, even without a terminal.
     #[arg(long)]
     serve: bool,
     #[command(flatten)]
@@ -40,7 +41,8 @@ impl Arguments {
     /// Runs everything and cleans up.
     ///
     /// # Errors
-    /// A missing package, a folder that cannot be served or written to, a report that cannot be written.
+    /// A missing package, a folder that cannot be served or written to, a report that cannot be
+    /// written.
     pub fn run(self) -> anyhow::Result<()> {
         let temporary = tempfile::tempdir().context("no temporary folder can be made")?;
         let folder = match &self.folder {
@@ -78,7 +80,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// The realm's alice acts as the folder's owner: nothing in the folder changes hands, and nobody else gets in.
+    /// The realm's alice acts as the folder's owner: nothing in the folder changes hands, and
+    /// nobody else gets in.
     fn server_arguments(
         &self,
         folder: &Path,

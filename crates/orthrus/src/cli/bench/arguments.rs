@@ -23,29 +23,31 @@ const SECONDS_MIN: f64 = 0.01;
 /// Which server is measured, and as whom.
 #[derive(Clone, clap::Args)]
 pub struct TargetArguments {
-    /// The export to measure, HOST:/EXPORT; without it a server of one's own.
+    /// Export to measure, HOST:/EXPORT [default: start a server].
     target: Option<String>,
     /// The server's port.
     #[arg(long, default_value_t = NFS_PORT)]
     port: u16,
-    /// Credential cache with the ticket to use (default: yours, as KRB5CCNAME and krb5.conf say). Given several times, the
-    /// clients of a plan with `principals` use them in turn.
+    /// Credential cache with the ticket to use [default: that of KRB5CCNAME or krb5.conf]. Give it
+    /// several times for the clients of a plan with `principals`.
     #[arg(long, value_name = "CACHE", conflicts_with = "keytab")]
     ccache: Vec<String>,
-    /// Keytab to get a ticket with, for --principal.
+    /// Keytab with the key of --principal, to get a ticket.
     #[arg(long, value_name = "FILE", requires = "principal")]
     keytab: Option<PathBuf>,
-    /// The principal of --keytab; several, as with --ccache.
+    /// Principal in --keytab; may be repeated as --ccache.
     #[arg(long, requires = "keytab")]
     principal: Vec<String>,
-    /// Process of a server on this machine, to read its processor time.
+    /// Process ID of a server on this machine, to read its processor time.
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// Where a server tells its processor time (process_cpu_seconds_total) and, if it is Orthrus, where its time goes, such as
-    /// http://server:9049/metrics; without it, and without --server-pid, the report says that they are unknown.
+    /// Metrics endpoint of the server, such as http://server:9049/metrics: its processor time
+    /// (process_cpu_seconds_total) and, if it is Orthrus, the time of its stages. Without it and
+    /// --server-pid, the report leaves them unknown.
     #[arg(long, value_name = "URL")]
     server_metrics: Option<Metrics>,
-    /// Where a server of one's own has its export, and scp its copies [default: in memory; of lanl, where temporary files are].
+    /// Directory for the export of the server that the bench starts, and for the copies of scp
+    /// [default: memory; for lanl the directory of temporary files].
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -55,12 +57,12 @@ pub struct TargetArguments {
 /// What lies between client and server.
 #[derive(Clone, clap::Args)]
 pub struct LinkArguments {
-    /// Put a link of this rate, and delay in each direction, between the client and a server of one's own, instead of loopback:
-    /// 1gbit, 10gbit, 10gbit,100us. Needs root; it is gone with this command.
+    /// Put a link of this rate (and delay in each direction) between the client and the server that
+    /// the bench starts: 1gbit, 10gbit, 10gbit,100us. Needs root; the link ends with this command.
     #[arg(long, value_name = "RATE[,DELAY]")]
     link: Option<LinkSpec>,
-    /// The target is at the other end of a link of this rate that was made before, in the network namespace that this file is,
-    /// such as /run/netns/server; this process must have been started at its own end.
+    /// Network namespace of the target, such as /run/netns/server, at the other end of an existing
+    /// link of that rate. Start this command at its own end.
     #[arg(long, value_name = "FILE", requires_all = ["link", "target"])]
     link_namespace: Option<PathBuf>,
 }
@@ -87,7 +89,8 @@ impl TargetArguments {
         }))
     }
 
-    /// Makes the link that is asked for, or takes the one that was made before. This process must not have threads yet.
+    /// Makes the link that is asked for, or takes the one that was made before. This process must
+    /// not have threads yet.
     ///
     /// # Errors
     /// A link to a server elsewhere; as [`Link::make`].
@@ -154,10 +157,10 @@ fn split_target(text: &str) -> anyhow::Result<(String, String)> {
 /// How an evaluation measures.
 #[derive(Clone, clap::Args)]
 pub struct RunArguments {
-    /// Flavors to compare; the others are compared with the first.
+    /// Flavors to compare; the first is the baseline.
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<Flavor>,
-    /// Repetitions of each case, interleaved; six give each median an interval of 95 %.
+    /// Number of interleaved repetitions of each case; six give each median a 95 % interval.
     #[arg(long, alias = "rounds", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
     /// Length of one repetition in seconds.
@@ -166,16 +169,16 @@ pub struct RunArguments {
     /// Size of the file that each flavor reads and writes, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     file_size: Option<u64>,
-    /// A look at everything in a minute or so: 3 repetitions of 0.05 s, files of 8 MiB. Its figures are rough.
+    /// Take a rough look in about a minute: 3 repetitions of 0.05 s, files of 8 MiB.
     #[arg(long)]
     pub quick: bool,
-    /// Take about this long in all, such as 90s, 10m or 2h: the length of a repetition follows.
+    /// Take about this long in total, such as 90s, 10m or 2h; sets the length of a repetition.
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "seconds")]
     time: Option<Duration>,
-    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-EVALUATION].
+    /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-EVALUATION].
     #[arg(long, value_name = "PREFIX")]
     pub output: Option<PathBuf>,
-    /// Go on with a run that was interrupted, from its PREFIX.json.
+    /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 }

@@ -22,8 +22,8 @@ pub struct EnctypeServers {
 }
 
 impl EnctypeServers {
-    /// Starts them; `beside` has the folder, and the realm that this process used until now and goes on to see. This
-    /// process must not have threads yet.
+    /// Starts them; `beside` has the folder, and the realm that this process used until now and
+    /// goes on to see. This process must not have threads yet.
     ///
     /// # Errors
     /// What MIT's programs or a server said.
@@ -121,7 +121,8 @@ fn start(
     Ok((server, target))
 }
 
-/// Lets the client have all types: each realm has one, and would be refused by a client that is bound to others.
+/// Lets the client have all types: each realm has one, and would be refused by a client that is
+/// bound to others.
 fn all_types(configuration: &str) -> String {
     let own = |line: &&str| !line.trim_start().starts_with("permitted_enctypes");
     let mut text = configuration.lines().filter(own).collect::<Vec<_>>().join("\n");

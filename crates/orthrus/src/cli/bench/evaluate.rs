@@ -18,11 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Repeat "Performance impact of Kerberos on NFSv4.1 volumes" (Azure NetApp Files): its two tables, ours beside them.
+/// Repeat "Performance impact of Kerberos on NFSv4.1 volumes" (Azure NetApp Files): its two tables
+/// with your figures.
 ///
-/// Low load and high load; random 4 KiB, sequential 1 MiB, each from pure read to pure write in five steps; and the
-/// operations that git makes. 22 loads for each flavor: about 11 minutes with the 6 repetitions of 1 s that are the
-/// default, a minute with --quick. With --mount it measures what is mounted, by fio and git, as the articles did.
+/// The loads are random 4 KiB and sequential 1 MiB, each from pure read to pure write in five
+/// steps, at low and high load, and the operations of git: 22 loads for each flavor. This takes
+/// about 11 minutes with the default of 6 repetitions of 1 s, and a minute with --quick. With
+/// --mount, fio and git measure mounts, as in the articles.
 #[derive(clap::Args)]
 pub struct Anf {
     #[command(flatten)]
@@ -31,11 +33,11 @@ pub struct Anf {
     mount: MountArguments,
     #[command(flatten)]
     run: RunArguments,
-    /// Connections of each session, as the mount option nconnect makes them.
+    /// Number of connections per session, like the mount option nconnect.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     connections: u32,
-    /// A git repository whose files metadata is measured with: cloned as it is on mounts, without --mount its names and lengths
-    /// [default: one that a seed draws].
+    /// Git repository for the metadata load: cloned on mounts, and used for names and lengths of
+    /// files without --mount [default: one generated from a seed].
     #[arg(long, value_name = "DIR")]
     repository: Option<PathBuf>,
 }
@@ -60,12 +62,14 @@ impl Anf {
     }
 }
 
-/// Repeat "Encrypt your NFS packets end to end with krb5p" (ONTAP 9.2): latency against IOPS, a curve a flavor.
+/// Repeat "Encrypt your NFS packets end to end with krb5p" (ONTAP 9.2): latency against IOPS, one
+/// curve per flavor.
 ///
-/// Sequential reads and writes of 4 and 8 KiB on a fixed schedule that climbs until each flavor is saturated; latencies
-/// count from when a request was due. With a server of its own it also measures it with portable code instead of the
-/// processor's AES instructions. About 18 minutes with the default of 3 repetitions of 0.5 s. With --mount it measures what
-/// is mounted: the most by fio, the schedule by threads that read and write files.
+/// Sequential reads and writes of 4 and 8 KiB run on a fixed schedule that climbs until each flavor
+/// is saturated. Latency counts from the time when a request was due. A server that the bench
+/// starts is also measured with portable code instead of the processor's AES instructions. This
+/// takes about 18 minutes with the default of 3 repetitions of 0.5 s. With --mount, fio measures
+/// the peak of a mount, and threads that read and write files run the schedule.
 #[derive(clap::Args)]
 pub struct Ontap {
     #[command(flatten)]
@@ -74,10 +78,12 @@ pub struct Ontap {
     mount: MountArguments,
     #[command(flatten)]
     run: RunArguments,
-    /// Numbers of clients; the article has 12 [default: 1,12]. On a mount they are jobs with a file each.
+    /// Numbers of clients; the article has 12 [default: 1,12]. On a mount each client is a job with
+    /// its own file.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Vec<u32>,
-    /// Further choices of instructions (ORTHRUS_CPU) of a server of one's own [default: portable].
+    /// Further instruction sets (ORTHRUS_CPU) for the server that the bench starts [default:
+    /// portable].
     #[arg(long, value_delimiter = ',', value_name = "CHOICE,…")]
     server_cpu: Vec<String>,
 }
@@ -113,11 +119,13 @@ impl Ontap {
     }
 }
 
-/// Measure one security context over 1, 2, 4, 8 and 16 connections, in order and reordered, and count what is lost.
+/// Measure one security context over 1, 2, 4, 8 and 16 connections, in order and reordered, and
+/// count lost calls.
 ///
-/// Random reads of 4 KiB, 64 in flight. Nine ways for each flavor: about 3 minutes with the default of 6 repetitions of
-/// 0.5 s. With --mount SERVER:/EXPORT, as root, it mounts with nconnect=1, 2, 4, 8 and 16 in turn and reads with fio; what was
-/// lost is then what the kernel's client counts.
+/// The load is random reads of 4 KiB, 64 in flight, in nine cases per flavor. This takes about 3
+/// minutes with the default of 6 repetitions of 0.5 s. With --mount SERVER:/EXPORT, as root, it
+/// mounts with nconnect=1, 2, 4, 8 and 16 in turn and reads with fio; the kernel's client then
+/// counts the losses.
 #[derive(clap::Args)]
 pub struct Nconnect {
     #[command(flatten)]
@@ -126,8 +134,9 @@ pub struct Nconnect {
     mount: MountArguments,
     #[command(flatten)]
     run: RunArguments,
-    /// Calls that may overtake a connection that is held back. Orthrus' window is 8192 wide, those of others 32 to 512.
-    /// The kernel's client holds none back at our request.
+    /// Number of calls that may overtake a delayed connection. Orthrus has a window of 8192 calls,
+    /// other servers 32 to 512. Not available on mounts: the kernel's client cannot delay a
+    /// connection.
     #[arg(long, default_value_t = 4096, value_name = "CALLS", conflicts_with = "mounts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     lag: u32,
 }
@@ -150,7 +159,7 @@ impl Nconnect {
     }
 }
 
-/// Measure by a plan of one's own: docs/report.md has an example of the file.
+/// Measure the cases of your own plan; docs/report.md has an example.
 #[derive(clap::Args)]
 pub struct Run {
     /// The plan, as TOML.
@@ -159,10 +168,10 @@ pub struct Run {
     target: TargetArguments,
     #[command(flatten)]
     mount: MountArguments,
-    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-plan].
+    /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-plan].
     #[arg(long, value_name = "PREFIX")]
     output: Option<PathBuf>,
-    /// Go on with a run that was interrupted, from its PREFIX.json.
+    /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
 }
@@ -205,12 +214,12 @@ pub struct Asked<'a> {
     pub counting: bool,
 }
 
-/// Measures, on mounts or by the project's client, prints the tables, and writes the report. What was measured before an
-/// interruption is kept.
+/// Measures, on mounts or by the project's client, prints the tables, and writes the report. What
+/// was measured before an interruption is kept.
 ///
 /// # Errors
-/// When no flavor can be measured or the report cannot be written; and, after the report was written, when the run was
-/// not complete.
+/// When no flavor can be measured or the report cannot be written; and, after the report was
+/// written, when the run was not complete.
 fn either(
     mounts: Option<on_mounts::Target>,
     target: &TargetArguments,
@@ -254,8 +263,8 @@ pub fn start(
     by_client(&mut record, &mut *site, &files, &*stop_flag()?, asked, local, link.as_ref())
 }
 
-/// Measures a server by the project's client, prints the tables, and writes the report; `local` says whether the server is on
-/// this machine, `link` what lies between.
+/// Measures a server by the project's client, prints the tables, and writes the report; `local`
+/// says whether the server is on this machine, `link` what lies between.
 ///
 /// # Errors
 /// As [`conduct`] and [`publish`].
@@ -305,7 +314,8 @@ pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>
 /// Writes the report.
 ///
 /// # Errors
-/// When it cannot be written; and, after that, when the run was not complete, or has left something out ([`LeftOut`]).
+/// When it cannot be written; and, after that, when the run was not complete, or has left something
+/// out ([`LeftOut`]).
 pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     let data = files.publish(record)?;
     let again = format!("the same command with --resume {}", data.display());
@@ -333,7 +343,8 @@ pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     }
 }
 
-/// MiB of memory for the files of all flavors, and for what metadata loads make, `copies` bytes of repositories of one's own.
+/// MiB of memory for the files of all flavors, and for what metadata loads make, `copies` bytes of
+/// repositories of one's own.
 fn memory(asked: &Asked<'_>, copies: u64) -> u64 {
     let files = asked.settings.sides.len() as u64 * asked.files;
     // Each client's file is at least a MiB.

@@ -25,8 +25,8 @@ pub struct FolderServer {
 }
 
 impl FolderServer {
-    /// Makes a folder in `parent` (by default where temporary files are) and starts the server on it, at the other end of the
-    /// link if there is one.
+    /// Makes a folder in `parent` (by default where temporary files are) and starts the server on
+    /// it, at the other end of the link if there is one.
     ///
     /// # Errors
     /// A folder that cannot be written to; a server that ends instead.

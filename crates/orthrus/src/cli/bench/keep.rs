@@ -24,8 +24,8 @@ impl Files {
         Self { prefix, elsewhere: OnceCell::new() }
     }
 
-    /// Writes a file; where that fails, it and all later ones go to the folder of temporary files instead, so that no
-    /// measurement is lost to a full disk.
+    /// Writes a file; where that fails, it and all later ones go to the folder of temporary files
+    /// instead, so that no measurement is lost to a full disk.
     fn write(&self, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
         if let Some((prefix, cause)) = self.elsewhere.get() {
             return write(prefix, extension, content).with_context(|| cause.clone());
@@ -62,10 +62,12 @@ impl Files {
         })
     }
 
-    /// Writes all forms of the report, prints the tables and where it is, and returns where the record is.
+    /// Writes all forms of the report, prints the tables and where it is, and returns where the
+    /// record is.
     ///
     /// # Errors
-    /// A full disk, and the like; where the report went to another place, that is said after it was written there.
+    /// A full disk, and the like; where the report went to another place, that is said after it was
+    /// written there.
     pub fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
         let view = view(record);
         println!("{}", terminal(record, &view));

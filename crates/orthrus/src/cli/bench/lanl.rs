@@ -27,16 +27,17 @@ use std::sync::atomic::AtomicBool;
 /// What --quick stands for.
 const QUICK: (f64, u32) = (0.002, 3);
 
-/// Repeat "Kerberized Network File System for Clusters" (LANL): its tests, ours beside what it found.
+/// Repeat "Kerberized Network File System for Clusters" (LANL): its tests with your figures.
 ///
-/// Transfer rate of files of 100 kB to 2 GB; time and CPU use of copying 10,000 files of 5 kB and 20 files of 500 MB; with
-/// sys, krb5, krb5i, krb5p and SCP side by side, 10 repetitions, averages with confidence intervals. And what its authors
-/// left open: cold and warm caches, and the encryption types 17 to 20.
+/// This measures the transfer rate of files of 100 kB to 2 GB, and time and CPU use of copying
+/// 10,000 files of 5 kB and 20 files of 500 MB, with sys, krb5, krb5i, krb5p and SCP side by side:
+/// 10 repetitions, averages with confidence intervals. It adds cold and warm caches and the
+/// encryption types 17 to 20, which the paper leaves open.
 ///
-/// Without a target it starts a server of its own on a temporary folder, in a throw-away realm, and an SSH server for scp,
-/// both on loopback and both gone at the end. With HOST:/EXPORT it measures that server with the project's client; with
-/// --mount it copies with cp through the Linux client, as the paper did. It makes a folder of its own at each place and
-/// removes it.
+/// Without a target, it starts a server on a temporary folder in a throw-away realm, and an SSH
+/// server for scp; both use loopback and end with this command. With HOST:/EXPORT, it measures that
+/// server with the project's client. With --mount, it copies with cp through the Linux client, as
+/// in the paper. It creates a folder at each place and removes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,49 +53,49 @@ pub struct Arguments {
     target: TargetArguments,
     #[command(flatten)]
     mount: MountArguments,
-    /// Flavors to compare; the others are compared with the first.
+    /// Flavors to compare; the first is the baseline.
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<Flavor>,
-    /// Repetitions of each case, interleaved [default: 10].
+    /// Number of interleaved repetitions of each case [default: 10].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// The part of the published file sizes, and of the number of small files [default: 1].
+    /// Fraction of the published file sizes and number of small files [default: 1].
     #[arg(long, value_name = "PART")]
     scale: Option<f64>,
-    /// A look at everything: 3 repetitions at a scale of 0.002. Its figures are rough.
+    /// Take a rough look: 3 repetitions at a scale of 0.002.
     #[arg(long)]
     quick: bool,
-    /// Parts to run: sizes, small, large, caches, enctypes (the last with a server of one's own only) [default: all that
-    /// can be].
+    /// Parts to run: sizes, small, large, caches, enctypes (only with a server that the bench
+    /// starts) [default: all that are possible].
     #[arg(long, value_delimiter = ',', value_name = "PART,…")]
     parts: Vec<Part>,
     /// Encryption types to compare: 17 to 20.
     #[arg(long, value_delimiter = ',', value_name = "NUMBER,…", default_value = "17,18,19,20", value_parser = parse_enctype)]
     enctypes: Vec<RealmEnctype>,
-    /// Where the files are that are copied (default: a temporary folder).
+    /// Directory for the files to copy [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
-    /// Where on this machine scp copies to, on the disk of the server that is compared; without it SCP is measured only
-    /// beside a server of one's own.
+    /// Directory on this machine for the copies of scp, on the disk of the measured server. Without
+    /// it, SCP is measured only beside a server that the bench starts.
     #[arg(long, value_name = "DIR")]
     scp_folder: Option<PathBuf>,
-    /// Copy over SSH to a host of yours, with your own keys, agent and known hosts; it never asks. It makes a folder in DIR
-    /// there and removes it. The host's processor time is not known.
+    /// Copy over SSH to this host with your keys, agent and known hosts; this never prompts. It
+    /// creates a folder in DIR and removes it. The host's processor time stays unknown.
     #[arg(long, value_name = "[USER@]HOST:/DIR", conflicts_with_all = ["scp_folder", "link"])]
     scp: Option<SshFolder>,
-    /// The program that copies over SSH: scp or sftp.
+    /// Program that copies over SSH: scp or sftp.
     #[arg(long, value_name = "PROGRAM", default_value = "scp")]
     with: CopyProgram,
-    /// A configuration for ssh in place of yours (ssh -F), for --scp.
+    /// Configuration file of ssh for --scp (ssh -F).
     #[arg(long, value_name = "FILE", requires = "scp")]
     ssh_config: Option<PathBuf>,
-    /// Leave SCP out.
+    /// Skip SCP.
     #[arg(long, conflicts_with_all = ["scp_folder", "scp"])]
     no_scp: bool,
-    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-lanl].
+    /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-lanl].
     #[arg(long, value_name = "PREFIX")]
     output: Option<PathBuf>,
-    /// Go on with a run that was interrupted, from its PREFIX.json.
+    /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
 }
@@ -117,8 +118,8 @@ impl Arguments {
     /// Measures.
     ///
     /// # Errors
-    /// Nothing to measure, no room, a report that cannot be written; and, after the report was written, when the run was not
-    /// complete.
+    /// Nothing to measure, no room, a report that cannot be written; and, after the report was
+    /// written, when the run was not complete.
     pub fn run(self) -> anyhow::Result<()> {
         let link = self.target.link()?;
         let mut sides = self.sides(link.as_ref())?;
@@ -218,7 +219,8 @@ impl Arguments {
         settings
     }
 
-    /// The file beneath a server of our own is known; of others on this machine root can make the system forget all.
+    /// The file beneath a server of our own is known; of others on this machine root can make the
+    /// system forget all.
     fn server_cache(&self, sides: &Sides) -> ServerCache {
         match sides {
             Sides::Own(..) => ServerCache::File,

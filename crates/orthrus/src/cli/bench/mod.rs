@@ -14,8 +14,9 @@ pub mod site;
 
 /// Measure what each security flavor costs.
 ///
-/// Exit status: 0 when all that was asked for was measured, 3 when the run came to its end but a side or some cases are left out (the report
-/// says which and why), 1 when nothing could be measured or the run ended before its end, 2 for a wrong command line.
+/// Exit status: 0 if everything was measured; 3 if the run finished but skipped a flavor or some
+/// cases (the report says which and why); 1 if nothing could be measured or the run stopped early;
+/// 2 if the command line is wrong.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Quick(quick::Quick),

@@ -9,15 +9,16 @@ use std::sync::atomic::AtomicBool;
 /// What to measure through the Linux client instead of with the project's own.
 #[derive(Clone, clap::Args)]
 pub struct MountArguments {
-    /// Measure through mounts, with the programs of the published evaluations: FLAVOR=FOLDER for each, such as
-    /// sys=/mnt/sys krb5p=/mnt/krb5p (a FOLDER alone has the flavor that it is mounted with); or, as root,
-    /// SERVER:/EXPORT, which is mounted with each of --flavors where no other process sees it.
+    /// Measure mounts with the programs of the published evaluations: FLAVOR=FOLDER for each, such
+    /// as sys=/mnt/sys krb5p=/mnt/krb5p (a FOLDER alone takes the flavor of its mount). As root,
+    /// SERVER:/EXPORT is mounted with each of
+    /// --flavors in a private mount namespace.
     #[arg(long = "mount", value_name = "WHAT", num_args = 1.., conflicts_with_all = ["target", "link", "folder"])]
     mounts: Vec<Mounted>,
     /// Further mount options for SERVER:/EXPORT, such as vers=4.2,nconnect=4 (default: vers=4.1).
     #[arg(long, value_name = "OPTIONS", requires = "mounts")]
     mount_options: Option<String>,
-    /// Take folders that are no NFS mounts, too.
+    /// Accept folders that are not NFS mounts.
     #[arg(long, requires = "mounts")]
     any_file_system: bool,
 }
@@ -73,7 +74,8 @@ impl MountArguments {
         format!("mounts of {}", self.mounts.iter().map(word).collect::<Vec<_>>().join(" "))
     }
 
-    /// Finds the sides. What is to be mounted is mounted when it is first needed. This process must not have threads yet.
+    /// Finds the sides. What is to be mounted is mounted when it is first needed. This process must
+    /// not have threads yet.
     ///
     /// # Errors
     /// Two folders for one side, folders and an export together, an export without root.
@@ -116,12 +118,14 @@ impl Mounts {
         self.folders.iter().map(|(side, _)| side.clone()).collect()
     }
 
-    /// Says whether they are mounts of this run's own, whose number of connections is given by `--mount-options`, where it is.
+    /// Says whether they are mounts of this run's own, whose number of connections is given by
+    /// `--mount-options`, where it is.
     pub fn are_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Makes a folder of our own on the mount of a side; with `connections` on one that has so many.
+    /// Makes a folder of our own on the mount of a side; with `connections` on one that has so
+    /// many.
     ///
     /// # Errors
     /// What mount said, or why the folder will not do.

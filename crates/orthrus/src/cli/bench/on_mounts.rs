@@ -37,7 +37,8 @@ impl Places for UntilStopped<'_> {
 }
 
 impl Target {
-    /// Finds the mounts; `None` where the command line names none. The sides of `settings` become theirs.
+    /// Finds the mounts; `None` where the command line names none. The sides of `settings` become
+    /// theirs.
     ///
     /// # Errors
     /// As [`MountArguments::resolve`].
@@ -73,8 +74,8 @@ impl Target {
     /// Measures, prints the tables, and writes the report.
     ///
     /// # Errors
-    /// When no side can be measured or the report cannot be written; and, after the report was written, when the run was
-    /// not complete.
+    /// When no side can be measured or the report cannot be written; and, after the report was
+    /// written, when the run was not complete.
     pub fn measure(
         mut self,
         output: Option<PathBuf>,

@@ -12,9 +12,10 @@ const OUTPUT: &str = "orthrus-report";
 
 /// Compare the flavors in about a minute: sequential and random I/O, and metadata.
 ///
-/// Without TARGET it starts a server of its own that exports memory, in a throw-away realm. With HOST:/EXPORT it measures
-/// that server; the Kerberos flavors then use your ticket (kinit) or --keytab. It makes a folder of its own in the export
-/// and removes it. 6 repetitions of 0.2 s of each of 7 loads, interleaved.
+/// Without TARGET, this starts a server that exports memory, in a throw-away realm. With
+/// HOST:/EXPORT, it measures that server; Kerberos flavors then use your ticket (kinit) or
+/// --keytab. It creates a folder in the export and removes it. It runs 6 interleaved repetitions of
+/// 0.2 s of each of 7 loads.
 #[derive(clap::Args)]
 pub struct Quick {
     #[command(flatten)]
@@ -27,8 +28,8 @@ impl Quick {
     /// Measures.
     ///
     /// # Errors
-    /// An unreachable server, a missing ticket, a report that cannot be written; and, after the report was written, when the
-    /// run was not complete.
+    /// An unreachable server, a missing ticket, a report that cannot be written; and, after the
+    /// report was written, when the run was not complete.
     pub fn run(self) -> anyhow::Result<()> {
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
@@ -43,7 +44,7 @@ impl Quick {
 pub struct PlanArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Connections of each session, as the mount option nconnect makes them.
+    /// Number of connections per session, like the mount option nconnect.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     connections: u32,
 }

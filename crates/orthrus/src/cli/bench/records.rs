@@ -5,14 +5,14 @@ use bench::evaluation::Compared;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Put two runs side by side, and say what differs significantly.
+/// Show two runs side by side with their significant differences.
 #[derive(clap::Args)]
 pub struct Compare {
     /// The JSON of the first run.
     first: PathBuf,
     /// The JSON of the second run.
     second: PathBuf,
-    /// Where the comparison goes: PREFIX.html, .json and .md [default: it is printed only].
+    /// Write the comparison to PREFIX.html, .json and .md [default: print it only].
     #[arg(long, value_name = "PREFIX")]
     output: Option<PathBuf>,
 }
@@ -62,12 +62,12 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Write the page and the tables of a record anew.
+/// Write the page and the tables of a run again.
 #[derive(clap::Args)]
 pub struct Report {
     /// The JSON of the run.
     record: PathBuf,
-    /// Where the report goes: PREFIX.html, .json, .csv and .md [default: beside the record].
+    /// Write the report to PREFIX.html, .json, .csv and .md [default: beside the record].
     #[arg(long, value_name = "PREFIX")]
     output: Option<PathBuf>,
 }

@@ -69,7 +69,8 @@ struct Running {
 }
 
 impl<'a> Own<'a> {
-    /// Makes the realm, where MIT's programs are installed; servers will be at the other end of the link, if there is one.
+    /// Makes the realm, where MIT's programs are installed; servers will be at the other end of the
+    /// link, if there is one.
     ///
     /// # Errors
     /// When MIT's programs fail.

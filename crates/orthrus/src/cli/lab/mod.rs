@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Make a cluster on this machine: KDC, NFS server, name service, a head node that does NAT, Linux clients behind it.
+/// Run a cluster on this machine: KDC, NFS server, name service, a head node with NAT, Linux
+/// clients behind it.
 ///
-/// Everything lives in namespaces below one process and in one folder; `lab down` ends the one and removes the other. It
-/// needs root and a few packages, and says which.
+/// The cluster consists of namespaces below one process, and of one folder; `lab down` ends the
+/// process and removes the folder. This needs root and a few packages; `lab up` names missing ones.
 #[derive(clap::Subcommand)]
 pub enum Command {
     Up(Up),
@@ -29,26 +30,27 @@ pub enum Command {
 /// Where a lab is.
 #[derive(clap::Args)]
 struct Place {
-    /// The lab's folder.
+    /// Folder of the lab.
     #[arg(long, value_name = "DIR", default_value = ::lab::DIR)]
     dir: PathBuf,
 }
 
-/// Check what is needed, then start the cluster; it stays until `lab down`.
+/// Check the requirements, then start the cluster; it runs until `lab down`.
 #[derive(clap::Args)]
 pub struct Up {
     #[command(flatten)]
     place: Place,
-    /// How many compute nodes.
+    /// Number of compute nodes.
     #[arg(long, default_value_t = 3)]
     nodes: u8,
     /// Memory of a node in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     memory: u32,
-    /// Encryption types of all keys, as for `orthrus realm up`; Linux 6.1, which Debian 12 brings, has those of sha1 only.
+    /// Encryption types of all keys, as for `orthrus realm up`; Linux 6.1 of Debian 12 supports
+    /// those of sha1 only.
     #[arg(long, default_value = "sha1", value_parser = parse_enctypes)]
     enctypes: String,
-    /// What the exported folder lies on: the file system of DIR, or memory.
+    /// Storage of the exported folder: disk (the file system of DIR) or tmpfs.
     #[arg(long, default_value = "disk", value_parser = parse_storage)]
     export_on: Storage,
     /// Another user-mode Linux kernel for the nodes; --modules names its modules.
@@ -57,29 +59,29 @@ pub struct Up {
     /// The folder with the modules of the nodes' kernel.
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
-    /// What every cable of the two networks carries in each direction, such as 1gbit, LANL's, or 10gbit,100us [default: what this
-    /// machine moves].
+    /// Rate of every cable of the two networks in each direction, such as 1gbit (as at LANL) or
+    /// 10gbit,100us [default: unlimited].
     #[arg(long, value_name = "RATE[,DELAY]")]
     link: Option<LinkSpec>,
-    /// Only look whether this machine has what is needed.
+    /// Check the requirements and exit.
     #[arg(long)]
     check: bool,
-    /// Keep the folder with the logs when it fails.
+    /// Keep the folder with the logs if the start fails.
     #[arg(long)]
     keep: bool,
 }
 
-/// Tell what runs, what the nodes have mounted, and whom the server sees.
+/// Show the processes, the mounts of the nodes, and the clients of the server.
 #[derive(clap::Args)]
 pub struct Status {
     #[command(flatten)]
     place: Place,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// End the cluster and remove its folder; nothing stays.
+/// Stop the cluster and remove its folder.
 #[derive(clap::Args)]
 pub struct Down {
     #[command(flatten)]

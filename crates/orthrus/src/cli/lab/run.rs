@@ -8,32 +8,35 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are the server's export.
+/// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are
+/// the server's export.
 #[derive(clap::Args)]
 pub struct Run {
     #[command(flatten)]
     place: Place,
-    /// A shell script, which may source /lab/lib.sh and finds its node's name in NODE; or `lanl`, the paper's tests on one
-    /// node and on all.
+    /// Shell script, which may source /lab/lib.sh and has its node's name in NODE; or `lanl`, the
+    /// paper's tests on one node and on all.
     script: PathBuf,
-    /// Only on this node; may be repeated.
+    /// Run on this node only; may be repeated.
     #[arg(long = "node", value_name = "NODE")]
     nodes: Vec<String>,
-    /// A variable for scripts that source /lab/lib.sh; may be repeated.
+    /// Set a variable for scripts that source /lab/lib.sh; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
-    /// For lanl: the part of the published sizes and numbers of files.
+    /// For lanl: fraction of the published sizes and numbers of files.
     #[arg(long, value_name = "PART", default_value_t = 0.005)]
     scale: f64,
     /// For lanl: repetitions of each test.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
-    /// For lanl: where the results go: PREFIX.json and .txt, and PREFIX-alone.html, .json, .csv and .md of one node alone.
+    /// For lanl: write the results to PREFIX.json and .txt, and those of one node alone to
+    /// PREFIX-alone.html, .json, .csv and .md.
     #[arg(long, value_name = "PREFIX", default_value = "orthrus-lab-lanl")]
     output: PathBuf,
 }
 
-/// Run a command on kdc, server, names, head or a node (as root); on the first four a shell without one.
+/// Run a command as root on kdc, server, names, head or a node; without one, the first four open a
+/// shell.
 #[derive(clap::Args)]
 pub struct Shell {
     #[command(flatten)]
