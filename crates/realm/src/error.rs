@@ -15,6 +15,9 @@ pub enum RealmError {
         /// The Debian package that has it.
         package: &'static str,
     },
+    /// Another user could read or exchange the realm's keys.
+    #[error("no realm here: {0}")]
+    NotPrivate(#[from] private::PrivateError),
     /// The folder has other things in it.
     #[error("{} exists and is no realm of ours: give a new or an empty folder", .0.display())]
     Foreign(PathBuf),

@@ -13,7 +13,7 @@ use crate::{RealmError, RealmOptions, kdc, principals};
 pub const MARKER: &str = ".orthrus-realm";
 
 /// Everything that a realm puts into its folder, the marker last.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "krb5.conf",
     "kdc.conf",
     "kadm5.acl",
@@ -21,6 +21,7 @@ const FILES: [&str; 17] = [
     "server.keytab",
     "client.keytab",
     "users.keytab",
+    principals::PASSWORDS,
     "principal",
     "principal.kadm5",
     "principal.kadm5.lock",
@@ -51,10 +52,10 @@ pub struct Removed {
 }
 
 impl Realm {
-    /// Makes a realm in a new or empty folder and starts its KDC.
+    /// Makes a realm in a new or empty folder, which becomes this user's alone, and starts its KDC.
     ///
     /// # Errors
-    /// `Missing` names the package to install; nothing is left behind by a failure.
+    /// `NotPrivate` for a folder that another user could read or exchange. `Missing` names the package to install; nothing is left behind by a failure.
     pub fn create(dir: &Path, options: &RealmOptions) -> Result<Self, RealmError> {
         options.check()?;
         for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
@@ -77,7 +78,7 @@ impl Realm {
     /// Opens a realm that exists; its KDC need not run.
     ///
     /// # Errors
-    /// `NotARealm` for any other folder.
+    /// `NotARealm` for any other folder, `NotPrivate` for one that another user could change.
     pub fn open(dir: &Path) -> Result<Self, RealmError> {
         let not_a_realm = || RealmError::NotARealm(dir.to_owned());
         let marker = fs::read_to_string(dir.join(MARKER)).map_err(|_| not_a_realm())?;
@@ -85,6 +86,8 @@ impl Realm {
         let (Some(name), Some(Ok(kdc))) = (field("realm "), field("kdc ").map(str::parse)) else {
             return Err(not_a_realm());
         };
+        // MIT's library runs what a configuration names.
+        private::check(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         Ok(Self { dir, name: name.to_owned(), kdc })
     }
@@ -97,6 +100,7 @@ impl Realm {
         if !dir.join(MARKER).is_file() {
             return Err(RealmError::NotARealm(dir.to_owned()));
         }
+        private::check(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         let kdc_ran = kdc::stop(&dir)?;
         remove_files(&dir)?;
@@ -136,6 +140,11 @@ impl Realm {
     /// `Io` when the process cannot be signalled.
     pub fn stop_kdc(&self) -> Result<(), RealmError> {
         kdc::stop(&self.dir).map(|_| ())
+    }
+
+    /// Returns the file with the users' passwords: a line `NAME PASSWORD` each.
+    pub fn passwords(&self) -> PathBuf {
+        self.dir.join(principals::PASSWORDS)
     }
 
     /// Returns the krb5.conf.
@@ -216,10 +225,11 @@ impl Realm {
     pub fn instructions(&self, port: u16) -> String {
         let dir = self.dir.display();
         format!(
-            "realm {name} runs in {dir}, its KDC on {kdc}; users alice and bob, passwords as their names
+            "realm {name} runs in {dir}, its KDC on {kdc}; users alice and bob
+Their random passwords are in {dir}/{passwords}, which only you can read.
 
   . {dir}/env                      see this realm in this shell
-  kinit alice                      get a ticket
+  kinit -k -t {dir}/users.keytab alice
   orthrus serve --keytab {dir}/server.keytab /srv/data
 
 A Linux client of this machine, as root (rpc.gssd reads /etc/krb5.conf and /etc/krb5.keytab):
@@ -230,28 +240,24 @@ A Linux client of this machine, as root (rpc.gssd reads /etc/krb5.conf and /etc/
 ",
             name = self.name,
             kdc = self.kdc,
+            passwords = principals::PASSWORDS,
         )
     }
 }
 
 /// Makes the folder, or takes an empty one; returns whether it was made.
 fn claim(dir: &Path) -> Result<bool, RealmError> {
-    let made = match fs::create_dir(dir) {
-        Ok(()) => true,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(dir).map_err(RealmError::io(dir))?;
-            true
-        }
-        Err(error) => return Err(RealmError::io(dir)(error)),
-    };
     if dir.join(MARKER).exists() {
         return Err(RealmError::Exists(dir.to_owned()));
     }
-    if !made && (!dir.is_dir() || fs::read_dir(dir).map_err(RealmError::io(dir))?.next().is_some()) {
+    // Permissions of a folder with other things in it are not changed.
+    let is_empty = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+    if dir.exists() && !is_empty(dir) {
         return Err(RealmError::Foreign(dir.to_owned()));
     }
-    Ok(made)
+    let made = private::claim(dir)?;
+    // From now on nobody else can put anything there.
+    if is_empty(dir) { Ok(made) } else { Err(RealmError::Foreign(dir.to_owned())) }
 }
 
 fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {

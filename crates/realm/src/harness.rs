@@ -28,11 +28,7 @@ impl TemporaryRealm {
     /// # Errors
     /// As [`Realm::create`].
     pub fn create(options: &RealmOptions) -> Result<Self, RealmError> {
-        let parent = std::env::temp_dir();
-        let folder = tempfile::Builder::new()
-            .prefix("orthrus-realm-")
-            .tempdir_in(&parent)
-            .map_err(RealmError::io(&parent))?;
+        let folder = private::temporary("orthrus-realm-")?;
         let realm = Realm::create(&folder.path().join("realm"), options)?;
         // In a group of its own: Ctrl-C is for those who work in the realm.
         let watch = Command::new("sh")

@@ -4,7 +4,8 @@
 //! starts a KDC on a free loopback port. The KDC outlives its creator; [`Realm::down`] ends it and removes what
 //! was made. [`TemporaryRealm`] does so by itself, for tests, and [`in_realm`] runs a test inside one.
 //!
-//! It is for trying things and for tests: passwords equal user names and the master key is no secret.
+//! It is for trying things and for tests. Other users of the machine get nothing from it: passwords are random, and
+//! all keys are in the folder, which only its owner can enter.
 
 mod configuration;
 mod enctypes;

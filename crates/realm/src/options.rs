@@ -14,7 +14,7 @@ pub struct RealmOptions {
     pub listen: Option<SocketAddr>,
     /// The encryption types of all keys.
     pub enctypes: Enctypes,
-    /// Users beside `alice` and `bob`; each one's password is its name.
+    /// Users beside `alice` and `bob`.
     pub users: Vec<String>,
     /// Hosts of the server beside `localhost`, `127.0.0.1` and this machine's name: a key `nfs/HOST` each.
     pub hosts: Vec<String>,

@@ -5,12 +5,25 @@ use std::path::Path;
 use crate::tools::{KADMIN, KDB5_UTIL};
 use crate::{RealmError, RealmOptions};
 
-/// Creates the database with its principals and the keytabs `server`, `client` and `users`.
+/// The file with the users' passwords.
+pub const PASSWORDS: &str = "passwords";
+
+/// Random bytes of a password: the KDC gives tickets without pre-authentication, and a ticket can be tried out on
+/// passwords at leisure.
+const PASSWORD_BYTES: usize = 16;
+
+/// Creates the database with its principals, the users' passwords and the keytabs `server`, `client` and `users`.
 pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
+    // Its key lies beside it, and the folder protects both.
     KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", "throw-away"])?;
     // kadmin.local works on the database itself: no kadmind is needed.
-    let said = KADMIN.run_with_input(dir, ["-r", realm], &script(dir, options))?;
+    let passwords = options.all_users().into_iter().map(|user| Ok((user, password()?)));
+    let passwords = passwords.collect::<Result<Vec<_>, RealmError>>()?;
+    let file = dir.join(PASSWORDS);
+    let lines: String = passwords.iter().map(|(user, password)| format!("{user} {password}\n")).collect();
+    private::write_new(&file, lines.as_bytes()).map_err(RealmError::io(&file))?;
+    let said = KADMIN.run_with_input(dir, ["-r", realm], &script(dir, options, &passwords))?;
     // It exits with 0 whatever its queries do; a failed one says what failed "while" what.
     if said.lines().any(|line| line.contains(" while ")) {
         return Err(KADMIN.failed(&said));
@@ -23,13 +36,20 @@ pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     Ok(())
 }
 
+fn password() -> Result<String, RealmError> {
+    let mut bytes = [0; PASSWORD_BYTES];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| RealmError::io(Path::new("a random password"))(std::io::Error::other(error.to_string())))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Writes the queries; names have been checked and quote nothing.
-fn script(dir: &Path, options: &RealmOptions) -> String {
+fn script(dir: &Path, options: &RealmOptions, passwords: &[(String, String)]) -> String {
     let service_keys = format!("-randkey -e \"{}\"", options.enctypes.key_salts(true));
     let mut script = Script { dir, queries: String::new() };
-    for user in options.all_users() {
-        script.add(&format!("-pw {user}"), &user);
-        script.export(&user, "users.keytab");
+    for (user, password) in passwords {
+        script.add(&format!("-pw {password}"), user);
+        script.export(user, "users.keytab");
     }
     let hosts = options.all_hosts();
     for host in &hosts {

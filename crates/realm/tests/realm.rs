@@ -1,9 +1,11 @@
 //! Realms made, used and removed.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::Stdio;
 
 use realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
 
@@ -39,13 +41,64 @@ fn a_realm_gives_tickets() {
     assert!(matches!(realm.kinit("carol", &ccache), Err(RealmError::Tool { .. })));
 }
 
+/// Gets a ticket with a password; says whether it was good.
+fn kinit_with_password(realm: &Realm, user: &str, password: &str) -> bool {
+    let mut kinit = realm.command("kinit");
+    kinit.arg("-c").arg(realm.dir().join("ccache")).arg(user);
+    kinit.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = kinit.spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
+    child.wait().unwrap().success()
+}
+
 #[test]
-fn a_password_is_good_beside_the_keytab() {
+fn passwords_are_random_and_good_beside_the_keytab() {
     let Some(realm) = made(&RealmOptions { users: vec!["carol".into()], ..RealmOptions::default() }) else {
         return;
     };
-    let script = format!(". {} && echo carol | kinit carol && klist -s", realm.env_file().display());
-    assert!(Command::new("sh").arg("-c").arg(script).status().unwrap().success());
+    let text = fs::read_to_string(realm.passwords()).unwrap();
+    let passwords: Vec<_> = text.lines().map(|line| line.split_once(' ').unwrap()).collect();
+    assert_eq!(passwords.iter().map(|(user, _)| *user).collect::<Vec<_>>(), ["alice", "bob", "carol"]);
+    for (user, password) in &passwords {
+        assert!(kinit_with_password(&realm, user, password), "{user}");
+        assert_eq!(passwords.iter().filter(|(_, other)| other == password).count(), 1);
+        for guess in [user, "", "throw-away", "password", "ORTHRUS.TEST"] {
+            assert!(!kinit_with_password(&realm, user, guess), "{user}: {guess:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_owner_can_read_a_realm() {
+    let Some(realm) = made(&RealmOptions::default()) else { return };
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(realm.dir()), mode(realm.dir().parent().unwrap())), (0o700, 0o700));
+    for file in [realm.server_keytab(), realm.client_keytab(), realm.users_keytab(), realm.passwords()] {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_becomes_no_realm() {
+    let parent = private::temporary("realm-").unwrap();
+    let dir = parent.path().join("realm");
+    fs::create_dir(&dir).unwrap();
+    for bits in [0o770, 0o707] {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(bits)).unwrap();
+        match Realm::create(&dir, &RealmOptions::default()) {
+            Err(error @ RealmError::NotPrivate(_)) => assert!(error.to_string().contains("chmod go-w")),
+            Err(RealmError::Missing { .. }) => return,
+            other => panic!("{other:?}"),
+        }
+    }
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    Realm::create(&dir, &RealmOptions::default()).unwrap();
+    // What others have changed since is not used, and not run.
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(matches!(Realm::open(&dir), Err(RealmError::NotPrivate(_))));
+    assert!(matches!(Realm::down(&dir), Err(RealmError::NotPrivate(_))));
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(Realm::down(&dir).unwrap().kdc_ran);
 }
 
 #[test]

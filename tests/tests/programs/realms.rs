@@ -34,7 +34,7 @@ fn up_and_down(command: impl Fn(&[&OsStr]) -> Command, dir: &Path) {
     assert!(up.status.success(), "{up:?}");
     let _down = Down(dir);
     for part in
-        ["ORTHRUS.TEST", "kinit alice", "mount -t nfs4", "orthrus realm down", &dir.display().to_string()]
+        ["ORTHRUS.TEST", "kinit -k -t", "mount -t nfs4", "orthrus realm down", &dir.display().to_string()]
     {
         assert!(up.stdout.contains(part), "{part:?} is missing: {}", up.stdout);
     }

@@ -13,9 +13,12 @@ pub enum Command {
 }
 
 /// Create a realm in DIR and start its KDC: users alice and bob, keytabs, krb5.conf.
+///
+/// Only you can enter DIR. To get a ticket: `. DIR/env && kinit -k -t DIR/users.keytab alice`, or
+/// `kinit alice` with the random password in DIR/passwords.
 #[derive(clap::Args)]
 pub struct Up {
-    /// A new or empty folder.
+    /// A new folder, or an empty one of your own that others may not write to.
     dir: PathBuf,
     /// The realm's name.
     #[arg(long, default_value = "ORTHRUS.TEST")]
@@ -27,7 +30,7 @@ pub struct Up {
     /// with commas.
     #[arg(long, default_value = "sha1")]
     enctypes: Enctypes,
-    /// Add a user to alice and bob; may be repeated. The password is the user's name.
+    /// Add a user to alice and bob; may be repeated.
     #[arg(long = "user", value_name = "NAME")]
     users: Vec<String>,
     /// Add a host name of the server to localhost and this machine's name; may be repeated.
