@@ -144,6 +144,8 @@ pub struct Export {
     pub read_only: bool,
     /// Whose identity is replaced.
     pub squash: Squash,
+    /// Whether clients may set the set-user-ID and set-group-ID bits of files.
+    pub setid: bool,
     /// User for squashed and unknown callers.
     pub anon_uid: u32,
     /// Group for squashed and unknown callers.
@@ -169,6 +171,7 @@ impl Export {
             secure: true,
             read_only: false,
             squash: Squash::default(),
+            setid: true,
             anon_uid: ANON_ID,
             anon_gid: ANON_ID,
             networks: Vec::new(),

@@ -5,12 +5,16 @@ use super::{
     acl::{self, Ace, Unfit},
     features, supported,
 };
-use crate::engine::{Compound, Failure};
+use crate::engine::{Compound, Failure, Fh};
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
-use vfs::{SetAttributes, SetTime, Timestamp};
+use vfs::{FileType, SetAttributes, SetTime, Timestamp};
 
 /// Permission bits with set-id and sticky.
 const MODE_MAX: u32 = 0o7777;
+/// Set-user-ID and set-group-ID.
+const SET_ID: u32 = 0o6000;
+/// Set-group-ID: on a directory it gives nobody a right.
+const SET_GID: u32 = 0o2000;
 /// Permission bits alone.
 const UMASK_MAX: u32 = 0o777;
 /// Nanoseconds are below this.
@@ -57,18 +61,21 @@ impl Settable {
     }
 }
 
-/// Reads a fattr4 of SETATTR, CREATE or OPEN.
+/// Reads a fattr4 of SETATTR, CREATE or OPEN, for an object of the type that is made in the current filehandle's
+/// directory, or, without a type, for the current filehandle's.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read or has no such value, NFS4ERR_BADOWNER,
-/// NFS4ERR_BADXDR, [`Failure::would_wait`] for names that are not in a cache.
-pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>) -> Result<Settable, Failure> {
+/// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only
+/// be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR, [`Failure::would_wait`] for names that are not in
+/// a cache.
+pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> Result<Settable, Failure> {
     let supported = supported(c.minor, features(c.fh()?));
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
     if !fattr.attrmask.is_subset_of(&SETTABLE) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let (mode, umask) = mode(&values)?;
+    check_setid(c, mode.unwrap_or(0) & SET_ID, made)?;
     if [&values.owner, &values.owner_group].into_iter().flatten().any(|name| name.is_empty()) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
@@ -99,6 +106,20 @@ fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Fail
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     Ok((mode, umask))
+}
+
+/// Refuses set-id bits where the export does, but for the group's on a directory.
+fn check_setid(c: &Compound<'_>, bits: u32, made: Option<FileType>) -> Result<(), Failure> {
+    let Fh::Object(object) = c.fh()? else { return Ok(()) };
+    if bits == 0 || object.export.setid {
+        return Ok(());
+    }
+    let found = || Ok(object.export.backend.getattr(&object.handle)?.file_type);
+    let file_type = made.map_or_else(found, Ok::<_, Failure>)?;
+    match file_type {
+        FileType::Directory if bits == SET_GID => Ok(()),
+        _ => Err(Nfsstat4::NFS4ERR_PERM.into()),
+    }
 }
 
 fn time(time: &Settime4) -> Result<SetTime, Failure> {

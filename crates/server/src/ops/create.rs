@@ -3,7 +3,7 @@
 use crate::attr::{self, Subject};
 use crate::engine::{Change, Compound, Failure, Fh, OpResult, names};
 use nfs4::{Create4Args, Createtype4, Nfsstat4};
-use vfs::NewObject;
+use vfs::{FileType, NewObject};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Creates an object, which becomes the current filehandle.
@@ -15,7 +15,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Create4Args::decode(args)?;
     let object = new_object(&args.objtype, c.nfs.config.symlink_max)?;
     let name = names::component(&args.objname)?;
-    let mut settable = attr::decode(c, &args.createattrs)?;
+    let directory_made = object == NewObject::Directory;
+    let made = if directory_made { FileType::Directory } else { FileType::Regular };
+    let mut settable = attr::decode(c, &args.createattrs, Some(made))?;
     if settable.set.size.take().is_some() {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
@@ -28,7 +30,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if matches!(object, NewObject::Symlink(_)) && settable.acl.is_some() {
         return Err(Nfsstat4::NFS4ERR_ATTRNOTSUPP.into());
     }
-    let directory_made = object == NewObject::Directory;
     settable.fit_acl(|| Ok(Subject { directory: directory_made, owner: Some(caller.uid), group: None }))?;
     let backend = &directory.export.backend;
     let handle = backend.create(&caller, &directory.handle, name, object, &settable.set)?;

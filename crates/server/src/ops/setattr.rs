@@ -16,7 +16,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// if that had been set by itself, else nothing.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
-    let mut settable = attr::decode(c, &args.obj_attributes)?;
+    let mut settable = attr::decode(c, &args.obj_attributes, None)?;
     if settable.set.umask.is_some() {
         // It means something for what is being created only (RFC 8275 section 4).
         return Err(Nfsstat4::NFS4ERR_INVAL.into());

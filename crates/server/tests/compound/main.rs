@@ -26,6 +26,7 @@ mod recalls;
 mod secinfo;
 mod security;
 mod sessions;
+mod setid;
 mod settling;
 mod v40;
 mod waiting;

@@ -6,7 +6,7 @@ use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
 use crate::engine::{Compound, Failure, Object, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
-use vfs::{ObjectHandle, OpenAccess, VfsError};
+use vfs::{FileType, ObjectHandle, OpenAccess, VfsError};
 
 /// How often a file may vanish between being there and being looked at before the client has to try again.
 const RACES_MAX: usize = 4;
@@ -40,7 +40,7 @@ impl Creation {
             Createhow4::EXCLUSIVE4_1(create) => (Mode::Exclusive(create.cva_verf), Some(&create.cva_attrs)),
         };
         let mut settable = match attributes {
-            Some(attributes) => attr::decode(c, attributes)?,
+            Some(attributes) => attr::decode(c, attributes, Some(FileType::Regular))?,
             None => Settable::default(),
         };
         let object = c.object(Nfsstat4::NFS4ERR_ROFS);
