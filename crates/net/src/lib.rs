@@ -20,6 +20,7 @@ mod listener;
 mod mailbox;
 mod outgoing;
 mod output;
+mod owner;
 mod pool;
 mod service;
 mod shard;
@@ -29,8 +30,9 @@ mod traffic;
 
 pub use late::{Late, LateSink};
 pub use limits::Limits;
-pub use listener::{ListenError, Listener, Running};
+pub use listener::{Admission, ListenError, Listener, Running};
 pub use outgoing::Outgoing;
+pub use owner::owner;
 pub use pool::{Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::{CLASSES_MAX, Stats};

@@ -37,10 +37,14 @@ pub enum ListenError {
     Other(SocketAddr, io::Error),
 }
 
+/// Says of a new connection, from the peer's address and our own, whether it may be served.
+pub type Admission = dyn Fn(SocketAddr, SocketAddr) -> bool + Send;
+
 /// A bound port that does not yet accept.
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    admission: Option<Box<Admission>>,
 }
 
 impl Listener {
@@ -56,12 +60,18 @@ impl Listener {
             _ => ListenError::Other(address, error),
         })?;
         let address = socket.local_addr().map_err(|error| ListenError::Other(address, error))?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, admission: None })
     }
 
     /// Returns the address with the port that the kernel chose, if it was asked to.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Closes connections that `admission` does not want before anything is read from them. It runs on the acceptor's
+    /// thread and may take a moment.
+    pub fn admit(&mut self, admission: Box<Admission>) {
+        self.admission = Some(admission);
     }
 
     /// Starts `shards` threads and the acceptor.
@@ -74,7 +84,8 @@ impl Listener {
         let handles = spawn(&service, shards, &limits, &stats)?;
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
         let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
-        let acceptor = Acceptor { socket: self.socket, shards: handles, limits, stats: stats.clone() };
+        let (socket, admission) = (self.socket, self.admission);
+        let acceptor = Acceptor { socket, admission, shards: handles, limits, stats: stats.clone() };
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
@@ -158,6 +169,7 @@ impl Drop for Running {
 
 struct Acceptor {
     socket: TcpListener,
+    admission: Option<Box<Admission>>,
     shards: Vec<ShardHandle>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
@@ -197,6 +209,10 @@ impl Acceptor {
     }
 
     fn deal_out(&self, count: u64, stream: TcpStream, peer: SocketAddr) {
+        if !self.admits(&stream, peer) {
+            Stats::add(&self.stats.refused, 1);
+            return;
+        }
         if self.stats.connections.load(Ordering::Relaxed) >= self.limits.connections_max {
             Stats::add(&self.stats.refused, 1);
             return;
@@ -214,6 +230,13 @@ impl Acceptor {
         if let Some((index, shard)) = numbered.min_by_key(|(_, shard)| shard.connections()) {
             shard.add(connection_id(index, count), stream, peer);
         }
+    }
+}
+
+impl Acceptor {
+    fn admits(&self, stream: &TcpStream, peer: SocketAddr) -> bool {
+        let Some(admission) = &self.admission else { return true };
+        stream.local_addr().is_ok_and(|own| admission(peer, own))
     }
 }
 

@@ -399,3 +399,26 @@ fn a_port_that_is_taken_is_said_so() {
     let error = Listener::bind(server.address()).err().expect("the port is taken").to_string();
     assert!(error.contains("in use"), "{error}");
 }
+
+#[test]
+fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
+    let echo = Arc::new(Echo::default());
+    let mut listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+    let refused = Arc::new(AtomicUsize::new(0));
+    listener.admit(Box::new({
+        let refused = refused.clone();
+        // The first one only, and not before the addresses are right.
+        move |peer, own| {
+            peer.port() != own.port() && own.ip() == Ipv4Addr::LOCALHOST && refused.fetch_add(1, Ordering::SeqCst) > 0
+        }
+    }));
+    let server = listener.start(echo, 2, Limits::default()).expect("threads");
+    let mut first = connect(&server);
+    // It may be closed already.
+    let _ = first.write_all(&record(b"unread"));
+    assert!(matches!(first.read(&mut [0; 4]), Ok(0) | Err(_)));
+    let mut second = connect(&server);
+    second.write_all(&record(b"hello")).expect("it is open");
+    assert_eq!(receive(&mut second), b"hello");
+    assert_eq!(server.stats().refused.load(Ordering::SeqCst), 1);
+}
