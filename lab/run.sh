@@ -17,7 +17,6 @@ fi
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/orthrus-lab.XXXXXX")
 export CANNOT_RUN LAB RUN SERVER GANESHA_ROOT ENCTYPES EXPORT_ON KERNEL MODULES MEMORY TIME_LIMIT JOBS SETTINGS ORTHRUS REALM_UP
-chmod 755 "$RUN"
 code=0
 # --kill-child and --pid: when `unshare` ends, the first process inside is killed, and with it everything there.
 # --pdeathsig: `unshare` ends with this shell, even one that is killed hard.

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Serve {
     arguments: Vec<OsString>,
     unprivileged: bool,
+    for_everybody: bool,
     listen: Option<SocketAddr>,
     state: Option<OsString>,
 }
@@ -46,10 +47,18 @@ impl Serve {
         self
     }
 
-    /// Starts the server and waits until it serves; it ends with the test, however that ends.
+    /// Lets all users of the machine connect.
+    pub fn for_everybody(mut self) -> Self {
+        self.for_everybody = true;
+        self
+    }
+
+    /// Starts the server and waits until it serves; it ends with the test, however that ends. It is for this user alone:
+    /// many tests let clients act as root.
     pub fn start(self) -> Server {
         let listen = self.listen.map_or("127.0.0.1:0".to_owned(), |address| address.to_string());
         let mut arguments: Vec<OsString> = vec!["serve".into(), "--end-with-input".into()];
+        arguments.extend((!self.for_everybody).then(|| "--same-user".into()));
         arguments.extend(["--listen".into(), listen.into()]);
         if let Some(state) = &self.state {
             arguments.extend(["--state-dir".into(), state.clone()]);

@@ -29,9 +29,15 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Returns a folder that everybody can enter, and that goes with the value.
+/// Returns a folder that no other user can enter, and that goes with the value: what root exports in a test is nobody's
+/// business.
 pub fn empty_folder() -> TempDir {
-    let folder = tempfile::Builder::new().prefix("orthrus-e2e-").tempdir().expect("a temporary folder");
+    private::temporary("orthrus-e2e-").expect("a temporary folder")
+}
+
+/// Returns a folder that everybody can enter, for programs that root runs as another user.
+pub fn open_folder() -> TempDir {
+    let folder = empty_folder();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     folder
 }

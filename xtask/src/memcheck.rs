@@ -90,7 +90,7 @@ fn sanitizer() -> anyhow::Result<Option<String>> {
 }
 
 fn sanitizer_links(host: &str) -> anyhow::Result<bool> {
-    let folder = tempfile::tempdir()?;
+    let folder = private::temporary("orthrus-xtask-")?;
     let source = folder.path().join("nothing.rs");
     std::fs::write(&source, "fn main() {}")?;
     let status = Command::new("rustc")

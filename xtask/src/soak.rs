@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
     let machine = machine();
     println!("cargo xtask soak, {date}\n{machine}");
-    let folder = tempfile::tempdir()?;
+    let folder = private::temporary("orthrus-xtask-")?;
     let (progress, result) = (folder.path().join("progress"), folder.path().join("result.json"));
     println!(
         "{} sessions for {minutes} minutes, and up to two minutes until all is gone",

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -57,7 +57,9 @@ impl ServerProcess {
         let mut command = Command::new(program);
         // A group of its own: Ctrl-C is for the one who measures, who then ends the server.
         let metrics = metrics_argument(&arguments);
-        command.arg("serve").arg("--end-with-input").args(arguments).args(metrics).process_group(0);
+        let own = same_user_argument(&arguments);
+        command.arg("serve").arg("--end-with-input").args(own).args(arguments).args(metrics);
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.env("ORTHRUS_LOG", std::env::var_os("ORTHRUS_LOG").unwrap_or_else(|| "warn".into()));
         command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -102,11 +104,22 @@ impl ServerProcess {
     }
 }
 
+/// A server on loopback is for this user alone: it shows folders of this user's, and sys proves nothing. Others do not get
+/// to one at the other end of a link, in a network namespace of this run's.
+fn same_user_argument(arguments: &[OsString]) -> Option<&'static str> {
+    listens_on(arguments).filter(|ip| ip.is_loopback()).map(|_| "--same-user")
+}
+
+/// Returns the address that a server listens on.
+fn listens_on(arguments: &[OsString]) -> Option<IpAddr> {
+    let at = arguments.iter().position(|argument| argument == "--listen")?;
+    let listen: SocketAddr = arguments.get(at + 1)?.to_str()?.parse().ok()?;
+    Some(listen.ip())
+}
+
 /// The server tells its metrics where it serves, at a port that is free: it may be on an interface of its own.
 fn metrics_argument(arguments: &[OsString]) -> Vec<OsString> {
-    let at = arguments.iter().position(|argument| argument == "--listen");
-    let listen = at.and_then(|at| arguments.get(at + 1)?.to_str()?.parse().ok());
-    let address = listen.map(|listen: SocketAddr| listen.ip()).filter(|ip| !ip.is_unspecified());
+    let address = listens_on(arguments).filter(|ip| !ip.is_unspecified());
     let address = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
     vec!["--metrics".into(), SocketAddr::new(address, 0).to_string().into()]
 }

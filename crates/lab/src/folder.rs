@@ -2,11 +2,10 @@
 
 use crate::network::Machine;
 use crate::{Options, processes};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Where a lab is made by default: only root can write there.
@@ -71,26 +70,21 @@ impl Folder {
         self.file(&format!("{name}.log"))
     }
 
-    /// Makes the folder, or takes an empty one, and writes the record.
+    /// Makes the folder, or takes an empty one, so that no other user can enter it, and writes the record.
     ///
     /// # Errors
-    /// When there is a lab already, or something else.
+    /// When there is a lab already, or something else, or another user could exchange the folder.
     pub fn claim(&self, record: &Record) -> anyhow::Result<()> {
-        if let Some(above) = self.0.parent() {
-            fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+        if self.file(MARKER).exists() {
+            bail!("there is a lab in {} already: `orthrus lab down` ends it", self.0.display());
         }
-        match fs::DirBuilder::new().mode(0o755).create(&self.0) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if self.file(MARKER).exists() {
-                    bail!("there is a lab in {} already: `orthrus lab down` ends it", self.0.display());
-                }
-                let mut entries = fs::read_dir(&self.0).with_context(|| self.0.display().to_string())?;
-                if entries.next().is_some() {
-                    bail!("{} exists and is no lab: give a new or an empty folder", self.0.display());
-                }
-            }
-            made => made.with_context(|| self.0.display().to_string())?,
+        let is_empty = || fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_none());
+        // Permissions of a folder with other things in it are not changed.
+        if self.0.exists() && !is_empty() {
+            bail!("{} exists and is no lab: give a new or an empty folder", self.0.display());
         }
+        private::claim(&self.0)?;
+        ensure!(is_empty(), "{} is not empty any more: give a new or an empty folder", self.0.display());
         self.write(record)
     }
 
@@ -180,6 +174,7 @@ mod tests {
         assert_eq!(folder.read().unwrap(), None);
         folder.claim(&record()).unwrap();
         assert_eq!(folder.read().unwrap(), Some(record()));
+        private::check(folder.path()).unwrap();
         assert!(folder.claim(&record()).is_err());
         fs::create_dir_all(folder.file("share/a/b")).unwrap();
         folder.remove().unwrap();

@@ -24,4 +24,5 @@ mod plans;
 mod principals;
 mod realms;
 mod restart;
+mod trial;
 mod trouble;

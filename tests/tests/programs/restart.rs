@@ -1,7 +1,7 @@
 //! A server that dies without warning and comes back.
 
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security, TransportError};
-use e2e::{Serve, Server, account, empty_folder, in_world, is_root, pattern, status};
+use e2e::{Serve, Server, account, empty_folder, in_world, is_root, open_folder, pattern, status};
 use nfs4::Nfsstat4::*;
 use nfs4::{Bitmap4, FATTR4_SIZE, StableHow4, Stateid4};
 use nix::unistd::{Gid, Uid, chown};
@@ -67,7 +67,7 @@ fn filehandles_survive_a_restart_of_a_server_without_root() {
     if !is_root() {
         return eprintln!("skipped: only root can become nobody; the other test has run without root");
     }
-    let folder = empty_folder();
+    let folder = open_folder();
     for name in ["export", "state"] {
         let path = folder.path().join(name);
         fs::create_dir(&path).expect("the folder is ours");

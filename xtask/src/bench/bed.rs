@@ -57,8 +57,8 @@ impl Bed {
     ) -> anyhow::Result<Self> {
         let cores = Cores::choose()?;
         let site = Site::start(Enctypes::default())?;
-        let work = tempfile::tempdir()?;
-        let folder = tempfile::Builder::new().prefix("orthrus-path-").tempdir_in("/dev/shm")?;
+        let work = private::temporary("orthrus-xtask-")?;
+        let folder = private::temporary_in("orthrus-path-", "/dev/shm".as_ref())?;
         let export = folder.path().join("data");
         std::fs::create_dir(&export)?;
         std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;

@@ -70,7 +70,7 @@ fn one(output: &mut Output, stop: &AtomicBool, cores: Cores, enctype: RealmEncty
     let acceptor = Acceptor::from_keytab(&site.realm().server_keytab())?;
     let established = acceptor.accept(tokens.first().context("no token")?)?;
     ensure!(established.enctype == enctype.number(), "the context is of enctype {}", established.enctype);
-    let work = tempfile::tempdir()?;
+    let work = private::temporary("orthrus-xtask-")?;
     let server = site.serve(cores, work.path(), &["--memory".into(), "16".into()])?;
     let mut load = Load::new(&server, &tokens)?;
     let (mut program, mut library) = (Vec::new(), Vec::new());

@@ -39,7 +39,7 @@ impl SlowDisk {
     /// # Errors
     /// What the tools say.
     pub fn make(size: u64) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("orthrus-disk-").tempdir()?;
+        let folder = private::temporary("orthrus-disk-")?;
         let image = folder.path().join("image");
         File::create(&image)?.set_len(size)?;
         let path = image.to_str().context("a strange name")?;

@@ -199,8 +199,8 @@ fn measure(
     evaluation: Evaluation,
     prefix: &Path,
 ) -> anyhow::Result<bool> {
-    let work = tempfile::tempdir()?;
-    let disk = tempfile::Builder::new().prefix("orthrus-evaluations-").tempdir_in("/dev/shm")?;
+    let work = private::temporary("orthrus-xtask-")?;
+    let disk = private::temporary_in("orthrus-evaluations-", "/dev/shm".as_ref())?;
     let mut command = Command::new(program()?);
     // The reports repeat the command line: a path within the repository is told from its root.
     command.current_dir(crate::steps::root());

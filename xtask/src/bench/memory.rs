@@ -35,7 +35,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(65_536)), hard)?;
     let cores = Cores::choose()?;
     let site = Site::start(Enctypes::default())?;
-    let work = tempfile::tempdir()?;
+    let work = private::temporary("orthrus-xtask-")?;
     let folder = work.path().join("data");
     std::fs::create_dir(&folder)?;
     // The clients do nothing after their set-up, not even renew a lease.

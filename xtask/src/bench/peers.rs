@@ -82,8 +82,8 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     };
     let cores = Cores::choose()?;
     let site = Site::start(Enctypes::default())?;
-    let work = tempfile::tempdir()?;
-    let folder = tempfile::Builder::new().prefix("orthrus-peers-").tempdir_in("/dev/shm")?;
+    let work = private::temporary("orthrus-xtask-")?;
+    let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
     let export = folder.path().join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;

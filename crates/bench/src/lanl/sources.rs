@@ -37,8 +37,7 @@ impl Sources {
     /// # Errors
     /// When it cannot be made.
     pub fn in_folder(parent: &Path) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("orthrus-lanl-").tempdir_in(parent);
-        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        let folder = private::temporary_in("orthrus-lanl-", parent)?;
         Ok(Self { folder })
     }
 

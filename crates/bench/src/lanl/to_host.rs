@@ -55,7 +55,7 @@ impl Carrier for ToHost {
 
     /// What is there comes back for it.
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
-        let back = tempfile::Builder::new().prefix("orthrus-back-").tempdir()?;
+        let back = private::temporary("orthrus-back-")?;
         ensure_room(back.path(), size(source)?, "the copies that come back to be compared")?;
         let copy = back.path().join("copy");
         let fetched = run(&mut self.ssh.fetch(&self.path(name)?, &copy)?, stop);

@@ -131,7 +131,7 @@ impl Repository {
 }
 
 fn folder() -> Result<tempfile::TempDir> {
-    Ok(tempfile::Builder::new().prefix("orthrus-git-").tempdir()?)
+    Ok(private::temporary("orthrus-git-")?)
 }
 
 fn bare(folder: &tempfile::TempDir) -> PathBuf {

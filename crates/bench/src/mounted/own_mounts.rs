@@ -49,7 +49,7 @@ impl OwnMounts {
         let mut private = MOUNT.command()?;
         run(private.args(["--make-rprivate", "/"]), &AtomicBool::new(false))?;
         // Not removed with what is in it: that would be the export, if a mount stayed.
-        let folder = tempfile::Builder::new().prefix("orthrus-mounts-").tempdir()?.keep();
+        let folder = private::temporary("orthrus-mounts-")?.keep();
         Ok(Self { folder, points: Vec::new() })
     }
 

@@ -55,7 +55,7 @@ impl Sshd {
             tool.find()?;
         }
         let user = User::from_uid(geteuid())?.context("this user has no name")?.name;
-        let folder = tempfile::Builder::new().prefix("orthrus-sshd-").tempdir()?;
+        let folder = private::temporary("orthrus-sshd-")?;
         for key in ["host_key", "user_key"] {
             let mut command = SSH_KEYGEN.command()?;
             command.args(["-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f"]).arg(folder.path().join(key));

@@ -60,11 +60,6 @@ impl OwnRealm {
         Credential::Ccache(format!("FILE:{}", self.realm.dir().join(OTHER).display()))
     }
 
-    /// Returns the full name of alice's principal.
-    pub fn principal(&self) -> String {
-        format!("alice@{}", self.realm.name())
-    }
-
     /// Returns the arguments that give a server this realm's keys.
     pub fn server_arguments(&self) -> Vec<OsString> {
         vec!["--keytab".into(), self.realm.server_keytab().into_os_string()]

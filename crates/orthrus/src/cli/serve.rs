@@ -45,6 +45,15 @@ pub struct Arguments {
     /// Map these callers to the anonymous user: none, root or all.
     #[arg(long, default_value = "root", conflicts_with = "config")]
     squash: Squash,
+    /// The user and group of squashed callers, by their numbers (default: nobody, 65534:65534).
+    #[arg(long, value_name = "UID:GID", value_parser = parse_anonymous, conflicts_with = "config")]
+    anonymous: Option<(u32, u32)>,
+    /// Whether clients may set the set-user-ID and set-group-ID bits of files (the default: true).
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
+    setid: bool,
+    /// Serve only programs of this machine that you or root run; connections of others are closed unread. For trials.
+    #[arg(long)]
+    same_user: bool,
     /// Networks that may mount, such as 10.0.0.0/8; by default all.
     #[arg(long, value_delimiter = ',', value_name = "NETWORK,…", conflicts_with = "config")]
     clients: Vec<vfs::Network>,
@@ -128,6 +137,7 @@ impl Arguments {
         settings.nfs40 = self.nfs40.unwrap_or(settings.nfs40);
         settings.delegations = self.delegations.unwrap_or(settings.delegations);
         settings.listen = self.listen.unwrap_or(settings.listen);
+        settings.same_user |= self.same_user;
         settings.metrics = self.metrics.or(settings.metrics);
         settings.shards = self.shards.unwrap_or(settings.shards);
         settings.keytab = self.keytab.clone().or(settings.keytab);
@@ -165,6 +175,8 @@ impl Arguments {
             export.secure = self.secure;
             export.read_only = self.read_only;
             export.squash = self.squash;
+            export.setid = self.setid;
+            (export.anon_uid, export.anon_gid) = self.anonymous.unwrap_or((export.anon_uid, export.anon_gid));
             export.networks = self.clients.clone();
         }
         Ok(exports)
@@ -179,6 +191,12 @@ fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
         }
         _ => (text.into(), None),
     }
+}
+
+/// Splits `UID:GID`.
+fn parse_anonymous(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    numbers.ok_or_else(|| "must be UID:GID, two numbers, such as 65534:65534".to_owned())
 }
 
 /// Splits `PRINCIPAL=USER`.

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use bench::ServerProcess;
 use bench::measuring::Record;
 use bench::native::Target;
-use nix::unistd::{Uid, User, geteuid};
+use nix::unistd::{Uid, geteuid};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 /// comparison and its report.
 ///
 /// At a terminal the server keeps running until Ctrl-C, so that you can mount it. Realm and server
-/// use loopback and end with this command; only the report stays.
+/// use loopback and end with this command; only the report stays. Other users of this machine reach
+/// neither: the server closes their connections, and keys and passwords are random and in a private
+/// folder. All clients act as FOLDER's owner, without set-id bits.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Folder to serve [default: a temporary one].
@@ -44,7 +46,7 @@ impl Arguments {
     /// A missing package, a folder that cannot be served or written to, a report that cannot be
     /// written.
     pub fn run(self) -> anyhow::Result<()> {
-        let temporary = tempfile::tempdir().context("no temporary folder can be made")?;
+        let temporary = private::temporary("orthrus-try-")?;
         let folder = match &self.folder {
             Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,
             None => make(&temporary.path().join("data"))?,
@@ -80,15 +82,16 @@ impl Arguments {
         Ok(())
     }
 
-    /// The realm's alice acts as the folder's owner: nothing in the folder changes hands, and
-    /// nobody else gets in.
+    /// Every client acts as the folder's owner: nothing in the folder changes hands. The server
+    /// admits this program and the kernel's client, and no other user of the machine.
     fn server_arguments(
         &self,
         folder: &Path,
         realm: &OwnRealm,
         state: &Path,
     ) -> anyhow::Result<Vec<OsString>> {
-        let owner = Uid::from_raw(std::fs::metadata(folder)?.uid());
+        let found = std::fs::metadata(folder)?;
+        let owner = Uid::from_raw(found.uid());
         if !geteuid().is_root() && owner != geteuid() {
             bail!("{} belongs to another user; name a folder of your own", folder.display());
         }
@@ -98,15 +101,16 @@ impl Arguments {
             vec![export, "--listen".into(), format!("127.0.0.1:{}", self.port).into()];
         arguments.extend([
             "--squash".into(),
-            "none".into(),
+            "all".into(),
+            "--anonymous".into(),
+            format!("{}:{}", found.uid(), found.gid()).into(),
+            "--setid".into(),
+            "false".into(),
             "--state-dir".into(),
             state.join("state").into(),
         ]);
         arguments.extend(bench::flavor_arguments(true));
         arguments.extend(realm.server_arguments());
-        if let Some(user) = User::from_uid(owner)? {
-            arguments.extend(["--map".into(), format!("{}={}", realm.principal(), user.name).into()]);
-        }
         Ok(arguments)
     }
 }
@@ -124,7 +128,7 @@ The server goes on until Ctrl-C. A Linux client on this machine, as root (rpc.gs
   cp {dir}/krb5.conf /etc/krb5.conf && cp {dir}/client.keytab /etc/krb5.keytab && systemctl restart rpc-gssd
   mount -t nfs4 -o vers=4.2,sec=krb5p,port={port} localhost:/data /mnt
 and as the user who works there:
-  . {dir}/env && kinit alice        # the password is alice",
+  . {dir}/env && kinit -k -t {dir}/users.keytab alice",
         port = server.address().port()
     );
 }

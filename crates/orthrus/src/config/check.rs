@@ -47,6 +47,7 @@ impl<'a> Checker<'a> {
         };
         Ok(Settings {
             listen: raw.listen.map_or(Ok(default.listen), |value| self.listen(&value))?,
+            same_user: default.same_user,
             metrics: raw.metrics.map(|value| self.metrics(&value)).transpose()?,
             shards: match raw.shards {
                 Some(value) => {
@@ -130,6 +131,7 @@ impl<'a> Checker<'a> {
         export.networks = self.each(raw.clients.unwrap_or_default())?;
         export.secure = raw.secure.unwrap_or(export.secure);
         export.read_only = raw.read_only.unwrap_or(false);
+        export.setid = raw.setid.unwrap_or(export.setid);
         export.anon_uid = raw.anon_uid.unwrap_or(export.anon_uid);
         export.anon_gid = raw.anon_gid.unwrap_or(export.anon_gid);
         export.stable_names = raw.stable_names.unwrap_or(true);

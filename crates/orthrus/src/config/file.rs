@@ -53,6 +53,7 @@ pub(super) struct FileExport {
     pub secure: Option<bool>,
     pub read_only: Option<bool>,
     pub squash: Option<Spanned<String>>,
+    pub setid: Option<bool>,
     pub anon_uid: Option<u32>,
     pub anon_gid: Option<u32>,
     pub clients: Option<Vec<Spanned<String>>>,

@@ -16,6 +16,8 @@ pub const NFS_PORT: u16 = 2049;
 pub struct Settings {
     /// Address and port to listen on.
     pub listen: SocketAddr,
+    /// Whether only programs of this machine may connect that root or this process' user runs.
+    pub same_user: bool,
     /// Where metrics are told; `None`: nowhere.
     pub metrics: Option<SocketAddr>,
     /// Threads that serve; 0: one a core.
@@ -52,6 +54,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: (Ipv6Addr::UNSPECIFIED, NFS_PORT).into(),
+            same_user: false,
             metrics: None,
             shards: 0,
             domain: String::new(),
@@ -149,6 +152,8 @@ pub struct ExportSettings {
     pub read_only: bool,
     /// Whose identity is replaced.
     pub squash: Squash,
+    /// Whether clients may set the set-user-ID and set-group-ID bits of files.
+    pub setid: bool,
     /// User for squashed callers.
     pub anon_uid: u32,
     /// Group for squashed callers.
@@ -174,6 +179,7 @@ impl ExportSettings {
             secure: true,
             read_only: false,
             squash: Squash::Root,
+            setid: true,
             anon_uid: ANON_ID,
             anon_gid: ANON_ID,
             networks: Vec::new(),

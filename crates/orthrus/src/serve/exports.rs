@@ -45,6 +45,7 @@ impl Backends {
             export.secure = settings.secure;
             export.read_only = settings.read_only;
             export.squash = settings.squash;
+            export.setid = settings.setid;
             export.anon_uid = settings.anon_uid;
             export.anon_gid = settings.anon_gid;
             export.networks = settings.networks.clone();

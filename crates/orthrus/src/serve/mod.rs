@@ -8,6 +8,7 @@ mod kerberos;
 mod metrics;
 mod parked;
 mod records;
+mod same_user;
 mod service;
 mod settling;
 mod store;
@@ -54,8 +55,12 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     share_descriptors(&mut settings, descriptors);
     let mut backends = Backends::new(settings.limits.open_files_max);
     let exports = Arc::new(Exports::new(backends.table(&settings.exports)?));
-    let listener = Listener::bind(settings.listen)?;
-    let watched = settings.metrics.map(bind_metrics).transpose()?;
+    let mut listener = Listener::bind(settings.listen)?;
+    let mut watched = settings.metrics.map(bind_metrics).transpose()?;
+    if settings.same_user {
+        listener.admit(same_user::admission());
+        watched.iter_mut().for_each(|endpoint| endpoint.admit(same_user::admission()));
+    }
     let keys = Keys::open(&settings)?;
     let have_keys = keys.is_some();
     admission::check(&exports.snapshot(), have_keys)?;

@@ -61,7 +61,7 @@ pub fn run(output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let missing = SlowDisk::missing();
     // Dropped after the servers, which have folders open on it.
     let disk = if missing.is_none() { Some(SlowDisk::make(DISK_SIZE)?) } else { None };
-    let work = tempfile::tempdir()?;
+    let work = private::temporary("orthrus-xtask-")?;
     let folder = disk.as_ref().map_or_else(|| work.path().to_owned(), SlowDisk::path);
     match &missing {
         None => output.note("disk: ext4 on a loop device"),

@@ -65,7 +65,7 @@ impl Session<'_> {
         keep: Option<&Path>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Option<Run>> {
-        let work = tempfile::Builder::new().prefix("orthrus-interop-").tempdir()?;
+        let work = private::temporary("orthrus-interop-")?;
         let result = self.run_in(flavor, group, work.path(), stop);
         if let Some(keep) = keep {
             std::fs::create_dir_all(keep)?;

@@ -110,7 +110,6 @@ fn start(
     let mut arguments =
         folder_server::arguments(&beside.exported(), &beside.folder().join(format!("state-{side}")), link);
     arguments.extend(["--keytab".into(), realm.server_keytab().into_os_string()]);
-    arguments.extend(folder_server::mapping(&format!("alice@{}", realm.name()))?);
     let environment: Vec<(&str, OsString)> =
         realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
     let log = beside.folder().join(format!("log-{side}"));

@@ -6,7 +6,7 @@ use bench::ServerProcess;
 use bench::link::{self, Link};
 use bench::native::Target;
 use gss::Credential;
-use nix::unistd::{User, geteuid};
+use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,7 @@ impl FolderServer {
     /// A folder that cannot be written to; a server that ends instead.
     pub fn start(parent: Option<&Path>, link: Option<&Link>) -> anyhow::Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
-        let folder = tempfile::Builder::new().prefix("orthrus-lanl-server-").tempdir_in(&parent);
-        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
+        let folder = private::temporary_in("orthrus-lanl-server-", &parent)?;
         for name in ["export", "scp"] {
             std::fs::create_dir(folder.path().join(name))?;
         }
@@ -43,7 +42,6 @@ impl FolderServer {
         arguments.extend(bench::flavor_arguments(realm.is_some()));
         if let Some(realm) = &realm {
             arguments.extend(realm.server_arguments());
-            arguments.extend(mapping(&realm.principal())?);
             environment = realm.environment();
         }
         let server = start(arguments, &environment, &folder.path().join("log"), link)?;
@@ -113,7 +111,7 @@ pub fn start(
     link::at_server(link, run).with_context(|| std::fs::read_to_string(log).unwrap_or_default())
 }
 
-/// A server's arguments but for its keys: all flavors, everybody as who they are.
+/// A server's arguments but for its keys: all flavors, everybody as the user who runs this, whose folder it is.
 pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
     let mut export = exported.as_os_str().to_owned();
     export.push("=");
@@ -123,19 +121,14 @@ pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsSt
         "--listen".into(),
         link::listen(link).to_string().into(),
         "--squash".into(),
-        "none".into(),
+        "all".into(),
+        "--anonymous".into(),
+        format!("{}:{}", geteuid(), getegid()).into(),
+        "--setid".into(),
+        "false".into(),
         "--state-dir".into(),
         state.into(),
     ]
-}
-
-/// The arguments that make a principal act as the user who runs this, whose folder it is.
-///
-/// # Errors
-/// A user without a name.
-pub fn mapping(principal: &str) -> anyhow::Result<[OsString; 2]> {
-    let user = User::from_uid(geteuid())?.context("this user has no name")?.name;
-    Ok(["--map".into(), format!("{principal}={user}").into()])
 }
 
 /// How to get to a server of this machine.

@@ -121,8 +121,7 @@ impl Started<'_> {
             Store::Memory(_) => std::env::temp_dir(),
             Store::Folder(parent) => parent.clone(),
         };
-        let made = tempfile::Builder::new().prefix("orthrus-bench-server-").tempdir_in(&parent);
-        made.with_context(|| format!("no folder can be made in {}", parent.display()))
+        Ok(private::temporary_in("orthrus-bench-server-", &parent)?)
     }
 
     /// Starts it with its state in `folder`.
@@ -136,9 +135,6 @@ impl Started<'_> {
         if let Some(realm) = realm {
             arguments.extend(realm.server_arguments());
             environment = realm.environment();
-            if let Store::Folder(_) = self.store {
-                arguments.extend(folder_server::mapping(&realm.principal())?);
-            }
         }
         environment.extend(self.server_cpu.map(|cpu| (krb5::CPU_VARIABLE, OsString::from(cpu))));
         let program = std::env::current_exe().context("this program cannot find itself")?;

@@ -1,5 +1,6 @@
 //! A responder for one page by HTTP: small, without threads for its peers, and none of them can hold up another.
 
+use net::Admission;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,8 +22,10 @@ pub const PATH: &str = "/metrics";
 pub type Page = dyn Fn() -> String + Send;
 
 /// A bound endpoint that nobody is answered at yet.
-#[derive(Debug)]
-pub struct Endpoint(TcpListener);
+pub struct Endpoint {
+    socket: TcpListener,
+    admission: Option<Box<Admission>>,
+}
 
 impl Endpoint {
     /// Binds the address.
@@ -32,7 +35,12 @@ impl Endpoint {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
-        Ok(Self(socket))
+        Ok(Self { socket, admission: None })
+    }
+
+    /// Closes connections that `admission` does not want before anything is read from them.
+    pub fn admit(&mut self, admission: Box<Admission>) {
+        self.admission = Some(admission);
     }
 
     /// Where it is, with the port that the system gave.
@@ -40,7 +48,7 @@ impl Endpoint {
     /// # Errors
     /// The system's.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 
     /// Starts the thread that answers, for as long as the process lives.
@@ -48,13 +56,15 @@ impl Endpoint {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(self, page: Box<Page>) -> io::Result<()> {
-        let responder = Responder { socket: self.0, page, peers: Vec::new() };
+        let responder =
+            Responder { socket: self.socket, admission: self.admission, page, peers: Vec::new() };
         std::thread::Builder::new().name("metrics".into()).spawn(move || responder.run()).map(drop)
     }
 }
 
 struct Responder {
     socket: TcpListener,
+    admission: Option<Box<Admission>>,
     page: Box<Page>,
     /// The oldest first.
     peers: Vec<Peer>,
@@ -102,6 +112,7 @@ impl Responder {
     fn accept(&mut self) {
         loop {
             match self.socket.accept() {
+                Ok((stream, peer)) if !self.admits(&stream, peer) => {}
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     if self.peers.len() >= METRICS_CONNECTIONS_MAX {
                         self.peers.remove(0);
@@ -124,6 +135,13 @@ impl Responder {
                 }
             }
         }
+    }
+}
+
+impl Responder {
+    fn admits(&self, stream: &TcpStream, peer: SocketAddr) -> bool {
+        let Some(admission) = &self.admission else { return true };
+        stream.local_addr().is_ok_and(|own| admission(peer, own))
     }
 }
 

@@ -1,0 +1,23 @@
+//! Admits connections from programs of this machine that root or the server's own user runs, and no others.
+//!
+//! Servers of trials and benchmarks are for the program that starts them. AUTH_SYS proves nothing, and any user of
+//! the machine reaches loopback; but the kernel knows whose socket is at the other end.
+
+use net::Admission;
+use nix::unistd::geteuid;
+
+/// The rule, for a listener of this process.
+pub fn admission() -> Box<Admission> {
+    let me = geteuid().as_raw();
+    Box::new(move |peer, own| match net::owner(peer, own) {
+        Ok(Some(user)) if user == me || user == 0 => true,
+        Ok(user) => {
+            tracing::debug!("connection from {peer} closed: it is of user {user:?}, and --same-user admits {me}");
+            false
+        }
+        Err(error) => {
+            tracing::debug!("connection from {peer} closed: the kernel does not say whose it is: {error}");
+            false
+        }
+    })
+}
