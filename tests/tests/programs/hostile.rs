@@ -59,7 +59,8 @@ fn server(folder: &Path) -> Server {
     fs::create_dir(&export).expect("the folder is ours");
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).expect("it is ours");
     fs::write(export.join("file"), pattern(1, 1 << 20)).expect("it is ours");
-    Serve::new(folder.join("state")).args(["--sec", "sys"]).arg(&export).start()
+    // As everybody meets it: what a peer sends and leaves behind is read.
+    Serve::new(folder.join("state")).for_everybody().args(["--sec", "sys"]).arg(&export).start()
 }
 
 fn options(server: &Server) -> Options {
@@ -327,7 +328,8 @@ fn a_flood_of_connections_is_accepted_up_to_the_limit_and_the_rest_closed() {
     let text =
         "[limits]\nconnections_max = 50\n[[export]]\nmemory = 1048576\nsec = [\"sys\"]\nsecure = false\n";
     fs::write(&config, text).expect("the folder is ours");
-    let mut server = Serve::new(folder.path().join("state")).arg("--config").arg(&config).start();
+    let serve = Serve::new(folder.path().join("state")).for_everybody();
+    let mut server = serve.arg("--config").arg(&config).start();
     let options = options(&server);
     attack(&mut server, options, "/memory", |server| {
         std::thread::sleep(Duration::from_millis(200));

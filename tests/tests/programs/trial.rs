@@ -15,6 +15,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What the attacker is told: a line for each thing to try.
 const TARGETS: &str = "ORTHRUS_TEST_ATTACK";
@@ -232,25 +233,41 @@ fn can_run() -> bool {
         && is_installed("kinit", "krb5-user")
 }
 
+/// Attacks a server as no trial starts it, sys from every port and without squashing; returns what was got and the folder
+/// that was served, which no other user can enter.
+fn attack_on_trusting_server(name: &str, change: impl FnOnce(Serve) -> Serve) -> (Vec<String>, TempDir) {
+    let folder = e2e::empty_folder();
+    let export = folder.path().join("export");
+    fs::create_dir(&export).expect("the folder is ours");
+    let arguments = ["--sec", "sys", "--secure", "false", "--squash", "none", "--metrics", "127.0.0.1:0"];
+    let server = change(Serve::new(folder.path().join("state")).args(arguments).arg(&export)).start();
+    let ports = [format!("nfs {}", server.port()), format!("http {}", server.metrics().port())];
+    (attack(name, &ports), folder)
+}
+
 #[test]
 fn the_attack_works_on_a_server_that_admits_everybody() {
     if is_attacker() || !can_run() {
         return;
     }
-    // Nobody can enter it.
-    let folder = e2e::empty_folder();
-    let export = folder.path().join("export");
-    fs::create_dir(&export).expect("the folder is ours");
-    let arguments = ["--sec", "sys", "--squash", "none", "--metrics", "127.0.0.1:0"];
-    let serve = Serve::new(folder.path().join("state")).for_everybody().args(arguments).arg(&export);
-    let server = serve.start();
-    let ports = [format!("nfs {}", server.port()), format!("http {}", server.metrics().port())];
-    let got = attack("trial::the_attack_works_on_a_server_that_admits_everybody", &ports);
+    let name = "trial::the_attack_works_on_a_server_that_admits_everybody";
+    let (got, folder) = attack_on_trusting_server(name, Serve::for_everybody);
     for part in ["a set-id file in /export", "metrics: HTTP/1.1 200"] {
         assert!(got.iter().any(|got| got.starts_with(part)), "{part}: {got:?}");
     }
-    let made = fs::metadata(export.join("rootme")).expect("it was made");
+    let made = fs::metadata(folder.path().join("export/rootme")).expect("it was made");
     assert_eq!((made.uid(), made.mode() & 0o7777), (0, 0o4755));
+}
+
+#[test]
+fn a_server_for_its_own_user_alone_does_not_even_answer_another() {
+    if is_attacker() || !can_run() {
+        return;
+    }
+    let name = "trial::a_server_for_its_own_user_alone_does_not_even_answer_another";
+    let (got, folder) = attack_on_trusting_server(name, |serve| serve);
+    assert_eq!(got, [""; 0]);
+    assert!(!folder.path().join("export/rootme").exists());
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Sources {
     /// # Errors
     /// When it cannot be made.
     pub fn in_folder(parent: &Path) -> Result<Self> {
-        let folder = private::temporary_in("orthrus-lanl-", parent)?;
+        let folder = private::temporary_in("orthrus-lanl-", parent);
+        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
         Ok(Self { folder })
     }
 

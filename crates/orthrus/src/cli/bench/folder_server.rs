@@ -32,7 +32,8 @@ impl FolderServer {
     /// A folder that cannot be written to; a server that ends instead.
     pub fn start(parent: Option<&Path>, link: Option<&Link>) -> anyhow::Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
-        let folder = private::temporary_in("orthrus-lanl-server-", &parent)?;
+        let folder = private::temporary_in("orthrus-lanl-server-", &parent);
+        let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
         for name in ["export", "scp"] {
             std::fs::create_dir(folder.path().join(name))?;
         }

@@ -121,7 +121,8 @@ impl Started<'_> {
             Store::Memory(_) => std::env::temp_dir(),
             Store::Folder(parent) => parent.clone(),
         };
-        Ok(private::temporary_in("orthrus-bench-server-", &parent)?)
+        let made = private::temporary_in("orthrus-bench-server-", &parent);
+        made.with_context(|| format!("no folder can be made in {}", parent.display()))
     }
 
     /// Starts it with its state in `folder`.
