@@ -15,4 +15,6 @@ pub use disk::{Disk, in_own_mounts};
 pub use program::{Ended, is_installed, nobody, orthrus, program, run, run_within};
 pub use proxy::Proxy;
 pub use server::{Serve, Server, rss_kib};
-pub use world::{World, account, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status};
+pub use world::{
+    World, account, empty_folder, in_world, in_world_with, is_root, open_folder, pattern, status,
+};

@@ -96,7 +96,9 @@ mod tests {
     fn lines_of_other_states_and_without_a_socket_name_nobody() {
         let wanted = ["0100007F:1234".to_owned(), "0100007F:0801".to_owned()];
         let line = |state: &str, inode: &str| {
-            format!("   3: 0100007F:1234 0100007F:0801 {state} 00000000:00000000 00:00000000 00000000  1000 0 {inode} 1 0 20 4 30 10 -1")
+            format!(
+                "   3: 0100007F:1234 0100007F:0801 {state} 00000000:00000000 00:00000000 00000000  1000 0 {inode} 1 0 20 4 30 10 -1"
+            )
         };
         assert_eq!(line_owner(&line("01", "77"), &wanted), Some(Some(1000)));
         for (state, inode) in [("01", "0"), ("04", "0"), ("05", "0"), ("06", "0"), ("08", "77")] {

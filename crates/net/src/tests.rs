@@ -409,7 +409,9 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
         let refused = refused.clone();
         // The first one only, and not before the addresses are right.
         move |peer, own| {
-            peer.port() != own.port() && own.ip() == Ipv4Addr::LOCALHOST && refused.fetch_add(1, Ordering::SeqCst) > 0
+            peer.port() != own.port()
+                && own.ip() == Ipv4Addr::LOCALHOST
+                && refused.fetch_add(1, Ordering::SeqCst) > 0
         }
     }));
     let server = listener.start(echo, 2, Limits::default()).expect("threads");

@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn links_and_files_are_refused() {
         let above = temporary("private-").unwrap();
-        let (dir, link, file) = (above.path().join("dir"), above.path().join("link"), above.path().join("file"));
+        let (dir, link, file) =
+            (above.path().join("dir"), above.path().join("link"), above.path().join("file"));
         claim(&dir).unwrap();
         std::os::unix::fs::symlink(&dir, &link).unwrap();
         fs::write(&file, "").unwrap();

@@ -38,8 +38,9 @@ pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
 
 fn password() -> Result<String, RealmError> {
     let mut bytes = [0; PASSWORD_BYTES];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| RealmError::io(Path::new("a random password"))(std::io::Error::other(error.to_string())))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        RealmError::io(Path::new("a random password"))(std::io::Error::other(error.to_string()))
+    })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -160,7 +160,8 @@ fn listeners(pid: u32) -> Vec<String> {
             pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
         }
         let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        sockets.extend(open.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string())));
+        sockets
+            .extend(open.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string())));
     }
     let list = fs::read_to_string("/proc/net/tcp").expect("/proc is there");
     let port = |line: &str| {
@@ -202,7 +203,10 @@ impl Trial {
     fn targets(&self) -> Vec<String> {
         let mut targets = paths_below(&self.folder);
         let kdcs = kdcs(&targets);
-        assert!(targets.iter().any(|path| path.ends_with("/users.keytab")) && !kdcs.is_empty(), "{targets:?}");
+        assert!(
+            targets.iter().any(|path| path.ends_with("/users.keytab")) && !kdcs.is_empty(),
+            "{targets:?}"
+        );
         targets.extend(kdcs);
         targets.extend(listeners(self.child.id()));
         targets
@@ -307,7 +311,8 @@ fn a_bench_of_ones_own_server_gives_another_user_nothing() {
         return;
     }
     let name = "trial::a_bench_of_ones_own_server_gives_another_user_nothing";
-    let runs: [&[&str]; 2] = [&["bench", "lanl", "--quick", "--no-scp", "--parts", "small"], &["bench", "quick"]];
+    let runs: [&[&str]; 2] =
+        [&["bench", "lanl", "--quick", "--no-scp", "--parts", "small"], &["bench", "quick"]];
     for arguments in runs {
         let folder = open_folder();
         let trial = Trial::start(folder.path(), arguments);
@@ -344,9 +349,11 @@ fn a_realm_gives_another_user_nothing_and_is_not_made_in_its_folder() {
     let open = folder.path().join("open");
     fs::create_dir(&open).expect("the folder is ours");
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("it is ours");
-    for (dir, said) in
-        [(theirs.clone(), "belongs to user 65534"), (theirs.join("new"), "belongs to user 65534"), (open, "go-w")]
-    {
+    for (dir, said) in [
+        (theirs.clone(), "belongs to user 65534"),
+        (theirs.join("new"), "belongs to user 65534"),
+        (open, "go-w"),
+    ] {
         let refused = up(&dir);
         assert!(!refused.status.success() && refused.stderr.contains(said), "{refused:?}");
     }

@@ -45,13 +45,14 @@ pub struct Arguments {
     /// Map these callers to the anonymous user: none, root or all.
     #[arg(long, default_value = "root", conflicts_with = "config")]
     squash: Squash,
-    /// The user and group of squashed callers, by their numbers (default: nobody, 65534:65534).
+    /// Numbers of the anonymous user and its group [default: nobody, 65534:65534].
     #[arg(long, value_name = "UID:GID", value_parser = parse_anonymous, conflicts_with = "config")]
     anonymous: Option<(u32, u32)>,
-    /// Whether clients may set the set-user-ID and set-group-ID bits of files (the default: true).
+    /// Let clients set the set-user-ID and set-group-ID bits of files.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
     setid: bool,
-    /// Serve only programs of this machine that you or root run; connections of others are closed unread. For trials.
+    /// Serve only programs on this machine that you or root run; close other connections unread.
+    /// For trials.
     #[arg(long)]
     same_user: bool,
     /// Networks that may mount, such as 10.0.0.0/8; by default all.

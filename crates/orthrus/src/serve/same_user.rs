@@ -12,7 +12,9 @@ pub fn admission() -> Box<Admission> {
     Box::new(move |peer, own| match net::owner(peer, own) {
         Ok(Some(user)) if user == me || user == 0 => true,
         Ok(user) => {
-            tracing::debug!("connection from {peer} closed: it is of user {user:?}, and --same-user admits {me}");
+            tracing::debug!(
+                "connection from {peer} closed: it is of user {user:?}, and --same-user admits {me}"
+            );
             false
         }
         Err(error) => {

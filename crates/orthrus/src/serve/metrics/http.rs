@@ -56,8 +56,7 @@ impl Endpoint {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(self, page: Box<Page>) -> io::Result<()> {
-        let responder =
-            Responder { socket: self.socket, admission: self.admission, page, peers: Vec::new() };
+        let responder = Responder { socket: self.socket, admission: self.admission, page, peers: Vec::new() };
         std::thread::Builder::new().name("metrics".into()).spawn(move || responder.run()).map(drop)
     }
 }
