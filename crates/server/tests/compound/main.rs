@@ -18,6 +18,7 @@ mod minor2;
 mod names;
 mod namespace;
 mod open;
+mod policy;
 mod races;
 mod random;
 mod read_plus;

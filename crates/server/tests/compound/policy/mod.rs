@@ -1,0 +1,216 @@
+//! The rules of an export hold for every operation: made from the table of operations, so that a new one cannot be
+//! forgotten.
+//!
+//! Each operation is sent to an export whose flavor, address or port rule excludes the caller, with the export's
+//! filehandle as the current and as the saved one, put there in each way that there is, and with operations behind it
+//! that read. Nothing of the export may be in a reply, nothing of it may change, and the operation must not succeed. A
+//! caller whom the rule admits sends the same, and must succeed: samples that prove nothing are noticed.
+
+mod samples;
+mod world;
+
+use crate::helper::*;
+use nfs4::Nfsstat4::*;
+use nfs4::*;
+use samples::{Sample, Samples, samples};
+use server::engine::table;
+use vfs::SecFlavor;
+use world::{Kind, Rule, World};
+
+/// The operations of a minor version, with whether they need a filehandle and whether they modify.
+fn operations(minor: u32) -> impl Iterator<Item = &'static table::Operation> {
+    (0..200).filter_map(move |number| table::find(number, minor))
+}
+
+/// What an operation may do in an export that is closed to its caller: lead on, or tell the flavors
+/// (RFC 8881 section 2.6.3.1). None of these tells or changes anything of the export.
+fn leads_on(opnum: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(opnum, OP_SAVEFH | OP_RESTOREFH | OP_PUTFH | OP_SECINFO | OP_SECINFO_NO_NAME)
+}
+
+/// What NFSv4.0 refuses to another principal than its client's, whatever the export.
+fn names_owner(opnum: NfsOpnum4) -> bool {
+    use NfsOpnum4::*;
+    matches!(opnum, OP_OPEN | OP_OPEN_CONFIRM | OP_OPEN_DOWNGRADE | OP_CLOSE | OP_LOCK | OP_LOCKT | OP_LOCKU)
+}
+
+/// Operations that read what the current filehandle is, to follow one that may have put it there.
+fn probes() -> Vec<Vec<Op>> {
+    let sizes = [FATTR4_SIZE, FATTR4_FILEID];
+    vec![
+        vec![],
+        vec![read(Stateid4::ANONYMOUS, 0, 100)],
+        vec![getattr(&sizes)],
+        vec![NfsArgop4::OP_READLINK],
+        vec![savefh(), put_root(), NfsArgop4::OP_RESTOREFH, read(Stateid4::ANONYMOUS, 0, 100)],
+    ]
+}
+
+/// The ways to make filehandles current and saved.
+fn placements(current: &[u8], saved: Option<&[u8]>, other: &[u8]) -> Vec<Vec<Op>> {
+    let restore = || NfsArgop4::OP_RESTOREFH;
+    match saved {
+        None => vec![
+            vec![put(current)],
+            vec![put(other), put(current)],
+            vec![put(current), savefh()],
+            vec![put(current), savefh(), savefh()],
+            vec![put(other), savefh(), put(current)],
+            vec![put(current), savefh(), put(other), restore()],
+            vec![put(current), savefh(), put_root(), restore(), savefh()],
+        ],
+        Some(saved) => vec![
+            vec![put(saved), savefh(), put(current)],
+            vec![put(saved), savefh(), put(other), put(current)],
+            vec![put(other), savefh(), put(saved), savefh(), put(current)],
+        ],
+    }
+}
+
+/// Runs one sample as a caller that the rule excludes.
+fn attack(world: &mut World<'_>, opnum: NfsOpnum4, sample: &Sample) {
+    let (closed, open) = (world.closed.clone(), world.open.clone());
+    let mut cases = Vec::new();
+    match sample.saved {
+        None => cases.extend(placements(&closed[sample.on], None, &open[sample.on])),
+        Some(saved) => {
+            for (on, from, other) in [
+                (&closed[sample.on], &closed[saved], &open[saved]),
+                (&closed[sample.on], &open[saved], &open[saved]),
+                (&open[sample.on], &closed[saved], &open[saved]),
+            ] {
+                cases.extend(placements(on, Some(from), other));
+            }
+        }
+    }
+    for before in cases {
+        for probe in probes() {
+            let what = format!("{:?} {} {opnum} after {before:?}, {probe:?}", world.rule, world.minor);
+            let reply = world.run_weak(&before, Some(&sample.bytes), &probe);
+            world.check_leak(&reply, &what);
+            let ran = reply.results.len() > world.offset + before.len();
+            let succeeded =
+                ran && (reply.results.len() > world.offset + before.len() + 1 || reply.status == NFS4_OK);
+            assert!(!succeeded || leads_on(opnum), "{what}: it succeeded: {:?}", reply.results);
+            if sample.saved.is_none() && !leads_on(opnum) && !(world.minor == 0 && names_owner(opnum)) {
+                let expected: &[Nfsstat4] = match world.rule {
+                    Rule::Flavor(_) | Rule::Port => &[NFS4ERR_WRONGSEC, NFS4ERR_ACCESS],
+                    Rule::Address => &[NFS4ERR_STALE],
+                };
+                assert!(expected.contains(&reply.status), "{what}: {:?}", reply.results);
+            }
+        }
+        // It may also come as the saved filehandle of an operation that is thought to use only the current one.
+        if sample.saved.is_none() {
+            let before = [put(&closed[sample.on]), savefh(), put(&open[sample.on])];
+            for probe in probes() {
+                let reply = world.run_weak(&before, Some(&sample.bytes), &probe);
+                world.check_leak(&reply, &format!("{opnum} with a saved filehandle, {probe:?}"));
+            }
+        }
+    }
+}
+
+fn check_rule(rule: Rule) {
+    for minor in 0..=2 {
+        for operation in operations(minor) {
+            let opnum = operation.opnum;
+            let server = World::server(rule);
+            let mut world = World::new(&server, rule, minor);
+            let of = match samples(opnum, minor, &world) {
+                Some(Samples::NoFilehandle) => {
+                    assert!(!operation.needs_fh, "{opnum}: samples.rs says that it uses no filehandle");
+                    continue;
+                }
+                Some(Samples::Of(of)) => of,
+                None => panic!(
+                    "{opnum} (minor version {minor}) has no sample arguments: say in `samples` in \
+                     crates/server/tests/compound/policy/samples.rs how it is called, or that it uses no filehandle"
+                ),
+            };
+            let unchanged = world.snapshot();
+            for sample in &of {
+                attack(&mut world, opnum, sample);
+            }
+            assert_eq!(world.snapshot(), unchanged, "{rule:?} {minor} {opnum} changed the export");
+            // A world that the attacks have not touched: NFSv4.0 counts the requests of an owner, refused or not.
+            let server = World::server(rule);
+            let mut world = World::new(&server, rule, minor);
+            let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { panic!("it had samples") };
+            // The same by a caller whom the rule admits, and then again by the other one: NFSv4.0 repeats replies.
+            for sample in &of {
+                let before = placements(
+                    &world.closed[sample.on],
+                    sample.saved.map(|saved| &world.closed[saved][..]),
+                    &world.open[sample.on],
+                )
+                .swap_remove(0);
+                let reply = world.run_strong(&before, &sample.bytes);
+                let what = format!("{rule:?} {minor} {opnum}: {:?}", reply.results);
+                assert!(sample.expect.contains(&reply.status), "{what}");
+                assert!(reply.results.len() == world.offset + before.len() + 1, "{what}");
+                for probe in probes() {
+                    let again = world.run_weak(&before, Some(&sample.bytes), &probe);
+                    world.check_leak(&again, &format!("the repetition of {what}, {probe:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_operation_reaches_an_export_with_a_flavor_that_it_does_not_take() // RFC 8881 section 2.6.3.1
+{
+    for flavor in SecFlavor::ALL {
+        check_rule(Rule::Flavor(flavor));
+    }
+}
+
+#[test]
+fn no_operation_reaches_an_export_of_other_networks() {
+    check_rule(Rule::Address);
+}
+
+#[test]
+fn no_operation_reaches_an_export_by_sys_from_an_unprivileged_port() {
+    check_rule(Rule::Port);
+}
+
+#[test]
+fn no_operation_changes_a_read_only_export() // RFC 8881 section 15.1.5.2: NFS4ERR_ROFS
+{
+    let mut modified = 0;
+    for minor in 0..=2 {
+        for operation in operations(minor) {
+            let opnum = operation.opnum;
+            let server = World::read_only_server();
+            // The strong caller is in the export, which changes nothing for anybody.
+            let mut world = World::new(&server, Rule::Address, minor);
+            let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { continue };
+            let unchanged = world.snapshot();
+            for sample in &of {
+                let closed = world.closed.clone();
+                let saved = sample.saved.map(|saved| &closed[saved][..]);
+                for before in placements(&closed[sample.on], saved, &closed[sample.on]) {
+                    let reply = world.run_strong(&before, &sample.bytes);
+                    if operation.modifies || sample.modifies {
+                        assert_eq!(reply.status, NFS4ERR_ROFS, "{minor} {opnum}: {:?}", reply.results);
+                        modified += 1;
+                    }
+                }
+            }
+            assert_eq!(world.snapshot(), unchanged, "{minor} {opnum} changed the export");
+        }
+    }
+    assert!(modified > 100, "{modified} attempts to change something");
+}
+
+#[test]
+fn each_kind_of_object_is_in_both_exports() {
+    let server = World::server(Rule::Port);
+    let world = World::new(&server, Rule::Port, 2);
+    for kind in Kind::ALL {
+        assert_ne!(world.closed[kind], world.open[kind]);
+    }
+}
