@@ -68,6 +68,9 @@ impl<'a> Checker<'a> {
             },
             nfs40: raw.nfs40.unwrap_or(default.nfs40),
             delegations: raw.delegations.map_or(Ok(default.delegations), |value| self.parsed(&value))?,
+            numeric_owners: raw
+                .numeric_owners
+                .map_or(Ok(default.numeric_owners), |value| self.parsed(&value))?,
             local_locks: raw.local_locks.unwrap_or(default.local_locks),
             limits: self.limits(raw.limits)?,
             exports,

@@ -21,6 +21,7 @@ pub(super) struct File {
     pub delegations: Option<Spanned<String>>,
     pub recall_time: Option<Spanned<u32>>,
     pub local_locks: Option<bool>,
+    pub numeric_owners: Option<Spanned<String>>,
     #[serde(default)]
     pub principals: HashMap<String, String>,
     #[serde(default)]

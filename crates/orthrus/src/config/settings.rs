@@ -1,6 +1,6 @@
 //! The settings of `orthrus serve`, checked and complete.
 
-use server::engine::Delegations;
+use server::engine::{Delegations, NumericOwners};
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -44,6 +44,8 @@ pub struct Settings {
     pub recall_time: Option<Duration>,
     /// Whether local programs see the locks of clients.
     pub local_locks: bool,
+    /// When a number is an owner.
+    pub numeric_owners: NumericOwners,
     /// Bounds.
     pub limits: Limits,
     /// What is exported; at least one.
@@ -69,6 +71,7 @@ impl Default for Settings {
             delegations: Delegations::Read,
             recall_time: None,
             local_locks: true,
+            numeric_owners: NumericOwners::default(),
             limits: Limits::default(),
             exports: Vec::new(),
         }

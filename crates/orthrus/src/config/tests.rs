@@ -17,6 +17,7 @@ fn a_whole_configuration_is_read() {
         delegations = "read"
         recall_time = 20
         local_locks = false
+        numeric_owners = "nameless"
 
         [limits]
         contexts_max = 1000
@@ -46,6 +47,7 @@ fn a_whole_configuration_is_read() {
     assert_eq!(settings.recall_time, Some(Duration::from_secs(20)));
     assert_eq!(settings.limits.contexts_max, 1000);
     assert!(!settings.local_locks);
+    assert_eq!(settings.numeric_owners, server::engine::NumericOwners::Nameless);
     let export = &settings.exports[0];
     assert_eq!(export.pseudo, "/home/data");
     assert_eq!(export.flavors, [SecFlavor::Krb5p, SecFlavor::Krb5i]);
@@ -88,6 +90,8 @@ fn a_number_out_of_range_is_named_with_the_range() {
     let said = refusal("delegations = \"some\"\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.starts_with("/etc/orthrus.toml:1: key `delegations`: "), "{said}");
     assert!(said.contains("none, read and all"), "{said}");
+    let said = refusal("numeric_owners = \"no\"\n[[export]]\npath = \"/tmp\"\n");
+    assert!(said.contains("sys, always and nameless"), "{said}");
     let said = refusal("lease_time = 1\n[[export]]\npath = \"/tmp\"\n");
     assert!(said.starts_with("/etc/orthrus.toml:1: key `lease_time`: "), "{said}");
     assert!(said.contains("5 to 3600"), "{said}");

@@ -249,7 +249,17 @@ fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descrip
         ..usual
     };
     let (nfs40, delegations, local_locks) = (settings.nfs40, settings.delegations, settings.local_locks);
-    NfsConfig { server_owner, flavors, limits, nfs40, delegations, local_locks, ..NfsConfig::default() }
+    let numeric_owners = settings.numeric_owners;
+    NfsConfig {
+        server_owner,
+        flavors,
+        limits,
+        nfs40,
+        delegations,
+        local_locks,
+        numeric_owners,
+        ..NfsConfig::default()
+    }
 }
 
 fn nfs_start(boot: Boot) -> anyhow::Result<Start> {

@@ -1,6 +1,6 @@
 //! What a server is started with.
 
-use super::Delegations;
+use super::{Delegations, NumericOwners};
 use nfs4::Verifier4;
 use state::{Boot, Limits};
 use vfs::SecFlavor;
@@ -68,6 +68,8 @@ pub struct NfsConfig {
     pub delegations: Delegations,
     /// Whether locks are held in the file system as well, where programs of this machine use it.
     pub local_locks: bool,
+    /// When a number is an owner.
+    pub numeric_owners: NumericOwners,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
 }
@@ -89,6 +91,7 @@ impl Default for NfsConfig {
             nfs40: true,
             delegations: Delegations::default(),
             local_locks: true,
+            numeric_owners: NumericOwners::default(),
             limits: Limits::default(),
         }
     }

@@ -38,10 +38,12 @@ impl Compound<'_> {
     /// Returns the user that an `owner` names.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER, NFS4ERR_DELAY while it cannot be looked up, [`Failure::would_wait`].
+    /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]), NFS4ERR_DELAY while it cannot be looked up, [`Failure::would_wait`].
     pub fn uid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
         let uid = self.nfs.identity.uid_of_owner_within(owner, self.now(), self.names_wait());
-        Ok(self.await_names(uid)?.map_err(status)?)
+        let uid = self.await_names(uid)?.map_err(status)?;
+        self.check_number(owner, uid, Self::owner)?;
+        Ok(uid)
     }
 
     /// Returns the group that an `owner_group` names.
@@ -50,7 +52,28 @@ impl Compound<'_> {
     /// As [`Compound::uid_of`].
     pub fn gid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
         let gid = self.nfs.identity.gid_of_owner_within(owner, self.now(), self.names_wait());
-        Ok(self.await_names(gid)?.map_err(status)?)
+        let gid = self.await_names(gid)?.map_err(status)?;
+        self.check_number(owner, gid, Self::owner_group)?;
+        Ok(gid)
+    }
+
+    /// Refuses a number where its name has to be given. `name` returns the number itself when it has no name, and
+    /// when the name service does not answer in time: the number is then all that there is.
+    ///
+    /// # Errors
+    /// NFS4ERR_BADOWNER, [`Failure::would_wait`].
+    fn check_number(
+        &self,
+        owner: &[u8],
+        id: u32,
+        name: impl Fn(&Self, u32) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        let number = id.to_string();
+        let allowed = self.nfs.config.numeric_owners.allow_named(self.call.security.flavor);
+        if allowed || owner != number.as_bytes() || name(self, id)? == number {
+            return Ok(());
+        }
+        Err(Nfsstat4::NFS4ERR_BADOWNER.into())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use vfs::SecFlavor;
 
 fn values(values: AttributeValues<'static>) -> Fattr4<'static> {
     fattr(values)
@@ -165,6 +166,62 @@ fn an_owner_without_a_name_is_a_number() // RFC 8881 section 5.9
     client.make_file("export", "f", b"");
     let reply = client.at("export/f", vec![getattr(&[FATTR4_OWNER])]).ok();
     assert_eq!(reply.attributes().owner.as_deref(), Some(&b"1001"[..]));
+}
+
+#[test]
+fn a_number_is_no_owner_where_kerberos_callers_have_a_name_for_it() // RFC 8881 section 5.9
+{
+    use server::engine::NumericOwners::{Always, Nameless, Sys};
+    let kerberos = [SecFlavor::Krb5, SecFlavor::Krb5i, SecFlavor::Krb5p];
+    for rule in [Sys, Always, Nameless] {
+        let mut setup = Setup::default();
+        setup.config.numeric_owners = rule;
+        let server = setup.start();
+        for flavor in kerberos.into_iter().chain([SecFlavor::Sys]) {
+            let security = match flavor {
+                SecFlavor::Sys => sys(ALICE),
+                flavor => krb5(flavor, "alice", ALICE),
+            };
+            let name = format!("{flavor}");
+            let mut client = Client::with(&server, name.as_bytes(), security, FORE);
+            client.make_file("export", &name, b"");
+            let path = format!("export/{name}");
+            let owner = |text: &[u8]| AttributeValues { owner: Some(bytes(text)), ..Default::default() };
+            let group =
+                |text: &[u8]| AttributeValues { owner_group: Some(bytes(text)), ..Default::default() };
+            let mut set = |values: AttributeValues<'static>| {
+                client.at(&path, vec![setattr(Stateid4::ANONYMOUS, fattr(values))]).status
+            };
+            let allowed = rule == Always || rule == Sys && flavor == SecFlavor::Sys;
+            let expected = if allowed { NFS4_OK } else { NFS4ERR_BADOWNER };
+            assert_eq!(set(owner(b"1000")), expected, "{rule:?} {flavor}");
+            assert_eq!(set(group(b"1000")), expected, "{rule:?} {flavor}");
+            // Its name always does.
+            assert_eq!(set(owner(b"alice@example.org")), NFS4_OK);
+            assert_eq!(set(group(b"alice@example.org")), NFS4_OK);
+            // A number without a name is all that there is: it is taken, and the file system says what it may become.
+            assert_ne!(set(owner(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
+            assert_ne!(set(group(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
+            // Entries of access control lists name users in the same way.
+            let entry = |who: &[u8]| Nfsace4 {
+                r#type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
+                flag: 0,
+                access_mask: ACE4_READ_DATA,
+                who: bytes(who),
+            };
+            let acl = |who: &[u8]| AttributeValues { acl: Some(vec![entry(who)]), ..Default::default() };
+            assert_eq!(set(acl(b"1000")) == NFS4ERR_BADOWNER, !allowed, "{rule:?} {flavor}");
+            assert_ne!(set(acl(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
+            // What is made has an owner by the same rule.
+            let made = client.at("export", vec![create_owned(&format!("{flavor}-made"), b"1000")]);
+            assert_eq!(made.status, expected, "{rule:?} {flavor}");
+        }
+    }
+}
+
+fn create_owned(name: &str, owner: &[u8]) -> Op {
+    let attributes = AttributeValues { owner: Some(bytes(owner)), ..Default::default() };
+    create(Createtype4::NF4DIR, name, fattr(attributes))
 }
 
 #[test]
