@@ -4,11 +4,10 @@
 //! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
 
 use crate::registry::{Enrolled, Registry};
-use crate::tenants::Tenant;
+use crate::slab::Key;
 use crate::{ClientKey, Effects, State};
 use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -35,19 +34,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         freed
     }
 
-    /// Removes up to so many clients whose leases have run out, of one tenant or of all, those first that ran out first. Returns
-    /// how many went.
+    /// Removes up to so many clients that are meant and whose leases have run out, those first that ran out first. Returns how
+    /// many went.
     pub(crate) fn release_expired_clients(
         &self,
         registry: &mut Registry,
         now: Duration,
-        tenant: Option<&Arc<Tenant>>,
+        meant: impl Fn(&Enrolled) -> bool,
         count: usize,
         effects: &mut Effects<O>,
     ) -> usize {
-        let meant =
-            |client: &Enrolled| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant));
-        let over = registry.clients.iter().filter(|(_, client)| meant(client) && self.is_over(client, now));
+        let over = registry.clients.iter().filter(|(_, client)| self.is_over(client, now) && meant(client));
         let mut over: Vec<_> = over.map(|(key, client)| (self.renewed(client), *key)).collect();
         over.sort_unstable();
         let mut released = 0;
@@ -58,6 +55,32 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
         }
         released
+    }
+
+    /// Tells whether there is a client whose lease has run out and that has a file open or delegated that is meant.
+    pub fn has_expired(&self, now: Duration, meant: impl Fn(&F) -> bool) -> bool {
+        let registry = self.registry();
+        registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, &meant))
+    }
+
+    /// Removes up to so many clients whose leases have run out and that have files open or delegated that are meant, those first
+    /// that ran out first. Returns how many went.
+    pub fn release_expired(
+        &self,
+        now: Duration,
+        count: usize,
+        meant: impl Fn(&F) -> bool,
+        effects: &mut Effects<O>,
+    ) -> usize {
+        let meant = |client: &Enrolled| self.holds(client, &meant);
+        self.release_expired_clients(&mut self.registry(), now, meant, count, effects)
+    }
+
+    fn holds(&self, client: &Enrolled, meant: impl Fn(&F) -> bool) -> bool {
+        let books = client.record.all_books();
+        let is_open = |key: &Key| self.opens.read(*key, |open| meant(&open.file)) == Some(true);
+        let is_delegated = |key: &Key| self.delegations.read(*key, |held| meant(&held.file)) == Some(true);
+        books.opens.iter().any(is_open) || books.delegations.iter().any(is_delegated)
     }
 
     fn holders(&self, file: &F) -> BTreeSet<ClientKey> {

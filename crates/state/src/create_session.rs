@@ -6,7 +6,7 @@ use crate::memory::{Counted, Pressure, TIGHT_PART};
 use crate::registry::{Enrolled, Registry};
 use crate::sessions::{Callback, Pulse, Session, sessionid};
 use crate::slots::Slots;
-use crate::tenants::Tenant;
+use crate::tenants::{Tenant, is_of};
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State,
     StateProtect,
@@ -171,7 +171,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         while self.pressure(tenant) == Pressure::Short {
             let others = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
             let whose = if others { None } else { Some(tenant) };
-            let freed = self.release_expired_clients(registry, now, whose, 1, effects) > 0
+            let freed = self.release_expired_clients(registry, now, is_of(whose), 1, effects) > 0
                 || self.free_sessions(registry, now, tenant);
             if !freed {
                 return Err(Nfsstat4::NFS4ERR_DELAY);

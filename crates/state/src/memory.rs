@@ -6,7 +6,7 @@ use crate::registry::Registry;
 use crate::sessions::Session;
 use crate::slab::Key;
 use crate::slots::{SlotState, Slots};
-use crate::tenants::{Pool, Tenant};
+use crate::tenants::{Pool, Tenant, is_of};
 use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result, State};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
             let others = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
             let whose = if others { None } else { Some(&tenant) };
-            let mut freed = self.release_expired_clients(registry, now, whose, 1, effects);
+            let mut freed = self.release_expired_clients(registry, now, is_of(whose), 1, effects);
             if freed == 0 {
                 for key in self.unused_clients(registry, &tenant) {
                     freed += usize::from(self.remove_unused_client(registry, key, effects));

@@ -68,7 +68,7 @@ struct Granted {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything: grace, claim, limits.
-    /// Where a limit is in the way, clients go whose leases have run out.
+    /// On NFS4ERR_NOSPC [`State::make_room_for_open`] may help.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC, NFS4ERR_DEADSESSION.
@@ -79,20 +79,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         opener: &Caller<'_>,
         owner: &[u8],
         claim: OpenClaim,
-        effects: &mut Effects<O>,
     ) -> Result<()> {
-        let check = || {
-            let registry = (claim == OpenClaim::Previous).then(|| self.registry());
-            let record = self.client(client)?;
-            let books = record.books()?;
-            self.check_allowed(now, &record, &books, registry.as_deref(), opener, owner, claim)
-        };
-        loop {
-            match check() {
-                Err(Nfsstat4::NFS4ERR_NOSPC) if self.make_room_for_open(now, opener, effects) => {}
-                checked => return checked,
-            }
-        }
+        let registry = (claim == OpenClaim::Previous).then(|| self.registry());
+        let record = self.client(client)?;
+        let books = record.books()?;
+        self.check_allowed(now, &record, &books, registry.as_deref(), opener, owner, claim)
     }
 
     #[allow(

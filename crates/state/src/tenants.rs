@@ -4,6 +4,7 @@
 //! A tenant is a principal that RPCSEC_GSS proved, or the address of a caller by AUTH_SYS or AUTH_NONE, whose name proves
 //! nothing. Everything that all clients share is divided among tenants, so that a flood by one of them exhausts its own share.
 
+use crate::registry::Enrolled;
 use crate::sessions::nanoseconds;
 use crate::{Caller, Protection};
 use std::collections::BTreeMap;
@@ -65,6 +66,11 @@ impl Tenant {
         let at = self.vain_search.load(Relaxed);
         at > 0 && now < Duration::from_nanos(at).saturating_add(SEARCH_INTERVAL)
     }
+}
+
+/// Says whether a client is one of a tenant's, or of anyone's.
+pub(crate) fn is_of(tenant: Option<&Arc<Tenant>>) -> impl Fn(&Enrolled) -> bool {
+    move |client| tenant.is_none_or(|tenant| Arc::ptr_eq(tenant, &client.record.tenant))
 }
 
 /// All tenants that have anything. Its lock is a leaf.

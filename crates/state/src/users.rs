@@ -4,7 +4,7 @@
 //! user's share of what its client may have, and its tenant's share of what the server may have.
 
 use crate::clients::Books;
-use crate::tenants::{Pool, Tenant};
+use crate::tenants::{Pool, Tenant, is_of};
 use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, State};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -85,12 +85,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the client goes whose lease ran out
     /// first, one of the opener's tenant if that has used up its share. Tells whether there was one.
-    pub(crate) fn make_room_for_open(
-        &self,
-        now: Duration,
-        opener: &Caller<'_>,
-        effects: &mut Effects<O>,
-    ) -> bool {
+    pub fn make_room_for_open(&self, now: Duration, opener: &Caller<'_>, effects: &mut Effects<O>) -> bool {
         let tenant = self.tenants.find(opener);
         let opens = tenant.as_ref().map_or(0, |tenant| tenant.opens.load(Relaxed));
         let pool = self.opens_pool(opens);
@@ -98,7 +93,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return false;
         }
         let whose = tenant.as_ref().filter(|_| !pool.is_fair(opens));
-        self.release_expired_clients(&mut self.registry(), now, whose, 1, effects) > 0
+        self.release_expired_clients(&mut self.registry(), now, is_of(whose), 1, effects) > 0
     }
 
     /// Checks so many more locks as [`State::check_open_limits`] does opens; they are counted for all clients already.
@@ -135,6 +130,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return false;
         }
         let whose = Some(tenant).filter(|_| !pool.is_fair(locks));
-        self.release_expired_clients(&mut self.registry(), now, whose, 1, effects) > 0
+        self.release_expired_clients(&mut self.registry(), now, is_of(whose), 1, effects) > 0
     }
 }

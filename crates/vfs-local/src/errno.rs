@@ -26,9 +26,8 @@ pub(crate) fn vfs_error(errno: Errno) -> VfsError {
         Errno::OPNOTSUPP | Errno::NOSYS => VfsError::Notsupp,
         Errno::ILSEQ => VfsError::Badname,
         Errno::LOOP => VfsError::Symlink,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOLCK | Errno::AGAIN | Errno::INTR => {
-            VfsError::Delay
-        }
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => VfsError::Exhausted,
+        Errno::NOLCK | Errno::AGAIN | Errno::INTR => VfsError::Delay,
         _ => VfsError::Io,
     }
 }

@@ -188,7 +188,7 @@ impl LocalBackend {
             let at = Object { handle: *handle, ino, file_type: FileType::Directory, fd };
             fd = match self.open_name(&at, &name) {
                 Ok(fd) => fd,
-                Err(Errno::MFILE | Errno::NFILE) => return Err(VfsError::Delay),
+                Err(Errno::MFILE | Errno::NFILE) => return Err(VfsError::Exhausted),
                 Err(_) => return Ok(Found::Nothing),
             };
         }

@@ -81,7 +81,10 @@ pub enum VfsError {
     /// NFS4ERR_XATTR2BIG: the value of an extended attribute is longer than the file system holds.
     #[error("extended attribute too big")]
     Xattr2big,
-    /// NFS4ERR_DELAY: try again later (descriptors or memory ran out for now).
+    /// NFS4ERR_DELAY: descriptors or memory of the server ran out for now.
+    #[error("out of descriptors or memory")]
+    Exhausted,
+    /// NFS4ERR_DELAY: try again later.
     #[error("try again later")]
     Delay,
 }

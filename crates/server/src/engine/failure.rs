@@ -1,5 +1,6 @@
 //! How an operation ends that does not succeed.
 
+use super::Shortage;
 use nfs4::Nfsstat4;
 use vfs::VfsError;
 
@@ -13,17 +14,19 @@ pub struct Failure {
     pub keep_body: bool,
     /// Whether the operation has done nothing yet and has to be begun again where it may wait.
     pub would_wait: bool,
+    /// What the backend has run out of.
+    pub shortage: Option<Shortage>,
 }
 
 impl Failure {
     /// Makes a failure whose body the operation has written already.
     pub fn with_body(status: Nfsstat4) -> Self {
-        Self { status, keep_body: true, would_wait: false }
+        Self { keep_body: true, ..status.into() }
     }
 
     /// Makes the failure of an operation that stops before its first effect, because it would have to wait.
     pub fn would_wait() -> Self {
-        Self { status: Nfsstat4::NFS4ERR_DELAY, keep_body: false, would_wait: true }
+        Self { would_wait: true, ..Nfsstat4::NFS4ERR_DELAY.into() }
     }
 }
 
@@ -32,7 +35,7 @@ pub type OpResult = Result<(), Failure>;
 
 impl From<Nfsstat4> for Failure {
     fn from(status: Nfsstat4) -> Self {
-        Self { status, keep_body: false, would_wait: false }
+        Self { status, keep_body: false, would_wait: false, shortage: None }
     }
 }
 
@@ -45,7 +48,12 @@ impl From<xdr::Error> for Failure {
 
 impl From<VfsError> for Failure {
     fn from(error: VfsError) -> Self {
-        vfs_status(error).into()
+        let shortage = match error {
+            VfsError::Nospc | VfsError::Dquot => Some(Shortage::Space),
+            VfsError::Exhausted => Some(Shortage::Descriptors),
+            _ => None,
+        };
+        Self { shortage, ..vfs_status(error).into() }
     }
 }
 
@@ -78,6 +86,6 @@ pub fn vfs_status(error: VfsError) -> Nfsstat4 {
         VfsError::Nxio => Nfsstat4::NFS4ERR_NXIO,
         VfsError::Noxattr => Nfsstat4::NFS4ERR_NOXATTR,
         VfsError::Xattr2big => Nfsstat4::NFS4ERR_XATTR2BIG,
-        VfsError::Delay => Nfsstat4::NFS4ERR_DELAY,
+        VfsError::Delay | VfsError::Exhausted => Nfsstat4::NFS4ERR_DELAY,
     }
 }

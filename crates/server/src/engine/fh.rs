@@ -29,6 +29,14 @@ impl FileKey {
         }
     }
 
+    /// Whether both take their space from one file system.
+    pub fn shares_space_with(&self, other: &Self) -> bool {
+        match (self.identity, other.identity) {
+            (Some(own), Some(other)) => own.device == other.device,
+            _ => self.export == other.export,
+        }
+    }
+
     /// The way by which a client has come to the file: to the client each is another file, since fsid or filehandle differ.
     pub fn view(&self) -> u64 {
         let skipped = self.identity.map_or(0, |identity| identity.skip);

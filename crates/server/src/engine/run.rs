@@ -283,9 +283,14 @@ impl Compound<'_> {
     ) -> OpResult {
         self.check(operation, reply)?;
         self.check_wait(operation)?;
-        let result = (operation.run)(self, args, reply);
-        self.end_changes();
-        result?;
+        let (before, body) = (*args, reply.len());
+        self.with_room(|c| {
+            *args = before;
+            reply.truncate(body);
+            let result = (operation.run)(c, args, reply);
+            c.end_changes();
+            result
+        })?;
         // What has a reserve has fitted; what changed nothing may be taken back.
         let unlimited = || self.session.is_none() && self.minor > 0;
         let fits = operation.result_max > 0 || unlimited() || self.fits(reply);

@@ -2,7 +2,7 @@
 
 use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
-use crate::engine::{Compound, Failure, Object, OpResult, regular_file, vfs_status};
+use crate::engine::{Compound, Failure, Object, OpResult, regular_file};
 use nfs4::{Bitmap4, FATTR4_MODE, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     if let Err(error) = set {
         reply.value(&done);
-        return Err(Failure::with_body(vfs_status(error)));
+        return Err(Failure { keep_body: true, ..error.into() });
     }
     reply.value(&settable.mask);
     Ok(())

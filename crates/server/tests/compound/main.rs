@@ -29,6 +29,7 @@ mod security;
 mod sessions;
 mod setid;
 mod settling;
+mod shortage;
 mod v40;
 mod waiting;
 mod xattrs;

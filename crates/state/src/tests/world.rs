@@ -2,7 +2,7 @@
 
 use super::shared::{Shared, TestState};
 use crate::*;
-use nfs4::{Sessionid4, Stateid4};
+use nfs4::{Nfsstat4, Sessionid4, Stateid4};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -162,9 +162,13 @@ impl World {
             opener,
             truncates: false,
         };
-        self.state.with(|state, effects| {
-            state.open_allowed(self.now, key, &opener, owner.as_bytes(), claim, effects)
-        })?;
+        let make_room =
+            || self.state.with(|state, effects| state.make_room_for_open(self.now, &opener, effects));
+        while let Err(status) = self.state.open_allowed(self.now, key, &opener, owner.as_bytes(), claim) {
+            if status != Nfsstat4::NFS4ERR_NOSPC || !make_room() {
+                return Err(status);
+            }
+        }
         let needed = self.state.open_check(self.now, key, &request)?;
         let payload = self.random();
         match self.state.open(self.now, key, &request, payload, needed)? {

@@ -113,7 +113,7 @@ fn lease(
     let (breaks, file) = (c.nfs.breaks.clone(), *file);
     let broken: Broken = Arc::new(move |break_time| breaks.push(file, break_time));
     payload.lease = opened.lease(write, broken).map_err(|error| match error {
-        VfsError::Delay => WhyNoDelegation4::WND4_CONTENTION,
+        VfsError::Delay | VfsError::Exhausted => WhyNoDelegation4::WND4_CONTENTION,
         _ => WhyNoDelegation4::WND4_RESOURCE,
     })?;
     Ok(())

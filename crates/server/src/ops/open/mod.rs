@@ -11,8 +11,8 @@ mod target;
 
 use crate::engine::{Compound, Failure, Fh, Object, OpResult, OpenPayload};
 use nfs4::{
-    Bitmap4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK, OPEN4_SHARE_ACCESS_WANT_CANCEL,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
+    Bitmap4, Nfsstat4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
+    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
 };
 use state::OpenClaim;
 use xdr::{Decode, Decoder, Encoder};
@@ -119,7 +119,12 @@ pub(crate) fn open(
     claim: OpenClaim,
 ) -> Result<Opened, Failure> {
     let (client, owner) = (c.client()?, &args.owner.owner);
-    c.with_effects(|state, effects| state.open_allowed(c.now(), client, &c.sender(), owner, claim, effects))?;
+    loop {
+        match c.state().open_allowed(c.now(), client, &c.sender(), owner, claim) {
+            Err(Nfsstat4::NFS4ERR_NOSPC) if c.expired_make_room_for_open()? => {}
+            allowed => break allowed?,
+        }
+    }
     let target = target::find(c, args, share)?;
     let (change, attrset) = (target.change, target.attrset);
     let object = target.object.clone();

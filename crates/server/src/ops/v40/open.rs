@@ -33,7 +33,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         c.with_effects(|state, effects| state.cancel_unconfirmed(&mut turn, effects));
     }
     let start = reply.len();
-    let result = open(c, &decoded, client, &mut turn, reply);
+    let result = c.with_room(|c| open(c, &decoded, client, &mut turn, reply));
     let mut filehandle = Encoder::new();
     if let (Ok(()), Some(fh)) = (&result, &c.current) {
         c.encode_fh(fh, &mut filehandle);
