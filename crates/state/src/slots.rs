@@ -1,7 +1,7 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
 use crate::sessions::Session;
-use crate::{Caller, Nfsstat4, Principal, Referring, Result, Sequence};
+use crate::{Caller, Nfsstat4, Principal, Protection, Referring, Result, Sequence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
@@ -43,6 +43,7 @@ pub(crate) struct Slot {
     pub(crate) state: SlotState,
     fingerprint: u64,
     principal: Option<Principal>,
+    protection: Option<Protection>,
 }
 
 /// What a request is to its slot.
@@ -75,9 +76,12 @@ impl Slot {
         }
     }
 
-    /// A cached reply is for the same bytes from the same principal only (RFC 8881 section 2.10.6.1.3.1).
+    /// A cached reply is for the same bytes from the same principal only (RFC 8881 section 2.10.6.1.3.1), and
+    /// for the same protection: the reply to a call with privacy must not leave in clear.
     fn is_last_request(&self, caller: &Caller<'_>, args: &Sequence) -> bool {
-        self.fingerprint == args.fingerprint && self.principal.as_ref() == Some(caller.principal)
+        self.fingerprint == args.fingerprint
+            && self.principal.as_ref() == Some(caller.principal)
+            && self.protection == Some(caller.protection)
     }
 
     /// Puts a new request on the slot, in place of the last one, and returns that one's reply.
@@ -88,6 +92,7 @@ impl Slot {
         if self.principal.as_ref() != Some(caller.principal) {
             self.principal = Some(caller.principal.clone());
         }
+        self.protection = Some(caller.protection);
         std::mem::replace(&mut self.state, SlotState::Running)
     }
 }

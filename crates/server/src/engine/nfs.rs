@@ -6,6 +6,7 @@ use super::names_held::NamesHeld;
 use super::replies::Replies;
 use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
+use crate::security::Security;
 use identity::Mapper;
 use nfs4::Verifier4;
 use rpc::ConnectionId;
@@ -13,7 +14,7 @@ use siphasher::sip::SipHasher13;
 use state::{Counts, Effect, Effects, State};
 use std::{
     fmt,
-    hash::Hasher,
+    hash::{Hash, Hasher},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -206,12 +207,14 @@ impl Nfs {
         (self.random)()
     }
 
-    /// Hashes what tells a retry from another request on its slot (RFC 8881 section 2.10.6.1.3.1).
-    pub(crate) fn fingerprint(&self, args: &[u8], sender: &state::Principal) -> u64 {
+    /// Hashes what tells a retry from another request on its slot (RFC 8881 section 2.10.6.1.3.1): its
+    /// bytes, its principal, and its flavor with the service. A reply to krb5p does not answer krb5.
+    pub(crate) fn fingerprint(&self, args: &[u8], security: &Security) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.start.boot.hash_key);
         hasher.write(args.get(..FINGERPRINT_MAX).unwrap_or(args));
         hasher.write_usize(args.len());
-        hasher.write(&sender.0);
+        security.flavor.hash(&mut hasher);
+        hasher.write(&security.sender.0);
         hasher.finish()
     }
 }

@@ -70,7 +70,7 @@ impl Replies {
 
 impl Nfs {
     fn key_of(&self, call: &Call<'_>) -> Key {
-        let fingerprint = self.fingerprint(call.args, &call.security.sender);
+        let fingerprint = self.fingerprint(call.args, call.security);
         Key { peer: call.peer, xid: call.xid, fingerprint }
     }
 

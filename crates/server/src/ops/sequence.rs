@@ -22,7 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         slotid: args.sa_slotid,
         highest_slotid: args.sa_highest_slotid,
         cache_this: args.sa_cachethis,
-        fingerprint: c.nfs.fingerprint(c.call.args, sender.principal),
+        fingerprint: c.nfs.fingerprint(c.call.args, c.call.security),
         request_size: u32::try_from(c.call.request_size).unwrap_or(u32::MAX),
         operations: c.position.count,
         reply_min: u32::try_from(reply_min).unwrap_or(u32::MAX),

@@ -50,6 +50,23 @@ fn another_principal_never_sees_a_cached_reply() {
 }
 
 #[test]
+fn a_weaker_service_never_sees_a_cached_reply() {
+    // RFC 8881 section 2.10.6.1.3.1
+    let mut world = World::new();
+    let mut client = world.ready("a");
+    client.protection = Protection::Privacy;
+    let args = client.args();
+    let begun = world.begin(&mut client);
+    world.state.finish(begun.token, Some(b"secret"));
+    for weaker in [Protection::None, Protection::Authentication, Protection::Integrity] {
+        client.protection = weaker;
+        assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY);
+    }
+    client.protection = Protection::Privacy;
+    assert_eq!(replay(world.sequence(&client, args)), b"secret");
+}
+
+#[test]
 fn a_retry_of_a_reply_that_was_not_cached_says_so() {
     // RFC 8881 section 2.10.6.1.3
     let mut world = World::new();

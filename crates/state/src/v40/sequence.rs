@@ -44,7 +44,7 @@ pub(crate) struct Sequence {
     pub(super) confirmed: bool,
     /// The open that waits for it.
     pub(super) unconfirmed: Option<Key>,
-    /// Who has opened something last.
+    /// Who has opened something last, or has locked first.
     pub(super) principal: Option<Principal>,
     /// What the last request closed.
     pub(super) closed: Option<Other>,
@@ -79,11 +79,16 @@ impl Turn<'_> {
     /// As [`Turn::begin`], for OPEN: while an earlier OPEN of the owner waits for its confirmation, any other takes its place
     /// (RFC 7530 section 16.18.5). The caller then has to cancel what is unconfirmed.
     ///
+    /// An OPEN that failed is run again for an owner that is not confirmed: it has changed nothing, and a client that
+    /// forgets an owner whose first OPEN failed begins again with the same number.
+    ///
     /// # Errors
     /// NFS4ERR_BAD_SEQID.
     pub fn begin_open(&self, seqid: u32, request: Request) -> Result<Begin> {
         match self.begin(seqid, request) {
-            Ok(Begin::Replay(replay)) => Ok(Begin::Replay(replay)),
+            Ok(Begin::Replay(replay)) if self.sequence.confirmed || replay.status == Nfsstat4::NFS4_OK => {
+                Ok(Begin::Replay(replay))
+            }
             _ if !self.sequence.confirmed => Ok(Begin::Run),
             begin => begin,
         }
@@ -119,6 +124,11 @@ impl Turn<'_> {
             self.sequence.last = Some((request, replay));
         }
         !again
+    }
+
+    /// Notes whose the owner is.
+    pub fn set_principal(&mut self, principal: &Principal) {
+        self.sequence.principal = Some(principal.clone());
     }
 
     /// Takes back that there ever was a sequence: of a lock-owner whose first LOCK came to nothing.

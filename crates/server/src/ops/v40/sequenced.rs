@@ -23,7 +23,8 @@ pub struct Sequenced {
 }
 
 impl Sequenced {
-    /// `before` and `after` stand around the operation's arguments.
+    /// `before` and `after` stand around the operation's arguments. The current filehandle is part of the
+    /// request: an OPEN of the same name in another directory is not a copy.
     pub fn new(
         c: &Compound<'_>,
         opnum: NfsOpnum4,
@@ -33,7 +34,12 @@ impl Sequenced {
     ) -> Self {
         let length = before.remaining().saturating_sub(after.remaining());
         let args = before.rest().get(..length).unwrap_or_default();
-        let fingerprint = c.nfs.fingerprint(args, c.sender().principal);
+        let mut request = Encoder::new();
+        if let Some(fh) = &c.current {
+            c.encode_fh(fh, &mut request);
+        }
+        request.raw(args);
+        let fingerprint = c.nfs.fingerprint(request.as_slice(), c.call.security);
         Self { opnum, seqid, request: Request { operation: opnum as u32, fingerprint } }
     }
 }
@@ -68,10 +74,15 @@ pub fn run(
     result
 }
 
-/// Answers the copy of a request as the request was answered.
+/// Answers the copy of a request as the request was answered. The filehandle that it makes current again
+/// is checked like one that the client sends: the export's policy may have changed since.
+///
+/// # Errors
+/// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the one that the request was answered with.
 pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
     if !replay.filehandle.is_empty() {
         let fh = c.decode_fh(Decoder::new(&replay.filehandle).opaque(FILEHANDLE_MAX)?)?;
+        c.check_flavor(&fh)?;
         c.set_current(fh);
     }
     reply.raw(&replay.body);

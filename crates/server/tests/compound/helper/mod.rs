@@ -106,19 +106,21 @@ impl Setup {
         let nfs = Nfs::new(
             self.config,
             start,
-            exports,
+            exports.clone(),
             mapper.clone(),
             self.records,
             random,
             Duration::from_secs(100),
         );
         let peer = SocketAddr::from(([192, 0, 2, 1], 800)).into();
-        Server { nfs, xid: AtomicU32::new(1), peer, mapper }
+        Server { nfs, exports, xid: AtomicU32::new(1), peer, mapper }
     }
 }
 
 pub struct Server {
     pub nfs: Nfs,
+    /// What it exports, to be replaced.
+    pub exports: Arc<Exports>,
     /// The next call's.
     pub xid: AtomicU32,
     /// Where calls come from.

@@ -3,6 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use vfs::{Export, ExportTable, SecFlavor, Timestamp};
 
 /// Runs operations twice, as another RPC the second time: the same answer, and nothing more was done.
 #[track_caller]
@@ -91,4 +92,85 @@ fn a_copy_of_a_change_is_answered_from_memory() // RFC 7530 section 3.1.1
     copy(13, &at(lookup("f"))).expect(NFS4ERR_NOENT);
     client.opened("f");
     copy(13, &at(lookup("f"))).ok();
+}
+
+/// A server with "/p" for krb5p alone, and whatever client may come.
+fn protected(flavors: &[SecFlavor]) -> (Server, impl Fn(&[SecFlavor]) -> Vec<Export>) {
+    let backend = memory();
+    let exports = move |flavors: &[SecFlavor]| {
+        vec![Export { flavors: flavors.to_vec(), ..export("/p", &backend) }, export("/export", &memory())]
+    };
+    (Setup::with_exports(exports(flavors)).start(), exports)
+}
+
+#[test]
+fn a_reply_is_for_the_flavor_service_and_principal_of_its_request() // RFC 7530 section 9.1.9, RFC 8881 section 2.10.6.1.3.1
+{
+    use SecFlavor::*;
+    let (server, _) = protected(&[Krb5p]);
+    let strong = Client40::with(&server, b"c", krb5(Krb5p, "alice", ALICE), [1; 8]);
+    let create = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(mode(0o666)));
+    let reply = strong.at("p", vec![strong.open_op(create, by_name("f"), 3, 0), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    strong.run(vec![put(&fh), strong.confirm_op(stateid)]).ok();
+    let directory = strong.at("p", vec![getfh()]).ok().fh(0);
+    let again = vec![put(&directory), strong.open_op(NOCREATE, by_name("f"), 1, 0)];
+    strong.run(again.clone()).ok();
+    let alice = |flavor| krb5(flavor, "alice", ALICE);
+    let others = [alice(Krb5), alice(Krb5i), krb5(Krb5p, "bob", BOB), sys(ALICE), sys(0)];
+    for security in &others {
+        let run = |ops: &[Op]| server.call(security, 40, strong.now.get(), 0, ops);
+        let read = read(Stateid4::ANONYMOUS, 0, 4);
+        run(&[&again[..], &[getfh(), read.clone()]].concat()).expect(NFS4ERR_BAD_SEQID);
+        run(&[put_root(), again[1].clone(), read]).expect(NFS4ERR_BAD_SEQID);
+    }
+    strong.run(again).ok();
+}
+
+#[test]
+fn a_copy_of_an_open_obeys_the_policy_that_is_in_force_now() // RFC 7530 section 3.3.3
+{
+    use SecFlavor::*;
+    let (server, exports) = protected(&[Krb5p, Sys]);
+    let client = Client40::new(&server);
+    let create = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(mode(0o666)));
+    let reply = client.at("p", vec![client.open_op(create, by_name("f"), 3, 0), getfh()]).ok();
+    let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
+    client.run(vec![put(&fh), client.confirm_op(stateid)]).ok();
+    let directory = client.at("p", vec![getfh()]).ok().fh(0);
+    let again = vec![put(&directory), client.open_op(NOCREATE, by_name("f"), 3, 0)];
+    let stateid = client.run(again.clone()).ok().stateid();
+    client.run(again.clone()).ok();
+    let table = ExportTable::new(exports(&[Krb5p]), Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
+    server.exports.replace(table);
+    client.run([&again[..], &[write(stateid, 0, b"x")]].concat()).expect(NFS4ERR_WRONGSEC);
+    let closed: Export = Export { networks: vec!["198.51.100.0/24".parse().unwrap()], ..exports(&[Sys]).remove(0) };
+    let table = ExportTable::new(vec![closed], Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
+    server.exports.replace(table);
+    client.run(again).expect(NFS4ERR_STALE);
+}
+
+#[test]
+fn the_same_number_in_another_directory_is_no_copy() // RFC 7530 sections 9.1.9 and 16.18.5
+{
+    let server = Setup::default().start();
+    let client = Client40::new(&server);
+    client.at("export", vec![mkdir("a")]).ok();
+    client.at("export", vec![mkdir("b")]).ok();
+    client.at("export/b", vec![client.create_op("f"), getfh()]).ok();
+    let open = |owner: &[u8], seqid| client.open_as(owner, seqid, NOCREATE, by_name("f"), 1, 0);
+    // An owner whose first OPEN has failed begins anew, elsewhere or in the same place.
+    client.at("export/a", vec![open(b"new", 1)]).expect(NFS4ERR_NOENT);
+    client.at("export/b", vec![open(b"new", 1)]).ok();
+    client.at("export/a", vec![open(b"other", 1)]).expect(NFS4ERR_NOENT);
+    client.at("export/a", vec![client.create_op("f")]).ok();
+    client.at("export/a", vec![open(b"other", 1)]).ok();
+    client.at("export/a", vec![remove("f")]).ok();
+    // An owner that is confirmed has to move on.
+    client.open_seqid.set(1);
+    client.opened("x");
+    let seqid = client.next_open();
+    client.at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_NOENT);
+    client.at("export/b", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_BAD_SEQID);
+    client.at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_NOENT);
 }
