@@ -63,7 +63,7 @@ fn server() -> Server<Nfs> {
     let source = StaticSource::default().with_user("alice", 1000, 1000, &[]).with_group("users", 1000);
     let identity = Arc::new(Mapper::new(Rules::default(), source));
     let start = Start {
-        boot: Boot { epoch: 7, hash_key: [1; 16], prior_clients: Vec::new() },
+        boot: Boot { epoch: 7, hash_key: [1; 16], principal_key: [2; 16], prior_clients: Vec::new() },
         write_verifier: [2; 8],
         filehandle_key: [3; 16],
     };

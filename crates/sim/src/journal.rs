@@ -2,8 +2,8 @@
 
 use crate::chance::Chance;
 use crate::disk::Fuse;
-use server::engine::{ClientRecords, journal_line, journal_owners};
-use std::collections::BTreeSet;
+use server::engine::{ClientRecords, JournalOwners, journal_line, journal_line_gone, journal_owners};
+use state::{PrincipalHash, PriorClient};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The journal: survives the server.
@@ -19,7 +19,7 @@ pub struct Journal {
 struct File {
     text: String,
     synced: usize,
-    owners: BTreeSet<Vec<u8>>,
+    owners: JournalOwners,
 }
 
 impl Journal {
@@ -42,33 +42,38 @@ impl Journal {
     }
 
     /// Reads the journal as a start does, and writes it anew.
-    pub fn open(&self) -> Result<Vec<Vec<u8>>, String> {
+    pub fn open(&self) -> Result<Vec<PriorClient>, String> {
         let mut file = self.file();
         let owners =
             journal_owners(&file.text).map_err(|line| format!("the journal is damaged: {line:?}"))?;
-        file.text = owners.iter().map(|owner| journal_line(owner, true)).collect();
+        file.text = owners.iter().map(|(owner, principal)| journal_line(owner, *principal)).collect();
         file.synced = file.text.len();
         file.owners = owners;
-        Ok(file.owners.iter().cloned().collect())
+        let prior = file.owners.iter();
+        Ok(prior
+            .map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal })
+            .collect())
     }
 
-    fn change(&self, owner: &[u8], present: bool) {
+    fn append(&self, change: impl FnOnce(&mut JournalOwners) -> Option<String>) {
         self.fuse.burn();
         let mut file = self.file();
-        let changed = if present { file.owners.insert(owner.to_vec()) } else { file.owners.remove(owner) };
-        if changed {
-            file.text.push_str(&journal_line(owner, present));
+        if let Some(line) = change(&mut file.owners) {
+            file.text.push_str(&line);
         }
     }
 }
 
 impl ClientRecords for Journal {
-    fn record(&self, owner: &[u8]) {
-        self.change(owner, true);
+    fn record(&self, owner: &[u8], principal: PrincipalHash) {
+        self.append(|owners| {
+            let before = owners.insert(owner.to_vec(), Some(principal));
+            (before != Some(Some(principal))).then(|| journal_line(owner, Some(principal)))
+        });
     }
 
     fn forget(&self, owner: &[u8]) {
-        self.change(owner, false);
+        self.append(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)));
     }
 
     fn sync(&self) {

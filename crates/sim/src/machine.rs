@@ -144,7 +144,7 @@ impl Machine {
         if self.starts == 1 || self.plan.mutation != Mutation::VerifierStays {
             self.verifier = (u64::from(self.starts) << 32 ^ self.wall.load(Relaxed)).to_be_bytes();
         }
-        let boot = Boot { epoch: self.starts, hash_key, prior_clients };
+        let boot = Boot { epoch: self.starts, hash_key, principal_key: [9; 16], prior_clients };
         let start = Start { boot, write_verifier: self.verifier, filehandle_key: [9; 16] };
         let mut export = Export::new("/export", self.disk.clone()).map_err(|error| error.to_string())?;
         export.flavors = SecFlavor::ALL.to_vec();

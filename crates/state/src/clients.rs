@@ -1,10 +1,11 @@
 //! Client records (RFC 8881 section 2.4): whose a client is, and the books about what it has open and locked.
 
+use crate::creator::Creator;
 use crate::slab::Key;
 use crate::tenants::Tenant;
 use crate::users::User;
 use crate::v40::Of40;
-use crate::{Caller, Clientid4, Nfsstat4, Principal, Protection, Result, State, StateProtect};
+use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -29,7 +30,7 @@ pub(crate) struct Client {
     pub(crate) id: Clientid4,
     pub(crate) owner: Arc<[u8]>,
     pub(crate) verifier: [u8; 8],
-    pub(crate) principal: Principal,
+    pub(crate) creator: Creator,
     pub(crate) protect: StateProtect,
     /// Whom it counts for.
     pub(crate) tenant: Arc<Tenant>,
@@ -81,7 +82,7 @@ impl Client {
         id: Clientid4,
         owner: &[u8],
         verifier: [u8; 8],
-        principal: Principal,
+        creator: Creator,
         protect: StateProtect,
         tenant: Arc<Tenant>,
     ) -> Self {
@@ -89,7 +90,7 @@ impl Client {
         let books = Books { turn: id as u32, ..Books::default() };
         let (paths, status, books) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(books));
         let owner = owner.into();
-        Self { id, owner, verifier, principal, protect, tenant, paths, status, of40: None, books }
+        Self { id, owner, verifier, creator, protect, tenant, paths, status, of40: None, books }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.
@@ -98,7 +99,7 @@ impl Client {
             StateProtect::None => true,
             StateProtect::MachCred { .. } => caller.protection >= Protection::Integrity,
         };
-        protected && self.principal == *caller.principal
+        protected && self.creator.is(caller)
     }
 
     /// Locks the books, whether or not the record is still there.

@@ -231,13 +231,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if client.confirmed {
             return Ok(());
         }
-        let owner = client.record.owner.clone();
-        let mut recorded = registry.waiting.contains(&*owner);
+        let record = Arc::clone(&client.record);
+        let owner = record.owner.clone();
+        let mut recorded = registry.may_reclaim(&record);
         if let Some(old) = registry.confirmed.get(&owner).copied() {
-            recorded |= registry.client(old).is_ok_and(|old| old.recorded);
-            self.remove_client(registry, old, false, effects);
+            let earlier = registry.client(old)?;
+            if !registry.is_of(&earlier.record, &record.creator) {
+                // It was confirmed after this record was made.
+                self.make_way(registry, now, earlier, &record.creator)?;
+            }
+            // The record on stable storage is of its creator.
+            let same = earlier.record.creator.hash == record.creator.hash;
+            recorded |= same && earlier.recorded;
+            self.remove_client(registry, old, !same, effects);
         }
-        registry.unconfirmed.remove(&owner);
+        registry.unconfirmed.remove(&(Arc::clone(&owner), record.creator.hash));
         registry.confirmed.insert(owner, key);
         let client = registry.client_mut(key)?;
         client.confirmed = true;

@@ -34,7 +34,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(())
     }
 
-    /// Handles DESTROY_CLIENTID.
+    /// Handles DESTROY_CLIENTID, which is for the principal that created the client.
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLIENTID_BUSY (sessions or state are left), NFS4ERR_WRONG_CRED.
@@ -47,7 +47,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut registry = self.registry();
         let (key, client) = registry.by_id(clientid)?;
         let record = &client.record;
-        if record.enforces(NfsOpnum4::OP_DESTROY_CLIENTID) && !record.is_spoken_for_by(caller) {
+        // Without state protection nothing else says whose the id is, and other flavors than krb5p show it to everybody.
+        let enforced = record.enforces(NfsOpnum4::OP_DESTROY_CLIENTID) && !record.is_spoken_for_by(caller);
+        if enforced || !record.creator.is(caller) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED);
         }
         if !client.sessions.is_empty() || record.holds_state() {

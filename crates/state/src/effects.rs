@@ -1,15 +1,17 @@
 //! What the server has to do because state changed.
 
-use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, Sessionid4};
+use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, Sessionid4};
 
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The client may hold state from now on: put it on stable storage, so that it may reclaim after a restart
-    /// (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless.
+    /// (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless; the last principal counts.
     RecordClient {
         /// co_ownerid.
         owner: Vec<u8>,
+        /// Who created the client.
+        principal: PrincipalHash,
     },
     /// The client holds nothing any more, or must not reclaim: take it off stable storage.
     ForgetClient {

@@ -1,6 +1,7 @@
 //! EXCHANGE_ID (RFC 8881 section 18.35): a client owner gets a client id.
 
 use crate::clients::Client;
+use crate::creator::Creator;
 use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::registry::{Enrolled, Registry};
 use crate::tenants::Tenant;
@@ -94,26 +95,30 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<ExchangeIdOk> {
         self.check_exchange_id(caller, args)?;
         let mut registry = self.registry();
+        self.end_grace_if_over(Some(&mut registry), now, effects);
+        let creator = Creator::of(&self.principal_key, caller);
         let confirmed = registry.confirmed.get(args.owner).copied();
         if args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0 {
             return update_client(&registry, caller, args, confirmed);
         }
         if let Some(key) = confirmed {
             let client = registry.client(key)?;
-            let collides = !client.record.is_spoken_for_by(caller);
+            let own = client.record.is_spoken_for_by(caller) && registry.is_of(&client.record, &creator);
+            let collides = !own;
             if !collides && client.record.verifier == args.verifier {
                 return Ok(client.describe()); // case 2
             }
             if collides {
-                self.make_way(now, client)?;
+                self.make_way(&registry, now, client, &creator)?;
                 self.remove_client(&mut registry, key, true, effects);
             }
         }
-        if let Some(key) = registry.unconfirmed.get(args.owner).copied() {
+        let unconfirmed = (Arc::from(args.owner), creator.hash);
+        if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
             self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
         }
         let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
-        Ok(self.new_client(&mut registry, now, caller, args, random as u32 >> 1, tenant)) // cases 1, 3, 4, 5
+        Ok(self.new_client(&mut registry, now, creator, args, random as u32 >> 1, tenant)) // cases 1, 3, 4, 5
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {
@@ -129,15 +134,31 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds nothing or its
-    /// lease is over. A machine credential keeps its client owner even without state (section 18.35.3).
-    pub(crate) fn make_way(&self, now: Duration, client: &Enrolled) -> Result<()> {
-        let keeps = client.record.holds_state() || client.record.protect != StateProtect::None;
+    /// lease is over. A machine credential keeps its client owner even without state (section 18.35.3), and so does a proved
+    /// principal against AUTH_SYS, and a client that may still reclaim. Whoever may reclaim gets its owner back from a
+    /// client of another's, which can hold nothing as long as the grace period runs.
+    pub(crate) fn make_way(
+        &self,
+        registry: &Registry,
+        now: Duration,
+        client: &Enrolled,
+        claimant: &Creator,
+    ) -> Result<()> {
+        let record = &client.record;
+        if registry.waiting.get(&*record.owner) == Some(&Some(claimant.hash)) && !registry.may_reclaim(record)
+        {
+            return Ok(());
+        }
+        let keeps = record.holds_state()
+            || record.protect != StateProtect::None
+            || (record.creator.proved && !claimant.proved)
+            || registry.may_reclaim(record);
         let goes = if keeps { self.expired(client, now) } else { self.close_gates(client) };
         if !goes {
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
         // An OPEN may have come and gone before the gates were closed.
-        if !keeps && client.record.holds_state() {
+        if !keeps && record.holds_state() {
             self.reopen_gates(client);
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
@@ -149,14 +170,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         registry: &mut Registry,
         now: Duration,
-        caller: &Caller<'_>,
+        creator: Creator,
         args: &ExchangeId<'_>,
         create_sequence: u32,
         tenant: Arc<Tenant>,
     ) -> ExchangeIdOk {
-        let id = registry.new_clientid(self.epoch, self.clientid_mask);
-        let (principal, protect) = (caller.principal.clone(), args.protect.granted());
-        let record = Arc::new(Client::new(id, args.owner, args.verifier, principal, protect, tenant));
+        let id = registry.new_clientid(self.epoch, &self.scramble);
+        let protect = args.protect.granted();
+        let record = Arc::new(Client::new(id, args.owner, args.verifier, creator, protect, tenant));
         let enrolled = Enrolled {
             record: Arc::clone(&record),
             confirmed: false,

@@ -5,15 +5,19 @@
 //! client does: a client whose lease ran out, and whose locks others may have had since, finds itself refused after
 //! the next restart (the edge conditions of section 8.4.3).
 //!
+//! The record says who created the client, and the right to reclaim is for the same creator only (see `creator`). A stranger
+//! may use the owner's name, since names are free, but does not count as the client: its RECLAIM_COMPLETE neither ends the grace
+//! period nor replaces the record, and the client gets its name back when it comes.
+//!
 //! Whether the period runs is one number that requests only read. Reclaims hold the registry, so that the period does
 //! not end between the check and what is reclaimed.
 
 use crate::clients::{Books, Client};
-use crate::registry::{Enrolled, Registry};
+use crate::registry::{Registry, Waiting};
 use crate::sessions::nanoseconds;
-use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, Result, State};
-use std::collections::BTreeSet;
+use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result, State};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
 
@@ -21,8 +25,8 @@ use std::time::Duration;
 const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The owners that may reclaim.
-pub(crate) fn waiting(prior_clients: Vec<Vec<u8>>) -> BTreeSet<Box<[u8]>> {
-    prior_clients.into_iter().map(Vec::into_boxed_slice).collect()
+pub(crate) fn waiting(prior_clients: Vec<PriorClient>) -> Waiting {
+    prior_clients.into_iter().map(|client| (client.owner.into_boxed_slice(), client.principal)).collect()
 }
 
 /// When a grace period that begins now ends, and when at the latest, in nanoseconds.
@@ -65,17 +69,32 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if complete {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
-        enrolled.recorded = true;
-        let owner = enrolled.record.owner.clone();
-        // Before the end of the grace period, which would otherwise forget the client.
-        registry.push(Effect::RecordClient { owner: owner.to_vec() }, effects);
-        self.reclaimed(&mut registry, &owner, effects);
+        let record = Arc::clone(&enrolled.record);
+        // An impostor is recorded when the grace period ends and its owner's client has not come.
+        if !registry.is_impostor(&record) {
+            // Before the end of the grace period, which would otherwise forget the client.
+            self.record_client(&mut registry, client, effects);
+            self.reclaimed(&mut registry, &record.owner, effects);
+        }
         self.end_grace_if_over(Some(&mut registry), now, effects);
         Ok(())
     }
 
+    /// Puts a client on stable storage.
+    pub(crate) fn record_client(&self, registry: &mut Registry, client: ClientKey, effects: &mut Effects<O>) {
+        let Ok(enrolled) = registry.client_mut(client) else { return };
+        enrolled.recorded = true;
+        let record = Arc::clone(&enrolled.record);
+        if let Some(of40) = &record.of40 {
+            of40.recorded.store(true, Release);
+        }
+        let (owner, principal) = (record.owner.to_vec(), record.creator.hash);
+        registry.push(Effect::RecordClient { owner, principal }, effects);
+    }
+
     /// Checks an operation that obtains state: a new one waits for the grace period to end and for the client's own
-    /// RECLAIM_COMPLETE, a reclaiming one is for recorded clients in the grace period, under the registry.
+    /// RECLAIM_COMPLETE, a reclaiming one is for recorded clients in the grace period, under the registry. Another's client
+    /// of the same owner has nothing to reclaim: NFS4ERR_NO_GRACE.
     pub(crate) fn check_grace(
         &self,
         now: Duration,
@@ -89,10 +108,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             None if !books.reclaim_complete && client.of40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
             None => Ok(()),
             Some(_) if books.reclaim_complete || !self.in_grace(now) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
-            Some(registry) if registry.waiting.contains(&*client.owner) => {
+            Some(registry) if registry.may_reclaim(client) => {
                 self.extend_grace(now);
                 Ok(())
             }
+            Some(registry) if registry.is_impostor(client) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
             Some(_) => Err(Nfsstat4::NFS4ERR_RECLAIM_BAD),
         }
     }
@@ -108,7 +128,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Notes that an owner has nothing more to reclaim; with the last one the grace period ends.
     pub(crate) fn reclaimed(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
-        if registry.waiting.remove(owner)
+        if registry.waiting.remove(owner).is_some()
             && registry.waiting.is_empty()
             && self.grace_until.swap(0, AcqRel) != 0
         {
@@ -136,19 +156,25 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if self.grace_until.swap(0, AcqRel) == 0 {
             return; // Another thread was faster.
         }
-        for owner in std::mem::take(&mut registry.waiting) {
+        for (owner, creator) in std::mem::take(&mut registry.waiting) {
             let key = registry.confirmed.get(&*owner).copied();
-            let client = key.and_then(|key| registry.clients.get_mut(&key));
-            // Who has reclaimed a part may not have the rest after the next restart: others can get it from now on. With
-            // RECLAIM_COMPLETE, which NFSv4.0 does not have, the client is recorded again.
-            let of40 = |client: &Enrolled| client.record.of40.is_some() && client.record.holds_state();
-            if client.as_ref().is_some_and(|client| of40(client)) {
-                continue;
-            }
-            if let Some(client) = client {
+            let client = key.and_then(|key| Some((key, registry.clients.get_mut(&key)?)));
+            if let Some((key, client)) = client {
+                let record = Arc::clone(&client.record);
+                let own = creator.is_none_or(|creator| creator == record.creator.hash);
+                // Who has reclaimed a part may not have the rest after the next restart: others can get it from now on. With
+                // RECLAIM_COMPLETE, which NFSv4.0 does not have, the client is recorded again.
+                if own && record.of40.is_some() && record.holds_state() {
+                    continue;
+                }
                 client.recorded = false;
-                if let Some(of40) = &client.record.of40 {
+                if let Some(of40) = &record.of40 {
                     of40.recorded.store(false, Release);
+                }
+                // An impostor that has completed its reclaims is the owner's client from now on.
+                if !own && record.all_books().reclaim_complete {
+                    self.record_client(registry, key, effects);
+                    continue;
                 }
             }
             registry.push(Effect::ForgetClient { owner: owner.into_vec() }, effects);

@@ -227,7 +227,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             all += 1;
             let sessions = self.sessions_of(client);
             let is_idle = client.pulses(&sessions).all(|pulse| pulse.running() == 0);
-            let reclaims = registry.waiting.contains(&*client.record.owner);
+            let reclaims = registry.may_reclaim(&client.record);
             if is_idle && !reclaims && !client.record.holds_state() {
                 let used = client.pulses(&sessions).any(|pulse| pulse.renewed() > Duration::ZERO);
                 unused.push((client.confirmed, used, self.renewed(client), *key));

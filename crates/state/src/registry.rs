@@ -3,33 +3,37 @@
 //! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
 
 use crate::clients::Client;
+use crate::creator::Creator;
+use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Pulse, Session};
 use crate::slab::Key;
-use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, Result, State};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// An odd factor and an exclusive or permute the 32-bit numbers, so no client id returns before all were used.
-const SCATTER: u32 = 0x9e37_79b1;
 
 /// What is known of all clients together.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) clients: BTreeMap<ClientKey, Enrolled>,
     pub(crate) by_id: BTreeMap<Clientid4, ClientKey>,
-    /// At most one confirmed and one unconfirmed record for each co_ownerid (RFC 8881 section 18.35.4).
+    /// At most one confirmed record for each co_ownerid (RFC 8881 section 18.35.4).
     pub(crate) confirmed: BTreeMap<Arc<[u8]>, ClientKey>,
-    pub(crate) unconfirmed: BTreeMap<Arc<[u8]>, ClientKey>,
+    /// At most one unconfirmed record for each co_ownerid and creator: a stranger who sends the owner does not take away
+    /// the client id that its client is about to confirm.
+    pub(crate) unconfirmed: BTreeMap<(Arc<[u8]>, PrincipalHash), ClientKey>,
     counter: u32,
-    /// Owners that may still reclaim (see `grace`).
-    pub(crate) waiting: BTreeSet<Box<[u8]>>,
+    /// Owners that may still reclaim, with their creators where these are known (see `grace`).
+    pub(crate) waiting: Waiting,
     /// When slots were looked at last that clients have ceased to use.
     pub(crate) retired_at: Duration,
     effects: VecDeque<Effect>,
 }
+
+/// Clients that may still reclaim.
+pub(crate) type Waiting = BTreeMap<Box<[u8]>, Option<PrincipalHash>>;
 
 /// A client in the registry.
 #[derive(Debug)]
@@ -56,7 +60,7 @@ impl Enrolled {
 }
 
 impl Registry {
-    pub(crate) fn new(waiting: BTreeSet<Box<[u8]>>) -> Self {
+    pub(crate) fn new(waiting: Waiting) -> Self {
         Self { waiting, ..Self::default() }
     }
 
@@ -92,7 +96,7 @@ impl Registry {
         let record = &client.record;
         record.tenant.clients.fetch_add(1, Relaxed);
         self.by_id.insert(record.id, key);
-        self.unconfirmed.insert(Arc::clone(&record.owner), key);
+        self.unconfirmed.insert((Arc::clone(&record.owner), record.creator.hash), key);
         self.clients.insert(key, client);
     }
 
@@ -104,33 +108,40 @@ impl Registry {
     }
 
     /// Tells whether some client of this start was given the id, whether or not that is still there.
-    pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, mask: u32) -> bool {
-        let number = ((id as u32) ^ mask).wrapping_mul(inverse(SCATTER));
-        (id >> 32) as u32 == epoch && (1..=self.counter).contains(&number)
+    pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, scramble: &Scramble) -> bool {
+        let number = scramble.unscramble(Domain::ClientId, id);
+        (number >> 32) as u32 == epoch && (1..=self.counter).contains(&(number as u32))
     }
 
-    /// Returns a client id that no client of this start has had: a counter, scattered, under the start's epoch.
-    pub(crate) fn new_clientid(&mut self, epoch: u32, mask: u32) -> Clientid4 {
+    /// Returns a client id that no client of this start has had, and that cannot be guessed from others: a counter under
+    /// the start's epoch, permuted.
+    pub(crate) fn new_clientid(&mut self, epoch: u32, scramble: &Scramble) -> Clientid4 {
         loop {
             self.counter = self.counter.wrapping_add(1);
-            let low = self.counter.wrapping_mul(SCATTER) ^ mask;
-            let id = u64::from(epoch) << 32 | u64::from(low);
+            let id = scramble.scramble(Domain::ClientId, u64::from(epoch) << 32 | u64::from(self.counter));
             if !self.by_id.contains_key(&id) {
                 return id;
             }
         }
     }
-}
 
-/// The factor that undoes an odd one, by Newton's iteration: each step doubles the bits that are right, from three on.
-const fn inverse(odd: u32) -> u32 {
-    let mut inverse = odd;
-    let mut step = 0;
-    while step < 4 {
-        inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
-        step += 1;
+    /// Tells whether a client is one of before the restart that may still reclaim: by its owner and its creator.
+    pub(crate) fn may_reclaim(&self, client: &Client) -> bool {
+        let creator = self.waiting.get(&*client.owner);
+        creator.is_some_and(|creator| creator.is_none_or(|creator| creator == client.creator.hash))
     }
-    inverse
+
+    /// Tells whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While the owner has something to
+    /// reclaim, the address counts besides the name where nothing proves the name.
+    pub(crate) fn is_of(&self, client: &Client, creator: &Creator) -> bool {
+        client.creator.principal == creator.principal
+            && (client.creator.hash == creator.hash || !self.waiting.contains_key(&*client.owner))
+    }
+
+    /// Tells whether a client has the owner of one that may still reclaim, and is another's.
+    pub(crate) fn is_impostor(&self, client: &Client) -> bool {
+        self.waiting.contains_key(&*client.owner) && !self.may_reclaim(client)
+    }
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -208,11 +219,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         books.closed = true;
         drop(books);
         registry.by_id.remove(&record.id);
-        let table = if enrolled.confirmed { &mut registry.confirmed } else { &mut registry.unconfirmed };
-        if table.get(&record.owner) == Some(&key) {
-            table.remove(&record.owner);
+        if enrolled.confirmed {
+            registry.confirmed.remove(&record.owner);
+        } else {
+            registry.unconfirmed.remove(&(Arc::clone(&record.owner), record.creator.hash));
         }
-        if forget && enrolled.confirmed && (enrolled.recorded || registry.waiting.contains(&*record.owner)) {
+        if forget && enrolled.confirmed && (enrolled.recorded || registry.may_reclaim(record)) {
             registry.push(Effect::ForgetClient { owner: record.owner.to_vec() }, effects);
             self.reclaimed(registry, &record.owner, effects);
         }

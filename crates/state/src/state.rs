@@ -1,6 +1,5 @@
 //! The whole state of one server.
 
-use crate::Limits;
 use crate::clients::Client;
 use crate::connections::ConnectionTable;
 use crate::copies::Copy;
@@ -13,11 +12,13 @@ use crate::locks::LockState;
 use crate::opens::{Open, Owner};
 use crate::recalls::Contention;
 use crate::registry::Registry;
+use crate::scramble::Scramble;
 use crate::sessions::Session;
 use crate::slab::Key;
 use crate::table::Table;
 use crate::tenants::Tenants;
 use crate::v40::Shared;
+use crate::{Limits, PrincipalHash};
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -30,11 +31,23 @@ pub struct Boot {
     /// Differs between any two starts: the seconds since 1970, say. Goes into client ids, session ids and stateids, so
     /// that those of an earlier start are recognized as stale.
     pub epoch: u32,
-    /// A random key: for the hash table that clients fill, and to make client ids hard to guess.
+    /// A random key of this start: for the hash table that clients fill, and to make client ids and stateids hard to guess.
     pub hash_key: [u8; 16],
-    /// co_ownerid of each client that was recorded when the server stopped (see [`crate::Effect::RecordClient`]). When
-    /// there is none, no grace period is needed.
-    pub prior_clients: Vec<Vec<u8>>,
+    /// The key of [`crate::PrincipalHash`]es, the same after a restart.
+    pub principal_key: [u8; 16],
+    /// Each client that was recorded when the server stopped (see [`crate::Effect::RecordClient`]). When there is none,
+    /// no grace period is needed.
+    pub prior_clients: Vec<PriorClient>,
+}
+
+/// A client that may reclaim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PriorClient {
+    /// co_ownerid.
+    pub owner: Vec<u8>,
+    /// Who created it. Records of versions that did not keep it have none: whoever comes first with the owner may reclaim
+    /// then, as it was with these versions, until that grace period ends.
+    pub principal: Option<PrincipalHash>,
 }
 
 /// How much there is of everything, for metrics and tests.
@@ -74,7 +87,8 @@ pub struct State<F, O> {
     pub(crate) limits: Limits,
     pub(crate) view: fn(&F) -> View,
     pub(crate) epoch: u32,
-    pub(crate) clientid_mask: u32,
+    pub(crate) scramble: Scramble,
+    pub(crate) principal_key: [u8; 16],
     /// When the grace period ends, in nanoseconds; zero when there is none. Changes under the registry only.
     pub(crate) grace_until: AtomicU64,
     /// Beyond which reclaims do not extend it, in nanoseconds.
@@ -119,7 +133,6 @@ pub struct State<F, O> {
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Starts with nothing; the grace period begins at `now` if there are prior clients.
     pub fn new(limits: Limits, boot: Boot, now: Duration) -> Self {
-        let [a, b, c, d, ..] = boot.hash_key;
         let waiting = grace::waiting(boot.prior_clients);
         let (grace_until, grace_latest) = match waiting.is_empty() {
             true => (0, 0),
@@ -129,7 +142,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             limits,
             view: |_| 0,
             epoch: boot.epoch,
-            clientid_mask: u32::from_be_bytes([a, b, c, d]),
+            scramble: Scramble::new(&boot.hash_key),
+            principal_key: boot.principal_key,
             grace_until: AtomicU64::new(grace_until),
             grace_latest,
             session_memory: AtomicUsize::new(0),

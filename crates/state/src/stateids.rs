@@ -2,6 +2,7 @@
 
 use crate::locks::LockState;
 use crate::opens::Open;
+use crate::scramble::Domain;
 use crate::slab::Key;
 use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
@@ -49,7 +50,8 @@ const LOCK_BIT: u32 = 1 << 31;
 const DELEGATION_BIT: u32 = 1 << 31;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Makes the stateid of an open or a lock: epoch, index, and kind with generation.
+    /// Makes the stateid of an open or a lock: the epoch, and permuted, so that no other can be guessed from it, index and
+    /// kind with generation. The epoch is in clear: it tells stateids of an earlier start from made-up ones.
     pub(crate) fn stateid(&self, state: StateRef, seqid: u32) -> Stateid4 {
         let (key, table, kind) = match state {
             StateRef::Open(key) => (key, 0, 0),
@@ -58,8 +60,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             StateRef::Copy(key) => (key, DELEGATION_BIT, LOCK_BIT),
         };
         let [a, b, c, d] = self.epoch.to_be_bytes();
-        let [e, f, g, h] = (key.index | table).to_be_bytes();
-        let [i, j, k, l] = (key.generation | kind).to_be_bytes();
+        let place = u64::from(key.index | table) << 32 | u64::from(key.generation | kind);
+        let [e, f, g, h, i, j, k, l] = self.scramble.scramble(Domain::Stateid, place).to_be_bytes();
         Stateid4 { seqid, other: [a, b, c, d, e, f, g, h, i, j, k, l] }
     }
 
@@ -70,7 +72,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         }
-        let (index, generation) = (u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l]));
+        let place = self.scramble.unscramble(Domain::Stateid, u64::from_be_bytes([e, f, g, h, i, j, k, l]));
+        let (index, generation) = ((place >> 32) as u32, place as u32);
         let key = Key { index: index & !DELEGATION_BIT, generation: generation & !LOCK_BIT };
         Ok(match (index & DELEGATION_BIT, generation & LOCK_BIT) {
             (0, 0) => StateRef::Open(key),

@@ -18,7 +18,7 @@ const KEPT_PART: usize = 4;
 
 /// What a tenant is known by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TenantName {
+pub(crate) enum TenantName {
     Principal(Arc<[u8]>),
     Address(IpAddr),
 }
@@ -27,7 +27,7 @@ enum TenantName {
 const NETWORK_OF_64_BITS: u128 = !0 << 64;
 
 impl TenantName {
-    fn of(caller: &Caller<'_>) -> Self {
+    pub(crate) fn of(caller: &Caller<'_>) -> Self {
         if caller.protection >= Protection::Authentication {
             return Self::Principal(Arc::clone(&caller.principal.0));
         }

@@ -86,7 +86,7 @@ fn it_ends_with_its_standard_input_when_it_is_told_to() {
     let mut command =
         orthrus(["serve", "--end-with-input", "--listen", "127.0.0.1:0", "--memory", "1", "--sec", "sys"]);
     // Standard input is empty here.
-    let ended = run(command.arg("--state-dir").arg(folder.path()));
+    let ended = run(command.arg("--state-dir").arg(folder.path().join("state")));
     assert!(ended.status.success() && ended.stdout.starts_with("orthrus serves 127.0.0.1:"), "{ended:?}");
 }
 
@@ -182,8 +182,8 @@ fn an_export_for_kerberos_without_a_keytab_is_refused_with_the_way_out() {
         return eprintln!("skipped: this machine has a keytab");
     }
     let folder = empty_folder();
-    let state = folder.path().to_str().expect("the name is plain");
-    let arguments = ["--memory", "1", "--listen", "127.0.0.1:0", "--state-dir", state];
+    let state = folder.path().join("state").to_str().expect("the name is plain").to_owned();
+    let arguments = ["--memory", "1", "--listen", "127.0.0.1:0", "--state-dir", &state];
     // The default has no `sys`: it must be named.
     for more in [&[][..], &["--sec", "krb5p"]] {
         let said = ["keytab", "orthrus realm up", "sec = [\"sys\"]", "--sec sys"];
@@ -209,7 +209,8 @@ fn a_user_without_rights_is_told_so_for_the_port_and_the_state_folder() {
 fn another_minor_version_is_refused() {
     // RFC 8881 section 16.2.3: NFS4ERR_MINOR_VERS_MISMATCH
     let folder = empty_folder();
-    let serve = Serve::new(folder.path()).args(["--memory", "1", "--sec", "sys", "--nfs40", "false"]);
+    let serve =
+        Serve::new(folder.path().join("state")).args(["--memory", "1", "--sec", "sys", "--nfs40", "false"]);
     let server = serve.start();
     for minor_version in [0, 3, u32::MAX] {
         let options = Options { minor_version, ..options(server.port()) };

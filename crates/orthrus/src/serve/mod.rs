@@ -11,6 +11,7 @@ mod records;
 mod same_user;
 mod service;
 mod settling;
+mod state_dir;
 mod store;
 
 use crate::config::{self, Settings};
@@ -271,7 +272,12 @@ fn nfs_start(boot: Boot) -> anyhow::Result<Start> {
     // Unlike the epoch alone, this differs even when the state folder was restored from a backup.
     let verifier = u64::from(boot.epoch) << 32 ^ wall_clock_nanoseconds();
     Ok(Start {
-        boot: state::Boot { epoch: boot.epoch, hash_key, prior_clients: boot.prior_clients },
+        boot: state::Boot {
+            epoch: boot.epoch,
+            hash_key,
+            principal_key: boot.principal_key(),
+            prior_clients: boot.prior_clients,
+        },
         write_verifier: verifier.to_be_bytes(),
         filehandle_key,
     })

@@ -2,6 +2,7 @@
 
 use super::store::Store;
 use server::engine::ClientRecords;
+use state::PrincipalHash;
 use std::sync::Arc;
 
 /// What a failure costs: clients are served all the same.
@@ -15,10 +16,10 @@ impl ClientRecords for Records {
         true
     }
 
-    fn record(&self, owner: &[u8]) {
+    fn record(&self, owner: &[u8], principal: PrincipalHash) {
         // The thread may still have the identity of the last caller, who must not write the store.
         vfs_local::become_server();
-        if let Err(error) = self.0.record(owner) {
+        if let Err(error) = self.0.record(owner, principal) {
             tracing::error!("a client could not be recorded: {error}; {MEANING}");
         }
     }

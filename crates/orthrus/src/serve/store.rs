@@ -1,13 +1,15 @@
 //! What the server keeps over a restart, in a folder of its own: its secret, a count of its starts, and the owners of
-//! the clients that may reclaim (RFC 8881 section 8.4.2.1).
+//! the clients that may reclaim, with hashes of the principals that created them (RFC 8881 section 8.4.2.1).
 
+use super::state_dir::{self, REMEDY, private};
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
-use server::engine::{hex, journal_line, journal_owners, unhex};
-use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use server::engine::{JournalOwners, hex, journal_line, journal_line_gone, journal_owners, unhex};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use state::{PrincipalHash, PriorClient};
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,8 +17,15 @@ use std::sync::{Mutex, PoisonError};
 const JOURNAL_SLACK_MAX: usize = 8;
 /// Lines that the journal may have whatever the number of clients.
 const JOURNAL_LINES_MIN: usize = 1024;
-/// Bytes of a journal that is read at all: far above what `clients_max` clients need.
+/// Bytes of a journal that is read at all: far above what `clients_max` clients need. From half of it on it is
+/// written anew.
 const JOURNAL_SIZE_MAX: u64 = 256 << 20;
+/// Bytes of a client owner in the journal: those of the protocol, and room for what tells versions apart.
+const JOURNAL_OWNER_MAX: usize = 2048;
+/// Bytes of the other files.
+const FILE_SIZE_MAX: u64 = 4096;
+/// Characters of a damaged line that are shown.
+const SHOWN_MAX: usize = 60;
 
 /// What a start learns from the store.
 pub struct Boot {
@@ -24,8 +33,20 @@ pub struct Boot {
     pub epoch: u32,
     /// Key material for handle checksums and the like: 32 random bytes that stay.
     pub secret: [u8; 32],
-    /// Owners of the clients that held state when the server went down.
-    pub prior_clients: Vec<Vec<u8>>,
+    /// The clients that held state when the server went down.
+    pub prior_clients: Vec<PriorClient>,
+}
+
+impl Boot {
+    /// The key under which principals of clients are hashed: it stays, and is not one that handles are signed with.
+    pub fn principal_key(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        key.copy_from_slice(&self.secret[16..]);
+        let mut hasher = SipHasher24::new_with_key(&key);
+        hasher.write(b"principals of clients");
+        hasher.write(&self.secret[8..16]);
+        hasher.finish128().as_bytes()
+    }
 }
 
 /// The store of a running server; the folder is locked for as long as it lives.
@@ -37,8 +58,9 @@ pub struct Store {
 
 struct Journal {
     file: File,
-    owners: BTreeSet<Vec<u8>>,
+    owners: JournalOwners,
     lines: usize,
+    size: usize,
     /// Whether there are lines that may not be on stable storage.
     dirty: bool,
 }
@@ -47,14 +69,9 @@ impl Store {
     /// Opens the store, making it where it does not exist, and counts one more start.
     ///
     /// # Errors
-    /// Names the folder and the cure: no permission, in use by another server, damaged.
+    /// Names the folder and the remedy: no permission, open to others, in use by another server, damaged.
     pub fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(|| {
-            format!(
-                "the state folder {} cannot be made; choose another with --state-dir",
-                directory.display()
-            )
-        })?;
+        state_dir::open_folder(directory)?;
         let lock = private(&directory.join("lock")).and_then(|file| {
             Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
         });
@@ -68,25 +85,36 @@ impl Store {
                 return Err(error).with_context(|| format!("{} cannot be locked", directory.display()));
             }
         };
-        let secret = secret(directory)?;
-        let epoch = next_epoch(directory)?;
+        // All of it is looked at before anything is changed.
         let owners = read_journal(&directory.join("clients"))?;
-        let prior_clients = owners.iter().cloned().collect();
-        let journal = Mutex::new(Journal::rewrite(directory, owners)?);
+        let epoch = next_epoch(directory, owners.is_some())?;
+        let secret = secret(directory)?;
+        replace(directory, "starts", format!("{epoch}\n").as_bytes())
+            .with_context(|| format!("{} cannot be written", directory.display()))?;
+        let owners = owners.unwrap_or_default();
+        let prior = owners.iter();
+        let prior =
+            prior.map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal });
+        let prior_clients = prior.collect();
+        let journal =
+            Mutex::new(Journal::rewrite(directory, owners).with_context(|| directory.display().to_string())?);
         Ok((
             Self { directory: directory.to_owned(), _lock: lock, journal },
             Boot { epoch, secret, prior_clients },
         ))
     }
 
-    /// Puts an owner down; [`Store::sync`] makes it last.
-    pub fn record(&self, owner: &[u8]) -> std::io::Result<()> {
-        self.change(owner, true)
+    /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it last.
+    pub fn record(&self, owner: &[u8], principal: PrincipalHash) -> std::io::Result<()> {
+        self.change(|owners| {
+            let before = owners.insert(owner.to_vec(), Some(principal));
+            (before != Some(Some(principal))).then(|| journal_line(owner, Some(principal)))
+        })
     }
 
     /// Strikes an owner out; [`Store::sync`] makes it last.
     pub fn forget(&self, owner: &[u8]) -> std::io::Result<()> {
-        self.change(owner, false)
+        self.change(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)))
     }
 
     /// Puts what has changed on stable storage; returns after it is there.
@@ -99,36 +127,32 @@ impl Store {
         Ok(())
     }
 
-    fn change(&self, owner: &[u8], present: bool) -> std::io::Result<()> {
+    /// Changes the owners; `change` returns the line to append, if anything is new.
+    fn change(&self, change: impl FnOnce(&mut JournalOwners) -> Option<String>) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed =
-            if present { journal.owners.insert(owner.to_vec()) } else { journal.owners.remove(owner) };
-        if !changed {
-            return Ok(());
-        }
-        if journal.lines > JOURNAL_LINES_MIN + JOURNAL_SLACK_MAX * journal.owners.len() {
-            let owners = std::mem::take(&mut journal.owners);
-            *journal = Journal::rewrite(&self.directory, owners)?;
+        let Some(line) = change(&mut journal.owners) else { return Ok(()) };
+        let size = journal.size + line.len();
+        if journal.lines > JOURNAL_LINES_MIN + JOURNAL_SLACK_MAX * journal.owners.len()
+            || size as u64 > JOURNAL_SIZE_MAX / 2
+        {
+            *journal = Journal::rewrite(&self.directory, journal.owners.clone())?;
             return Ok(());
         }
         journal.lines += 1;
+        journal.size = size;
         journal.dirty = true;
-        journal.file.write_all(journal_line(owner, present).as_bytes())
+        journal.file.write_all(line.as_bytes())
     }
 }
 
 impl Journal {
     /// Writes the owners into a new file that takes the old one's place whole or not at all.
-    fn rewrite(directory: &Path, owners: BTreeSet<Vec<u8>>) -> std::io::Result<Self> {
-        let text: String = owners.iter().map(|owner| journal_line(owner, true)).collect();
+    fn rewrite(directory: &Path, owners: JournalOwners) -> std::io::Result<Self> {
+        let text: String = owners.iter().map(|(owner, principal)| journal_line(owner, *principal)).collect();
         replace(directory, "clients", text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(directory.join("clients"))?;
-        Ok(Self { file, lines: owners.len(), owners, dirty: false })
+        Ok(Self { file, lines: owners.len(), size: text.len(), owners, dirty: false })
     }
-}
-
-fn private(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
@@ -143,69 +167,91 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> 
 
 fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
     let path = directory.join("secret");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => match unhex(text.trim()).and_then(|bytes| bytes.try_into().ok()) {
+    if let Some(text) = state_dir::read(&path, FILE_SIZE_MAX)? {
+        return match unhex(text.trim()).and_then(|bytes| bytes.try_into().ok()) {
             Some(secret) => Ok(secret),
-            None => bail!("{} is damaged; remove it, and clients will have to mount anew", path.display()),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut secret = [0u8; 32];
-            getrandom::fill(&mut secret)
-                .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
-            replace(directory, "secret", format!("{}\n", hex(&secret)).as_bytes())?;
-            Ok(secret)
-        }
-        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+            None => bail!(
+                "{} is damaged; restore it from a backup, or remove it: clients then have to mount again",
+                path.display()
+            ),
+        };
     }
+    let mut secret = [0u8; 32];
+    getrandom::fill(&mut secret)
+        .map_err(|error| anyhow::anyhow!("the system gives no randomness: {error}"))?;
+    replace(directory, "secret", format!("{}\n", hex(&secret)).as_bytes())
+        .with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(secret)
 }
 
-fn next_epoch(directory: &Path) -> anyhow::Result<u32> {
-    let last = match std::fs::read_to_string(directory.join("starts")) {
-        Ok(text) => text.trim().parse().unwrap_or(0),
-        Err(_) => 0u32,
+/// Returns the number of this start. It must be one that no start has had: clients take stateids of another start
+/// with the same number for their own.
+fn next_epoch(directory: &Path, has_journal: bool) -> anyhow::Result<u32> {
+    let path = directory.join("starts");
+    let next = match state_dir::read(&path, FILE_SIZE_MAX)? {
+        Some(text) => text.trim().parse::<u32>().ok().and_then(|last| last.checked_add(1)),
+        None => (!has_journal).then_some(1),
     };
-    let epoch = last.wrapping_add(1).max(1);
-    replace(directory, "starts", format!("{epoch}\n").as_bytes())
-        .with_context(|| format!("{} cannot be written", directory.display()))?;
-    Ok(epoch)
+    match next.filter(|next| *next > 0) {
+        Some(next) => Ok(next),
+        None => bail!(
+            "{path} is damaged or missing: it counts the starts of the server, and no number may come twice; \
+             use \"(umask 077; date +%s >{path})\", which is larger than any count",
+            path = path.display()
+        ),
+    }
 }
 
-/// Reads the journal.
-fn read_journal(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
-    let mut text = String::new();
-    match File::open(path) {
-        Ok(file) => file.take(JOURNAL_SIZE_MAX).read_to_string(&mut text).map(drop)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+/// Reads the journal; `None` if there is none.
+fn read_journal(path: &Path) -> anyhow::Result<Option<JournalOwners>> {
+    let Some(text) = state_dir::read(path, JOURNAL_SIZE_MAX)? else { return Ok(None) };
+    let damaged = |what: &str| {
+        let shown: String = what.chars().take(SHOWN_MAX).collect();
+        anyhow::anyhow!("{} is damaged at {shown:?}: {REMEDY}", path.display())
+    };
+    let owners = journal_owners(&text).map_err(damaged)?;
+    match owners.keys().find(|owner| owner.len() > JOURNAL_OWNER_MAX) {
+        Some(owner) => Err(damaged(&hex(owner))),
+        None => Ok(Some(owners)),
     }
-    journal_owners(&text).or_else(|line| {
-        bail!("{} is damaged at {line:?}; remove it, and clients lose what they had open", path.display())
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ALICE: PrincipalHash = PrincipalHash([0xa1; 16]);
+    const BOB: PrincipalHash = PrincipalHash([0xb0; 16]);
+
+    fn private_folder() -> tempfile::TempDir {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+    }
+
+    fn prior(owner: &[u8], principal: Option<PrincipalHash>) -> PriorClient {
+        PriorClient { owner: owner.to_vec(), principal }
+    }
+
     #[test]
     fn a_restart_finds_the_same_secret_a_later_epoch_and_the_clients_that_were_recorded() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let (store, first) = Store::open(folder.path()).unwrap();
         assert!(first.prior_clients.is_empty());
-        store.record(b"one").unwrap();
-        store.record(b"two").unwrap();
-        store.record(b"two").unwrap();
+        store.record(b"one", ALICE).unwrap();
+        store.record(b"two", BOB).unwrap();
+        store.record(b"two", ALICE).unwrap();
+        store.record(b"two", ALICE).unwrap();
         store.forget(b"one").unwrap();
         drop(store);
         let (_store, second) = Store::open(folder.path()).unwrap();
         assert_eq!(second.secret, first.secret);
         assert_eq!(second.epoch, first.epoch + 1);
-        assert_eq!(second.prior_clients, [b"two".to_vec()]);
+        assert_eq!(second.prior_clients, [prior(b"two", Some(ALICE))]);
     }
 
     #[test]
     fn a_second_server_on_the_same_folder_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let _store = Store::open(folder.path()).unwrap();
         let error = Store::open(folder.path()).err().expect("the folder is locked");
         assert!(error.to_string().contains("--state-dir"), "{error}");
@@ -213,23 +259,87 @@ mod tests {
 
     #[test]
     fn a_line_that_a_crash_cut_short_is_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        Store::open(folder.path()).unwrap().0.record(b"one").unwrap();
+        let folder = private_folder();
+        Store::open(folder.path()).unwrap().0.record(b"one", ALICE).unwrap();
         let mut file = OpenOptions::new().append(true).open(folder.path().join("clients")).unwrap();
         file.write_all(b"+74776f").unwrap();
         let (_store, boot) = Store::open(folder.path()).unwrap();
-        assert_eq!(boot.prior_clients, [b"one".to_vec()]);
+        assert_eq!(boot.prior_clients, [prior(b"one", Some(ALICE))]);
     }
 
     #[test]
     fn many_changes_do_not_let_the_journal_grow_without_bound() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = private_folder();
         let (store, _) = Store::open(folder.path()).unwrap();
         for round in 0..3000u32 {
             store.forget(&round.wrapping_sub(1).to_be_bytes()).unwrap();
-            store.change(&round.to_be_bytes(), true).unwrap();
+            store.record(&round.to_be_bytes(), ALICE).unwrap();
         }
         let size = std::fs::metadata(folder.path().join("clients")).unwrap().len();
-        assert!(size < 10 * (JOURNAL_LINES_MIN as u64 + 16), "{size}");
+        assert!(size < 45 * (JOURNAL_LINES_MIN as u64 + 16), "{size}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_with_the_remedy_and_nothing_is_changed() {
+        let folder = private_folder();
+        let path = |name: &str| folder.path().join(name);
+        Store::open(folder.path()).unwrap().0.record(b"one", ALICE).unwrap();
+        let names = ["starts", "secret", "clients"];
+        let content = || names.map(|name| std::fs::read(path(name)).unwrap());
+        let whole = content();
+        let long = format!("+{}\n", "61".repeat(500_000));
+        let damages: [(&str, &[u8], &str); 14] = [
+            ("starts", b"", "date +%s"),
+            ("starts", b"garbage\n", "date +%s"),
+            ("starts", b"-5\n", "date +%s"),
+            ("starts", b"4294967295\n", "date +%s"),
+            ("starts", b"4294967296\n", "date +%s"),
+            ("starts", &[b' '; 5000], "4096 bytes"),
+            ("secret", b"", "mount again"),
+            ("secret", b"zz", "mount again"),
+            ("secret", &[0xff; 64], "no text"),
+            ("clients", b"?\n", "damaged at"),
+            ("clients", b"+zz\n", "damaged at"),
+            ("clients", b"+6f 00\n", "damaged at"),
+            ("clients", &[0x80; 4096], "no text"),
+            ("clients", long.as_bytes(), "damaged at"),
+        ];
+        for (name, damage, said) in damages {
+            std::fs::write(path(name), damage).unwrap();
+            let before = content();
+            let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+            assert!(error.contains(said) && error.contains(name) && error.len() < 600, "{name}: {error}");
+            assert_eq!(content(), before, "{name}");
+            names.iter().zip(&whole).for_each(|(name, bytes)| std::fs::write(path(name), bytes).unwrap());
+        }
+        std::fs::remove_file(path("starts")).unwrap();
+        let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+        assert!(error.contains("date +%s"), "{error}");
+        std::fs::write(path("starts"), &whole[0]).unwrap();
+        std::fs::set_permissions(path("starts"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"one", Some(ALICE))]);
+    }
+
+    #[test]
+    fn a_journal_beyond_all_reason_is_refused_and_not_cut_short() {
+        let folder = private_folder();
+        drop(Store::open(folder.path()).unwrap());
+        // A hole takes no space, and most of it is not read.
+        OpenOptions::new().write(true).open(folder.path().join("clients")).unwrap().set_len(1 << 40).unwrap();
+        let error = format!("{:#}", Store::open(folder.path()).err().expect("it is refused"));
+        assert!(error.contains("bytes") && error.contains("backup"), "{error}");
+    }
+
+    #[test]
+    fn records_of_earlier_versions_are_read_without_a_principal() {
+        let folder = private_folder();
+        drop(Store::open(folder.path()).unwrap());
+        std::fs::write(folder.path().join("clients"), "+6f6e65\n+74776f\n-6f6e65\n").unwrap();
+        let (store, boot) = Store::open(folder.path()).unwrap();
+        assert_eq!(boot.prior_clients, [prior(b"two", None)]);
+        store.record(b"two", BOB).unwrap();
+        drop(store);
+        assert_eq!(Store::open(folder.path()).unwrap().1.prior_clients, [prior(b"two", Some(BOB))]);
     }
 }

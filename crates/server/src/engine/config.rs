@@ -2,7 +2,7 @@
 
 use super::{Delegations, NumericOwners};
 use nfs4::Verifier4;
-use state::{Boot, Limits};
+use state::{Boot, Limits, PrincipalHash};
 use vfs::SecFlavor;
 
 /// Where the names of clients that may reclaim after a restart are kept (RFC 8881 section 8.4.2.1).
@@ -10,8 +10,9 @@ use vfs::SecFlavor;
 /// What is recorded or forgotten counts once it is synced. A forgotten client must not come back by a crash either: others may
 /// have had its locks since (section 8.4.3).
 pub trait ClientRecords: Send + Sync {
-    /// Puts a client owner down; doing so twice is harmless.
-    fn record(&self, owner: &[u8]);
+    /// Puts a client owner down with the principal that created its client; doing so twice is harmless, and the last
+    /// principal counts.
+    fn record(&self, owner: &[u8], principal: PrincipalHash);
 
     /// Strikes a client owner out.
     fn forget(&self, owner: &[u8]);
@@ -30,7 +31,7 @@ pub trait ClientRecords: Send + Sync {
 pub struct NoRecords;
 
 impl ClientRecords for NoRecords {
-    fn record(&self, _: &[u8]) {}
+    fn record(&self, _: &[u8], _: PrincipalHash) {}
 
     fn forget(&self, _: &[u8]) {}
 }

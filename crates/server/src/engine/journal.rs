@@ -1,45 +1,89 @@
-//! The text in which the owners of clients that may reclaim are kept: a line for each that came or went.
+//! The text in which the clients that may reclaim are kept: a line for each that came or went.
+//!
+//! `+OWNER PRINCIPAL` came and `-OWNER` went, in hexadecimal. Earlier versions wrote `+OWNER` alone, which is still read.
 
 use super::hex::{hex, unhex};
-use std::collections::BTreeSet;
+use state::PrincipalHash;
+use std::collections::BTreeMap;
 
-/// Returns the line that says whether an owner may reclaim; it ends with a newline.
-pub fn journal_line(owner: &[u8], present: bool) -> String {
-    let sign = if present { '+' } else { '-' };
-    format!("{sign}{}\n", hex(owner))
+/// Owners of the clients that may reclaim, with the principals that created them where these are known.
+pub type JournalOwners = BTreeMap<Vec<u8>, Option<PrincipalHash>>;
+
+/// Returns the line that says that an owner may reclaim; it ends with a newline.
+pub fn journal_line(owner: &[u8], principal: Option<PrincipalHash>) -> String {
+    match principal {
+        Some(principal) => format!("+{} {}\n", hex(owner), hex(&principal.0)),
+        None => format!("+{}\n", hex(owner)),
+    }
+}
+
+/// Returns the line that says that an owner may not reclaim; it ends with a newline.
+pub fn journal_line_gone(owner: &[u8]) -> String {
+    format!("-{}\n", hex(owner))
 }
 
 /// Reads a journal. A last line that a crash cut short was never promised to anybody.
 ///
 /// # Errors
 /// The first whole line that is none of a journal.
-pub fn journal_owners(text: &str) -> Result<BTreeSet<Vec<u8>>, &str> {
-    let mut owners = BTreeSet::new();
+pub fn journal_owners(text: &str) -> Result<JournalOwners, &str> {
+    let mut owners = BTreeMap::new();
     for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
-        match (line.get(..1), line.get(1..).and_then(unhex)) {
-            (Some("+"), Some(owner)) => drop(owners.insert(owner)),
-            (Some("-"), Some(owner)) => drop(owners.remove(&owner)),
+        match (line.get(..1), line.get(1..)) {
+            (Some("+"), Some(record)) => {
+                let (owner, principal) = read_record(record).ok_or(line)?;
+                owners.insert(owner, principal);
+            }
+            (Some("-"), Some(owner)) => drop(owners.remove(&unhex(owner).ok_or(line)?)),
             _ => return Err(line),
         }
     }
     Ok(owners)
 }
 
+fn read_record(record: &str) -> Option<(Vec<u8>, Option<PrincipalHash>)> {
+    match record.split_once(' ') {
+        None => Some((unhex(record)?, None)),
+        Some((owner, principal)) => {
+            let principal = unhex(principal)?.try_into().ok()?;
+            Some((unhex(owner)?, Some(PrincipalHash(principal))))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ALICE: Option<PrincipalHash> = Some(PrincipalHash([0xa1; 16]));
+    const BOB: Option<PrincipalHash> = Some(PrincipalHash([0xb0; 16]));
+
     #[test]
-    fn who_came_and_did_not_go_is_in_the_journal() {
-        let text: String =
-            [(b"one", true), (b"two", true), (b"one", false)].map(|(o, p)| journal_line(o, p)).concat();
-        assert_eq!(journal_owners(&text), Ok(BTreeSet::from([b"two".to_vec()])));
+    fn who_came_and_did_not_go_is_in_the_journal_with_the_last_principal() {
+        let text = [
+            journal_line(b"one", ALICE),
+            journal_line(b"two", ALICE),
+            journal_line_gone(b"one"),
+            journal_line(b"two", BOB),
+            journal_line(b"old", None),
+        ];
+        let owners = BTreeMap::from([(b"old".to_vec(), None), (b"two".to_vec(), BOB)]);
+        assert_eq!(journal_owners(&text.concat()), Ok(owners));
     }
 
     #[test]
     fn a_line_cut_short_is_not_there_and_a_damaged_one_is_told() {
         assert_eq!(journal_owners("+6f6e65\n+74776f").unwrap().len(), 1);
-        assert_eq!(journal_owners("+6f6e65\n?\n"), Err("?"));
-        assert_eq!(journal_owners("+6f6\n"), Err("+6f6"));
+        let whole = journal_line(b"one", ALICE);
+        for cut in 0..whole.len() {
+            assert_eq!(journal_owners(&whole[..cut]).unwrap().len(), 0);
+        }
+        for damaged in ["?", "+6f6", "+6f 6e", "-6f 6e", "+6f  6e", "+6f zz", "-zz"] {
+            assert_eq!(journal_owners(&format!("+6f6e65\n{damaged}\n")), Err(damaged));
+        }
+        assert_eq!(
+            journal_owners(whole.replace("a1a1\n", "a1\n").as_str()),
+            Err(whole.replace("a1a1\n", "a1").as_str())
+        );
     }
 }

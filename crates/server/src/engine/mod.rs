@@ -41,7 +41,7 @@ pub use delegations::Delegations;
 pub use failure::{Failure, OpResult, vfs_status};
 pub use fh::{Fh, FileKey, Object};
 pub use hex::{hex, unhex};
-pub use journal::{journal_line, journal_owners};
+pub use journal::{JournalOwners, journal_line, journal_line_gone, journal_owners};
 pub use local_locks::LockFailure;
 pub use namespace::regular_file;
 pub use nfs::{Nfs, NfsState, OpenPayload};

@@ -167,7 +167,7 @@ impl Nfs {
         let mut changed = false;
         while let Some(effect) = self.state.next_effect() {
             match effect {
-                Effect::RecordClient { owner } => self.records.record(&owner),
+                Effect::RecordClient { owner, principal } => self.records.record(&owner, principal),
                 Effect::ForgetClient { owner } => self.records.forget(&owner),
                 Effect::GraceEnded => {
                     tracing::info!("the grace period has ended");
@@ -229,7 +229,8 @@ mod tests {
     fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3
     {
         let table = ExportTable::new(Vec::new(), Timestamp { seconds: 0, nanoseconds: 0 }).unwrap();
-        let boot = state::Boot { epoch: 1, hash_key: [0; 16], prior_clients: Vec::new() };
+        let boot =
+            state::Boot { epoch: 1, hash_key: [0; 16], principal_key: [0; 16], prior_clients: Vec::new() };
         let start = Start { boot, write_verifier: [0xff; 8], filehandle_key: [0; 16] };
         let nfs = Nfs::new(
             NfsConfig::default(),

@@ -42,7 +42,9 @@ impl Compound<'_> {
     pub fn client_of(&self, stateid: &Stateid4) -> Result<ClientKey, Failure> {
         match &self.session {
             Some(session) => Ok(session.client),
-            None if self.minor == 0 => Ok(self.state().client_of_stateid_40(self.now(), stateid)?),
+            None if self.minor == 0 => {
+                Ok(self.state().client_of_stateid_40(self.now(), &self.sender(), stateid)?)
+            }
             None => self.client_40(),
         }
     }

@@ -3,27 +3,31 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use server::engine::ClientRecords;
+use server::engine::{ClientRecords, JournalOwners};
+use state::{PrincipalHash, PriorClient};
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
-use vfs::Backend;
+use vfs::{Backend, SecFlavor};
 
 /// Records in memory, which outlive a server.
 #[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<BTreeSet<Vec<u8>>>>);
+pub struct Kept(Arc<Mutex<JournalOwners>>);
 
 impl Kept {
-    pub fn owners(&self) -> Vec<Vec<u8>> {
-        self.0.lock().unwrap().iter().cloned().collect()
+    /// What the next start is given.
+    pub fn owners(&self) -> Vec<PriorClient> {
+        let kept = self.0.lock().unwrap();
+        kept.iter()
+            .map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal })
+            .collect()
     }
 }
 
 impl ClientRecords for Kept {
-    fn record(&self, owner: &[u8]) {
-        self.0.lock().unwrap().insert(owner.to_vec());
+    fn record(&self, owner: &[u8], principal: PrincipalHash) {
+        self.0.lock().unwrap().insert(owner.to_vec(), Some(principal));
     }
 
     fn forget(&self, owner: &[u8]) {
@@ -43,7 +47,7 @@ fn an_open_is_reclaimed_after_a_restart_even_if_the_mode_forbids_it_by_now() // 
     let setup = |epoch| Setup {
         epoch,
         records: Box::new(kept.clone()),
-        prior_clients: kept.0.lock().unwrap().iter().cloned().collect(),
+        prior_clients: kept.owners(),
         ..Setup::with_exports(vec![export("/export", &backend)])
     };
     let server = setup(1).start();
@@ -71,7 +75,7 @@ fn a_reclaim_by_another_user_gets_what_the_mode_allows() // RFC 8881 section 8.4
     let setup = |epoch| Setup {
         epoch,
         records: Box::new(kept.clone()),
-        prior_clients: kept.0.lock().unwrap().iter().cloned().collect(),
+        prior_clients: kept.owners(),
         ..Setup::with_exports(vec![export("/export", &backend)])
     };
     let server = setup(1).start();
@@ -126,8 +130,8 @@ struct Synced {
 }
 
 impl ClientRecords for Synced {
-    fn record(&self, owner: &[u8]) {
-        self.now.record(owner);
+    fn record(&self, owner: &[u8], principal: PrincipalHash) {
+        self.now.record(owner, principal);
     }
 
     fn forget(&self, owner: &[u8]) {
@@ -147,14 +151,14 @@ fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
     let setup = |epoch| Setup {
         epoch,
         records: Box::new(records.clone()),
-        prior_clients: records.stable.0.lock().unwrap().iter().cloned().collect(),
+        prior_clients: records.stable.owners(),
         ..Setup::with_exports(vec![export("/export", &backend)])
     };
     let server = setup(1).start();
     let mut cut_off = Client::new(&server);
     let fh = cut_off.make_file("export", "f", b"data");
     cut_off.at("export", vec![open_how(NOCREATE, by_name("f"), 3, 2, b"owner")]).ok();
-    assert!(records.stable.0.lock().unwrap().contains(&b"client"[..]));
+    assert!(records.stable.0.lock().unwrap().contains_key(&b"client"[..]));
 
     let mut other = Client::with(&server, b"other", sys(ALICE), FORE);
     other.at("export", vec![open("f", 3)]).expect(NFS4ERR_SHARE_DENIED);
@@ -166,4 +170,37 @@ fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
     let server = setup(2).start();
     let mut cut_off = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
     cut_off.run(vec![put(&fh), previous(3)]).expect(NFS4ERR_RECLAIM_BAD);
+}
+
+#[test]
+fn another_principal_with_the_owner_neither_reclaims_nor_ends_the_grace_period() // RFC 8881 section 8.4.2.1
+{
+    let alice = || krb5(SecFlavor::Krb5p, "alice", ALICE);
+    for stranger in [sys(4242), sys(ALICE), krb5(SecFlavor::Krb5p, "bob", BOB)] {
+        let (backend, kept) = (memory(), Kept::default());
+        let setup = |epoch| Setup {
+            epoch,
+            records: Box::new(kept.clone()),
+            prior_clients: kept.owners(),
+            ..Setup::with_exports(vec![export("/export", &backend)])
+        };
+        let server = setup(1).start();
+        let mut client = Client::with(&server, b"owner", alice(), FORE);
+        let fh = client.make_file("export", "f", b"data");
+        let before = kept.owners();
+        assert_eq!(before.len(), 1);
+
+        let server = setup(2).start();
+        let mut strange = Client::without_reclaim_complete(&server, b"owner", stranger.clone(), FORE);
+        strange.run(vec![put(&fh), previous(2)]).expect(NFS4ERR_NO_GRACE);
+        strange.run(vec![reclaim_complete()]).ok();
+        assert_eq!(kept.owners(), before);
+        strange.at("export", vec![open_create("new", 3)]).expect(NFS4ERR_GRACE);
+        let mut client = Client::without_reclaim_complete(&server, b"owner", alice(), FORE);
+        strange.run(vec![]).expect(NFS4ERR_BADSESSION);
+        client.run(vec![put(&fh), previous(2)]).ok();
+        client.run(vec![reclaim_complete()]).ok();
+        client.at("export", vec![open_create("new", 3)]).ok();
+        assert_eq!(kept.owners(), before);
+    }
 }

@@ -8,6 +8,7 @@ use nfs4::*;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use server::engine::NfsConfig;
+use state::PriorClient;
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -224,7 +225,7 @@ fn a_lock_that_a_local_program_has_taken_meanwhile_is_not_reclaimed() // RFC 888
     drop(server);
     let local = Local::open(place.join("f"));
     assert!(local.lock(true, 0, 4));
-    let prior_clients = vec![b"client".to_vec()];
+    let prior_clients = vec![PriorClient { owner: b"client".to_vec(), principal: None }];
     let server = Setup { exports: export(), prior_clients, epoch: 2, ..Setup::default() }.start();
     let mut alice = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
     let claim = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_NONE);

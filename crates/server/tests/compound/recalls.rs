@@ -3,6 +3,7 @@
 use crate::helper::*;
 use nfs4::*;
 use rpc::ConnectionId;
+use state::PriorClient;
 use std::time::Duration;
 
 const READ: u32 = OPEN4_SHARE_ACCESS_READ;
@@ -136,7 +137,13 @@ fn a_delegation_is_reclaimed_after_a_restart() // RFC 8881 section 10.2.1
     let server = Setup::with_exports(vec![export("/export", &backend)]).start();
     let fh = Client::new(&server).make_file("export", "f", b"data");
     let exports = vec![export("/export", &backend)];
-    let server = Setup { exports, prior_clients: vec![b"a".to_vec()], epoch: 2, ..Setup::default() }.start();
+    let server = Setup {
+        exports,
+        prior_clients: vec![PriorClient { owner: b"a".to_vec(), principal: None }],
+        epoch: 2,
+        ..Setup::default()
+    }
+    .start();
     let wire = Wire::under(&server);
     let mut a = Client::called_back(&server, b"a", 11, vec![CallbackSecParms4::AUTH_NONE]);
     let claim = OpenClaim4::CLAIM_PREVIOUS(OpenDelegationType4::OPEN_DELEGATE_READ);

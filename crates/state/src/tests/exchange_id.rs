@@ -3,6 +3,8 @@
 use super::world::*;
 use crate::*;
 use nfs4::Nfsstat4;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 const UPDATE: u32 = 0x4000_0000;
 const CONFIRMED_R: u32 = 0x8000_0000;
@@ -14,7 +16,6 @@ fn a_new_owner_gets_an_unconfirmed_client_id() {
     let mut world = World::new();
     let ok = world.exchange_id(&mut TestClient::new("a"), 0x103).unwrap();
     assert_eq!(ok.flags, USE_NON_PNFS);
-    assert_eq!(ok.clientid >> 32, 1, "the boot epoch");
     let other = world.exchange_id(&mut TestClient::new("b"), 0).unwrap();
     assert_ne!(ok.clientid, other.clientid);
 }
@@ -139,4 +140,88 @@ fn client_ids_do_not_repeat() {
     for _ in 0..10_000 {
         assert!(seen.insert(world.exchange_id(&mut TestClient::new("a"), 0).unwrap().clientid));
     }
+}
+
+#[test]
+fn client_ids_do_not_tell_of_each_other_and_those_of_an_earlier_start_are_stale() {
+    // RFC 8881 section 18.35.3
+    let ids = |epoch, hash_key| {
+        let mut world = World::with(Limits::default(), Boot { hash_key, ..boot(epoch, &[]) });
+        (0..200)
+            .map(|n| world.exchange_id(&mut TestClient::new(&n.to_string()), 0).unwrap().clientid)
+            .collect()
+    };
+    let (first, second): (Vec<u64>, Vec<u64>) = (ids(1, [7; 16]), ids(2, [8; 16]));
+    let steps =
+        |ids: &[u64]| ids.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect::<BTreeSet<_>>();
+    assert_eq!((steps(&first).len(), steps(&second).len()), (199, 199), "no two steps are the same");
+    let halves: BTreeSet<u64> = first.iter().flat_map(|id| [id >> 32, id & 0xffff_ffff]).collect();
+    assert!(halves.len() > 398, "both halves differ");
+    let mut world = World::with(Limits::default(), Boot { hash_key: [8; 16], ..boot(2, &[]) });
+    for clientid in first {
+        let mut client = TestClient { clientid, ..TestClient::new("a") };
+        assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
+    }
+}
+
+#[test]
+fn a_client_id_is_destroyed_by_its_creator_alone() {
+    // RFC 8881 section 18.50.3
+    let mut world = World::new();
+    let alice = TestClient {
+        principal: Principal::new("gss:alice@R"),
+        protection: Protection::Privacy,
+        ..TestClient::new("a")
+    };
+    for mut client in [alice, TestClient::new("b")] {
+        world.exchange_id(&mut client, 0).unwrap();
+        for name in ["sys:4242", "gss:bob@R"] {
+            let principal = Principal::new(name);
+            let stranger = Caller { principal: &principal, ..client.caller() };
+            let status = world.state.destroy_clientid(&stranger, client.clientid);
+            assert_eq!(status, Err(Nfsstat4::NFS4ERR_WRONG_CRED));
+        }
+        world.create_session(&mut client).unwrap();
+        let caller = client.caller();
+        world.state.destroy_session(&caller, &client.sessionid, None).unwrap();
+        assert_eq!(world.state.destroy_clientid(&caller, client.clientid), Ok(()));
+    }
+}
+
+#[test]
+fn a_stranger_with_the_owner_takes_nothing_from_a_client_that_is_about_to_confirm() {
+    // RFC 8881 section 18.35.4, case 4: between the principals that send an owner
+    let mut world = World::new();
+    let mut client = TestClient { protection: Protection::Integrity, ..TestClient::new("a") };
+    client.principal = Principal::new("gss:host/a@R");
+    let elsewhere = |n: u8| TestClient { address: [198, 51, 100, n].into(), ..TestClient::new("a") };
+    let bob = TestClient { principal: Principal::new("gss:bob@R"), ..TestClient::machine("a") };
+    for mut stranger in [elsewhere(1), elsewhere(2), bob] {
+        world.exchange_id(&mut stranger, 0).unwrap();
+        world.exchange_id(&mut client, 0).unwrap();
+        world.exchange_id(&mut stranger, 0).unwrap();
+        world.create_session(&mut client).unwrap();
+        let key = world.key(&client);
+        world.state.reclaim_complete(world.now, key, false).unwrap();
+        world.open(&client, "o", 1, 3, 0).unwrap();
+        // What it got before does not replace the client either.
+        assert_eq!(world.create_session(&mut stranger), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
+        assert_eq!(world.exchange_id(&mut stranger, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
+        assert_eq!(world.state.counts().opens, 1);
+        world.state.with(|state, effects| state.expire(world.now + Duration::from_secs(100_000), effects));
+    }
+}
+
+#[test]
+fn a_proved_principal_keeps_its_owner_against_auth_sys_even_with_nothing_open() {
+    // RFC 8881 section 18.35.4, case 3: a server may
+    let mut world = World::new();
+    let mut client = TestClient { protection: Protection::Authentication, ..TestClient::new("a") };
+    client.principal = Principal::new("gss:alice@R");
+    world.mount(&mut client);
+    let mut stranger = TestClient { connection: 2, ..TestClient::new("a") };
+    assert_eq!(world.exchange_id(&mut stranger, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
+    world.renew(&mut client);
+    world.pass(61);
+    assert!(world.exchange_id(&mut stranger, 0).is_ok(), "its lease is over");
 }

@@ -6,7 +6,7 @@ use nfs4::{Nfsstat4, Stateid4};
 use std::time::Duration;
 
 fn record(owner: &str) -> Effect {
-    Effect::RecordClient { owner: owner.into() }
+    recorded(owner)
 }
 
 fn forget(owner: &str) -> Effect {
@@ -270,4 +270,90 @@ fn a_reclaim_against_anothers_share_or_lock_conflicts() {
     world.state.lock(world.now, world.key(&a), &lock(open_a)).unwrap();
     let conflict = world.state.lock(world.now, world.key(&b), &lock(open_b));
     assert_eq!(conflict, Err(LockError::Status(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT)));
+}
+
+/// A client of the same owner and another creator.
+fn impostors() -> Vec<TestClient> {
+    let elsewhere = TestClient { address: [198, 51, 100, 1].into(), ..TestClient::new("a") };
+    let proved = TestClient {
+        principal: Principal::new("gss:bob@R"),
+        protection: Protection::Privacy,
+        ..TestClient::new("a")
+    };
+    vec![elsewhere, proved, TestClient { name: b"a".to_vec(), ..TestClient::machine("evil") }]
+}
+
+#[test]
+fn the_right_to_reclaim_is_for_the_creator_of_the_client() {
+    // RFC 8881 section 8.4.2.1
+    for mut impostor in impostors() {
+        let mut world = restarted(&[b"a"]);
+        let mut client = TestClient::new("a");
+        world.mount(&mut impostor);
+        assert_eq!(reclaim(&mut world, &impostor, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
+        assert_eq!(world.open(&impostor, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
+        complete(&mut world, &impostor).unwrap();
+        assert_eq!(world.records(), []);
+        assert!(world.state.in_grace(world.now));
+        // The client gets its owner back, and keeps it.
+        world.mount(&mut client);
+        assert_eq!(world.sequence(&impostor, impostor.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
+        for verifier in [[1; 8], [9; 8]] {
+            impostor.verifier = verifier;
+            assert_eq!(world.exchange_id(&mut impostor, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
+        }
+        assert!(reclaim(&mut world, &client, 1).is_ok());
+        complete(&mut world, &client).unwrap();
+        assert_eq!(world.records(), [record("a"), Effect::GraceEnded]);
+    }
+}
+
+#[test]
+fn a_stranger_that_goes_takes_no_right_to_reclaim_along() {
+    // RFC 8881 section 8.4.2.1
+    for mut impostor in impostors() {
+        let mut world = restarted(&[b"a"]);
+        world.mount(&mut impostor);
+        complete(&mut world, &impostor).unwrap();
+        let caller = impostor.caller();
+        world.state.destroy_session(&caller, &impostor.sessionid, None).unwrap();
+        world.state.destroy_clientid(&caller, impostor.clientid).unwrap();
+        assert_eq!(world.records(), []);
+        let mut client = TestClient::new("a");
+        world.mount(&mut client);
+        assert!(reclaim(&mut world, &client, 1).is_ok());
+    }
+}
+
+#[test]
+fn whoever_has_the_owner_when_the_grace_period_ends_is_recorded_with_its_own_principal() {
+    // RFC 8881 section 8.4.2.1: a client whose principal has changed must be able to reclaim the next time
+    for mut heir in impostors() {
+        let mut world = restarted(&[b"a"]);
+        world.mount(&mut heir);
+        complete(&mut world, &heir).unwrap();
+        world.pass(30);
+        world.renew(&mut heir);
+        world.pass(31);
+        world.state.expire(world.now);
+        let principal = hash_of(&heir.caller());
+        let recorded = Effect::RecordClient { owner: b"a".to_vec(), principal };
+        assert_eq!(world.records(), [recorded, Effect::GraceEnded]);
+        assert!(world.open(&heir, "o", 1, 3, 0).is_ok());
+    }
+}
+
+#[test]
+fn a_record_of_an_earlier_version_is_for_any_principal_until_the_grace_period_ends() {
+    // RFC 8881 section 8.4.2.1
+    for mut client in impostors() {
+        let prior_clients = vec![PriorClient { owner: b"a".to_vec(), principal: None }];
+        let mut world = World::with(Limits::default(), Boot { prior_clients, ..boot(2, &[]) });
+        world.mount(&mut client);
+        assert!(reclaim(&mut world, &client, 1).is_ok());
+        complete(&mut world, &client).unwrap();
+        let principal = hash_of(&client.caller());
+        let recorded = Effect::RecordClient { owner: b"a".to_vec(), principal };
+        assert_eq!(world.records(), [recorded, Effect::GraceEnded]);
+    }
 }

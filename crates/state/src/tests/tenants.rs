@@ -218,8 +218,10 @@ fn a_client_that_is_silent_loses_no_cached_reply() {
 fn a_client_that_may_reclaim_does_not_make_room() {
     // RFC 8881 section 8.4.2
     let limits = Limits { clients_max: 8, ..Limits::default() };
-    let mut world = World::with(limits, boot(2, &[b"waiting"]));
     let mut waiting = stranger("waiting", 1);
+    let principal = Some(hash_of(&waiting.caller()));
+    let prior_clients = vec![PriorClient { owner: b"waiting".to_vec(), principal }];
+    let mut world = World::with(limits, Boot { prior_clients, ..boot(2, &[]) });
     world.mount(&mut waiting);
     for n in 0..100 {
         let _ = world.exchange_id(&mut stranger(&format!("flood {n}"), 1), 0);
@@ -291,8 +293,10 @@ fn a_user_of_a_machine_leaves_opens_and_locks_of_its_client_to_the_others() {
 fn what_was_open_before_a_restart_is_reclaimed_whatever_others_have_by_now() {
     // RFC 8881 section 8.4.2.1
     let limits = Limits { opens_max: 10, ..Limits::default() };
-    let mut world = World::with(limits, boot(2, &[b"a", b"b"]));
     let (mut a, mut b) = (TestClient::new("a"), stranger("b", 1));
+    let prior_clients = [&a, &b]
+        .map(|client| PriorClient { owner: client.name.clone(), principal: Some(hash_of(&client.caller())) });
+    let mut world = World::with(limits, Boot { prior_clients: prior_clients.into(), ..boot(2, &[]) });
     world.mount(&mut a);
     world.mount(&mut b);
     for file in 0..3 {

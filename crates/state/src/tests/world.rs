@@ -40,7 +40,27 @@ pub(super) const CHANNEL: ChannelAttrs = ChannelAttrs {
 };
 
 pub(super) fn boot(epoch: u32, prior: &[&[u8]]) -> Boot {
-    Boot { epoch, hash_key: [7; 16], prior_clients: prior.iter().map(|owner| owner.to_vec()).collect() }
+    let principal = Some(hash_of(&TestClient::new("").caller()));
+    let prior = prior.iter().map(|owner| PriorClient { owner: owner.to_vec(), principal });
+    Boot { epoch, hash_key: [7; 16], principal_key: PRINCIPAL_KEY, prior_clients: prior.collect() }
+}
+
+const PRINCIPAL_KEY: [u8; 16] = [3; 16];
+
+/// What is recorded of a client that this caller has created.
+pub(super) fn hash_of(caller: &Caller<'_>) -> PrincipalHash {
+    PrincipalHash::of(&PRINCIPAL_KEY, caller)
+}
+
+/// The effect that a client of the usual principal is recorded.
+pub(super) fn recorded(owner: impl Into<Vec<u8>>) -> Effect {
+    Effect::RecordClient { owner: owner.into(), principal: hash_of(&TestClient::new("").caller()) }
+}
+
+/// Whoever uses the client of another test's.
+pub(super) fn root() -> Caller<'static> {
+    static ROOT: LazyLock<Principal> = LazyLock::new(|| Principal::new("sys:0"));
+    Caller { connection: 1, address: ADDRESS, principal: &ROOT, protection: Protection::None }
 }
 
 /// Where clients are unless a test says otherwise.

@@ -2,11 +2,10 @@
 
 use super::{Confirm, Of40, lock};
 use crate::clients::Client;
+use crate::creator::Creator;
 use crate::registry::{Enrolled, Registry};
 use crate::tenants::Tenant;
-use crate::{
-    Caller, ClientKey, Clientid4, Effect, Effects, Nfsstat4, Principal, Result, State, StateProtect,
-};
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, State, StateProtect};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError};
@@ -52,23 +51,26 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let name = [NAME_PREFIX, args.id].concat();
         let mut registry = self.registry();
+        self.end_grace_if_over(Some(&mut registry), now, effects);
+        let creator = Creator::of(&self.principal_key, caller);
         if let Some(key) = registry.confirmed.get(&*name).copied() {
             let client = registry.client(key)?;
-            let collides = client.record.principal != *caller.principal;
+            let collides = !registry.is_of(&client.record, &creator);
             if !collides && client.record.verifier == args.verifier {
                 let of40 = client.record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
                 return Ok(SetclientidOk { clientid: client.record.id, confirm: of40.update(random) });
             }
             if collides {
-                self.make_way(now, client)?;
+                self.make_way(&registry, now, client, &creator)?;
                 self.remove_client(&mut registry, key, true, effects);
             }
         }
-        if let Some(key) = registry.unconfirmed.get(&*name).copied() {
+        let unconfirmed = (Arc::from(&*name), creator.hash);
+        if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
             self.remove_client(&mut registry, key, false, effects);
         }
         let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
-        Ok(self.new_client_40(&mut registry, now, caller, &name, args.verifier, random, tenant))
+        Ok(self.new_client_40(&mut registry, now, creator, &name, args.verifier, random, tenant))
     }
 
     /// Adds an unconfirmed record, for which there must be room.
@@ -77,17 +79,16 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         registry: &mut Registry,
         now: Duration,
-        caller: &Caller<'_>,
+        creator: Creator,
         name: &[u8],
         verifier: [u8; 8],
         random: u64,
         tenant: Arc<Tenant>,
     ) -> SetclientidOk {
-        let id = registry.new_clientid(self.epoch, self.clientid_mask);
+        let id = registry.new_clientid(self.epoch, &self.scramble);
         let of40 = Of40::default();
         let confirm = of40.begin(random);
-        let mut record =
-            Client::new(id, name, verifier, caller.principal.clone(), StateProtect::None, tenant);
+        let mut record = Client::new(id, name, verifier, creator, StateProtect::None, tenant);
         record.of40 = Some(Box::new(of40));
         let record = Arc::new(record);
         let enrolled = Enrolled {
@@ -122,7 +123,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = Arc::clone(&client.record);
         let of40 = record.of40.as_ref().filter(|of40| of40.gave(confirm));
         let of40 = of40.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
-        if record.principal != *caller.principal {
+        if !record.creator.is(caller) {
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
         if client.confirmed {
@@ -130,28 +131,42 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Ok(());
         }
         self.confirm_client(&mut registry, now, key, effects)?;
+        of40.pulse.renew(now);
         of40.recorded.store(registry.client(key)?.recorded, Release);
         self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
         Ok(())
     }
 
-    /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease (RFC 7530 section 9.5).
+    /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease (RFC 7530 section 9.5) as
+    /// [`State::client_of_stateid_40`] does.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more), NFS4ERR_DELAY.
-    pub fn client_of_id_40(&self, now: Duration, clientid: Clientid4) -> Result<ClientKey> {
-        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
-        match key {
-            Some(key) => self.touch_40(now, key).map(|_| key),
-            None => {
-                let issued = self.registry().has_issued(clientid, self.epoch, self.clientid_mask);
-                Err(if issued { Nfsstat4::NFS4ERR_EXPIRED } else { Nfsstat4::NFS4ERR_STALE_CLIENTID })
-            }
-        }
+    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more; or its lease is over and the
+    /// caller may not renew it), NFS4ERR_DELAY.
+    pub fn client_of_id_40(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        clientid: Clientid4,
+    ) -> Result<ClientKey> {
+        let key = self.key_of_id_40(clientid)?;
+        self.visit_40(now, caller, key).map(|_| key)
     }
 
-    /// Renews the lease of an NFSv4.0 client.
-    pub(super) fn touch_40(&self, now: Duration, key: ClientKey) -> Result<Arc<Client>> {
+    fn key_of_id_40(&self, clientid: Clientid4) -> Result<ClientKey> {
+        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
+        key.ok_or_else(|| match self.registry().has_issued(clientid, self.epoch, &self.scramble) {
+            true => Nfsstat4::NFS4ERR_EXPIRED,
+            false => Nfsstat4::NFS4ERR_STALE_CLIENTID,
+        })
+    }
+
+    /// Lets a caller use an NFSv4.0 client, and renews the lease where that is for the caller to do.
+    ///
+    /// Any user of the client's machine sends operations with a credential of his own, so none of them is refused for that.
+    /// But only the creator's principal and callers from the creator's address keep the client alive. Others use it for
+    /// as long as it is alive: a stranger who has come to know an id or a stateid cannot keep a dead client's locks.
+    pub(super) fn visit_40(&self, now: Duration, caller: &Caller<'_>, key: ClientKey) -> Result<Arc<Client>> {
         let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         // A stateid of a client of another minor version means nothing in this one.
         let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
@@ -159,24 +174,31 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             // It is being decided whether the client goes.
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
-        of40.pulse.renew(now);
+        let near = record.creator.is_near(caller);
+        let over = now >= of40.pulse.renewed().saturating_add(self.limits.lease);
+        if near {
+            of40.pulse.renew(now);
+        }
         of40.pulse.leave();
-        Ok(record)
+        if over && !near { Err(Nfsstat4::NFS4ERR_EXPIRED) } else { Ok(record) }
     }
 
     /// Handles RENEW, which is for the client's principal and for those who have something open (RFC 7530 section 16.28.5).
+    /// The latter renew a lease that is not over.
     ///
     /// # Errors
     /// Those of [`State::client_of_id_40`], NFS4ERR_ACCESS.
     pub fn renew_40(&self, now: Duration, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
-        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
-        if let Some(record) = key.and_then(|key| self.client(key).ok()) {
-            let own = record.principal == *caller.principal;
-            if !own && !self.has_opened_40(&record, caller.principal) {
-                return Err(Nfsstat4::NFS4ERR_ACCESS);
-            }
+        let key = self.key_of_id_40(clientid)?;
+        let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        if !record.creator.is(caller) && !self.has_opened_40(&record, caller.principal) {
+            return Err(Nfsstat4::NFS4ERR_ACCESS);
         }
-        self.client_of_id_40(now, clientid).map(|_| ())
+        let record = self.visit_40(now, caller, key)?;
+        if let Some(of40) = &record.of40 {
+            of40.pulse.renew(now);
+        }
+        Ok(())
     }
 
     fn has_opened_40(&self, record: &Client, principal: &Principal) -> bool {
@@ -194,12 +216,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// OPEN (RFC 7530 section 9.6.3.4).
     pub fn record_client_40(&self, key: ClientKey, effects: &mut Effects<O>) {
         let mut registry = self.registry();
-        let Ok(enrolled) = registry.client_mut(key) else { return };
-        enrolled.recorded = true;
-        let record = Arc::clone(&enrolled.record);
-        registry.push(Effect::RecordClient { owner: record.owner.to_vec() }, effects);
-        if let Some(of40) = &record.of40 {
-            of40.recorded.store(true, Release);
+        // An impostor must not take the place of the client that may still reclaim; it gets nothing before that is over.
+        if registry.client(key).is_ok_and(|client| !registry.is_impostor(&client.record)) {
+            self.record_client(&mut registry, key, effects);
         }
     }
 

@@ -5,7 +5,7 @@ use super::{OwnerKind, StateOwner};
 use crate::opens::next_seqid;
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{ClientKey, Effects, Nfsstat4, Principal, Result, State, Stateid4};
+use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, State, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -82,9 +82,23 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles RELEASE_LOCKOWNER: the owner's lock stateids and its sequence go.
     ///
     /// # Errors
-    /// NFS4ERR_LOCKS_HELD, NFS4ERR_EXPIRED.
-    pub fn release_lockowner(&self, client: ClientKey, owner: &[u8], effects: &mut Effects<O>) -> Result<()> {
+    /// NFS4ERR_LOCKS_HELD, NFS4ERR_EXPIRED, NFS4ERR_STALE_CLIENTID (a caller that is neither of the client's machine nor the
+    /// principal of the lock-owner).
+    pub fn release_lockowner(
+        &self,
+        client: ClientKey,
+        caller: &Caller<'_>,
+        owner: &[u8],
+        effects: &mut Effects<O>,
+    ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
+        if let Some(known) = of40.find_owner(OwnerKind::Lock, &owner.into())
+            && !record.creator.is_near(caller)
+            && known.turn(false).is_none_or(|turn| turn.sequence.principal.as_ref() != Some(caller.principal))
+        {
+            return Err(Nfsstat4::NFS4ERR_STALE_CLIENTID);
+        }
         let mut books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         if let Some(key) = books.lock_owners.get(owner).copied() {
             let states: Vec<Key> =
@@ -101,9 +115,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 }
             }
         }
-        if let Some(of40) = &record.of40 {
-            self.drop_owner(of40, OwnerKind::Lock, owner);
-        }
+        self.drop_owner(of40, OwnerKind::Lock, owner);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::{Other, OwnerKind, StateOwner, lock};
 use crate::clients::{Books, Client};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{ClientKey, Nfsstat4, Result, State, Stateid4, StateidKind};
+use crate::{Caller, ClientKey, Nfsstat4, Result, State, Stateid4, StateidKind};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
@@ -34,15 +34,21 @@ impl Gone {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5). What the stateid is good for
+    /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5), if the caller has the
+    /// creator's principal or address; otherwise the lease must not be over. What the stateid is good for
     /// is for [`State::access`] and the operations to say.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
     /// NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
-    pub fn client_of_stateid_40(&self, now: Duration, stateid: &Stateid4) -> Result<ClientKey> {
+    pub fn client_of_stateid_40(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        stateid: &Stateid4,
+    ) -> Result<ClientKey> {
         let (client, open) = self.holder_40(stateid)?;
-        let record = self.touch_40(now, client)?;
+        let record = self.visit_40(now, caller, client)?;
         if record.of40.as_ref().is_some_and(|of40| of40.has_unconfirmed(open)) {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         }
@@ -89,14 +95,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED, NFS4ERR_DELAY.
-    pub fn owner_of_open(&self, now: Duration, stateid: &Stateid4) -> Result<Arc<StateOwner>> {
+    pub fn owner_of_open(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        stateid: &Stateid4,
+    ) -> Result<Arc<StateOwner>> {
         let StateRef::Open(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
         match self.opens.read(key, |open| (open.client, open.owner)) {
-            Some((client, owner)) => self.owner_by_key(now, client, OwnerKind::Open, owner),
+            Some((client, owner)) => self.owner_by_key(now, caller, client, OwnerKind::Open, owner),
             None => {
                 let owner = lock(&self.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
                 let owner = owner.ok_or_else(|| self.missing_40(StateRef::Open(key)))?;
-                self.touch_40(now, owner.client)?;
+                self.visit_40(now, caller, owner.client)?;
                 owner.touch(now);
                 Ok(owner)
             }
@@ -107,21 +118,27 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// As [`State::owner_of_open`].
-    pub fn owner_of_lock(&self, now: Duration, stateid: &Stateid4) -> Result<Arc<StateOwner>> {
+    pub fn owner_of_lock(
+        &self,
+        now: Duration,
+        caller: &Caller<'_>,
+        stateid: &Stateid4,
+    ) -> Result<Arc<StateOwner>> {
         let StateRef::Lock(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
         let found = self.locks.read(key, |lock| (lock.client, lock.owner));
         let (client, owner) = found.ok_or_else(|| self.missing_40(StateRef::Lock(key)))?;
-        self.owner_by_key(now, client, OwnerKind::Lock, owner)
+        self.owner_by_key(now, caller, client, OwnerKind::Lock, owner)
     }
 
     fn owner_by_key(
         &self,
         now: Duration,
+        caller: &Caller<'_>,
         client: ClientKey,
         kind: OwnerKind,
         owner: Key,
     ) -> Result<Arc<StateOwner>> {
-        let record: Arc<Client> = self.touch_40(now, client)?;
+        let record: Arc<Client> = self.visit_40(now, caller, client)?;
         let name = self.owners.read(owner, |owner| Arc::clone(&owner.name));
         let found = name.zip(record.of40.as_ref()).and_then(|(name, of40)| of40.find_owner(kind, &name));
         let found = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;

@@ -81,7 +81,7 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
     let flavors = SecFlavor::ALL.to_vec();
     let export = Export { flavors, secure: false, ..Export::new("/", Arc::new(backend))? };
     let table = ExportTable::new(vec![export], Timestamp::default())?;
-    let boot = state::Boot { epoch: 1, hash_key: [7; 16], prior_clients: Vec::new() };
+    let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };
     let next = AtomicU64::new(1);
     let random = move || next.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);

@@ -14,7 +14,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = Close4Args::decode(args)?;
     let stateid = decoded.open_stateid;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_CLOSE, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_open(c.now(), &stateid)?;
+    let owner = c.state().owner_of_open(c.now(), &c.sender(), &stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &stateid)?;
         let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;

@@ -41,7 +41,7 @@ fn by_existing(
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
-    let owner = c.state().owner_of_lock(c.now(), &existing.lock_stateid)?;
+    let owner = c.state().owner_of_lock(c.now(), &c.sender(), &existing.lock_stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, _| {
         sequenced::check_current(&existing.lock_stateid)?;
         lock(c, args, reply)
@@ -56,8 +56,8 @@ fn by_new(
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
-    let client = c.state().client_of_id_40(c.now(), new.lock_owner.clientid)?;
-    let opener = c.state().owner_of_open(c.now(), &new.open_stateid)?;
+    let client = c.state().client_of_id_40(c.now(), &c.sender(), new.lock_owner.clientid)?;
+    let opener = c.state().owner_of_open(c.now(), &c.sender(), &new.open_stateid)?;
     if opener.client() != client {
         return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
     }
@@ -72,7 +72,10 @@ fn by_new(
         let result = lock(c, args, reply);
         match sequenced::replay(sequenced.opnum, &result, reply, start, &[]) {
             Some(_) if own.is_new() && result.is_err() => own.forget(),
-            Some(replay) => drop(own.end(new.lock_seqid, sequenced.request, replay)),
+            Some(replay) => {
+                own.set_principal(c.sender().principal);
+                own.end(new.lock_seqid, sequenced.request, replay);
+            }
             None => {}
         }
         result

@@ -21,7 +21,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = Open4Args::decode(args)?;
     check_arms(&decoded)?;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
-    let client = c.state().client_of_id_40(c.now(), decoded.owner.clientid)?;
+    let client = c.state().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?;
     c.v40.client = Some(client);
     let owner = c.state().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
     let mut turn = sequenced::turn(c, &owner)?;

@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = OpenConfirm4Args::decode(args)?;
     let stateid = decoded.open_stateid;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN_CONFIRM, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_open(c.now(), &stateid)?;
+    let owner = c.state().owner_of_open(c.now(), &c.sender(), &stateid)?;
     let mut turn = sequenced::turn(c, &owner)?;
     match turn.begin(sequenced.seqid, sequenced.request) {
         Ok(Begin::Replay(replay)) => return sequenced::again(c, &replay, reply),

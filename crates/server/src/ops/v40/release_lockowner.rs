@@ -10,8 +10,9 @@ use xdr::{Decode, Decoder, Encoder};
 /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and those of [`state::State::release_lockowner`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = ReleaseLockowner4Args::decode(args)?;
-    let client = c.state().client_of_id_40(c.now(), args.lock_owner.clientid)?;
+    let sender = c.sender();
+    let client = c.state().client_of_id_40(c.now(), &sender, args.lock_owner.clientid)?;
     let owner = &args.lock_owner.owner;
-    c.with_effects(|state, effects| state.release_lockowner(client, owner, effects))?;
+    c.with_effects(|state, effects| state.release_lockowner(client, &sender, owner, effects))?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use nfs4::*;
 use rpc::ConnectionId;
 use server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
 use server::security::Security;
-use state::Boot;
+use state::{Boot, PriorClient};
 use std::{
     net::SocketAddr,
     sync::{
@@ -43,7 +43,7 @@ pub struct Setup {
     pub config: NfsConfig,
     pub exports: Vec<Export>,
     pub records: Box<dyn ClientRecords>,
-    pub prior_clients: Vec<Vec<u8>>,
+    pub prior_clients: Vec<PriorClient>,
     pub epoch: u32,
     pub mapper: Mapper,
 }
@@ -97,7 +97,12 @@ impl Setup {
 
     pub fn start(self) -> Server {
         let table = ExportTable::new(self.exports, Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
-        let boot = Boot { epoch: self.epoch, hash_key: [7; 16], prior_clients: self.prior_clients };
+        let boot = Boot {
+            epoch: self.epoch,
+            hash_key: [7; 16],
+            principal_key: [3; 16],
+            prior_clients: self.prior_clients,
+        };
         let start = Start { boot, write_verifier: *b"verifier", filehandle_key: [9; 16] };
         let counter = AtomicU64::new(1);
         let random =

@@ -104,7 +104,8 @@ fn protected(flavors: &[SecFlavor]) -> (Server, impl Fn(&[SecFlavor]) -> Vec<Exp
 }
 
 #[test]
-fn a_reply_is_for_the_flavor_service_and_principal_of_its_request() // RFC 7530 section 9.1.9, RFC 8881 section 2.10.6.1.3.1
+fn a_reply_is_for_the_flavor_service_and_principal_of_its_request()
+// RFC 7530 section 9.1.9, RFC 8881 section 2.10.6.1.3.1
 {
     use SecFlavor::*;
     let (server, _) = protected(&[Krb5p]);
@@ -144,7 +145,8 @@ fn a_copy_of_an_open_obeys_the_policy_that_is_in_force_now() // RFC 7530 section
     let table = ExportTable::new(exports(&[Krb5p]), Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
     server.exports.replace(table);
     client.run([&again[..], &[write(stateid, 0, b"x")]].concat()).expect(NFS4ERR_WRONGSEC);
-    let closed: Export = Export { networks: vec!["198.51.100.0/24".parse().unwrap()], ..exports(&[Sys]).remove(0) };
+    let closed: Export =
+        Export { networks: vec!["198.51.100.0/24".parse().unwrap()], ..exports(&[Sys]).remove(0) };
     let table = ExportTable::new(vec![closed], Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
     server.exports.replace(table);
     client.run(again).expect(NFS4ERR_STALE);
@@ -170,7 +172,13 @@ fn the_same_number_in_another_directory_is_no_copy() // RFC 7530 sections 9.1.9 
     client.open_seqid.set(1);
     client.opened("x");
     let seqid = client.next_open();
-    client.at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_NOENT);
-    client.at("export/b", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_BAD_SEQID);
-    client.at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)]).expect(NFS4ERR_NOENT);
+    client
+        .at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)])
+        .expect(NFS4ERR_NOENT);
+    client
+        .at("export/b", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)])
+        .expect(NFS4ERR_BAD_SEQID);
+    client
+        .at("export/a", vec![client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1, 0)])
+        .expect(NFS4ERR_NOENT);
 }

@@ -4,7 +4,7 @@ use super::*;
 use nfs4::Nfsstat4::*;
 
 /// As the record of a client stands on stable storage.
-fn recorded(name: &str) -> Vec<u8> {
+fn name_of(name: &str) -> Vec<u8> {
     [b"\0NFSv4.0\0", name.as_bytes()].concat()
 }
 
@@ -21,12 +21,12 @@ fn whatever_names_the_client_renews_its_lease() {
     for _ in 0..3 {
         world.pass(40);
         client.renew(&world).unwrap();
-        world.state.client_of_stateid_40(world.now, &held).unwrap();
+        world.state.client_of_stateid_40(world.now, &root(), &held).unwrap();
         world.state.expire(world.now);
     }
-    assert!(world.state.client_of_id_40(world.now, client.clientid).is_ok());
-    assert!(world.state.client_of_id_40(world.now, alive.clientid).is_ok());
-    assert_eq!(world.state.client_of_id_40(world.now, idle.clientid), Err(NFS4ERR_EXPIRED));
+    assert!(world.state.client_of_id_40(world.now, &root(), client.clientid).is_ok());
+    assert!(world.state.client_of_id_40(world.now, &root(), alive.clientid).is_ok());
+    assert_eq!(world.state.client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -37,10 +37,13 @@ fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(3600);
     world.state.expire(world.now);
-    assert!(world.state.client_of_stateid_40(world.now, &stateid).is_ok(), "it has come back in time");
+    assert!(
+        world.state.client_of_stateid_40(world.now, &root(), &stateid).is_ok(),
+        "it has come back in time"
+    );
     world.pass(3600);
     assert!(world.state.free_expired(world.now, 1));
-    assert_eq!(world.state.client_of_stateid_40(world.now, &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn stateids_of_earlier_starts_are_stale_made_up_ones_bad_and_zero_is_no_wild_car
     let mut world = World::with(Limits::default(), boot(5, &[]));
     let client = Client40::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
-    let look = |stateid: Stateid4| world.state.client_of_stateid_40(world.now, &stateid).err();
+    let look = |stateid: Stateid4| world.state.client_of_stateid_40(world.now, &root(), &stateid).err();
     let with_epoch = |epoch: u32| {
         let mut other = stateid.other;
         other[..4].copy_from_slice(&epoch.to_be_bytes());
@@ -74,7 +77,7 @@ fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
     assert!(!world.state.is_recorded_40(key));
     world.state.with(|state, effects| state.record_client_40(key, effects));
     assert!(world.state.is_recorded_40(key));
-    assert_eq!(world.records(), [Effect::RecordClient { owner: recorded("a") }]);
+    assert_eq!(world.records(), [recorded(name_of("a"))]);
     // The next incarnation is the same client.
     let mut again = Client40 { verifier: [2; 8], ..Client40::new("a") };
     again.mount(&mut world);
@@ -82,13 +85,13 @@ fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
     assert_eq!(world.records(), []);
     world.pass(61);
     world.state.expire(world.now);
-    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("a") }]);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: name_of("a") }]);
 }
 
 #[test]
 fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
     // RFC 7530 section 9.6.2
-    let mut world = World::with(Limits::default(), boot(2, &[&recorded("a"), &recorded("b")]));
+    let mut world = World::with(Limits::default(), boot(2, &[&name_of("a"), &name_of("b")]));
     let (a, c) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "c"));
     assert_eq!(a.open(&mut world, 1, OpenClaim::New), Err(NFS4ERR_GRACE));
     assert_eq!(c.open(&mut world, 1, OpenClaim::Previous), Err(NFS4ERR_RECLAIM_BAD));
@@ -96,7 +99,7 @@ fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
     world.pass(66);
     a.renew(&world).unwrap();
     world.state.expire(world.now);
-    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("b") }, Effect::GraceEnded]);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: name_of("b") }, Effect::GraceEnded]);
     assert_eq!(a.open(&mut world, 2, OpenClaim::Previous), Err(NFS4ERR_NO_GRACE));
     assert!(a.open(&mut world, 2, OpenClaim::New).is_ok(), "there is no RECLAIM_COMPLETE to wait for");
 }
@@ -104,7 +107,7 @@ fn after_a_restart_recorded_clients_reclaim_and_the_others_wait() {
 #[test]
 fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
     // RFC 7530 section 9.6.3.4
-    let mut world = World::with(Limits::default(), boot(2, &[&recorded("a")]));
+    let mut world = World::with(Limits::default(), boot(2, &[&name_of("a")]));
     let client = Client40::ready(&mut world, "a");
     let key = client.key(&world);
     assert!(world.state.is_recorded_40(key));
@@ -112,6 +115,78 @@ fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
     client.renew(&world).unwrap();
     world.pass(2);
     world.state.expire(world.now);
-    assert_eq!(world.records(), [Effect::ForgetClient { owner: recorded("a") }, Effect::GraceEnded]);
+    assert_eq!(world.records(), [Effect::ForgetClient { owner: name_of("a") }, Effect::GraceEnded]);
     assert!(!world.state.is_recorded_40(key));
+}
+
+#[test]
+fn a_stranger_does_not_renew_a_lease_and_has_no_use_of_a_client_that_is_silent() {
+    // RFC 7530 section 9.5
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    let user = Principal::new("gss:user@R");
+    let address = [198, 51, 100, 1].into();
+    let far = Caller { address, principal: &user, ..root() };
+    let near = Caller { principal: &user, ..root() };
+    let id = client.clientid;
+    world.pass(59);
+    assert!(world.state.client_of_id_40(world.now, &far, id).is_ok(), "a user with another address");
+    assert!(world.state.client_of_stateid_40(world.now, &far, &stateid).is_ok());
+    assert!(world.state.owner_of_open(world.now, &far, &stateid).is_ok());
+    world.pass(2);
+    assert_eq!(world.state.client_of_id_40(world.now, &far, id), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.owner_of_open(world.now, &far, &stateid).err(), Some(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.renew_40(world.now, &far, id), Err(NFS4ERR_ACCESS));
+    // A user at the client's own address does.
+    assert!(world.state.client_of_id_40(world.now, &near, id).is_ok());
+    world.pass(59);
+    assert!(world.state.client_of_stateid_40(world.now, &far, &stateid).is_ok());
+}
+
+#[test]
+fn an_auth_sys_caller_does_not_keep_a_dead_kerberos_client_alive_from_its_own_address() {
+    // RFC 7530 section 9.5
+    let mut world = World::new();
+    let principal = Principal::new("gss:alice@R");
+    let alice = Caller { principal: &principal, protection: Protection::Privacy, ..root() };
+    let (random, now) = (world.random(), world.now);
+    let args = Setclientid { id: b"a", verifier: [1; 8] };
+    let set =
+        world.state.with(|state, effects| state.setclientid(now, &alice, &args, random, effects)).unwrap();
+    let confirm = |state: &shared::TestState, effects: &mut Effects<u64>| {
+        state.setclientid_confirm(now, &alice, set.clientid, set.confirm, effects)
+    };
+    world.state.with(confirm).unwrap();
+    let key = world.state.client_of_id_40(now, &alice, set.clientid).unwrap();
+    world.state.state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
+    let release = |caller: &Caller<'_>, now| {
+        world.state.client_of_id_40(now, caller, set.clientid)?;
+        world.state.with(|state, effects| state.release_lockowner(key, caller, b"l", effects))
+    };
+    assert_eq!(release(&root(), now), Err(NFS4ERR_STALE_CLIENTID));
+    let late = now + std::time::Duration::from_secs(61);
+    assert_eq!(release(&root(), late), Err(NFS4ERR_EXPIRED));
+    assert_eq!(release(&alice, late), Ok(()));
+}
+
+#[test]
+fn stateids_do_not_tell_of_each_other() {
+    // RFC 7530 section 9.1.4
+    let mut world = World::new();
+    let client = Client40::ready(&mut world, "a");
+    let all: Vec<Stateid4> =
+        (0..100).map(|file| client.open(&mut world, file, OpenClaim::New).unwrap()).collect();
+    let place = |stateid: &Stateid4| u64::from_be_bytes(stateid.other[4..].try_into().unwrap());
+    let steps: std::collections::BTreeSet<u64> =
+        all.windows(2).map(|pair| place(&pair[1]).wrapping_sub(place(&pair[0]))).collect();
+    assert_eq!(steps.len(), 99);
+    for bit in 32..96 {
+        let mut other = all[0].other;
+        other[bit / 8] ^= 1 << (bit % 8);
+        let forged = Stateid4 { other, ..all[0] };
+        let found = world.state.client_of_stateid_40(world.now, &root(), &forged);
+        assert_eq!(found, Err(NFS4ERR_BAD_STATEID), "{bit}");
+    }
 }

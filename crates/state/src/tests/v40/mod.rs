@@ -4,6 +4,7 @@ mod clients;
 mod leases;
 mod owners;
 
+use super::shared;
 use super::world::*;
 use crate::v40::*;
 use crate::*;
@@ -59,7 +60,7 @@ impl Client40 {
     }
 
     fn key(&self, world: &World) -> ClientKey {
-        world.state.client_of_id_40(world.now, self.clientid).unwrap()
+        world.state.client_of_id_40(world.now, &root(), self.clientid).unwrap()
     }
 
     fn renew(&self, world: &World) -> Result<()> {
@@ -68,7 +69,7 @@ impl Client40 {
 
     /// An OPEN that is confirmed at once, as a reclaim is.
     fn open(&self, world: &mut World, file: u32, claim: OpenClaim) -> Result<Stateid4> {
-        let key = world.state.client_of_id_40(world.now, self.clientid)?;
+        let key = world.state.client_of_id_40(world.now, &root(), self.clientid)?;
         let owner = world.state.state_owner(world.now, key, OwnerKind::Open, b"owner")?;
         let request = OpenRequest {
             owner: b"owner",

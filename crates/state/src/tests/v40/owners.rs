@@ -161,7 +161,7 @@ fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
     assert!(world.state.opened_40(&mut turn, &stateid, &client.principal, false), "needs OPEN_CONFIRM");
     drop(turn);
     drop(owner);
-    assert_eq!(world.state.client_of_stateid_40(world.now, &stateid), Err(NFS4ERR_BAD_STATEID));
+    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_BAD_STATEID));
     for (seconds, opens, owners) in [(59, 1, 1), (16, 0, 1), (40, 0, 1), (20, 0, 0)] {
         world.pass(seconds);
         client.renew(&world).unwrap();
@@ -179,7 +179,7 @@ fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
     let key = client.key(&world);
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(200);
-    let owner = world.state.owner_of_open(world.now, &stateid).unwrap();
+    let owner = world.state.owner_of_open(world.now, &root(), &stateid).unwrap();
     let mut turn = owner.turn(true).unwrap();
     world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
     turn.end(1, request(CLOSE, 1), replay(NFS4_OK));
@@ -187,10 +187,10 @@ fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
     drop(turn);
     drop(owner);
     world.state.expire(world.now);
-    assert!(world.state.owner_of_open(world.now, &stateid).is_ok());
+    assert!(world.state.owner_of_open(world.now, &root(), &stateid).is_ok());
     world.pass(200);
     world.state.expire(world.now);
-    assert!(world.state.owner_of_open(world.now, &stateid).is_err());
+    assert!(world.state.owner_of_open(world.now, &root(), &stateid).is_err());
 }
 
 #[test]
@@ -205,14 +205,14 @@ fn a_lock_owner_is_released_when_it_holds_nothing() {
     let lock = Lock { file: &1, write: true, waits: false, reclaim: false, offset: 0, length: 9, locker };
     let stateid = world.state.lock(now, key, &lock).unwrap();
     let release =
-        |name: &[u8]| world.state.with(|state, effects| state.release_lockowner(key, name, effects));
+        |name: &[u8]| world.state.with(|state, effects| state.release_lockowner(key, &root(), name, effects));
     assert_eq!(release(b"l"), Err(NFS4ERR_LOCKS_HELD));
     assert_eq!(release(b"unknown"), Ok(()));
     world.state.with(|state, effects| state.locku(key, &stateid, &1, 0, 9, effects)).unwrap();
     assert_eq!(release(b"l"), Ok(()));
     let counts = world.state.counts();
     assert_eq!((counts.lock_stateids, counts.ranges, counts.owners), (0, 0, 1));
-    assert_eq!(world.state.owner_of_lock(now, &stateid).err(), Some(NFS4ERR_BAD_STATEID));
+    assert_eq!(world.state.owner_of_lock(now, &root(), &stateid).err(), Some(NFS4ERR_BAD_STATEID));
 }
 
 proptest! {

@@ -1,0 +1,162 @@
+//! The state folder: private to the server's user, or refused.
+//!
+//! Whoever reads the secret forges filehandles, and whoever writes the records decides who may reclaim. Nothing in
+//! the folder is repaired in silence: a server that starts afresh takes away what clients hold, which is for the
+//! operator to decide.
+
+use anyhow::{Context, bail};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Bits of a mode that give others anything.
+const OTHERS: u32 = 0o077;
+
+/// Makes the folder where it does not exist.
+///
+/// # Errors
+/// Names the folder and the remedy: it cannot be made, is a symbolic link, is another user's, or is open to others.
+pub fn open_folder(directory: &Path) -> anyhow::Result<()> {
+    let name = directory.display();
+    let is_link = |metadata: Metadata| metadata.file_type().is_symlink();
+    if std::fs::symlink_metadata(directory).is_ok_and(is_link) {
+        bail!(
+            "the state folder {name} is a symbolic link, which others may point elsewhere; name its target with \
+             --state-dir"
+        );
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(|| {
+        format!("the state folder {name} cannot be made; choose another with --state-dir")
+    })?;
+    let metadata = std::fs::symlink_metadata(directory)
+        .with_context(|| format!("the state folder {name} cannot be read"))?;
+    check(directory, &metadata, "700")
+}
+
+/// Reads a file of the folder that has at most `size_max` bytes; `None` if it does not exist.
+///
+/// # Errors
+/// Names the file and the remedy: it is no file, is another user's, is open to others, is too long, or is no text.
+pub fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
+    let name = path.display();
+    let file =
+        OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK).open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{name} cannot be read")),
+    };
+    let metadata = file.metadata().with_context(|| format!("{name} cannot be read"))?;
+    if !metadata.is_file() {
+        bail!("{name} is no regular file; move it away");
+    }
+    check(path, &metadata, "600")?;
+    let mut content = Vec::new();
+    if metadata.len() <= size_max {
+        file.take(size_max + 1)
+            .read_to_end(&mut content)
+            .with_context(|| format!("{name} cannot be read"))?;
+    }
+    if metadata.len().max(content.len() as u64) > size_max {
+        bail!("{name} has more than {size_max} bytes, which no server writes: {}", REMEDY);
+    }
+    match String::from_utf8(content) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => bail!("{name} is no text, which no server writes: {}", REMEDY),
+    }
+}
+
+/// What helps where the content of a file is damaged.
+pub const REMEDY: &str =
+    "restore it from a backup, or remove it: clients then lose what they have open and locked";
+
+/// Opens a file of the folder for reading and writing, makes it if need be, and lets nobody else have it.
+pub fn private(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(nix::libc::O_NOFOLLOW).open(path)
+}
+
+fn check(path: &Path, metadata: &Metadata, mode: &str) -> anyhow::Result<()> {
+    let name = path.display();
+    let (user, owner) = (nix::unistd::geteuid().as_raw(), metadata.uid());
+    if owner != user {
+        bail!(
+            "{name} belongs to the user with the id {owner}, and the server runs as {user}: whoever owns it decides \
+             which clients may reclaim; change its owner, or choose another folder with --state-dir"
+        );
+    }
+    if metadata.mode() & OTHERS != 0 {
+        bail!(
+            "{name} has the mode {:03o}, so that other users can read or change what the server keeps; if none of \
+             them has, use \"chmod {mode} {name}\", or else remove the folder: clients then have to mount again",
+            metadata.mode() & 0o777
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn refusal<T>(result: anyhow::Result<T>) -> String {
+        format!("{:#}", result.err().expect("it is refused"))
+    }
+
+    #[test]
+    fn a_folder_that_others_can_use_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        open_folder(&path).unwrap();
+        for mode in [0o701, 0o710, 0o750, 0o755, 0o770, 0o777, 0o1777] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let said = refusal(open_folder(&path));
+            assert!(said.contains("chmod 700"), "{mode:o}: {said}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        open_folder(&path).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(refusal(open_folder(&link)).contains("symbolic link"));
+        std::fs::remove_dir(&path).unwrap();
+        assert!(refusal(open_folder(&link)).contains("symbolic link"), "of one that leads nowhere, too");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("skipped: only root can give a folder away");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(folder.path(), Some(65534), None).unwrap();
+        assert!(refusal(open_folder(folder.path())).contains("65534"));
+    }
+
+    #[test]
+    fn a_file_that_others_can_use_or_that_is_none_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        assert_eq!(read(&path, 10).unwrap(), None);
+        std::fs::write(&path, "0123456789").unwrap();
+        for mode in [0o604, 0o640, 0o644, 0o666] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert!(refusal(read(&path, 10)).contains("chmod 600"), "{mode:o}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read(&path, 10).unwrap().as_deref(), Some("0123456789"));
+        assert!(refusal(read(&path, 9)).contains("more than 9 bytes"));
+        std::fs::write(&path, b"\xff\xfe").unwrap();
+        assert!(refusal(read(&path, 10)).contains("no text"));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(refusal(read(&link, 10)).contains("link"));
+        assert!(private(&link).is_err());
+        nix::unistd::mkfifo(&folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(refusal(read(&folder.path().join("fifo"), 10)).contains("no regular file"));
+        assert!(refusal(read(folder.path(), 10)).contains("no regular file"));
+    }
+}
