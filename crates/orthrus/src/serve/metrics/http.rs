@@ -3,7 +3,7 @@
 use net::Admission;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Connections of the metrics endpoint at once; a further one takes the place of the oldest.
@@ -186,6 +186,10 @@ fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
     if !version.is_some_and(|version| version.starts_with(b"HTTP/1.")) {
         return Some(response("400 Bad Request", "this is no HTTP request\n", true));
     }
+    if !names_this_machine(host(request)) {
+        let said = "ask by an IP address, localhost or this machine's host name\n";
+        return Some(response("421 Misdirected Request", said, true));
+    }
     let path = target.unwrap_or_default().split(|byte| *byte == b'?').next();
     Some(match method {
         Some(b"GET" | b"HEAD") if path != Some(PATH.as_bytes()) => {
@@ -195,6 +199,40 @@ fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
         Some(b"HEAD") => response("200 OK", &page(), false),
         _ => response("405 Method Not Allowed", "only GET and HEAD\n", true),
     })
+}
+
+/// The Host header of a whole request without its port; nothing when there is none, which browsers never send.
+fn host(request: &[u8]) -> Option<&[u8]> {
+    let lines = request.split(|byte| *byte == b'\n').skip(1).take_while(|line| !line.trim_ascii().is_empty());
+    let fields = lines.filter_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
+        name.eq_ignore_ascii_case(b"host").then(|| value.get(1..).unwrap_or_default().trim_ascii())
+    });
+    // A second one must not hide the first.
+    let mut hosts = fields;
+    let first = hosts.next()?;
+    if hosts.next().is_some() {
+        return Some(b"");
+    }
+    // The colons of an IPv6 address stand in brackets.
+    let port = first.iter().rposition(|byte| *byte == b':').filter(|at| {
+        let digits = first.get(at + 1..).is_some_and(|port| port.iter().all(u8::is_ascii_digit));
+        digits && !first.get(*at..).unwrap_or_default().contains(&b']')
+    });
+    Some(port.and_then(|at| first.get(..at)).unwrap_or(first))
+}
+
+/// Says whether a request was meant for this machine. A page of another site can have its own name resolved to this
+/// address (DNS rebinding), but its browser still sends that name.
+fn names_this_machine(host: Option<&[u8]>) -> bool {
+    let Some(host) = host else { return true };
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let own = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    literal.parse::<IpAddr>().is_ok()
+        || host.eq_ignore_ascii_case("localhost")
+        || !host.is_empty() && host.eq_ignore_ascii_case(own().trim())
 }
 
 fn response(status: &str, content: &str, body: bool) -> Vec<u8> {
@@ -233,7 +271,7 @@ mod tests {
     #[test]
     fn the_page_is_given_to_those_who_ask_for_it_and_to_nobody_else() {
         let address = start();
-        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let (head, body) = page.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert!(head.contains(&format!("Content-Length: {PAGE}\r\n")) && body.len() == PAGE, "{head}");
@@ -250,6 +288,44 @@ mod tests {
             let answer = ask(address, request);
             assert_eq!(answer.split(' ').nth(1), Some(status), "{request:?}: {answer}");
         }
+    }
+
+    #[test]
+    fn a_page_of_another_site_gets_nothing_by_a_name_that_resolves_to_this_address() {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+        let own = own.trim();
+        for good in [
+            "127.0.0.1",
+            "127.0.0.1:9049",
+            "[::1]:9049",
+            "[::1]",
+            "192.0.2.7:80",
+            "localhost",
+            "LocalHost:9049",
+            "localhost.",
+            &format!("{}:9049", own.to_uppercase()),
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\nhOsT : {good} \r\n\r\n").replace(" :", ":");
+            assert!(names_this_machine(host(request.as_bytes())), "{good}");
+        }
+        for bad in [
+            "attacker.example",
+            "attacker.example:9049",
+            "127.0.0.1.attacker.example",
+            "localhost.attacker.example",
+            &format!("{own}.attacker.example"),
+            "",
+            ":9049",
+            "127.0.0.1:x",
+            "\u{e9}",
+            "localhost\r\nHost: attacker.example",
+            "attacker.example\r\nHost: localhost",
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\nAccept: */*\r\nHost: {bad}\r\n\r\n");
+            assert!(!names_this_machine(host(request.as_bytes())), "{bad}");
+        }
+        let answer = ask(start(), b"GET /metrics HTTP/1.1\r\nHost: attacker.example\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
     }
 
     #[test]
