@@ -5,6 +5,7 @@ use crate::sockets::Sockets;
 use crate::{LateSink, Reply, Request, Service};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// What is served aside takes no more than this part of the time, so that bulk is not starved in turn.
@@ -14,6 +15,7 @@ const SHARE: u32 = 2;
 pub(crate) struct Aside<S: Service> {
     service: Arc<S>,
     sink: LateSink<S::Late>,
+    operation: Arc<AtomicU32>,
     /// Made when it is first needed.
     scratch: Option<S::Shard>,
     ready: Vec<Ready>,
@@ -25,10 +27,11 @@ pub(crate) struct Aside<S: Service> {
 }
 
 impl<S: Service> Aside<S> {
-    pub(crate) fn new(service: Arc<S>, sink: LateSink<S::Late>) -> Self {
+    pub(crate) fn new(service: Arc<S>, sink: LateSink<S::Late>, operation: Arc<AtomicU32>) -> Self {
         Self {
             service,
             sink,
+            operation,
             scratch: None,
             ready: Vec::new(),
             requests: Vec::new(),
@@ -92,7 +95,7 @@ impl<S: Service> Aside<S> {
             self.requests.drain(..).filter_map(|request| sockets.admit(request)).collect();
         let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();
         sockets.count_records(served.len());
-        let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink));
+        let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink, &self.operation));
         let (service, replies) = (&self.service, &mut self.replies);
         service.woke(scratch, woken);
         let tick = || service.tick(scratch, &mut batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);

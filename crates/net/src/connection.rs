@@ -2,13 +2,14 @@
 
 use crate::driver::{Driver, Interest, Link};
 use crate::input::Input;
+use crate::ledger::{Account, Budget, Ledger};
 use crate::output::Output;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
 use rpc::ConnectionId;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -26,15 +27,19 @@ pub(crate) enum Progress {
 /// What is under way on a connection.
 pub(crate) struct Connection {
     id: ConnectionId,
-    peer: SocketAddr,
+    account: Arc<Account>,
     link: Link,
     input: Input,
     output: Output,
-    /// Bytes of unfinished and held requests that are counted in `Stats::input_bytes`.
-    counted: usize,
-    /// Requests that wait until the peer has taken enough of its replies.
+    /// Requests that wait until the peer has taken enough of its replies, or for their turn.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
+    /// When the last whole record arrived.
+    heard: Instant,
+    /// Whether it is the turn of a request that waited, although others wait behind it.
+    turn: bool,
+    /// Whether the service has one of its requests at the moment.
+    served: bool,
     /// Calls that are carried out elsewhere, and the bytes that they hold.
     away: usize,
     away_bytes: usize,
@@ -45,16 +50,18 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId, link: Link, peer: SocketAddr, limits: &Limits) -> Self {
+    pub(crate) fn new(id: ConnectionId, link: Link, account: Arc<Account>, limits: &Limits) -> Self {
         Self {
             id,
-            peer,
+            account,
             link,
             input: Input::new(limits.record_size_max),
             output: Output::new(),
-            counted: 0,
             held: VecDeque::new(),
             held_bytes: 0,
+            heard: Instant::now(),
+            turn: false,
+            served: false,
             away: 0,
             away_bytes: 0,
             closing: false,
@@ -63,8 +70,11 @@ impl Connection {
         }
     }
 
-    pub(crate) fn peer(&self) -> SocketAddr {
-        self.peer
+    /// Notes that the service vouches for the peer.
+    pub(crate) fn trust(&self, ledger: &Ledger) {
+        if !self.account.is_trusted() {
+            ledger.trust(&self.account);
+        }
     }
 
     /// Reads once, and appends the records that are whole.
@@ -72,31 +82,37 @@ impl Connection {
         &mut self,
         driver: &mut Driver,
         limits: &Limits,
+        ledger: &Ledger,
         stats: &Stats,
         requests: &mut Vec<Request>,
     ) -> Progress {
-        if !self.wants_input(limits) {
+        if !self.wants_input(limits, ledger) {
             return Progress::Open;
         }
-        let received = match driver.receive(&self.link, &mut self.input) {
+        let received = match driver.receive(&self.link, &mut self.input, self.account.is_trusted()) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Progress::More(0),
             Err(_) => return Progress::Closed,
         };
         Stats::add(&stats.received_bytes, received.count as u64);
-        if received.count == 0
-            || self.take_records(stats, requests) == Progress::Closed
-            || self.account(limits, stats) == Progress::Closed
-        {
+        let known = requests.len();
+        if received.count == 0 || self.take_records(stats, requests) == Progress::Closed {
             return Progress::Closed;
         }
-        if received.more { Progress::More(received.count) } else { Progress::Open }
+        self.note_input(ledger, requests.len() > known);
+        // Untrusted connections are read in small steps by turns; the rest waits in the kernel.
+        if received.more && self.account.is_trusted() {
+            Progress::More(received.count)
+        } else {
+            Progress::Open
+        }
     }
 
     fn take_records(&mut self, stats: &Stats, requests: &mut Vec<Request>) -> Progress {
-        let (connection, peer) = (self.id, self.peer);
+        let (connection, peer) = (self.id, self.account.peer());
         for record in self.input.records() {
+            self.heard = Instant::now();
             self.traffic.request(record.len());
             requests.push(Request { connection, peer, record });
         }
@@ -108,32 +124,45 @@ impl Connection {
         Progress::Open
     }
 
-    /// Counts what unfinished and held requests take; over the limit of all connections together this one has to go.
-    pub(crate) fn account(&mut self, limits: &Limits, stats: &Stats) -> Progress {
-        let holds = self.input.memory() + self.held_bytes;
-        stats.input_bytes.fetch_add(holds, Ordering::Relaxed);
-        let before = stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
-        let total = before.saturating_sub(self.counted);
-        self.counted = holds;
+    /// Counts what unfinished and held requests take.
+    pub(crate) fn note_input(&mut self, ledger: &Ledger, progress: bool) {
         self.input.note_time();
-        if holds > 0 && total > limits.input_bytes_max {
-            Stats::add(&stats.overdue, 1);
-            stats.log_closed(self.peer, format_args!("requests under way hold {total} bytes"));
-            return Progress::Closed;
-        }
-        Progress::Open
+        ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, progress);
+    }
+
+    /// Counts what replies take that wait.
+    fn note_output(&self, ledger: &Ledger, progress: bool) {
+        ledger.note(&self.account, Budget::Output, self.output.memory(), progress);
     }
 
     /// Says whether a further request has to wait: the peer leaves its replies lying, too many of its calls are away, or
     /// earlier requests wait.
-    pub(crate) fn is_congested(&self, limits: &Limits) -> bool {
-        self.is_full(limits) || !self.held.is_empty()
+    fn is_congested(&self, limits: &Limits, ledger: &Ledger) -> bool {
+        self.is_full(limits, ledger) || !self.held.is_empty()
     }
 
-    fn is_full(&self, limits: &Limits) -> bool {
-        self.output.bytes() > limits.output_bytes_max
+    fn is_full(&self, limits: &Limits, ledger: &Ledger) -> bool {
+        let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
+        let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
+        waiting > output_max
+            || waiting > 0 && ledger.is_short(Budget::Output)
             || self.away >= limits.away_requests_max
             || self.away_bytes > limits.away_bytes_max
+            // One call at a time, so that strangers take turns whatever they send.
+            || !trusted && (self.served || self.away > 0)
+    }
+
+    /// Says whether the service may have a request now, and takes note if so.
+    pub(crate) fn begin_call(&mut self, limits: &Limits, ledger: &Ledger) -> bool {
+        let may = std::mem::take(&mut self.turn) || !self.is_congested(limits, ledger);
+        self.served |= may;
+        may
+    }
+
+    /// Notes that the service has done with a request.
+    pub(crate) fn end_call(&mut self) {
+        self.served = false;
+        self.traffic.done();
     }
 
     /// Counts a call that is carried out elsewhere.
@@ -151,35 +180,50 @@ impl Connection {
     }
 
     /// Keeps a request until [`Connection::release_held`]; order is kept, since nothing is read meanwhile.
-    pub(crate) fn hold(&mut self, record: Vec<u8>) {
-        self.held_bytes += record.len();
+    pub(crate) fn hold(&mut self, record: Vec<u8>, ledger: &Ledger) {
+        self.held_bytes += memory_of(&record);
         self.held.push_back(record);
+        self.note_input(ledger, false);
     }
 
-    /// Gives back the requests that waited, once the peer has taken enough of its replies and few enough are away.
-    pub(crate) fn release_held(&mut self, limits: &Limits, stats: &Stats, requests: &mut Vec<Request>) {
-        if self.held.is_empty() || self.closing || self.is_full(limits) {
-            return;
+    /// Says whether requests wait that may go on: the peer has taken enough of its replies and few enough are away.
+    pub(crate) fn has_held(&self, limits: &Limits, ledger: &Ledger) -> bool {
+        !self.held.is_empty() && !self.closing && !self.is_full(limits, ledger)
+    }
+
+    /// Gives back requests that waited: all, or the first of an untrusted connection.
+    pub(crate) fn release_held(&mut self, ledger: &Ledger, requests: &mut Vec<Request>) {
+        let (connection, peer) = (self.id, self.account.peer());
+        self.turn = !self.account.is_trusted();
+        let count = if self.turn { 1.min(self.held.len()) } else { self.held.len() };
+        for record in self.held.drain(..count) {
+            self.held_bytes -= memory_of(&record);
+            requests.push(Request { connection, peer, record });
         }
-        let (connection, peer) = (self.id, self.peer);
-        let held = std::mem::take(&mut self.held).into_iter();
-        requests.extend(held.map(|record| Request { connection, peer, record }));
-        self.held_bytes = 0;
-        let _ = self.account(limits, stats);
+        if self.held.is_empty() {
+            self.held = VecDeque::new();
+        }
+        self.note_input(ledger, true);
+    }
+
+    /// Says whether only the service's word is missing for all that waits to go on at once.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.account.is_trusted()
     }
 
     /// Appends a reply.
-    pub(crate) fn queue(&mut self, record: Vec<u8>, class: u8, stats: &Stats) {
+    pub(crate) fn queue(&mut self, record: Vec<u8>, class: u8, ledger: &Ledger) {
         self.traffic.reply(record.len());
         self.class = class;
-        if !self.closing {
-            self.output.push(record, stats);
-        }
+        self.post(record, ledger);
     }
 
     /// Appends a record that answers no request.
-    pub(crate) fn post(&mut self, record: Vec<u8>, stats: &Stats) {
-        self.output.push(record, stats);
+    pub(crate) fn post(&mut self, record: Vec<u8>, ledger: &Ledger) {
+        if !self.closing {
+            self.output.push(record);
+            self.note_output(ledger, false);
+        }
     }
 
     /// Closes once what is queued has been sent; nothing more is read.
@@ -188,13 +232,14 @@ impl Connection {
     }
 
     /// Sends once, as much as one step may, and moves the replies that are sent to `spent`.
-    pub(crate) fn write(&mut self, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
+    pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
         if !self.output.is_empty() {
             match Driver::send(&self.link, &self.output) {
                 Ok(sent) if sent.count == 0 => return Progress::Closed,
                 Ok(sent) => {
                     Stats::add(&stats.sent_bytes, sent.count as u64);
-                    self.output.advance(sent.count, stats, spent);
+                    self.output.advance(sent.count, spent);
+                    self.note_output(ledger, true);
                     if !self.output.is_empty() {
                         return if sent.more { Progress::More(sent.count) } else { Progress::Open };
                     }
@@ -208,8 +253,8 @@ impl Connection {
     }
 
     /// Has the driver report what the connection waits for.
-    pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits) -> Progress {
-        let interest = Interest { input: self.wants_input(limits), output: self.has_output() };
+    pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits, ledger: &Ledger) -> Progress {
+        let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
         match driver.watch(&mut self.link, interest) {
             Ok(()) => Progress::Open,
             Err(_) => Progress::Closed,
@@ -235,22 +280,35 @@ impl Connection {
         !self.output.is_empty()
     }
 
-    /// Says whether more requests may be read: not while the peer leaves its replies lying.
-    fn wants_input(&self, limits: &Limits) -> bool {
-        !self.closing && !self.is_congested(limits)
+    /// Says whether more requests may be read: not while the peer leaves its replies lying or memory is short.
+    fn wants_input(&self, limits: &Limits, ledger: &Ledger) -> bool {
+        !self.closing && !self.is_congested(limits, ledger) && !self.waits_for_memory(ledger)
+    }
+
+    /// Says whether a further request is not read because memory is short; one that is under way always is.
+    pub(crate) fn waits_for_memory(&self, ledger: &Ledger) -> bool {
+        !self.input.is_mid_record() && ledger.is_short(Budget::Input)
     }
 
     pub(crate) fn is_overdue(&self, now: Instant, limits: &Limits) -> bool {
         let reading =
             self.input.record_since().is_some_and(|since| now.duration_since(since) > limits.record_time_max);
         let writing = self.has_output() && now.duration_since(self.output.since()) > limits.output_time_max;
-        reading || writing
+        let working = self.away > 0 || self.has_output() || self.input.is_mid_record();
+        let silent = !self.account.is_trusted()
+            && !working
+            && now.duration_since(self.heard) > limits.untrusted_idle_time_max;
+        reading || writing || silent
     }
 
     /// Closes the connection and gives back what is counted for it.
-    pub(crate) fn close(self, stats: &Stats) {
-        stats.input_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+    pub(crate) fn close(self, ledger: &Ledger, stats: &Stats) {
+        ledger.close(&self.account);
         stats.away.fetch_sub(self.away, Ordering::Relaxed);
-        self.output.release(stats);
     }
+}
+
+/// Bytes of memory that a request takes while it waits.
+pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
+    record.capacity() + size_of::<Request>()
 }

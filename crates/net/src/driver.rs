@@ -23,6 +23,8 @@ const SLICES_MAX: usize = 64;
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// Bytes read from a socket at once when no large record is under way.
 const SCRATCH_SIZE: usize = 256 << 10;
+/// The same for an untrusted connection: its short requests wait for their turns, each in memory of its own.
+const UNTRUSTED_READ_MAX: usize = 16 << 10;
 /// Bytes read beyond a large record: enough to learn what follows it.
 const HEAD_SIZE: usize = 4 << 10;
 
@@ -104,9 +106,13 @@ impl Driver {
     ///
     /// # Errors
     /// `WouldBlock` when none have arrived.
-    pub(crate) fn receive(&mut self, link: &Link, input: &mut Input) -> io::Result<Received> {
+    pub(crate) fn receive(&mut self, link: &Link, input: &mut Input, trusted: bool) -> io::Result<Received> {
         let scratch = &mut self.scratch;
-        let beyond = if input.expects_large() { HEAD_SIZE } else { scratch.len() };
+        let beyond = match input.expects_large() {
+            true => HEAD_SIZE,
+            false if trusted => scratch.len(),
+            false => UNTRUSTED_READ_MAX,
+        };
         let target = input.target();
         let room = target.len();
         let mut places =

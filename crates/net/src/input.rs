@@ -83,6 +83,11 @@ impl Input {
         }
     }
 
+    /// Whether a record is under way.
+    pub(crate) fn is_mid_record(&self) -> bool {
+        self.reader.is_mid_record()
+    }
+
     /// Since when a record has been under way.
     pub(crate) fn record_since(&self) -> Option<Instant> {
         self.record_since

@@ -10,11 +10,13 @@
 //!
 //! This crate never looks inside a record.
 
+mod activity;
 mod aside;
 mod connection;
 mod driver;
 mod input;
 mod late;
+mod ledger;
 mod limits;
 mod listener;
 mod mailbox;
@@ -27,15 +29,18 @@ mod shard;
 mod sockets;
 mod stats;
 mod traffic;
+mod watchdog;
 
 pub use late::{Late, LateSink};
+pub use ledger::address;
 pub use limits::Limits;
 pub use listener::{Admission, ListenError, Listener, Running};
 pub use outgoing::Outgoing;
 pub use owner::owner;
-pub use pool::{Pool, PoolLimits};
+pub use pool::{Line, Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::{CLASSES_MAX, Stats};
+pub use watchdog::Shards;
 
 #[cfg(test)]
 mod outgoing_tests;

@@ -6,18 +6,24 @@ use std::time::Duration;
 /// thousand clients.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections open at once; a further one is closed as soon as it is accepted.
+    /// Connections open at once. A further one takes the place of the oldest untrusted connection of the address that
+    /// has most of them; it is closed as soon as it is accepted when all are trusted.
     pub connections_max: usize,
     /// Bytes of one record, all fragments together: a WRITE of the largest size with its headers and token.
     pub record_size_max: usize,
-    /// Bytes of unfinished and waiting requests over all connections; the connection that would exceed it is closed.
+    /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin no request above three
+    /// quarters of it. Untrusted connections of the address that holds most are closed then, and trusted ones only above
+    /// all of it.
     pub input_bytes_max: usize,
-    /// Bytes of replies that wait for one slow reader; above it no further request of that connection is read or
-    /// served.
+    /// Bytes of memory of replies that wait for one slow reader; above it no further request of that connection is read
+    /// or served.
     pub output_bytes_max: usize,
-    /// Bytes of replies that wait for all readers together; a connection that leaves some lying above it is closed.
+    /// The same for an untrusted connection.
+    pub untrusted_output_bytes_max: usize,
+    /// Bytes of memory of replies that wait for all readers together. Connections with replies that wait are not served
+    /// above three quarters of it, and closed as those with requests are.
     pub output_bytes_total_max: usize,
-    /// Bytes of requests that one connection may put into one tick, so that none holds up the others.
+    /// Bytes of memory of requests that one connection may put into one tick, so that none holds up the others.
     pub tick_bytes_max: usize,
     /// Requests that are served before their replies are sent: with the largest reply, what a shard's replies take at
     /// once besides those that wait.
@@ -31,6 +37,8 @@ pub struct Limits {
     pub spare_bytes_max: usize,
     /// How long a record may take from its first byte to its last; slower connections are closed.
     pub record_time_max: Duration,
+    /// How long a connection may stay silent before it is trusted.
+    pub untrusted_idle_time_max: Duration,
     /// How long replies may wait without the peer taking a byte; then the connection is closed.
     pub output_time_max: Duration,
 }
@@ -42,6 +50,7 @@ impl Default for Limits {
             record_size_max: (1 << 20) + (128 << 10),
             input_bytes_max: 256 << 20,
             output_bytes_max: 16 << 20,
+            untrusted_output_bytes_max: 256 << 10,
             output_bytes_total_max: 1 << 30,
             tick_bytes_max: 4 << 20,
             batch_requests_max: 64,
@@ -49,6 +58,7 @@ impl Default for Limits {
             away_bytes_max: 32 << 20,
             spare_bytes_max: 24 << 20,
             record_time_max: Duration::from_secs(60),
+            untrusted_idle_time_max: Duration::from_secs(30),
             output_time_max: Duration::from_secs(60),
         }
     }

@@ -1,8 +1,9 @@
 //! Accepts connections and deals them out to the shards.
 
+use crate::ledger::Ledger;
 use crate::outgoing::connection_id;
 use crate::shard::{Shard, ShardHandle};
-use crate::{Limits, Outgoing, Service, Stats};
+use crate::{Limits, Outgoing, Service, Shards, Stats};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -10,6 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -81,16 +83,26 @@ impl Listener {
     pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
-        let handles = spawn(&service, shards, &limits, &stats)?;
+        let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
+        let handles = spawn(&service, shards, &limits, &stats, &ledger)?;
+        let activities = handles.iter().map(ShardHandle::activity).collect();
+        let shards = Shards::new(service, activities, ledger.clone());
+        let (watch, stop_watch) = channel();
+        {
+            let (shards, stats) = (shards.clone(), stats.clone());
+            let run = move || shards.watch(&stats, &stop_watch);
+            std::thread::Builder::new().name("watchdog".into()).spawn(run)?;
+        }
         let stop = Arc::new(Stop { flag: AtomicBool::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC)? });
         let outgoing = Outgoing::new(handles.iter().map(ShardHandle::mailbox));
         let (socket, admission) = (self.socket, self.admission);
-        let acceptor = Acceptor { socket, admission, shards: handles, limits, stats: stats.clone() };
+        let acceptor = Acceptor { socket, admission, shards: handles, ledger, stats: stats.clone() };
         let thread = {
             let stop = stop.clone();
             std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run(&stop))?
         };
-        Ok(Running { stop, thread: Some(thread), stats, outgoing, address: self.address })
+        let address = self.address;
+        Ok(Running { stop, thread: Some(thread), stats, outgoing, shards, _watch: watch, address })
     }
 }
 
@@ -100,8 +112,10 @@ fn spawn<S: Service>(
     shards: usize,
     limits: &Arc<Limits>,
     stats: &Arc<Stats>,
+    ledger: &Arc<Ledger>,
 ) -> io::Result<Vec<ShardHandle>> {
-    let shard = |index| Shard::<S>::spawn(index, service.clone(), limits.clone(), stats.clone());
+    let shard =
+        |index| Shard::<S>::spawn(index, service.clone(), limits.clone(), stats.clone(), ledger.clone());
     (0..shards.max(1)).map(shard).collect()
 }
 
@@ -128,6 +142,9 @@ pub struct Running {
     thread: Option<JoinHandle<()>>,
     stats: Arc<Stats>,
     outgoing: Outgoing,
+    shards: Shards,
+    /// The watchdog ends with it.
+    _watch: Sender<()>,
     address: SocketAddr,
 }
 
@@ -140,6 +157,11 @@ impl Running {
     /// Returns what sends records besides replies.
     pub fn outgoing(&self) -> &Outgoing {
         &self.outgoing
+    }
+
+    /// Returns what tells which shards hang, from any thread and after [`Running::stop`] as well.
+    pub fn shards(&self) -> &Shards {
+        &self.shards
     }
 
     /// Returns the address that is served.
@@ -171,7 +193,7 @@ struct Acceptor {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
     shards: Vec<ShardHandle>,
-    limits: Arc<Limits>,
+    ledger: Arc<Ledger>,
     stats: Arc<Stats>,
 }
 
@@ -186,7 +208,10 @@ impl Acceptor {
             }
             self.accept_all(&mut count);
         }
-        self.shards.into_iter().for_each(ShardHandle::stop);
+        // A shard that hangs must not keep the others from ending.
+        self.shards.iter().for_each(ShardHandle::stop);
+        drop(self.socket);
+        self.shards.into_iter().for_each(ShardHandle::join);
     }
 
     fn accept_all(&self, count: &mut u64) {
@@ -213,23 +238,23 @@ impl Acceptor {
             Stats::add(&self.stats.refused, 1);
             return;
         }
-        if self.stats.connections.load(Ordering::Relaxed) >= self.limits.connections_max {
-            Stats::add(&self.stats.refused, 1);
-            return;
-        }
         if let Err(error) = prepare(&stream) {
             tracing::debug!("connection from {peer} was gone before it was served: {error}");
             return;
         }
-        Stats::add(&self.stats.accepted, 1);
-        self.stats.connections.fetch_add(1, Ordering::Relaxed);
         // In turn, so that the connections of one client spread; but no shard gets more while others have fewer.
         let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
         let (before, from) = self.shards.split_at(turn);
         let numbered = (turn..).zip(from).chain((0..).zip(before));
-        if let Some((index, shard)) = numbered.min_by_key(|(_, shard)| shard.connections()) {
-            shard.add(connection_id(index, count), stream, peer);
-        }
+        let Some((index, shard)) = numbered.min_by_key(|(_, shard)| shard.connections()) else { return };
+        let id = connection_id(index, count);
+        let Some(account) = self.ledger.open(id, count, peer, shard.mailbox()) else {
+            Stats::add(&self.stats.refused, 1);
+            return;
+        };
+        Stats::add(&self.stats.accepted, 1);
+        self.stats.connections.fetch_add(1, Ordering::Relaxed);
+        shard.add(id, stream, account);
     }
 }
 

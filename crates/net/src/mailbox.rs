@@ -1,23 +1,26 @@
 //! What other threads leave for a shard, and the bell that wakes it.
 
+use crate::ledger::Account;
 use rpc::ConnectionId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Records of the server's own that may wait for one shard; it takes them as soon as it wakes.
 const OUTGOING_MAX: usize = 1024;
 
 /// A connection for a shard.
-pub(crate) type Arrival = (ConnectionId, TcpStream, SocketAddr);
+pub(crate) type Arrival = (ConnectionId, TcpStream, Arc<Account>);
 
 /// What the acceptor and the shard share.
+#[derive(Debug)]
 pub(crate) struct Mailbox {
     arrived: Mutex<Vec<Arrival>>,
     outgoing: Mutex<Vec<(ConnectionId, Vec<u8>)>>,
+    evicted: Mutex<Vec<ConnectionId>>,
     /// Connections that the shard has, those that were left for it included.
     connections: AtomicUsize,
     stop: AtomicBool,
@@ -30,6 +33,7 @@ impl Mailbox {
         Ok(Self {
             arrived: Mutex::new(Vec::new()),
             outgoing: Mutex::new(Vec::new()),
+            evicted: Mutex::new(Vec::new()),
             connections: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             bell,
@@ -64,6 +68,17 @@ impl Mailbox {
     /// Takes the records that are to be sent.
     pub(crate) fn take_outgoing(&self) -> Vec<(ConnectionId, Vec<u8>)> {
         std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has the shard close a connection.
+    pub(crate) fn evict(&self, connection: ConnectionId) {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.ring();
+    }
+
+    /// Takes the connections that are to be closed.
+    pub(crate) fn take_evicted(&self) -> Vec<ConnectionId> {
+        std::mem::take(&mut *self.evicted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that the shard has one connection less.

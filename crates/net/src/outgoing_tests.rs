@@ -4,6 +4,7 @@ use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, S
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +22,7 @@ impl Service for Listening {
     type Shard = ();
     type Late = ();
 
-    fn shard(&self, _: &LateSink<()>) {}
+    fn shard(&self, _: &LateSink<()>, _: &Arc<AtomicU32>) {}
 
     fn tick(
         &self,

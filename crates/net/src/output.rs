@@ -1,29 +1,30 @@
 //! The replies of one connection on their way out.
 
-use crate::Stats;
-use rpc::{RECORD_MARK_LEN, record_mark};
+use rpc::{RECORD_MARK_LEN, memory, record_mark};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+/// Bytes of a reply that is copied behind another one that waits.
+const SHORT_MAX: usize = 256;
 
 /// Replies that the kernel has yet to take.
 pub(crate) struct Output {
     records: VecDeque<Vec<u8>>,
     /// Bytes of the first reply that the kernel has taken already.
     sent: usize,
-    /// Bytes that it has yet to take of all of them; counted in `Stats::output_bytes`.
-    bytes: usize,
+    /// Bytes of memory of all of them.
+    memory: usize,
     since: Instant,
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { records: VecDeque::new(), sent: 0, bytes: 0, since: Instant::now() }
+        Self { records: VecDeque::new(), sent: 0, memory: 0, since: Instant::now() }
     }
 
     /// Appends a reply and fills in its record mark.
-    pub(crate) fn push(&mut self, mut record: Vec<u8>, stats: &Stats) {
+    pub(crate) fn push(&mut self, mut record: Vec<u8>) {
         let length = record.len().saturating_sub(RECORD_MARK_LEN);
         if length == 0 {
             return;
@@ -34,8 +35,11 @@ impl Output {
         if self.records.is_empty() {
             self.since = Instant::now();
         }
-        self.bytes += record.len();
-        stats.output_bytes.fetch_add(record.len(), Ordering::Relaxed);
+        if let Some(last) = self.records.back_mut().filter(|last| has_room(last, &record)) {
+            last.extend_from_slice(&record);
+            return memory::give(record);
+        }
+        self.memory += memory_of(&record);
         self.records.push_back(record);
     }
 
@@ -43,9 +47,9 @@ impl Output {
         self.records.is_empty()
     }
 
-    /// Bytes that wait.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Bytes of memory of the replies that wait.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     /// When the peer last took a byte, or when what waits began to.
@@ -71,23 +75,28 @@ impl Output {
     }
 
     /// Takes note that the kernel has taken `count` bytes, and moves the replies that it has taken whole to `spent`.
-    pub(crate) fn advance(&mut self, count: usize, stats: &Stats, spent: &mut Vec<Vec<u8>>) {
+    pub(crate) fn advance(&mut self, count: usize, spent: &mut Vec<Vec<u8>>) {
         self.since = Instant::now();
-        stats.output_bytes.fetch_sub(count.min(self.bytes), Ordering::Relaxed);
-        self.bytes = self.bytes.saturating_sub(count);
         self.sent += count;
         while let Some(first) = self.records.front().map(Vec::len).filter(|length| *length <= self.sent) {
             self.sent -= first;
-            spent.extend(self.records.pop_front());
+            let record = self.records.pop_front();
+            self.memory -= record.as_ref().map_or(0, memory_of);
+            spent.extend(record);
         }
         if self.records.is_empty() {
             // An idle connection keeps no memory.
             self.records.shrink_to_fit();
         }
     }
+}
 
-    /// Gives back what is counted.
-    pub(crate) fn release(self, stats: &Stats) {
-        stats.output_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+/// Bytes of memory that a reply takes while it waits.
+fn memory_of(record: &Vec<u8>) -> usize {
+    record.capacity() + size_of::<Vec<u8>>()
+}
+
+/// Whether a short reply can be copied behind the one before it, instead of holding memory of its own.
+fn has_room(last: &Vec<u8>, record: &[u8]) -> bool {
+    record.len() <= SHORT_MAX && last.capacity() - last.len() >= record.len()
 }

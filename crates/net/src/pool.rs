@@ -2,6 +2,7 @@
 
 mod lines;
 
+pub use lines::Line;
 use lines::Lines;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,38 +27,40 @@ pub struct PoolLimits {
     pub tasks_bytes_max: usize,
     /// Of all three a line may take one part in so many of what other lines leave: with 2, one that hangs takes half.
     pub line_part: usize,
+    /// How much less of the processors its threads get than others, as nice(2) counts: 0 for the same, 19 at most.
+    pub niceness: i32,
 }
 
 impl Default for PoolLimits {
     fn default() -> Self {
-        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20, line_part: 1 }
+        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20, line_part: 1, niceness: 0 }
     }
 }
 
 /// Runs tasks in the order in which they come, several at once; lines of them take turns. Dropping it discards those that wait and does not
 /// wait for those that run: a disk that hangs must not keep the server from ending.
-pub struct Pool<T> {
-    shared: Arc<Shared<T>>,
+pub struct Pool<T, L = u32> {
+    shared: Arc<Shared<T, L>>,
 }
 
-struct Shared<T> {
+struct Shared<T, L> {
     name: &'static str,
     limits: PoolLimits,
     run: Box<dyn Fn(T) + Send + Sync>,
-    queue: Mutex<Queue<T>>,
+    queue: Mutex<Queue<T, L>>,
     work: Condvar,
     /// Whether more waits than [`CROWDED_PART`] of what may.
     crowded: AtomicBool,
 }
 
-struct Queue<T> {
-    lines: Lines<T>,
+struct Queue<T, L> {
+    lines: Lines<T, L>,
     threads: usize,
     idle: usize,
     ended: bool,
 }
 
-impl<T: Send + 'static> Pool<T> {
+impl<T: Send + 'static, L: Line> Pool<T, L> {
     /// Makes a pool without threads. A panic of `run` ends neither the thread nor the pool; whoever waits for the task
     /// has to learn of it by what `run` itself does then.
     pub fn new(name: &'static str, limits: PoolLimits, run: impl Fn(T) + Send + Sync + 'static) -> Self {
@@ -79,7 +82,7 @@ impl<T: Send + 'static> Pool<T> {
     ///
     /// # Errors
     /// The task, when its line is full or the system gives no thread.
-    pub fn submit(&self, line: u32, task: T, bytes: usize) -> Result<(), T> {
+    pub fn submit(&self, line: L, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
             && (queue.threads == 0 || queue.lines.runnable() >= queue.idle);
@@ -102,7 +105,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 }
 
-impl<T> Pool<T> {
+impl<T, L: Line> Pool<T, L> {
     /// Whether an eighth of what may wait does: time to ask for less.
     pub fn is_crowded(&self) -> bool {
         self.shared.crowded.load(Relaxed)
@@ -115,7 +118,7 @@ impl<T> Pool<T> {
     }
 }
 
-impl<T> Drop for Pool<T> {
+impl<T, L> Drop for Pool<T, L> {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.ended = true;
@@ -126,24 +129,26 @@ impl<T> Drop for Pool<T> {
     }
 }
 
-impl<T> fmt::Debug for Pool<T> {
+impl<T, L: Line> fmt::Debug for Pool<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (threads, tasks) = self.counts();
         write!(f, "Pool({}: {threads} threads, {tasks} tasks wait)", self.shared.name)
     }
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+impl<T, L> Shared<T, L> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T, L>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn note_crowd(&self, queue: &Queue<T>) {
+impl<T, L: Line> Shared<T, L> {
+    fn note_crowd(&self, queue: &Queue<T, L>) {
         self.crowded.store(queue.lines.is_crowded(CROWDED_PART), Relaxed);
     }
 
     /// Waits for a task, after one of line `done`; `None` when the thread is to end.
-    fn next(&self, done: Option<u32>) -> Option<(u32, T)> {
+    fn next(&self, done: Option<L>) -> Option<(L, T)> {
         let mut queue = self.lock();
         if let Some(line) = done {
             queue.lines.done(line);
@@ -170,11 +175,13 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T: Send + 'static> Shared<T> {
+impl<T: Send + 'static, L: Line> Shared<T, L> {
     fn spawn(shared: &Arc<Self>, index: usize) -> std::io::Result<()> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));
         thread.spawn(move || {
+            // Of this thread alone, on Linux. The pool works without it as well.
+            let _ = rustix::process::nice(this.limits.niceness);
             let mut done = None;
             while let Some((line, task)) = this.next(done) {
                 done = Some(line);

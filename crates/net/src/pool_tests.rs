@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
-    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, line_part: 1 };
+    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in [1, 2] {
         assert!(pool.submit(0, task(number), 60).is_ok());
@@ -43,7 +43,8 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
 
 #[test]
 fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
-    let limits = PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, line_part: 1 };
+    let limits =
+        PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=3 {
         assert!(pool.submit(0, task(number), 1).is_ok());
@@ -60,7 +61,8 @@ fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
 
 #[test]
 fn the_bytes_that_wait_are_bounded() {
-    let limits = PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, line_part: 1 };
+    let limits =
+        PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     assert!(pool.submit(0, task(1), 60).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(1));

@@ -3,6 +3,8 @@
 use crate::{Late, LateSink};
 use rpc::ConnectionId;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// A record that arrived whole.
@@ -23,6 +25,9 @@ pub enum Action {
     Send(Vec<u8>),
     /// Closes the connection after the replies before it were sent.
     Close,
+    /// The service vouches for the peer: it has proved who it is, or is admitted from its address. The connection is
+    /// trusted from now on, and among the last to be closed when memory or places are short.
+    Trust,
     /// The call is carried out elsewhere and comes back by the shard's [`LateSink`], once and certainly; until then it
     /// holds this many bytes.
     Away(usize),
@@ -47,8 +52,14 @@ pub trait Service: Send + Sync + 'static {
     /// What other threads make of calls that were away.
     type Late: Send + 'static;
 
-    /// Makes the scratch memory of a new shard; what is away comes back to it by `sink`.
-    fn shard(&self, sink: &LateSink<Self::Late>) -> Self::Shard;
+    /// Makes the scratch memory of a new shard; what is away comes back to it by `sink`. What the shard carries out may be
+    /// written to `operation`, in numbers that [`Service::operation_name`] knows, for the log when the shard hangs.
+    fn shard(&self, sink: &LateSink<Self::Late>, operation: &Arc<AtomicU32>) -> Self::Shard;
+
+    /// Names a number that was written to the `operation` of a shard; empty for none.
+    fn operation_name(&self, _operation: u32) -> &'static str {
+        ""
+    }
 
     /// Takes note of when the shard woke for what the next ticks handle.
     fn woke(&self, _shard: &mut Self::Shard, _at: Instant) {}

@@ -1,13 +1,15 @@
 //! One thread with its connections: reads what has arrived, has it handled as a batch, writes the replies.
 
+use crate::activity::{Activity, Step};
 use crate::aside::Aside;
 use crate::driver::Ready;
+use crate::ledger::{Account, Ledger};
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
 use crate::{Late, LateSink, Limits, Reply, Request, Service, Stats};
 use rpc::{ConnectionId, memory};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -16,12 +18,13 @@ use std::time::{Duration, Instant};
 
 /// How often a shard looks for connections that are overdue.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of requests above which they are served before more are read.
+/// Bytes of memory of requests above which they are served before more are read.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
 
 /// The acceptor's end of a shard.
 pub(crate) struct ShardHandle {
     mailbox: Arc<Mailbox>,
+    activity: Arc<Activity>,
     thread: JoinHandle<()>,
 }
 
@@ -31,9 +34,14 @@ impl ShardHandle {
         self.mailbox.clone()
     }
 
+    /// What the shard is doing.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        self.activity.clone()
+    }
+
     /// Hands over a connection.
-    pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, peer: SocketAddr) {
-        self.mailbox.add((id, stream, peer));
+    pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, account: Arc<Account>) {
+        self.mailbox.add((id, stream, account));
     }
 
     /// How many connections it has.
@@ -41,9 +49,13 @@ impl ShardHandle {
         self.mailbox.connections()
     }
 
-    /// Ends the shard after its tick and waits for it.
-    pub(crate) fn stop(self) {
+    /// Has the shard end after its tick.
+    pub(crate) fn stop(&self) {
         self.mailbox.stop();
+    }
+
+    /// Waits for the end of the shard.
+    pub(crate) fn join(self) {
         let _ = self.thread.join();
     }
 }
@@ -63,6 +75,7 @@ pub(crate) struct Shard<S: Service> {
     /// Those of this tick.
     late: Vec<Late<S::Late>>,
     aside: Aside<S>,
+    activity: Arc<Activity>,
 }
 
 impl<S: Service> Shard<S> {
@@ -72,34 +85,42 @@ impl<S: Service> Shard<S> {
         service: Arc<S>,
         limits: Arc<Limits>,
         stats: Arc<Stats>,
+        ledger: Arc<Ledger>,
     ) -> io::Result<ShardHandle> {
         let mailbox = Arc::new(Mailbox::new()?);
+        let activity = Arc::new(Activity::new());
         let (tell, told) = mpsc::channel();
         let run = {
-            let mailbox = mailbox.clone();
+            let (mailbox, activity) = (mailbox.clone(), activity.clone());
             // The driver belongs to the thread that uses it.
-            move || match Sockets::new(&mailbox, limits.clone(), stats) {
+            move || match Sockets::new(&mailbox, limits.clone(), stats, ledger) {
                 Ok(sockets) => {
                     let _ = tell.send(Ok(()));
-                    Self::new(service, sockets, limits, mailbox).run();
+                    Self::new(service, sockets, limits, mailbox, activity).run();
                 }
                 Err(error) => drop(tell.send(Err(error))),
             }
         };
         let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(run)?;
         told.recv().map_err(io::Error::other)??;
-        Ok(ShardHandle { mailbox, thread })
+        Ok(ShardHandle { mailbox, activity, thread })
     }
 
-    fn new(service: Arc<S>, sockets: Sockets, limits: Arc<Limits>, mailbox: Arc<Mailbox>) -> Self {
+    fn new(
+        service: Arc<S>,
+        sockets: Sockets,
+        limits: Arc<Limits>,
+        mailbox: Arc<Mailbox>,
+        activity: Arc<Activity>,
+    ) -> Self {
         let sink = {
             let mailbox = mailbox.clone();
             LateSink::new(move || mailbox.ring())
         };
-        let scratch = service.shard(&sink);
+        let scratch = service.shard(&sink, activity.operation());
         let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());
-        let aside = Aside::new(service.clone(), sink.clone());
-        Self { service, scratch, limits, mailbox, sockets, batch, replies, sink, late, aside }
+        let aside = Aside::new(service.clone(), sink.clone(), activity.operation().clone());
+        Self { service, scratch, limits, mailbox, sockets, batch, replies, sink, late, aside, activity }
     }
 
     fn run(mut self) {
@@ -107,7 +128,10 @@ impl<S: Service> Shard<S> {
         let (mut ready, mut bulk) = (Vec::new(), Vec::new());
         let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         while !self.mailbox.is_stopping() {
+            self.activity.rest();
             self.sockets.wait(SWEEP_INTERVAL, &mut ready);
+            self.activity.wake();
+            self.sockets.release(true);
             self.service.woke(&mut self.scratch, self.aside.begin());
             // Who asks for little does not wait for those who ask for much.
             for ready in ready.drain(..) {
@@ -130,6 +154,7 @@ impl<S: Service> Shard<S> {
         }
         self.sockets.close_all();
         self.tell_gone();
+        self.activity.end();
     }
 
     fn dispatch(&mut self, ready: Ready) {
@@ -148,8 +173,9 @@ impl<S: Service> Shard<S> {
     /// Reads until the socket is empty or the tick's budget is used; what stays is reported again by the next wait.
     fn read(&mut self, id: u64) {
         let mut budget = self.limits.tick_bytes_max;
+        self.activity.step(Step::Reading, id);
         while let Some(count) = self.sockets.read_step(id) {
-            if count >= budget {
+            if count >= budget || self.sockets.requests_bytes() > REQUESTS_BYTES_MAX {
                 break;
             }
             budget -= count;
@@ -165,6 +191,7 @@ impl<S: Service> Shard<S> {
 
     /// Sends as much as the socket takes.
     fn write(&mut self, id: u64) {
+        self.activity.step(Step::Sending, id);
         while self.sockets.write_step(id) {
             self.aside.turn(&mut self.sockets);
         }
@@ -173,9 +200,11 @@ impl<S: Service> Shard<S> {
 
     /// Takes back calls that were away; those of connections that have closed are dropped.
     fn take_late(&mut self) {
-        self.sink.take(&mut self.late);
-        let sockets = &mut self.sockets;
-        self.late.retain(|late| sockets.came_back(late.connection, late.held));
+        // Some may wait already: mail can come twice before they are served.
+        let mut late = Vec::new();
+        self.sink.take(&mut late);
+        late.retain(|late| self.sockets.came_back(late.connection, late.held));
+        self.late.append(&mut late);
     }
 
     /// Sends what the service has left for connections besides their replies.
@@ -190,6 +219,7 @@ impl<S: Service> Shard<S> {
 
     /// Serves what has arrived, a batch at a time, then lets go of the connections that are over.
     fn tick(&mut self) {
+        self.sockets.release(false);
         while self.sockets.has_requests() || !self.late.is_empty() {
             let mut arrived = self.sockets.take_requests();
             for request in arrived.drain(..) {
@@ -200,6 +230,7 @@ impl<S: Service> Shard<S> {
             }
             self.serve_batch();
             self.sockets.reuse_requests(arrived);
+            self.sockets.release(false);
         }
         self.sockets.close_ended();
         self.tell_gone();
@@ -211,6 +242,7 @@ impl<S: Service> Shard<S> {
         }
         let mut served: Vec<u64> = self.batch.iter().map(|request| request.connection.0).collect();
         self.sockets.count_records(served.len());
+        self.activity.step(Step::Serving, served.first().copied().unwrap_or_default());
         let late: Vec<u64> = self.late.iter().map(|late| late.connection.0).collect();
         let (service, scratch) = (&self.service, &mut self.scratch);
         let (batch, replies) = (&mut self.batch, &mut self.replies);
@@ -225,7 +257,7 @@ impl<S: Service> Shard<S> {
         served.extend(late);
         served.dedup();
         if outcome.is_err() {
-            self.scratch = self.service.shard(&self.sink);
+            self.scratch = self.service.shard(&self.sink, self.activity.operation());
             self.replies.clear();
             self.sockets.blame(served);
             return;

@@ -1,7 +1,8 @@
 //! The connections of one shard: from readiness to requests, from replies to the kernel.
 
-use crate::connection::{Connection, Progress};
+use crate::connection::{Connection, Progress, memory_of};
 use crate::driver::{Driver, Ready};
+use crate::ledger::{Budget, Ledger};
 use crate::mailbox::Mailbox;
 use crate::{Action, Limits, Reply, Request, Stats};
 use rpc::{ConnectionId, memory};
@@ -11,6 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// How often connections that wait for memory are looked at.
+const SHORT_INTERVAL: Duration = Duration::from_millis(10);
+/// Requests for which a shard keeps room between ticks.
+const REQUESTS_KEPT_MAX: usize = 4096;
+
 /// What a shard has of the network.
 pub(crate) struct Sockets {
     driver: Driver,
@@ -18,13 +24,18 @@ pub(crate) struct Sockets {
     connections: HashMap<u64, Connection>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
+    ledger: Arc<Ledger>,
     requests: Vec<Request>,
-    /// Bytes of `requests`.
+    /// Bytes of memory of `requests`.
     requests_bytes: usize,
     /// Connections that are over once what arrived on them has been served.
     ended: Vec<u64>,
     /// Connections that are closed, and the service has yet to hear of it.
     gone: Vec<ConnectionId>,
+    /// Connections with requests that waited and may go on.
+    releasable: HashSet<u64>,
+    /// Connections that are not read because memory is short.
+    paused: HashSet<u64>,
     /// What was ready while only others were looked after.
     deferred: HashSet<Ready>,
     /// Replies that were just sent.
@@ -34,17 +45,25 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) fn new(mailbox: &Arc<Mailbox>, limits: Arc<Limits>, stats: Arc<Stats>) -> io::Result<Self> {
+    pub(crate) fn new(
+        mailbox: &Arc<Mailbox>,
+        limits: Arc<Limits>,
+        stats: Arc<Stats>,
+        ledger: Arc<Ledger>,
+    ) -> io::Result<Self> {
         Ok(Self {
             driver: Driver::new(mailbox)?,
             mailbox: mailbox.clone(),
             connections: HashMap::new(),
             limits,
             stats,
+            ledger,
             requests: Vec::new(),
             requests_bytes: 0,
             ended: Vec::new(),
             gone: Vec::new(),
+            releasable: HashSet::new(),
+            paused: HashSet::new(),
             deferred: HashSet::new(),
             spent: Vec::new(),
             sending: Duration::ZERO,
@@ -53,9 +72,16 @@ impl Sockets {
 
     /// Waits until something is to be done, at most so long.
     pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
-        let timeout = if self.deferred.is_empty() { timeout } else { Duration::ZERO };
+        let timeout = match (self.deferred.is_empty() && self.releasable.is_empty(), self.paused.is_empty()) {
+            (true, true) => timeout,
+            (true, false) => timeout.min(SHORT_INTERVAL),
+            (false, _) => Duration::ZERO,
+        };
         ready.extend(self.deferred.drain());
         self.ask(timeout, ready);
+        if !self.paused.is_empty() && !self.ledger.is_short(Budget::Input) {
+            std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
+        }
     }
 
     /// Says what is ready now.
@@ -71,17 +97,25 @@ impl Sockets {
 
     /// Takes over the connections that the acceptor left.
     pub(crate) fn take_arrived(&mut self) {
-        for (id, stream, peer) in self.mailbox.take() {
+        for (id, stream, account) in self.mailbox.take() {
+            if account.is_condemned() {
+                self.ledger.close(&account);
+                self.uncount();
+                continue;
+            }
             match self.driver.add(id.0, stream) {
                 Ok(link) => {
-                    self.connections.insert(id.0, Connection::new(id, link, peer, &self.limits));
+                    self.connections.insert(id.0, Connection::new(id, link, account, &self.limits));
                 }
                 Err(error) => {
-                    tracing::warn!("connection from {peer} could not be watched: {error}");
+                    tracing::warn!("connection from {} could not be watched: {error}", account.peer());
+                    self.ledger.close(&account);
                     self.uncount();
                 }
             }
         }
+        // What is evicted has arrived before.
+        self.ended.extend(self.mailbox.take_evicted().iter().map(|connection| connection.0));
     }
 
     /// Keeps what is ready for the next wait to report.
@@ -107,20 +141,22 @@ impl Sockets {
         })
     }
 
-    /// Reads a part of what has arrived on a connection, and says how many bytes if there may be more.
+    /// Reads a part of what has arrived on a connection, and says how many bytes of memory it takes if there may be
+    /// more.
     pub(crate) fn read_step(&mut self, id: u64) -> Option<usize> {
         let known = self.requests.len();
         let mut requests = std::mem::take(&mut self.requests);
         let more = self.read_into(id, &mut requests);
         self.requests = requests;
         let arrived = self.requests.get(known..).unwrap_or_default();
-        self.requests_bytes += arrived.iter().map(|request| request.record.len()).sum::<usize>();
-        more
+        let bytes = arrived.iter().map(|request| memory_of(&request.record)).sum::<usize>();
+        self.requests_bytes += bytes;
+        more.map(|count| count.max(bytes))
     }
 
     fn read_into(&mut self, id: u64, requests: &mut Vec<Request>) -> Option<usize> {
         let connection = self.connections.get_mut(&id)?;
-        match connection.read(&mut self.driver, &self.limits, &self.stats, requests) {
+        match connection.read(&mut self.driver, &self.limits, &self.ledger, &self.stats, requests) {
             Progress::More(count) => return Some(count),
             Progress::Open => {}
             // Not before its requests have been served.
@@ -131,10 +167,17 @@ impl Sockets {
 
     /// Watches again for what a connection has not been read of.
     pub(crate) fn read_done(&mut self, id: u64) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.watch(&mut self.driver, &self.limits) == Progress::Closed {
+        if self.watch(id) == Progress::Closed {
             self.ended.push(id);
         }
+    }
+
+    fn watch(&mut self, id: u64) -> Progress {
+        let Some(connection) = self.connections.get_mut(&id) else { return Progress::Open };
+        if connection.waits_for_memory(&self.ledger) {
+            self.paused.insert(id);
+        }
+        connection.watch(&mut self.driver, &self.limits, &self.ledger)
     }
 
     /// Reads once from a connection that is served out of turn.
@@ -153,7 +196,7 @@ impl Sockets {
     pub(crate) fn write_step(&mut self, id: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let start = connection.has_output().then(Instant::now);
-        let progress = connection.write(&self.stats, &mut self.spent);
+        let progress = connection.write(&self.ledger, &self.stats, &mut self.spent);
         self.spent.drain(..).for_each(memory::give);
         if let Some(took) = start.map(|start| start.elapsed()) {
             self.stats.add_sending(connection.class(), took);
@@ -170,17 +213,27 @@ impl Sockets {
     /// Watches for room, and stops reading from a peer that does not take its replies.
     pub(crate) fn write_done(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let waiting = self.stats.output_bytes.load(Ordering::Relaxed);
-        if connection.has_output() && waiting > self.limits.output_bytes_total_max {
-            Stats::add(&self.stats.overdue, 1);
-            self.stats.log_closed(connection.peer(), format_args!("{waiting} bytes of replies wait"));
-            self.close(id);
-            return;
+        if connection.has_held(&self.limits, &self.ledger) {
+            self.releasable.insert(id);
         }
-        connection.release_held(&self.limits, &self.stats, &mut self.requests);
-        if connection.watch(&mut self.driver, &self.limits) == Progress::Closed {
+        if self.watch(id) == Progress::Closed {
             self.close(id);
         }
+    }
+
+    /// Has requests that waited go on: those of trusted connections, and with `turn` the first of each untrusted one.
+    pub(crate) fn release(&mut self, turn: bool) {
+        let Self { releasable, connections, limits, ledger, requests, .. } = self;
+        releasable.retain(|id| {
+            let Some(connection) = connections.get_mut(id) else { return false };
+            if !turn && !connection.is_trusted() {
+                return true;
+            }
+            if connection.has_held(limits, ledger) {
+                connection.release_held(ledger, requests);
+            }
+            false
+        });
     }
 
     /// Takes the requests that have arrived, in their order.
@@ -190,8 +243,9 @@ impl Sockets {
     }
 
     /// Gives back the memory of the requests taken.
-    pub(crate) fn reuse_requests(&mut self, taken: Vec<Request>) {
+    pub(crate) fn reuse_requests(&mut self, mut taken: Vec<Request>) {
         if self.requests.is_empty() {
+            taken.shrink_to(REQUESTS_KEPT_MAX);
             self.requests = taken;
         }
     }
@@ -212,13 +266,10 @@ impl Sockets {
         if connection.is_closing() {
             return None;
         }
-        if !connection.is_congested(&self.limits) {
+        if connection.begin_call(&self.limits, &self.ledger) {
             return Some(request);
         }
-        connection.hold(request.record);
-        if connection.account(&self.limits, &self.stats) == Progress::Closed {
-            self.ended.push(request.connection.0);
-        }
+        connection.hold(request.record, &self.ledger);
         None
     }
 
@@ -227,7 +278,8 @@ impl Sockets {
         for reply in replies {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
-                Action::Send(record) => connection.queue(record, reply.class, &self.stats),
+                Action::Send(record) => connection.queue(record, reply.class, &self.ledger),
+                Action::Trust => connection.trust(&self.ledger),
                 Action::Close => connection.close_when_sent(),
                 Action::Away(bytes) => connection.went_away(bytes, &self.stats),
             }
@@ -238,7 +290,7 @@ impl Sockets {
     pub(crate) fn post(&mut self, connection: ConnectionId, record: Vec<u8>) -> bool {
         let connection = self.connections.get_mut(&connection.0);
         let Some(connection) = connection.filter(|connection| !connection.is_closing()) else { return false };
-        connection.post(record, &self.stats);
+        connection.post(record, &self.ledger);
         true
     }
 
@@ -258,7 +310,7 @@ impl Sockets {
     pub(crate) fn done(&mut self, served: &mut Vec<u64>) {
         for id in served.iter() {
             if let Some(connection) = self.connections.get_mut(id) {
-                connection.traffic().done();
+                connection.end_call();
             }
         }
         served.dedup();
@@ -303,7 +355,7 @@ impl Sockets {
 
     fn close(&mut self, id: u64) {
         if let Some(connection) = self.connections.remove(&id) {
-            connection.close(&self.stats);
+            connection.close(&self.ledger, &self.stats);
             self.uncount();
             self.gone.push(ConnectionId(id));
         }

@@ -17,20 +17,24 @@ pub const CLASSES_MAX: usize = 8;
 pub struct Stats {
     /// Connections open now.
     pub connections: AtomicUsize,
-    /// Bytes of unfinished and waiting requests held now.
+    /// Bytes of memory of unfinished and waiting requests now.
     pub input_bytes: AtomicUsize,
-    /// Bytes of replies that wait for their readers now.
+    /// Bytes of memory of replies that wait for their readers now.
     pub output_bytes: AtomicUsize,
     /// Calls that are carried out elsewhere now.
     pub away: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
-    /// Connections refused because of `connections_max`.
+    /// Connections refused because all of `connections_max` are trusted.
     pub refused: AtomicU64,
     /// Connections closed because their bytes were no records (too large, too many fragments).
     pub malformed: AtomicU64,
-    /// Connections closed because they were too slow or the server held too much for them.
+    /// Connections closed because they were too slow, or untrusted and silent.
     pub overdue: AtomicU64,
+    /// Connections closed because memory or places were short.
+    pub evicted: AtomicU64,
+    /// Times that a shard has not completed a loop for a second.
+    pub stalls: AtomicU64,
     /// Panics of the service; each closed the connections whose requests it had.
     pub panics: AtomicU64,
     /// Records received.
@@ -59,11 +63,18 @@ impl Stats {
             ("refused", count(&self.refused)),
             ("malformed", count(&self.malformed)),
             ("overdue", count(&self.overdue)),
+            ("evicted", count(&self.evicted)),
+            ("stalls", count(&self.stalls)),
             ("panics", count(&self.panics)),
             ("records", count(&self.records)),
             ("received_bytes", count(&self.received_bytes)),
             ("sent_bytes", count(&self.sent_bytes)),
         ]
+    }
+
+    /// Bytes of memory that connections hold.
+    pub fn held_bytes(&self) -> usize {
+        self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))
     }
 
     /// Logs why a peer's connection is closed, unless the last line is too young: peers can cause this at will.

@@ -4,7 +4,7 @@ use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, S
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,12 @@ struct Echo {
     short: AtomicUsize,
     /// Requests that are away until the test gives them back.
     away: Mutex<Vec<Away>>,
+    /// Whether requests "gate" may end.
+    open: AtomicBool,
+    /// Requests in the order in which they were handled.
+    handled: Mutex<Vec<Vec<u8>>>,
+    /// Whether it vouches for no connection.
+    distrusts: AtomicBool,
 }
 
 impl Echo {
@@ -43,11 +49,15 @@ impl Echo {
 /// Bytes of the reply to "big".
 const BIG: usize = 1 << 20;
 
+/// Bytes of memory and of content of the reply to "roomy".
+const ROOMY: usize = 64 << 10;
+const ROOMY_LEN: usize = 300;
+
 impl Service for Echo {
     type Shard = LateSink<Vec<u8>>;
     type Late = Vec<u8>;
 
-    fn shard(&self, sink: &LateSink<Vec<u8>>) -> LateSink<Vec<u8>> {
+    fn shard(&self, sink: &LateSink<Vec<u8>>, _: &Arc<AtomicU32>) -> LateSink<Vec<u8>> {
         sink.clone()
     }
 
@@ -64,10 +74,25 @@ impl Service for Echo {
             replies.push(Reply { connection: late.connection, action, class: 0 });
         }
         for request in requests.drain(..) {
+            if !self.distrusts.load(Ordering::SeqCst) {
+                replies.push(Reply { connection: request.connection, action: Action::Trust, class: 0 });
+            }
             if self.closed.load(Ordering::SeqCst) > 0 {
                 self.late.fetch_add(1, Ordering::SeqCst);
             }
+            self.handled.lock().expect("a lock").push(request.record.clone());
             let action = match request.record.as_slice() {
+                b"gate" => {
+                    while !self.open.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    Action::Send(b"\0\0\0\0gate".to_vec())
+                }
+                b"roomy" => {
+                    let mut reply = Vec::with_capacity(ROOMY);
+                    reply.resize(ROOMY_LEN + 4, 0);
+                    Action::Send(reply)
+                }
                 b"close" => Action::Close,
                 b"big" => Action::Send(vec![0; BIG + 4]),
                 b"long" => {
@@ -252,17 +277,24 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
 }
 
 #[test]
-fn replies_that_nobody_reads_have_a_limit_for_all_connections_together() {
-    let limits = Limits { output_bytes_total_max: 16 * BIG, batch_requests_max: 4, ..Limits::default() };
+fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close_none() {
+    let limits = Limits { output_bytes_total_max: 64 * BIG, batch_requests_max: 4, ..Limits::default() };
     let (server, _) = start(limits);
     let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
     for stream in &mut streams {
-        stream.write_all(&record(b"big").repeat(100)).expect("sent");
+        stream.write_all(&record(b"here")).expect("sent");
+        assert_eq!(receive(stream), b"here");
+        stream.write_all(&record(b"big").repeat(16)).expect("sent");
     }
-    std::thread::sleep(Duration::from_millis(300));
-    let waiting = server.stats().output_bytes.load(Ordering::SeqCst);
-    assert!(waiting <= 24 * BIG, "{waiting} bytes of replies wait");
-    assert!(server.stats().overdue.load(Ordering::SeqCst) > 0);
+    let mut most = 0;
+    for _ in 0..16 {
+        for stream in &mut streams {
+            assert_eq!(receive(stream).len(), BIG);
+            most = most.max(server.stats().output_bytes.load(Ordering::SeqCst));
+        }
+    }
+    assert!(most <= 64 * (BIG + 100), "{most} bytes of replies waited");
+    assert_eq!(server.stats().evicted.load(Ordering::SeqCst), 0);
 }
 
 #[test]
@@ -424,3 +456,6 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
     assert_eq!(receive(&mut second), b"hello");
     assert_eq!(server.stats().refused.load(Ordering::SeqCst), 1);
 }
+
+#[path = "tests_hostile.rs"]
+mod hostile;

@@ -11,7 +11,8 @@ const AROUND: usize = 2 << 10;
 
 /// What records come in: without data, and with as much as clients read and write at once. A size that is missing here
 /// is fresh memory for each such record.
-const SIZES: [usize; 11] = [
+const SIZES: [usize; 12] = [
+    256,
     1 << 10,
     AROUND + (1 << 10),
     AROUND + (4 << 10),

@@ -32,6 +32,11 @@ impl Encoder {
         self.bytes.len()
     }
 
+    /// The number of bytes that the buffer has room for.
+    pub const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Says whether nothing has been written.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()

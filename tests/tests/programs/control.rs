@@ -3,10 +3,15 @@
 use client::{Client, Filesystem, Flavor, Options, Security};
 use e2e::{Ended, Serve, empty_folder, is_root, nobody, orthrus, run, status};
 use nfs4::Nfsstat4::*;
+use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use std::fs;
+use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn options(port: u16) -> Options {
@@ -59,6 +64,52 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     let gone = status(files.client().read(&handle, all, 0, 10));
     assert!(matches!(gone, NFS4ERR_STALE | NFS4ERR_BADHANDLE), "{gone}");
     files.client().lookup_path("/two/file").expect("it is exported");
+}
+
+/// A log that nobody reads stands for all that can hang: a full pipe stops every thread that writes to it.
+#[test]
+fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
+    let folder = empty_folder();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut command = orthrus(["serve", "--listen", "127.0.0.1:0", "--sec", "sys", "--memory", "16"]);
+    command.arg("--state-dir").arg(folder.path().join("state"));
+    let kept = writer.try_clone().expect("a descriptor");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::from(writer)).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("its address");
+    let address = line.trim().strip_prefix("orthrus serves ").expect("its address").to_owned();
+    fill(&kept);
+    // What is no RPC message is logged by the shard that reads it; every other connection is on another shard.
+    let mut peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+    for peer in &mut peers {
+        peer.write_all(&[0x80, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]).expect("it takes a record");
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("it runs");
+    let end = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break status;
+        }
+        if Instant::now() > end {
+            child.kill().expect("it is ours");
+            panic!("SIGTERM did not end it: {}", child.wait().expect("it is ours"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(70), "{status}");
+    drop((kept, reader));
+}
+
+/// Fills a pipe by a description of its own, so that other writers still wait for room.
+fn fill(pipe: &PipeWriter) {
+    let mut file = fs::File::options()
+        .write(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(format!("/proc/self/fd/{}", pipe.as_raw_fd()))
+        .expect("the pipe is ours");
+    for size in [4096, 1] {
+        while file.write_all(&vec![b'\n'; size]).is_ok() {}
+    }
 }
 
 #[test]

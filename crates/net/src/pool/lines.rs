@@ -2,34 +2,42 @@
 
 use super::PoolLimits;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
 /// The tasks of a pool.
 #[derive(Debug)]
-pub(super) struct Lines<T> {
+pub(super) struct Lines<T, L> {
     limits: PoolLimits,
     /// Those that have something waiting or running.
-    lines: HashMap<u32, Line<T>>,
+    lines: HashMap<L, Tasks<T>>,
     /// Those that have something waiting, by turns.
-    turns: VecDeque<u32>,
+    turns: VecDeque<L>,
     waiting: usize,
     bytes: usize,
     running: usize,
 }
 
 #[derive(Debug)]
-struct Line<T> {
+struct Tasks<T> {
     /// Each with the bytes that it holds.
     tasks: VecDeque<(T, usize)>,
     bytes: usize,
     running: usize,
 }
 
-impl<T> Lines<T> {
+/// What tells the lines of a pool apart.
+pub trait Line: Copy + Eq + Hash + Send + 'static {}
+
+impl<L: Copy + Eq + Hash + Send + 'static> Line for L {}
+
+impl<T, L> Lines<T, L> {
     pub(super) fn new(limits: PoolLimits) -> Self {
         let (lines, turns) = (HashMap::new(), VecDeque::new());
         Self { limits, lines, turns, waiting: 0, bytes: 0, running: 0 }
     }
+}
 
+impl<T, L: Line> Lines<T, L> {
     /// What one line may have of `max`, of which all have `all` and it has `own`: a part of what the others leave.
     fn share(&self, max: usize, all: usize, own: usize) -> usize {
         max.saturating_sub(all - own).div_ceil(self.limits.line_part.max(1))
@@ -39,7 +47,7 @@ impl<T> Lines<T> {
     ///
     /// # Errors
     /// The task, when there is no room for it.
-    pub(super) fn push(&mut self, line: u32, task: T, bytes: usize) -> Result<(), T> {
+    pub(super) fn push(&mut self, line: L, task: T, bytes: usize) -> Result<(), T> {
         let PoolLimits { tasks_max, tasks_bytes_max, .. } = self.limits;
         let (own, own_bytes) = self.lines.get(&line).map_or((0, 0), |line| (line.tasks.len(), line.bytes));
         let tasks_full = own >= self.share(tasks_max, self.waiting, own);
@@ -52,7 +60,7 @@ impl<T> Lines<T> {
         if own == 0 {
             self.turns.push_back(line);
         }
-        let empty = || Line { tasks: VecDeque::new(), bytes: 0, running: 0 };
+        let empty = || Tasks { tasks: VecDeque::new(), bytes: 0, running: 0 };
         let own = self.lines.entry(line).or_insert_with(empty);
         own.tasks.push_back((task, bytes));
         own.bytes += bytes;
@@ -62,7 +70,7 @@ impl<T> Lines<T> {
     }
 
     /// Takes a task to run, the first of the next line that may run one more.
-    pub(super) fn pop(&mut self) -> Option<(u32, T)> {
+    pub(super) fn pop(&mut self) -> Option<(L, T)> {
         for _ in 0..self.turns.len() {
             let number = self.turns.pop_front()?;
             let may_run = self.room(number) > 0;
@@ -86,7 +94,7 @@ impl<T> Lines<T> {
     }
 
     /// Takes note that a task of a line has been run.
-    pub(super) fn done(&mut self, number: u32) {
+    pub(super) fn done(&mut self, number: L) {
         let Some(line) = self.lines.get_mut(&number) else { return };
         line.running = line.running.saturating_sub(1);
         self.running = self.running.saturating_sub(1);
@@ -96,7 +104,7 @@ impl<T> Lines<T> {
     }
 
     /// How many more tasks of a line may run.
-    fn room(&self, number: u32) -> usize {
+    fn room(&self, number: L) -> usize {
         let running = self.lines.get(&number).map_or(0, |line| line.running);
         self.share(self.limits.threads_max, self.running, running).saturating_sub(running)
     }
@@ -121,11 +129,11 @@ impl<T> Lines<T> {
 mod tests {
     use super::*;
 
-    fn lines(threads_max: usize, tasks_max: usize) -> Lines<u32> {
-        Lines::new(PoolLimits { threads_max, tasks_max, tasks_bytes_max: 1000, line_part: 2 })
+    fn lines(threads_max: usize, tasks_max: usize) -> Lines<u32, u32> {
+        Lines::new(PoolLimits { threads_max, tasks_max, tasks_bytes_max: 1000, line_part: 2, niceness: 0 })
     }
 
-    fn run_all(lines: &mut Lines<u32>) -> Vec<u32> {
+    fn run_all(lines: &mut Lines<u32, u32>) -> Vec<u32> {
         std::iter::from_fn(|| lines.pop()).map(|(line, _)| line).collect()
     }
 

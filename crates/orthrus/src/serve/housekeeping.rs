@@ -1,7 +1,7 @@
 //! What has to be done from time to time, and what the server tells of itself when asked.
 
 use super::service::NfsService;
-use net::Running;
+use net::{Running, Stats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// after two of these.
 const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Bytes that connections must have let go of before the system gets them back.
+const RELEASE_MIN: usize = 16 << 20;
+
 /// Starts the thread that ends what has timed out, recalls what local programs wait for and trims the backends of all exports.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result<()> {
+pub fn start(service: Arc<NfsService>, exports: Arc<Exports>, stats: Arc<Stats>) -> std::io::Result<()> {
     let run = move || {
         let mut next_trim = Instant::now() + TRIM_INTERVAL;
+        let mut peak = 0;
         loop {
             wait(&service);
             let trims = Instant::now() >= next_trim;
@@ -30,6 +34,9 @@ pub fn start(service: Arc<NfsService>, exports: Arc<Exports>) -> std::io::Result
             let round = AssertUnwindSafe(|| once(&service, &exports, trims));
             if catch_unwind(round).is_err() {
                 tracing::error!("a defect of the server cut its housekeeping short");
+            }
+            if has_fallen(&mut peak, stats.held_bytes()) {
+                vfs_local::release_memory();
             }
         }
     };
@@ -45,6 +52,16 @@ fn wait(service: &NfsService) {
             return;
         }
     }
+}
+
+/// Says whether connections hold far less memory than at their last peak; then the next peak is looked for.
+fn has_fallen(peak: &mut usize, held: usize) -> bool {
+    *peak = held.max(*peak);
+    let fallen = *peak - held >= RELEASE_MIN && held <= *peak / 2;
+    if fallen {
+        *peak = held;
+    }
+    fallen
 }
 
 fn once(service: &NfsService, exports: &Exports, trims: bool) {
@@ -95,6 +112,15 @@ fn line<N: std::fmt::Display>(counters: &[(&'static str, N)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_released_once_after_each_peak_and_not_for_little() {
+        let mut peak = 0;
+        let held = [0, 10, 40, 30, 25, 15, 15, 0, 60, 0, 0, 10, 0].map(|held| held << 20);
+        let released = held.map(|held| has_fallen(&mut peak, held));
+        let at = |index: usize| released[index];
+        assert_eq!((0..held.len()).filter(|index| at(*index)).collect::<Vec<_>>(), [5, 9], "{released:?}");
+    }
 
     #[test]
     fn counters_stand_in_one_line_with_their_names() {

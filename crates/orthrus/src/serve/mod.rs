@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admission;
+mod ending;
 mod exports;
 mod housekeeping;
 mod kerberos;
@@ -51,6 +52,8 @@ const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
+    let watched_end = ending::Watched::default();
+    ending::guard(watched_end.clone()).context("signals cannot be caught")?;
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).context("signals cannot be caught")?;
     let descriptors = usize::try_from(prepared.descriptors_max).unwrap_or(usize::MAX);
     share_descriptors(&mut settings, descriptors);
@@ -66,6 +69,7 @@ pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool
     let have_keys = keys.is_some();
     admission::check(&exports.snapshot(), have_keys)?;
     let (service, running) = start(&settings, keys, exports.clone(), listener, descriptors)?;
+    let _ = watched_end.set((running.shards().clone(), service.clone()));
     tracing::info!("{prepared}");
     if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
         tracing::warn!(
@@ -199,7 +203,7 @@ fn start(
     let running =
         listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
     service.server().engine().connect_callbacks(Box::new(service::Callbacks(running.outgoing().clone())));
-    housekeeping::start(service.clone(), exports)?;
+    housekeeping::start(service.clone(), exports, running.stats().clone())?;
     Ok((service, running))
 }
 

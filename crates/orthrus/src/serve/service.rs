@@ -8,7 +8,9 @@ use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Carried, Engine, Kind, Outlet, Scratch, Server};
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use state::LookKey;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
@@ -22,8 +24,11 @@ const DISK_WAITING_MAX: usize = 16384;
 /// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or a directory of
 /// users that hangs, must not hold up what waits for a disk.
 const CONTEXT_THREADS_MAX: usize = 4;
-/// Contexts to be created that wait for a thread; beyond it their connections close.
-const CONTEXTS_WAITING_MAX: usize = 4096;
+/// Contexts to be created that wait for a thread; further ones are answered with SYSTEM_ERR. A connection has one at a
+/// time until it is trusted. Addresses take turns, and each has half of what the others leave.
+const CONTEXTS_WAITING_MAX: usize = 16384;
+/// How much less of the processors those threads get than shards: a flood of tokens must not slow down calls.
+const CONTEXTS_NICENESS: i32 = 10;
 
 /// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a call never waits for a
 /// copy's piece to end. An export takes half of what the others leave here, too.
@@ -53,7 +58,7 @@ pub struct NfsService {
     /// Carries out what waits for a disk.
     disk: Pool<Task>,
     /// Creates contexts: Kerberos, and the directory of users.
-    contexts: Pool<Task>,
+    contexts: Pool<Task, IpAddr>,
     /// Wait for stable storage, when all else is done.
     settling: Arc<Unsettled>,
     /// Wait for a client's answer to a callback.
@@ -67,9 +72,9 @@ impl NfsService {
     pub fn new(server: Server<Nfs>, began: Instant) -> Self {
         let server = Arc::new(server);
         let settling = Arc::new(Unsettled::default());
-        let pool = |name, limits| {
+        let run = || {
             let (server, settling) = (server.clone(), settling.clone());
-            Pool::new(name, limits, move |task: Task| carry_out(&server, &settling, task))
+            move |task: Task| carry_out(&server, &settling, task)
         };
         let limits = PoolLimits {
             threads_max: DISK_THREADS_MAX,
@@ -77,13 +82,15 @@ impl NfsService {
             line_part: 2,
             ..PoolLimits::default()
         };
-        let disk = pool("disk", limits);
+        let disk = Pool::new("disk", limits, run());
         let limits = PoolLimits {
             threads_max: CONTEXT_THREADS_MAX,
             tasks_max: CONTEXTS_WAITING_MAX,
+            line_part: 2,
+            niceness: CONTEXTS_NICENESS,
             ..PoolLimits::default()
         };
-        let contexts = pool("contexts", limits);
+        let contexts = Pool::new("contexts", limits, run());
         let limits = PoolLimits {
             threads_max: COPY_THREADS_MAX,
             tasks_max: COPIES_WAITING_MAX,
@@ -131,9 +138,11 @@ impl NfsService {
 
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn submit(&self, task: Task) -> Result<(), Task> {
-        let pool = if task.away.is_init() { &self.contexts } else { &self.disk };
         let (lane, held) = (task.away.lane(), task.away.held());
-        pool.submit(lane, task, held)
+        match task.away.is_init() {
+            true => self.contexts.submit(net::address(task.away.peer().ip()), task, held),
+            false => self.disk.submit(lane, task, held),
+        }
     }
 
     /// The server.
@@ -240,8 +249,12 @@ impl Service for NfsService {
     type Shard = ShardMemory;
     type Late = Back;
 
-    fn shard(&self, sink: &LateSink<Back>) -> ShardMemory {
-        ShardMemory { scratch: Scratch::new(), sink: sink.clone() }
+    fn shard(&self, sink: &LateSink<Back>, operation: &Arc<AtomicU32>) -> ShardMemory {
+        ShardMemory { scratch: Scratch::reporting(operation), sink: sink.clone() }
+    }
+
+    fn operation_name(&self, operation: u32) -> &'static str {
+        dispatch::operation_name(operation)
     }
 
     fn woke(&self, shard: &mut ShardMemory, at: Instant) {
@@ -288,6 +301,10 @@ impl Outlet<Suspended> for TickOutlet<'_> {
 
     fn send(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>) {
         self.replies.push(Reply { connection, action: Action::Send(record), class: kind.number() });
+    }
+
+    fn vouch(&mut self, connection: ConnectionId) {
+        self.replies.push(Reply { connection, action: Action::Trust, class: Kind::Other.number() });
     }
 
     fn pause(&mut self) -> Duration {

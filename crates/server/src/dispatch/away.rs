@@ -4,11 +4,16 @@ use super::execute::Answer;
 use super::{Action, Engine, Job, Kind, Scratch, Server, times};
 use crate::engine::{FileKey, Ran};
 use crate::rpcsec::{Outgoing, Protection};
-use rpc::{ConnectionId, memory};
+use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
 use state::LookKey;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use vfs::VfsResult;
 use xdr::Encoder;
+
+/// Takes the operations of calls that run on other threads than shards.
+static ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
 /// Where a tick's results go.
 pub trait Outlet<S> {
@@ -19,6 +24,9 @@ pub trait Outlet<S> {
     fn send(&mut self, connection: ConnectionId, _kind: Kind, record: Vec<u8>) {
         self.reply(connection, Action::Send(record));
     }
+
+    /// Notes that a connection has sent a call which proves that its peer may be served.
+    fn vouch(&mut self, _connection: ConnectionId) {}
 
     /// Called between units of work: what was passed on may be sent, and others may have their turn. Returns how long that
     /// took, as far as it is known: it is not this tick's time.
@@ -143,9 +151,14 @@ impl<S> Away<S> {
         self.job.connection
     }
 
-    /// Bytes that it holds.
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.job.peer
+    }
+
+    /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.job.record.len() + self.buffer.len()
+        size_of::<Self>() + self.job.record.capacity() + self.buffer.capacity()
     }
 
     /// Whether it creates a context.
@@ -202,7 +215,9 @@ impl<E: Engine> Server<E> {
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
-                match self.with_call(&job, now, |call| self.engine.go_on(call, &mut buffer, suspended)) {
+                match self
+                    .with_call(&job, &ELSEWHERE, now, |call| self.engine.go_on(call, &mut buffer, suspended))
+                {
                     Some(Ran::Suspended(suspended)) => {
                         // All of it has been run: what is long is not to be held while it waits.
                         memory::fit(buffer.as_mut_vec());
@@ -225,7 +240,9 @@ impl<E: Engine> Server<E> {
         let protection = match stage {
             Stage::Init => None,
             Stage::Compound { protection, suspended } => {
-                self.with_call(&job, now, |call| self.engine.settled(call, &mut buffer, suspended, outcome));
+                self.with_call(&job, &ELSEWHERE, now, |call| {
+                    self.engine.settled(call, &mut buffer, suspended, outcome)
+                });
                 protection
             }
         };
@@ -274,15 +291,21 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY. For the creation of
-    /// a context there is no such answer, so its connection closes: the client comes again.
+    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY, the creation of a
+    /// context with SYSTEM_ERR, which says nothing of the client's credential (RFC 5531 section 9).
     pub(super) fn give_up(&self, away: Away<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
         let Away { job, mut buffer, stage, .. } = away;
         let (connection, kind) = (job.connection, job.kind);
         match stage {
-            Stage::Init => Answer::Close(connection),
+            Stage::Init => {
+                Accepted::SystemErr.encode(&mut buffer, job.xid, &OpaqueAuth::NONE);
+                memory::give(job.record);
+                Answer::Ready(Outgoing { connection, kind, buffer, protection: None })
+            }
             Stage::Compound { protection, suspended } => {
-                self.with_call(&job, now, |call| self.engine.give_up(call, &mut buffer, suspended));
+                self.with_call(&job, &ELSEWHERE, now, |call| {
+                    self.engine.give_up(call, &mut buffer, suspended)
+                });
                 memory::give(job.record);
                 Answer::Ready(Outgoing { connection, kind, buffer, protection })
             }

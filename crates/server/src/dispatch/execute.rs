@@ -8,6 +8,8 @@ use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_o
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthStat, ConnectionId, Denied, OpaqueAuth, RECORD_MARK_LEN, memory};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use xdr::Encoder;
 
@@ -47,8 +49,12 @@ impl<E: Engine> Server<E> {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
             return;
         }
+        if scratch.vouched != Some(job.connection) && self.vouches_for(&job) {
+            scratch.vouched = Some(job.connection);
+            outlet.vouch(job.connection);
+        }
         let patience = if outlet.has_elsewhere() { Patience::Suspends } else { Patience::Waits };
-        let answer = match self.answer(job, patience, now) {
+        let answer = match self.answer(job, patience, &scratch.operation, now) {
             Answer::Away(away) => match outlet.send_away(away) {
                 Ok(()) => return,
                 Err(away) => self.give_up(away, now),
@@ -62,7 +68,24 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    fn answer(&self, job: Job, patience: Patience, now: Duration) -> Answer<E::Suspended> {
+    /// Says whether a call proves that its sender may be served: it is signed with a context's key, or comes with
+    /// AUTH_SYS from where an export allows that. INIT proves nothing, since it may be the copy of another client's.
+    fn vouches_for(&self, job: &Job) -> bool {
+        job.verdict == Verdict::Run
+            && match &job.auth {
+                Auth::Gss(_) => true,
+                Auth::Sys(_) => job.procedure == NFSPROC4_COMPOUND && self.engine.admits_sys(job.peer),
+                Auth::None | Auth::Init => false,
+            }
+    }
+
+    fn answer(
+        &self,
+        job: Job,
+        patience: Patience,
+        operation: &AtomicU32,
+        now: Duration,
+    ) -> Answer<E::Suspended> {
         let mut buffer = Encoder::from_vec(memory::take(REPLY_CAPACITY));
         buffer.raw(&[0; RECORD_MARK_LEN]);
         let run = match job.verdict {
@@ -72,7 +95,7 @@ impl<E: Engine> Server<E> {
                 Run::Done(None)
             }
             Verdict::Refuse(status) => Run::Done(self.refuse(&job, status, &mut buffer, now)),
-            Verdict::Run => self.run(&job, &mut buffer, patience, now),
+            Verdict::Run => self.run(&job, &mut buffer, patience, operation, now),
         };
         match run {
             Run::Waits(stage) => {
@@ -103,7 +126,14 @@ impl<E: Engine> Server<E> {
         accept(job, status, buffer)
     }
 
-    fn run(&self, job: &Job, buffer: &mut Encoder, patience: Patience, now: Duration) -> Run<E::Suspended> {
+    fn run(
+        &self,
+        job: &Job,
+        buffer: &mut Encoder,
+        patience: Patience,
+        operation: &AtomicU32,
+        now: Duration,
+    ) -> Run<E::Suspended> {
         if let Some(status) = unavailable(job) {
             return Run::Done(self.refuse(job, status, buffer, now));
         }
@@ -125,7 +155,7 @@ impl<E: Engine> Server<E> {
             return Run::Done(protection);
         }
         Metrics::add(&self.metrics.compounds, 1);
-        match self.with_call(job, now, |call| self.engine.compound(call, buffer, patience)) {
+        match self.with_call(job, operation, now, |call| self.engine.compound(call, buffer, patience)) {
             Some(Ran::Suspended(suspended)) => Run::Waits(Stage::Compound { protection, suspended }),
             Some(Ran::Done(_)) | None => Run::Done(protection),
         }
@@ -135,6 +165,7 @@ impl<E: Engine> Server<E> {
     pub(super) fn with_call<R>(
         &self,
         job: &Job,
+        operation: &AtomicU32,
         now: Duration,
         with: impl FnOnce(&Call<'_>) -> R,
     ) -> Option<R> {
@@ -145,7 +176,7 @@ impl<E: Engine> Server<E> {
             }
             Auth::None | Auth::Init => return None,
         };
-        Some(with(&Call {
+        let result = with(&Call {
             connection: job.connection,
             peer: job.peer,
             security,
@@ -153,8 +184,11 @@ impl<E: Engine> Server<E> {
             args: job.arguments(),
             request_size: job.record.len(),
             reply_overhead,
+            operation,
             now,
-        }))
+        });
+        operation.store(0, Relaxed);
+        Some(result)
     }
 
     /// Creates a context and tells the client (RFC 2203 section 5.2.3).

@@ -25,13 +25,15 @@ pub(crate) use job::{Job, Verdict};
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
 use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
 use metrics::{Reports, Trouble};
+use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use sys::SysCache;
 use times::Watch;
-use vfs::VfsResult;
+use vfs::{SecFlavor, VfsResult};
 use xdr::Encoder;
 
 /// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
@@ -77,6 +79,11 @@ pub trait Engine: Send + Sync {
 
     /// Takes the contexts by which clients call: what they call for by RPCSEC_GSS is called back by these.
     fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
+
+    /// Says whether a client may call with AUTH_SYS from this address and port.
+    fn admits_sys(&self, _client: SocketAddr) -> bool {
+        true
+    }
 
     /// Forgets what was bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
@@ -125,6 +132,11 @@ impl Engine for Nfs {
         self.callbacks.connect_contexts(contexts.clone());
     }
 
+    fn admits_sys(&self, client: SocketAddr) -> bool {
+        let exports = self.exports.snapshot();
+        exports.iter().any(|export| export.admits(client.ip()) && export.allows(SecFlavor::Sys, client))
+    }
+
     fn connection_closed(&self, connection: ConnectionId) {
         Nfs::connection_closed(self, connection);
     }
@@ -143,6 +155,11 @@ impl Server<Nfs> {
 
 /// Tells the monotonic time since the server's start.
 pub type Clock = dyn Fn() -> Duration + Send + Sync;
+
+/// Names an operation by the number that [`Scratch::reporting`] has written; empty for none.
+pub fn operation_name(number: u32) -> &'static str {
+    NfsOpnum4::from_u32(number).map_or("", NfsOpnum4::name)
+}
 
 /// Fills memory with random bytes that nobody can predict.
 pub type Random = dyn Fn(&mut [u8]) + Send + Sync;
@@ -180,6 +197,10 @@ pub struct Scratch {
     outgoing_bodies: usize,
     confounders: Confounders,
     closing: Vec<ConnectionId>,
+    /// The last connection that the outlet was told about: see [`Outlet::vouch`].
+    vouched: Option<ConnectionId>,
+    /// The number of the operation that runs; 0 for none.
+    operation: Arc<AtomicU32>,
     sys: SysCache,
     watch: Watch,
 }
@@ -265,6 +286,7 @@ impl<E: Engine> Server<E> {
             scratch.watch.lap(self.now(), Stage::Execute, kind);
         }
         scratch.watch.end(&self.metrics.times);
+        scratch.vouched = None;
         for connection in scratch.closing.drain(..) {
             outlet.reply(connection, Action::Close);
         }
@@ -295,6 +317,11 @@ impl Scratch {
     /// Makes empty scratch memory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes empty scratch memory that has the number of the operation which runs written to `operation`.
+    pub fn reporting(operation: &Arc<AtomicU32>) -> Self {
+        Self { operation: operation.clone(), ..Self::default() }
     }
 
     /// Takes note of when the records of the ticks to come arrived, by the clock of [`Environment`]: what has passed until

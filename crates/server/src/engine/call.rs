@@ -3,7 +3,7 @@
 use crate::security::Security;
 use nfs4::Nfsstat4;
 use rpc::ConnectionId;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::atomic::AtomicU32, time::Duration};
 
 /// One NFSPROC4_COMPOUND call, authenticated and unwrapped (RFC 8881 section 16.2).
 pub struct Call<'a> {
@@ -21,6 +21,8 @@ pub struct Call<'a> {
     pub request_size: usize,
     /// What the reply grows by outside COMPOUND4res, in bytes: RPC header, verifier, and RPCSEC_GSS wrapping.
     pub reply_overhead: usize,
+    /// Where the number of the operation that runs is written, for a thread that hangs to be found.
+    pub operation: &'a AtomicU32,
     /// Monotonic time since the server's start.
     pub now: Duration,
 }

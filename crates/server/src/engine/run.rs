@@ -3,6 +3,7 @@
 use super::table::{self, Operation, Place};
 use super::{Call, Compound, CompoundOutcome, Failure, Nfs, OpResult, Patience, Suspended, space, status};
 use nfs4::{NfsOpnum4, Nfsstat4};
+use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
 
 /// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors and
@@ -255,6 +256,7 @@ impl Compound<'_> {
         let number = args.u32();
         let operation = number.ok().and_then(|number| table::find(number, self.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);
+        self.call.operation.store(opnum as u32, Relaxed);
         reply.u32(opnum as u32);
         let status_at = reply.len();
         reply.u32(Nfsstat4::NFS4_OK as u32);

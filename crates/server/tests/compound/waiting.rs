@@ -7,7 +7,7 @@ use rpc::ConnectionId;
 use server::dispatch::WaitsFor;
 use server::engine::{Call, Patience, Ran, Suspended};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 use vfs::{Export, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
@@ -37,6 +37,7 @@ fn with_call<R>(client: &Client<'_>, args: &[u8], now: Duration, with: impl FnOn
         args,
         request_size: args.len() + 100,
         reply_overhead: 0,
+        operation: &AtomicU32::new(0),
         now,
     })
 }

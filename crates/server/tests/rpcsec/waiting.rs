@@ -150,12 +150,18 @@ fn contexts_are_created_elsewhere_and_stored_before_their_reply_is_sent() // RFC
 }
 
 #[test]
-fn a_context_that_nobody_has_room_for_costs_its_connection_only() {
+fn a_context_that_nobody_has_room_for_is_answered_with_system_err() // RFC 5531 section 9
+{
     let (mut host, mut client) = host();
     let mut elsewhere = Elsewhere::with_room(0);
     let flood = (ConnectionId(7), init_call(&token(ETYPE, "bob@TEST")));
     host.tick_into(vec![flood, (CONNECTION, client.call(NONE, b"fast"))], &mut elsewhere);
-    assert_eq!(elsewhere.replies.pop(), Some((ConnectionId(7), Action::Close)));
+    let (connection, refusal) = elsewhere.replies.remove(0);
+    let Action::Send(refusal) = refusal else { panic!("{refusal:?}") };
+    // XID, REPLY, MSG_ACCEPTED, an empty verifier, SYSTEM_ERR.
+    let words: Vec<u32> =
+        refusal[8..].as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word)).collect();
+    assert_eq!((connection, words), (ConnectionId(7), vec![1, 0, 0, 0, 5]));
     assert_eq!(client.open(&elsewhere.last_reply(), client.sequence, NONE), b"fast");
 }
 

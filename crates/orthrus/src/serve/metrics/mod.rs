@@ -14,6 +14,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The counters of the network layer that say what happened to connections and shards.
+const CONNECTION_EVENTS: [&str; 7] =
+    ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "panics"];
+
 /// Starts answering.
 ///
 /// # Errors
@@ -23,7 +27,7 @@ pub fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) ->
         let mut page = Page::default();
         page.process();
         page.held(&service, &stats);
-        page.calls(&service);
+        page.events(&service, &stats);
         page.times(&service, &stats);
         page.0
     }))
@@ -73,14 +77,15 @@ impl Page {
         self.one("orthrus_sent_bytes_total", "counter", "Bytes sent.", network("sent_bytes"));
     }
 
-    fn calls(&mut self, service: &NfsService) {
+    fn events(&mut self, service: &NfsService, stats: &Stats) {
         let name = "orthrus_events_total";
         self.family(
             name,
             "counter",
-            "What happened to calls and contexts, by the names of the log's counters.",
+            "What happened to connections, calls and contexts, by the names of the log's counters.",
         );
-        for (event, count) in service.server().metrics().snapshot() {
+        let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
+        for (event, count) in network.chain(service.server().metrics().snapshot()) {
             self.value(&format!("{name}{{event=\"{event}\"}}"), count);
         }
     }

@@ -214,6 +214,7 @@ impl Server {
             args,
             request_size: args.len() + 100,
             reply_overhead,
+            operation: &AtomicU32::new(0),
             now,
         };
         let mut reply = Encoder::from_vec(vec![0xaa; 28]);
