@@ -6,6 +6,8 @@ mod attributes;
 mod callbacks;
 mod copies;
 mod delegations;
+mod foreign;
+mod fuse;
 mod grace;
 mod helper;
 mod io;
