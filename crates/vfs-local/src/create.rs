@@ -2,15 +2,20 @@
 
 use crate::{
     LocalBackend,
-    attributes::stat_fd,
+    attributes::{file_type, stat_fd},
     cache::Object,
     errno::{retry, vfs_error},
+    kind::Kind,
     name::Name,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, linkat, makedev, mkdirat, mknodat, openat, symlinkat, unlinkat},
+    fs::{
+        AtFlags, FileType, Mode, OFlags, StatxFlags, linkat, makedev, mkdirat, mknodat, openat, symlinkat,
+        unlinkat,
+    },
     io::Errno,
     path::DecInt,
+    time::{ClockId, Timespec, clock_gettime},
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use vfs::{Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult};
@@ -47,7 +52,8 @@ impl LocalBackend {
         let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
         let finished = self.finish_file(caller, (&parent, &name), (fd, access), set, false);
-        if finished.is_err() {
+        // Only the caller's own rights take back what the name stands for by now.
+        if finished.is_err() && self.act_as(caller).is_ok() {
             let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
         }
         finished
@@ -119,10 +125,12 @@ impl LocalBackend {
         let set = &self.masked(&parent, set);
         self.act_as(caller)?;
         let is_directory = new == NewObject::Directory;
+        let began = clock_gettime(ClockId::RealtimeCoarse);
         make_node(&parent, &name, &new, set.mode).map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
-        let finished = self.finish_node(caller, &parent, &name, &new, set);
-        if finished.is_err() {
+        let object = self.made(caller, &parent, &name, &new, began)?;
+        let finished = self.finish_node(caller, &parent, &name, &new, &object, set);
+        if finished.is_err() && self.act_as(caller).is_ok() {
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             let _ = unlinkat(&parent, name.as_c_str(), flags);
         }
@@ -136,20 +144,45 @@ impl LocalBackend {
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
     }
 
+    /// Opens what was just made. The kernel returns no descriptor of it, so that its name has to be opened, which somebody may
+    /// have given to another object meanwhile: then nothing is done to that.
+    ///
+    /// # Errors
+    /// `Delay` for another object.
+    fn made(
+        &self,
+        caller: &Caller,
+        parent: &Object,
+        name: &Name,
+        new: &NewObject<'_>,
+        began: Timespec,
+    ) -> VfsResult<Arc<Object>> {
+        let fd = self.open_name(parent, name).map_err(|_| VfsError::Delay)?;
+        let stat = stat_fd(&fd).map_err(vfs_error)?;
+        // Servers and other processes have clocks and users of their own.
+        let comparable = self.kind != Kind::Foreign;
+        let born = (stat.stx_btime.tv_sec, i64::from(stat.stx_btime.tv_nsec));
+        let older = stat.stx_mask & StatxFlags::BTIME.bits() != 0 && born < (began.tv_sec, began.tv_nsec);
+        let others = self.identities && stat.stx_uid != caller.uid;
+        if file_type(&stat) != type_of(new) || comparable && (older || others) {
+            return Err(VfsError::Delay);
+        }
+        self.adopt(fd)
+    }
+
     fn finish_node(
         &self,
         caller: &Caller,
         parent: &Object,
         name: &Name,
         new: &NewObject<'_>,
+        object: &Object,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
-        let fd = self.open_name(parent, name).map_err(vfs_error)?;
-        let object = self.adopt(fd)?;
         let set_id = *new == NewObject::Directory && set.mode.is_some_and(|mode| mode & SET_ID != 0);
         let symlink = matches!(new, NewObject::Symlink(_));
         let set = SetAttributes { size: None, mode: set.mode.filter(|_| !symlink), ..set.clone() };
-        self.finish(caller, &object, &set, set_id)?;
+        self.finish(caller, object, &set, set_id)?;
         self.remember(object.ino, object.file_type, parent.ino, name.as_bytes());
         Ok(object.handle)
     }
@@ -184,6 +217,18 @@ impl LocalBackend {
 /// the link another's, which the kernel may refuse; exclusive creates of clients give none.
 fn is_exclusive(set: &SetAttributes) -> bool {
     set.atime.is_some() && set.mtime.is_some() && set.uid.is_none() && set.gid.is_none()
+}
+
+/// Returns the type of what is to be made.
+fn type_of(new: &NewObject<'_>) -> FileType {
+    match new {
+        NewObject::Directory => FileType::Directory,
+        NewObject::Symlink(_) => FileType::Symlink,
+        NewObject::Block(..) => FileType::BlockDevice,
+        NewObject::Character(..) => FileType::CharacterDevice,
+        NewObject::Socket => FileType::Socket,
+        NewObject::Fifo => FileType::Fifo,
+    }
 }
 
 fn make_node(parent: &Object, name: &Name, new: &NewObject<'_>, mode: Option<u32>) -> Result<(), Errno> {

@@ -180,3 +180,44 @@ fn links_that_come_and_go_are_never_followed_where_mounts_are_shown() {
 fn links_that_come_and_go_are_never_followed_without_root() {
     common::run_as_nobody("come_and_go_are_never_followed_where");
 }
+
+#[test]
+fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
+    prepare_process();
+    let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
+    let backend = LocalBackend::open(directory.path(), &LocalOptions::default()).unwrap();
+    let (made, old) = (directory.path().join("made"), directory.path().join("old"));
+    fs::create_dir(&old).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o700)).unwrap();
+    let inode = fs::metadata(&old).unwrap().ino();
+    let time = SetTime::At(Timestamp { seconds: 1, nanoseconds: 0 });
+    let set = SetAttributes { mtime: Some(time), ..mode(0o2755) };
+    for _ in 0..ROUNDS {
+        let (ready, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let created = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                become_server();
+                while !done.load(Relaxed) {
+                    let _ = renameat_with(CWD, &made, CWD, &old, RenameFlags::EXCHANGE);
+                    ready.store(true, Relaxed);
+                }
+            });
+            let _ends = Ends(&done);
+            while !ready.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            fair(backend.create(&me(), &backend.root(), b"made", NewObject::Directory, &set))
+        });
+        become_server();
+        let attributes = created.and_then(|created| fair(backend.getattr(&created)));
+        assert!(attributes.is_none_or(|attributes| attributes.fileid != inode), "it is not what was made");
+        let swapped = fs::metadata(&made).is_ok_and(|found| found.ino() == inode);
+        let found = fs::metadata(if swapped { &made } else { &old }).unwrap();
+        assert_eq!((found.ino(), found.permissions().mode() & 0o7777), (inode, 0o700));
+        assert_ne!(found.mtime(), 1);
+        if swapped {
+            renameat_with(CWD, &made, CWD, &old, RenameFlags::EXCHANGE).unwrap();
+        }
+        fs::remove_dir(&made).unwrap();
+    }
+}
