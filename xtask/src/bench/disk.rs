@@ -1,4 +1,4 @@
-//! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle).
+//! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle); and a fast one, in memory.
 
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -95,6 +95,44 @@ impl SlowDisk {
             )?;
         }
         Ok(())
+    }
+}
+
+/// ext4 in memory, for servers that do not export tmpfs.
+pub struct MemoryDisk {
+    folder: tempfile::TempDir,
+}
+
+impl MemoryDisk {
+    /// Makes an empty disk of at most so many bytes and mounts it.
+    ///
+    /// # Errors
+    /// What the tools say.
+    pub fn make(size: u64) -> anyhow::Result<Self> {
+        let folder = private::temporary_in("orthrus-disk-", "/dev/shm".as_ref())?;
+        let disk = Self { folder };
+        let (image, place) = (disk.folder.path().join("image"), disk.path());
+        File::create(&image)?.set_len(size)?;
+        std::fs::create_dir(&place)?;
+        let path = image.to_str().context("a strange name")?;
+        run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
+        // The loop device goes with the mount.
+        run("mount", &["-o", "loop,noatime", path, place.to_str().context("a strange name")?])?;
+        Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("ext4")
+    }
+}
+
+impl Drop for MemoryDisk {
+    fn drop(&mut self) {
+        // It may not be mounted yet.
+        let path = self.path();
+        let _ = run("umount", &[&path.to_string_lossy()])
+            .or_else(|_| run("umount", &["-l", &path.to_string_lossy()]));
     }
 }
 

@@ -4,7 +4,7 @@
 //! measure any server. A run that fails in the middle leaves a report of the cases that it measured. The repository keeps
 //! the tables only; JSON, CSV and HTML stay under `target`.
 
-use super::ganesha::{self, Ganesha, Package};
+use super::ganesha::{self, Folder, Ganesha, Package};
 use super::site::{Site, program};
 use super::stopped;
 use anyhow::Context;
@@ -200,7 +200,12 @@ fn measure(
     prefix: &Path,
 ) -> anyhow::Result<bool> {
     let work = private::temporary("orthrus-xtask-")?;
-    let disk = private::temporary_in("orthrus-evaluations-", "/dev/shm".as_ref())?;
+    let folder = match name {
+        Server::Orthrus => Folder::Tmpfs(private::temporary_in("orthrus-evaluations-", "/dev/shm".as_ref())?),
+        Server::Ganesha(package) => package.folder()?,
+    };
+    println!("{} exports a folder on {}", name.name(), folder.kind());
+    let disk = folder.path();
     let mut command = Command::new(program()?);
     // The reports repeat the command line: a path within the repository is told from its root.
     command.current_dir(crate::steps::root());
@@ -221,9 +226,9 @@ fn measure(
     // With servers of its own lanl compares the encryption types as well, ontap the instructions, and nconnect counts drops.
     let own = matches!(name, Server::Orthrus) && evaluation != Evaluation::Anf;
     if own && evaluation == Evaluation::Lanl {
-        command.arg("--folder").arg(disk.path());
+        command.arg("--folder").arg(&disk);
     }
-    let server = if own { None } else { Some(start(site, link, name, work.path(), disk.path())?) };
+    let server = if own { None } else { Some(start(site, link, name, work.path(), &disk)?) };
     if let Some(server) = &server {
         let host = link.map_or("localhost".to_owned(), |link| link.server().to_string());
         if let Some(link) = link {
@@ -235,7 +240,7 @@ fn measure(
             command.args(["--server-metrics", &metrics.to_string()]);
         }
         if evaluation == Evaluation::Lanl {
-            command.arg("--scp-folder").arg(disk.path());
+            command.arg("--scp-folder").arg(&disk);
         }
     }
     let status = command.status().context("the program did not start")?;

@@ -1,5 +1,6 @@
 //! NFS-Ganesha as the peer: a package of Debian's, the same folder, the same realm, a port of its own.
 
+use super::disk::MemoryDisk;
 use anyhow::{Context, bail};
 use bench::link::{self, Link};
 use std::ffi::OsString;
@@ -48,6 +49,33 @@ impl Which {
     }
 }
 
+/// The most that a folder on ext4 in memory takes.
+const DISK_SIZE: u64 = 4 << 30;
+
+/// A folder in memory; it is gone with the value.
+pub enum Folder {
+    Tmpfs(tempfile::TempDir),
+    Ext4(MemoryDisk),
+}
+
+impl Folder {
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Tmpfs(folder) => folder.path().to_owned(),
+            Self::Ext4(disk) => disk.path(),
+        }
+    }
+
+    /// What it lies on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Tmpfs(_) => "tmpfs",
+            Self::Ext4(_) => "ext4 in memory",
+        }
+    }
+}
+
 /// A Ganesha that can be started.
 pub struct Package {
     /// The program, behind its loader unless that is the machine's.
@@ -83,6 +111,24 @@ impl Package {
             format!("{PROGRAM} -v names no version: {}", String::from_utf8_lossy(&said.stderr))
         })?;
         Ok(Self { command, root, version })
+    }
+
+    /// Whether it exports a folder on tmpfs: 4.3 does, 6.5 and 15.2 do not look at tmpfs.
+    pub fn exports_tmpfs(&self) -> bool {
+        let major = self.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        major.is_some_and(|major| major < 5)
+    }
+
+    /// A folder in memory that it can export, with what it lies on.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn folder(&self) -> anyhow::Result<Folder> {
+        if self.exports_tmpfs() {
+            let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
+            return Ok(Folder::Tmpfs(folder));
+        }
+        MemoryDisk::make(DISK_SIZE).map(Folder::Ext4)
     }
 
     /// Such as `ganesha 6.5`: rows and files of each version are its own.

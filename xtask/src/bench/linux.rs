@@ -40,11 +40,14 @@ type Figures = BTreeMap<String, Vec<f64>>;
 pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> anyhow::Result<End> {
     let peer = ganesha::Package::find(arguments.ganesha);
     let name = peer.as_ref().map_or("ganesha".to_owned(), ganesha::Package::name);
+    // Both servers export the same.
+    let tmpfs = peer.as_ref().map_or(true, ganesha::Package::exports_tmpfs);
+    let lies_on = if tmpfs { "tmpfs" } else { "ext4" };
     if let Err(reason) = &peer {
         output.note(&format!("without a peer: {reason}"));
     }
     output.note(&format!(
-        "Linux client in a user-mode kernel; folder on tmpfs; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
+        "Linux client in a user-mode kernel; folder on {lies_on}; 1 MiB sequential and 4 KiB random direct I/O; in flight: 16 with sys, 1 with Kerberos, \
          where NFS-Ganesha 4.3 loses calls with more; server's processor time, median [interval] of {ROUNDS} rounds, the servers in turns"
     ));
     let mut figures = [Figures::new(), Figures::new()];
@@ -60,7 +63,7 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
             if peer_failed && *server != "orthrus" {
                 continue;
             }
-            if let Some(reason) = round(server, figures, stop)? {
+            if let Some(reason) = round(server, lies_on, figures, stop)? {
                 if *server == "orthrus" {
                     return Ok(End::Skipped(reason));
                 }
@@ -74,8 +77,13 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
 }
 
 /// Runs the job once with a server; returns the reason if this machine cannot.
-fn round(server: &str, figures: &mut Figures, stop: &AtomicBool) -> anyhow::Result<Option<String>> {
-    let mut lab = start(server)?;
+fn round(
+    server: &str,
+    lies_on: &str,
+    figures: &mut Figures,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<String>> {
+    let mut lab = start(server, lies_on)?;
     let mut trouble = None;
     let lines = BufReader::new(lab.stdout.take().context("the lab has no output")?).lines();
     for line in lines.map_while(Result::ok) {
@@ -101,7 +109,7 @@ fn round(server: &str, figures: &mut Figures, stop: &AtomicBool) -> anyhow::Resu
     }
 }
 
-fn start(server: &str) -> anyhow::Result<Child> {
+fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     // What the lab says of itself comes between the lines of its job.
     Command::new("sh")
@@ -111,7 +119,7 @@ fn start(server: &str) -> anyhow::Result<Child> {
             "--server",
             server,
             "--export-on",
-            "tmpfs",
+            lies_on,
             "--set",
             "ROUNDS=1",
             "--set",

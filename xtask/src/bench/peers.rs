@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     let cores = Cores::choose()?;
     let site = Site::start(Enctypes::default())?;
     let work = private::temporary("orthrus-xtask-")?;
-    let folder = private::temporary_in("orthrus-peers-", "/dev/shm".as_ref())?;
+    let folder = package.folder()?;
     let export = folder.path().join("data");
     std::fs::create_dir(&export)?;
     std::fs::set_permissions(&export, std::fs::Permissions::from_mode(0o777))?;
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
         Peer { name: "orthrus".to_owned(), stand: stand(server.pid(), server.address()) },
         Peer { name: package.name(), stand: stand(ganesha.pid(), free) },
     ];
-    introduce(output, cores, &package, arguments.rounds);
+    introduce(output, cores, (&package, folder.kind()), arguments.rounds);
     let mut lower = 1;
     for flavor in Flavor::ALL {
         let rounds = arguments.rounds;
@@ -111,10 +111,10 @@ pub fn run(arguments: &Arguments, output: &mut Output, stop: &AtomicBool) -> any
     Ok(End::Complete)
 }
 
-fn introduce(output: &mut Output, cores: Cores, package: &ganesha::Package, rounds: u32) {
+fn introduce(output: &mut Output, cores: Cores, (package, lies_on): (&ganesha::Package, &str), rounds: u32) {
     output.note(&format!("peer: {}", package.name()));
     output.note(&format!(
-        "{}; one folder on tmpfs, exported by both; one realm; one connection",
+        "{}; one folder on {lies_on}, exported by both; one realm; one connection",
         cores.describe()
     ));
     output.note(

@@ -21,21 +21,19 @@ const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 ///
 /// # Errors
 /// When Ganesha does not start, or when the program fails; Ganesha's failures under load become part of the output.
-pub fn measure(
-    output: &mut Output,
-    bed: &Bed,
-    which: ganesha::Which,
-    rounds: u32,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
+pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
     println!();
-    let package = match Package::find(which) {
+    let package = match Package::find(ganesha::Which::Installed) {
         Ok(package) => package,
         Err(reason) => {
             output.note(&format!("skipped: {reason}"));
             return Ok(());
         }
     };
+    if !package.exports_tmpfs() {
+        output.note(&format!("skipped: {} exports no tmpfs; `bench peers` compares on ext4", package.name()));
+        return Ok(());
+    }
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let start = || Ganesha::start(&package, bed.work(), &bed.export(), bed.site().realm(), address, None);
     let ganesha = bed.cores().on_server(start)?;

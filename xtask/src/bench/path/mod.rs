@@ -23,9 +23,6 @@ pub struct Arguments {
     /// Only these flavors, beside sys: krb5, krb5i, krb5p.
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…")]
     flavors: Vec<Flavor>,
-    /// The NFS-Ganesha to compare with.
-    #[arg(long = "ganesha", value_enum, default_value = "installed")]
-    peer: super::ganesha::Which,
     /// Interleaved rounds of each row.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -65,7 +62,7 @@ pub fn run(output: &mut Output, arguments: &Arguments, stop: &AtomicBool) -> any
         bare::measure(output, &bed, arguments.rounds, stop)?;
     }
     if !stopped(stop) && arguments.wants("ganesha") {
-        beside::measure(output, &bed, arguments.peer, arguments.rounds, stop)?;
+        beside::measure(output, &bed, arguments.rounds, stop)?;
     }
     Ok(if stopped(stop) { End::Interrupted } else { End::Complete })
 }
