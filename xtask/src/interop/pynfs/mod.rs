@@ -1,4 +1,5 @@
-//! `cargo xtask interop pynfs`: the suites of pynfs against this server, one after the other, in all four flavors at once.
+//! `cargo xtask interop pynfs`: the suites of pynfs against this server, a minor version after the other, in all four flavors
+//! at once.
 //!
 //! Each flavor has two servers with an export and a state folder of their own, one for most tests and one for those that
 //! restart it. So they neither wait for nor disturb each other: most of a run is waiting for leases to run out.
@@ -30,8 +31,8 @@ pub struct Arguments {
     /// A checkout of pynfs.
     #[arg(long, value_name = "DIR")]
     suite: Option<PathBuf>,
-    /// The suites to run, by the minor version that they are about.
-    #[arg(long, value_name = "MINOR,…", value_delimiter = ',', default_value = "4.1,4.0")]
+    /// The minor versions to run suites in.
+    #[arg(long, value_name = "MINOR,…", value_delimiter = ',', default_value = "4.2,4.1,4.0")]
     minor: Vec<Suite>,
     /// Flavors to run, at the same time.
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
@@ -80,6 +81,8 @@ struct Group {
     tests: Vec<String>,
     /// Flavors in which they can be run.
     flavors: &'static [Flavor],
+    /// Seconds of the server's lease.
+    lease: u32,
 }
 
 const EVERY_FLAVOR: &[Flavor] = &[Flavor::Sys, Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p];

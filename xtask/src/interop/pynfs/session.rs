@@ -87,7 +87,7 @@ impl Session<'_> {
         stop: &AtomicBool,
     ) -> anyhow::Result<Option<Run>> {
         let begin = Instant::now();
-        let mut server = Server::start(self.site, self.program, work)?;
+        let mut server = Server::start(self.site, self.program, work, group.lease)?;
         if self.suite.second_start() {
             server.restart()?;
         }
@@ -119,7 +119,11 @@ impl Session<'_> {
         let mut command = self.checkout.testserver(self.suite);
         command.arg(format!("{}/export", server.address()));
         command.args(["--security", flavor.name(), "--maketree", "--showomit", "-v", "--serverhelper"]);
-        command.arg(server.helper()?).args(&group.tests).envs(self.site.environment());
+        command
+            .arg(server.helper()?)
+            .args(self.suite.arguments())
+            .args(&group.tests)
+            .envs(self.site.environment());
         let modules = work.join("modules");
         std::fs::create_dir(&modules)?;
         for (name, text) in self.suite.modules() {

@@ -11,8 +11,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Seconds of the lease: many tests wait until one has run out, so a short one; below 10 some of them are too slow themselves.
-const LEASE: &str = "10";
 /// Seconds until a delegation is revoked: the test of that does not renew its lease for so long, and is itself too slow when both
 /// are the same.
 const RECALL_TIME: &str = "5";
@@ -49,10 +47,11 @@ impl Site {
     }
 
     /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are who runs this.
-    fn arguments(&self, work: &Path, listen: SocketAddr) -> Vec<OsString> {
+    fn arguments(&self, work: &Path, lease: u32, listen: SocketAddr) -> Vec<OsString> {
+        let lease = lease.to_string();
         let mut arguments: Vec<OsString> = vec![work.join("export").into()];
         arguments
-            .extend(["--squash", "none", "--lease-time", LEASE, "--grace-time", LEASE].map(OsString::from));
+            .extend(["--squash", "none", "--lease-time", &lease, "--grace-time", &lease].map(OsString::from));
         arguments.extend(["--delegations", "all", "--recall-time", RECALL_TIME].map(OsString::from));
         // The suite takes any port.
         arguments.extend(["--sec", "krb5p,krb5i,krb5,sys", "--secure", "false"].map(OsString::from));
@@ -73,6 +72,7 @@ pub struct Server<'a> {
     site: &'a Site,
     program: &'a Path,
     work: &'a Path,
+    lease: u32,
     process: Option<ServerProcess>,
     address: SocketAddr,
 }
@@ -82,9 +82,10 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn start(site: &'a Site, program: &'a Path, work: &'a Path) -> anyhow::Result<Self> {
+    pub fn start(site: &'a Site, program: &'a Path, work: &'a Path, lease: u32) -> anyhow::Result<Self> {
         std::fs::create_dir(work.join("export"))?;
-        let mut server = Self { site, program, work, process: None, address: ([127, 0, 0, 1], 0).into() };
+        let mut server =
+            Self { site, program, work, lease, process: None, address: ([127, 0, 0, 1], 0).into() };
         server.serve()?;
         Ok(server)
     }
@@ -139,7 +140,7 @@ impl<'a> Server<'a> {
 
     fn serve(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.work.join("server.log"))?;
-        let arguments = self.site.arguments(self.work, self.address);
+        let arguments = self.site.arguments(self.work, self.lease, self.address);
         let process =
             ServerProcess::start_with_log(self.program, arguments, &self.site.environment(), Some(log))?;
         self.address = process.address();
