@@ -47,11 +47,21 @@ pub fn error(major: u32, minor: u32) -> GssError {
     if minor != 0 {
         display(minor, raw::C_MECH_CODE, &mut parts);
     }
+    parts.retain(|part| is_reason(part));
     // GSS_S_FAILURE in words is "Unspecified GSS failure", which helps nobody beside a minor text.
     if parts.is_empty() || major & major::ROUTINE_MASK != major::FAILURE {
         display(major, raw::C_GSS_CODE, &mut parts);
+        parts.retain(|part| is_reason(part));
+    }
+    if parts.is_empty() {
+        parts.push(format!("the library gives no reason: major status {major:#010x}, minor status {minor}"));
     }
     GssError::classify(Status { major, minor, text: parts.join("; ") })
+}
+
+/// Says whether a message tells why a call failed: some codes of failures have the text of success.
+fn is_reason(message: &str) -> bool {
+    !matches!(message, "" | "Success" | "No error" | "The routine completed successfully")
 }
 
 fn display(code: u32, kind: std::ffi::c_int, parts: &mut Vec<String>) {
@@ -72,5 +82,27 @@ fn display(code: u32, kind: std::ffi::c_int, parts: &mut Vec<String>) {
         if more == 0 {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_failure_is_explained_by_success() {
+        // Codes of no table, of the operating system's, of none, and of MIT's own tables.
+        let minors = [0, 1, 22, 100_000, u32::MAX, 0x96c7_3a00, 0x96c7_3a25, 0x025e_a100];
+        for major in [major::FAILURE, major::DEFECTIVE_TOKEN, major::NO_CRED, 0, 1 << 24, 15 << 16] {
+            for minor in minors {
+                let text = error(major, minor).to_string();
+                assert!(
+                    !text.contains("Success") && !text.contains("success"),
+                    "{major:x} {minor:x}: {text}"
+                );
+                assert!(!text.contains("()") && !text.ends_with(": "), "{major:x} {minor:x}: {text}");
+            }
+        }
+        assert!(error(0, 0).to_string().contains("major status"));
     }
 }
