@@ -4,6 +4,9 @@ pub mod attr;
 pub mod callback;
 pub mod dispatch;
 pub mod engine;
+mod log_limit;
 pub mod ops;
 pub mod rpcsec;
 pub mod security;
+
+pub use log_limit::LogLimit;

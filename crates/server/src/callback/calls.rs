@@ -2,6 +2,7 @@
 
 use super::CallbackTransport;
 use super::security::Proof;
+use crate::LogLimit;
 use crate::rpcsec::{ContextTable, Handle, SharedContext};
 use rpc::ConnectionId;
 use state::{BackCall, CallbackTask, ClientKey};
@@ -49,6 +50,8 @@ pub(crate) struct Callbacks {
     contexts_kept: AtomicU64,
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<Table>,
+    /// Lines about clients that do not answer.
+    pub(super) unanswered: LogLimit,
 }
 
 impl Callbacks {

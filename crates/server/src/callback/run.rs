@@ -273,7 +273,10 @@ impl Nfs {
     /// may have been lost, and says recalls and ends of copies again that no client has taken.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
-            tracing::info!(connection = sent.call.channel.connection, "a client does not answer callbacks");
+            if let Some(suppressed) = self.callbacks.unanswered.permit(now) {
+                let connection = sent.call.channel.connection;
+                tracing::info!(connection, suppressed, "a client does not answer callbacks");
+            }
             self.lose(sent, now, true);
         }
         self.start_callbacks(self.callbacks.take_waiting(), now);

@@ -3,7 +3,7 @@
 use super::job::{Job, Verdict};
 use super::lags::TickLags;
 use super::times::only;
-use super::{Engine, Kind, Metrics, Scratch, Server, Stage};
+use super::{Engine, Kind, Metrics, Scratch, Server, Stage, Trouble};
 use crate::rpcsec::{decrypt, verify_headers, verify_integrity};
 use rpc::{AuthStat, Denied, WindowOutcome};
 use std::time::Duration;
@@ -66,13 +66,9 @@ impl<E: Engine> Server<E> {
             WindowOutcome::BeyondMaxseq => Verdict::Deny(Denied::Auth(AuthStat::RPCSEC_GSS_CTXPROBLEM)),
             WindowOutcome::Replayed | WindowOutcome::TooOld => {
                 Metrics::add(&self.metrics.window_drops, 1);
-                if call.context.report_window_once() {
-                    let (peer, sequence, principal) = (job.peer, call.sequence, call.context.principal());
-                    tracing::warn!(
-                        %peer, principal, sequence, ?outcome,
-                        "call outside of the sequence window; this context's further ones are only counted"
-                    );
-                }
+                let (sequence, principal) = (call.sequence, call.context.principal());
+                let detail = format_args!("number {sequence} of {principal} is {outcome:?}");
+                self.reports.note(Trouble::Window, now, job.peer, detail);
                 Verdict::Close
             }
         };

@@ -1,6 +1,7 @@
 //! What the dispatch counts and what it says of trouble.
 
 use super::{Lags, Times};
+use crate::log_limit::LogLimit;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -78,33 +79,8 @@ pub(crate) enum Trouble {
     AuthError,
     GarbageArgs,
     ContextRefused,
-}
-
-/// At most one line of a kind in this time.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Default)]
-struct LogLimit {
-    /// Milliseconds of the clock before which nothing more is said.
-    quiet_until: AtomicU64,
-    suppressed: AtomicU64,
-}
-
-impl LogLimit {
-    /// Asks to log; `Some` is a yes with the number of lines left out since the last.
-    fn permit(&self, now: Duration) -> Option<u64> {
-        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let quiet_until = self.quiet_until.load(Relaxed);
-        let next = now_ms.saturating_add(LOG_INTERVAL.as_millis() as u64);
-        let won = now_ms >= quiet_until
-            && self.quiet_until.compare_exchange(quiet_until, next, Relaxed, Relaxed).is_ok();
-        if won {
-            Some(self.suppressed.swap(0, Relaxed))
-        } else {
-            self.suppressed.fetch_add(1, Relaxed);
-            None
-        }
-    }
+    /// A call outside of the sequence window of its context.
+    Window,
 }
 
 /// Log lines about peers, limited so that nobody can fill the disk with them.
@@ -114,6 +90,7 @@ pub(crate) struct Reports {
     auth_error: LogLimit,
     garbage_args: LogLimit,
     context_refused: LogLimit,
+    window: LogLimit,
 }
 
 impl Reports {
@@ -124,24 +101,10 @@ impl Reports {
             Trouble::AuthError => (&self.auth_error, "not authenticated"),
             Trouble::GarbageArgs => (&self.garbage_args, "arguments refused"),
             Trouble::ContextRefused => (&self.context_refused, "Kerberos context refused"),
+            Trouble::Window => (&self.window, "discarded a call outside of the sequence window"),
         };
         if let Some(suppressed) = limit.permit(now) {
             tracing::warn!(%peer, suppressed, "{what}: {detail}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kind_of_trouble_is_logged_once_a_second_and_the_rest_is_counted() {
-        let limit = LogLimit::default();
-        let at = Duration::from_millis;
-        assert_eq!(limit.permit(at(10)), Some(0));
-        assert_eq!(limit.permit(at(20)), None);
-        assert_eq!(limit.permit(at(1009)), None);
-        assert_eq!(limit.permit(at(1010)), Some(2));
     }
 }

@@ -8,7 +8,7 @@ use rpc::gss::RpcGssServiceT;
 use rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
@@ -75,7 +75,6 @@ pub struct Context {
     callback_sequence: AtomicU32,
     /// By service: none, integrity, privacy.
     security: [Security; 3],
-    window_reported: AtomicBool,
 }
 
 impl Context {
@@ -107,7 +106,6 @@ impl Context {
             send_sequence: AtomicU64::new(send_sequence),
             callback_sequence: AtomicU32::new(1),
             security: [krb5, krb5i, krb5p],
-            window_reported: AtomicBool::new(false),
         }
     }
 
@@ -187,11 +185,6 @@ impl Context {
     pub(crate) fn next_callback_sequence(&self) -> Option<u32> {
         let next = |number: u32| (number < MAXSEQ).then_some(number + 1);
         self.callback_sequence.fetch_update(Relaxed, Relaxed, next).ok()
-    }
-
-    /// True the first time: a context's trouble with its window is logged once.
-    pub(crate) fn report_window_once(&self) -> bool {
-        !self.window_reported.swap(true, Relaxed)
     }
 
     /// The order in which contexts make room: the unused by age, then the others by last use.
