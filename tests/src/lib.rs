@@ -5,6 +5,7 @@
 //! crate is for tests alone.
 
 mod disk;
+pub mod hostile;
 mod program;
 mod proxy;
 mod server;

@@ -4,6 +4,7 @@ mod bench;
 mod chart;
 mod ci;
 mod fuzz;
+mod hostile;
 mod interop;
 mod licences;
 mod limits;
@@ -55,6 +56,8 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         entries: u32,
     },
+    /// Flood the server without credentials next to honest clients of each flavor (about 8 minutes).
+    Hostile(hostile::Arguments),
     /// Soak the program: many client sessions that come, work and go, with limits for memory and descriptors.
     Soak(soak::Arguments),
     /// Draw the README's chart from a result of `bench krb5 --json`.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Memcheck => memcheck::run().map(|_| ()),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::BigDirectory { entries } => big_directory(entries),
+        Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
