@@ -8,6 +8,7 @@ impl Inner {
     pub(crate) fn weather(&mut self, event: Event) {
         match event {
             Event::Start => self.start(),
+            Event::QuickRestart(left) => self.quick_restart(left),
             _ if self.now >= self.plan.faults_until => self.clear_up(),
             _ => {
                 self.fault();
@@ -28,7 +29,11 @@ impl Inner {
         let host = self.chance.below(self.plan.clients);
         let now = self.now;
         match self.chance.below(100) {
-            0..40 => {
+            0..4 => {
+                let restarts = self.chance.between(2, 9);
+                self.quick_restart(restarts);
+            }
+            4..40 => {
                 let all = self.network.all();
                 if !all.is_empty() {
                     let connection = all[self.chance.below(all.len())];
@@ -67,6 +72,23 @@ impl Inner {
                 note!(self, "client {host} restarts");
                 self.restarts.push(host);
             }
+        }
+    }
+
+    /// The process restarts before its clients have reclaimed everything; now and then a client's machine does, too.
+    fn quick_restart(&mut self, left: usize) {
+        if self.machine.is_up() {
+            let down = self.chance.millis(10, 1000);
+            self.go_down(false, down);
+        }
+        if self.chance.one_in(4) {
+            let host = self.chance.below(self.plan.clients);
+            note!(self, "client {host} restarts");
+            self.restarts.push(host);
+        }
+        if let Some(left) = left.checked_sub(1) {
+            let at = self.now + self.chance.millis(1000, 6000);
+            self.schedule(at, Event::QuickRestart(left));
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Event {
     Housekeeping,
     /// Something goes wrong.
     Fault,
+    /// One of several restarts in quick succession, with the number of those that follow.
+    QuickRestart(usize),
     /// The server comes up again.
     Start,
 }
@@ -276,7 +278,7 @@ impl Inner {
                     self.schedule(next, Event::Housekeeping);
                 }
             }
-            Event::Fault | Event::Start => self.weather(event),
+            Event::Fault | Event::QuickRestart(_) | Event::Start => self.weather(event),
         }
     }
 
@@ -366,6 +368,12 @@ impl Inner {
             return;
         }
         let power = self.chance.one_in(2);
+        let down = self.chance.millis(10, 8000);
+        self.go_down(power, down);
+    }
+
+    /// The server ends, with the power of its machine or without it, and comes up again after `down`.
+    pub fn go_down(&mut self, power: bool, down: Duration) {
         self.machine.crash(power);
         self.inbox.clear();
         self.frozen_until = Duration::ZERO;
@@ -375,8 +383,7 @@ impl Inner {
         for (connection, client) in self.network.cut_all(now) {
             self.schedule(client, Event::Gone(connection, Way::ToClient));
         }
-        let at = now + self.chance.millis(10, 8000);
-        self.schedule(at, Event::Start);
+        self.schedule(now + down, Event::Start);
     }
 
     /// The server starts.
