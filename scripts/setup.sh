@@ -45,6 +45,11 @@ fi
 # A Rust toolchain that is new enough: the one that is there, else Debian's own rebuild for its browsers.
 rust_ok() { have cargo && have rustc && printf '%s\n%s\n' "$rust_min" "$(rustc --version | cut -d' ' -f2)" | sort -VC; }
 rust_ok || need+=(rustc-web cargo-web rustfmt-web)
+# Clippy is a step of CI; a toolchain by rustup may lack it, and then Debian's cannot help.
+if [ "$purpose" = test ] && ! have cargo-clippy; then
+  ! rust_ok || [ -e /usr/bin/rustc ] || { echo "setup: clippy is missing: rustup component add clippy" >&2; exit 3; }
+  need+=(rust-web-clippy)
+fi
 
 if [ ${#need[@]} -gt 0 ]; then
   # Several wants can name one package.
