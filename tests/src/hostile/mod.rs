@@ -31,8 +31,10 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Length of each of the three phases: idle machine, flood, burner.
+    /// Length of each phase.
     pub phase: Duration,
+    /// Whether to measure the idle machine and the burner as well; without them only losses and memory are judged.
+    pub compares: bool,
     /// How often the phases are repeated.
     pub rounds: u32,
 }
@@ -113,18 +115,24 @@ pub fn flood(world: &World, server: &Server, flood: &'static Flood, flavor: Flav
     let [mut alone, mut flooded, mut burned] = [Pace::default(), Pace::default(), Pace::default()];
     let (mut peak, mut cores) = (before, 0.0);
     for _ in 0..plan.rounds {
-        honest.work(plan.phase, &mut alone, || ());
+        if plan.compares {
+            honest.work(plan.phase, &mut alone, || ());
+        }
         let crew = Crew::start(flood, world, server);
         honest.work(plan.phase, &mut flooded, || peak = peak.max(server.rss_kib()));
         losses.extend(second_client(&options));
         let used = crew.stop();
         cores += used.cores / f64::from(plan.rounds);
-        let burner = Burner::start(used);
-        honest.work(plan.phase, &mut burned, || ());
-        burner.stop();
+        if plan.compares {
+            let burner = Burner::start(used);
+            honest.work(plan.phase, &mut burned, || ());
+            burner.stop();
+        }
     }
     losses.extend(honest.leave());
-    std::thread::sleep(AFTERMATH);
+    if plan.compares {
+        std::thread::sleep(AFTERMATH);
+    }
     let memory = [before, peak, server.rss_kib()];
     Row { flood: flood.name, flavor, alone, flooded, burned, losses, cores, memory }
 }
