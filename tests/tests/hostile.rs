@@ -21,7 +21,7 @@ fn server(world: &World) -> Server {
          sec = [\"krb5p\", \"krb5i\", \"krb5\", \"sys\"]\nsecure = false\n"
     );
     fs::write(&config, text).expect("the folder is ours");
-    world.bare_server().arg("--config").arg(&config).start()
+    world.bare_server().for_everybody().arg("--config").arg(&config).start()
 }
 
 fn words(name: &str) -> Option<Vec<String>> {
