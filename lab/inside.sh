@@ -11,6 +11,7 @@ say() { echo "lab: $*" >&2; }
 
 mount --make-rprivate /
 mkdir -p "$RUN"/{etc,share,export,private,state,uml}
+chmod 700 "$RUN/state"                    # the server refuses one that others can enter
 
 SERVER_ADDRESS=10.77.0.1 CLIENT_ADDRESS=10.77.0.2 REALM=ORTHRUS.TEST
 hostname server.orthrus.test

@@ -30,7 +30,8 @@ fn many_clients_that_come_work_and_go_leave_nothing_behind() // RFC 8881 section
             false => format!("path = {:?}", world.export()),
         };
         let text = format!(
-            "lease_time = 60\n[limits]\ncontexts_max = {}\n[[export]]\n{export}\npseudo = \"/export\"\n",
+            "lease_time = 60\n[limits]\ncontexts_max = {}\n[[export]]\n{export}\npseudo = \"/export\"\n\
+             sec = [\"krb5p\", \"krb5i\", \"krb5\", \"sys\"]\nsecure = false\n",
             how.contexts
         );
         std::fs::write(&config, text).expect("the test's own folder");

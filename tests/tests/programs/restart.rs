@@ -6,6 +6,7 @@ use nfs4::Nfsstat4::*;
 use nfs4::{Bitmap4, FATTR4_SIZE, StableHow4, Stateid4};
 use nix::unistd::{Gid, Uid, chown};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,7 @@ fn filehandles_survive_a_restart_of_a_server_without_root() {
         let path = folder.path().join(name);
         fs::create_dir(&path).expect("the folder is ours");
         chown(&path, Some(Uid::from_raw(65534)), Some(Gid::from_raw(65534))).expect("root may");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("root may");
     }
     let server = Serve::new(folder.path().join("state")).args(["--sec", "sys"]);
     let server = server.arg(folder.path().join("export")).unprivileged();
