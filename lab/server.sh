@@ -78,14 +78,21 @@ many_names() {
 }
 
 # A program of this machine holds bytes 100 to 199 of alice's file `locked`, as lab/guest/lock.pl
-# does in the guest.
-local_lock() { setpriv --reuid 5001 --regid 5001 --clear-groups perl "$LAB/guest/lock.pl" "$LAB_EXPORT/alice/locked" "$@"; }
+# does in the guest. It runs as alice, who cannot enter $RUN: what it needs is in /run of these
+# namespaces.
+local_lock() { setpriv --reuid 5001 --regid 5001 --clear-groups perl /run/lock.pl /run/alice/locked "$@"; }
+local_program() {
+  [ ! -d /run/alice ] || return 0
+  cp "$LAB/guest/lock.pl" /run/lock.pl
+  mkdir /run/alice && mount --bind "$LAB_EXPORT/alice" /run/alice
+}
 hold() {
-  rm -f "$RUN/release" "$RUN/holder"
-  local_lock hold write 100 100 "$RUN/release" >"$RUN/holder" 2>&1 &
+  local_program
+  rm -f /run/release "$RUN/holder"
+  local_lock hold write 100 100 /run/release >"$RUN/holder" 2>&1 &
   says_soon held
 }
-release() { : >"$RUN/release"; says_soon released; }
+release() { : >/run/release; says_soon released; }
 says_soon() {
   local i
   for i in $(seq 400); do grep -qs "$1" "$RUN/holder" && return; sleep 0.05; done
