@@ -186,7 +186,7 @@ fn start(
         nfs_start(boot)?,
         exports.clone(),
         identity,
-        Box::new(Records(Arc::new(store))),
+        Box::new(Records::new(Arc::new(store))),
         Box::new(random_u64),
         Duration::ZERO,
     );

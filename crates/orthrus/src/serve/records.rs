@@ -1,15 +1,49 @@
 //! The server's client records, kept in the store.
 
 use super::store::Store;
+use server::LogLimit;
 use server::engine::ClientRecords;
 use state::PrincipalHash;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What a failure costs: clients are served all the same.
 const MEANING: &str = "after a restart who may reclaim is not what it should be";
 
 /// Passes the server's wishes on to the store.
-pub struct Records(pub Arc<Store>);
+pub struct Records {
+    store: Arc<Store>,
+    errors: Errors,
+}
+
+impl Records {
+    /// Keeps the records in `store`.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self { store, errors: Errors { since: Instant::now(), limit: LogLimit::default() } }
+    }
+}
+
+/// Log lines about records that failed. Each new client causes one when the disk is full or sick.
+struct Errors {
+    since: Instant,
+    limit: LogLimit,
+}
+
+impl Errors {
+    fn note(&self, what: &str, result: Result<(), impl Display>) {
+        self.note_at(self.since.elapsed(), what, result);
+    }
+
+    /// Logs an error, unless the last line is too young.
+    fn note_at(&self, now: Duration, what: &str, result: Result<(), impl Display>) {
+        if let Err(error) = result
+            && let Some(suppressed) = self.limit.permit(now)
+        {
+            tracing::error!(suppressed, "{what}: {error}; {MEANING}");
+        }
+    }
+}
 
 impl ClientRecords for Records {
     fn may_wait(&self) -> bool {
@@ -19,22 +53,56 @@ impl ClientRecords for Records {
     fn record(&self, owner: &[u8], principal: PrincipalHash) {
         // The thread may still have the identity of the last caller, who must not write the store.
         vfs_local::become_server();
-        if let Err(error) = self.0.record(owner, principal) {
-            tracing::error!("a client could not be recorded: {error}; {MEANING}");
-        }
+        self.errors.note("a client could not be recorded", self.store.record(owner, principal));
     }
 
     fn forget(&self, owner: &[u8]) {
         vfs_local::become_server();
-        if let Err(error) = self.0.forget(owner) {
-            tracing::error!("a client could not be taken off the records: {error}; {MEANING}");
-        }
+        self.errors.note("a client could not be taken off the records", self.store.forget(owner));
     }
 
     fn sync(&self) {
         vfs_local::become_server();
-        if let Err(error) = self.0.sync() {
-            tracing::error!("the client records could not be put on stable storage: {error}; {MEANING}");
+        self.errors.note("the client records could not be put on stable storage", self.store.sync());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::Mutex;
+
+    /// A log that the test reads.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
         }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn clients_that_cannot_be_recorded_cause_one_log_line_a_second() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let errors = Errors { since: Instant::now(), limit: LogLimit::default() };
+        tracing::subscriber::with_default(subscriber, || {
+            for at in [0, 1, 500, 999, 1000] {
+                errors.note_at(Duration::from_millis(at), "not recorded", Err::<(), _>("disk full"));
+                errors.note_at(Duration::from_millis(at), "recorded", Ok::<(), &str>(()));
+            }
+        });
+        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        assert_eq!(log.lines().count(), 2, "{log}");
+        assert!(log.lines().all(|line| line.contains("not recorded: disk full; after a restart")), "{log}");
+        assert!(log.contains("suppressed=3"), "{log}");
     }
 }

@@ -5,6 +5,7 @@
 //! `state` is held meanwhile.
 
 use super::{Compound, Failure, FileKey, Nfs, NfsState, Object, OpenPayload};
+use crate::LogLimit;
 use nfs4::Nfsstat4;
 use siphasher::sip::SipHasher13;
 use state::{Lock, LockDenied, LockError, LockRange, LockedFor};
@@ -15,6 +16,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 use vfs::{OpenAccess, RangeLocks, VfsError, VfsResult};
 
@@ -32,6 +34,8 @@ type Held = HashMap<FileKey, Entry, Hash>;
 pub(crate) struct LocalLocks {
     stripes: [Stripe; STRIPES],
     files: AtomicUsize,
+    /// Limits the log lines of [`LocalLocks::note_stale`].
+    stale: LogLimit,
 }
 
 #[derive(Default)]
@@ -66,11 +70,23 @@ struct Turn<'l> {
 
 impl Default for LocalLocks {
     fn default() -> Self {
-        Self { stripes: std::array::from_fn(|_| Stripe::default()), files: AtomicUsize::new(0) }
+        Self {
+            stripes: std::array::from_fn(|_| Stripe::default()),
+            files: AtomicUsize::new(0),
+            stale: LogLimit::default(),
+        }
     }
 }
 
 impl LocalLocks {
+    /// Logs that the file system holds another lock than the clients do. Clients cause this with every unlock on a sick
+    /// file system.
+    fn note_stale(&self, now: Duration, error: VfsError) {
+        if let Some(suppressed) = self.stale.permit(now) {
+            tracing::warn!(%error, suppressed, "a lock of local programs' could not be brought up to date");
+        }
+    }
+
     fn stripe(&self, file: &FileKey) -> &Stripe {
         // The remainder is below STRIPES.
         &self.stripes[(Hash::default().hash_one(file) % STRIPES as u64) as usize]
@@ -173,23 +189,23 @@ fn raised(locked: LockedFor, write: bool) -> LockedFor {
 
 impl Nfs {
     /// Brings what file systems hold to what clients have left of ranges that they have unlocked.
-    pub(super) fn unlock_locally(&self) {
+    pub(super) fn unlock_locally(&self, now: Duration) {
         let unlocked = self.state.take_unlocked();
         if self.local_locks.files.load(Relaxed) == 0 {
             return;
         }
         for (file, range) in unlocked {
             let Some(turn) = self.local_locks.turn_to_unlock(&file, range) else { continue };
-            self.bring_up_to_date(&turn, range);
-            self.end_turn(turn);
+            self.bring_up_to_date(&turn, range, now);
+            self.end_turn(turn, now);
         }
     }
 
     /// Brings what the file system holds of a range to what clients have locked.
-    fn bring_up_to_date(&self, turn: &Turn<'_>, range: LockRange) {
+    fn bring_up_to_date(&self, turn: &Turn<'_>, range: LockRange, now: Duration) {
         let Some(locks) = &turn.locks else { return };
         if let Err(error) = self.settle(&**locks, &turn.file, range) {
-            tracing::warn!(%error, "a lock of local programs' could not be brought up to date");
+            self.local_locks.note_stale(now, error);
         }
     }
 
@@ -204,10 +220,10 @@ impl Nfs {
     }
 
     /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is locked any more is let go.
-    fn end_turn(&self, mut turn: Turn<'_>) {
+    fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
         let file = turn.file;
         while !turn.end(|| self.state.has_locks(&file)) {
-            turn.unlocked().into_iter().for_each(|range| self.bring_up_to_date(&turn, range));
+            turn.unlocked().into_iter().for_each(|range| self.bring_up_to_date(&turn, range, now));
         }
     }
 }
@@ -235,7 +251,7 @@ impl Compound<'_> {
         let turn = self.nfs.local_locks.turn(request.file, self.may_wait());
         let mut turn = turn.ok_or(Failure::would_wait())?;
         let locked = self.lock_in_turn(&mut turn, request, &lock);
-        self.nfs.end_turn(turn);
+        self.nfs.end_turn(turn, self.now());
         locked
     }
 
@@ -266,7 +282,7 @@ impl Compound<'_> {
         if locked.is_err() || before.iter().any(|(_, before)| *before > wanted) {
             let settled = self.nfs.settle(&**locks, file, range);
             if let (Err(error), Ok(_)) = (settled, &locked) {
-                tracing::warn!(%error, "a lock of local programs' could not be brought up to date");
+                self.nfs.local_locks.note_stale(self.now(), error);
             }
         }
         locked
@@ -333,7 +349,7 @@ impl Compound<'_> {
         let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), write);
         let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(Failure::would_wait())?;
         let locks = turn.locks.clone();
-        self.nfs.end_turn(turn);
+        self.nfs.end_turn(turn, self.now());
         let found = match locks {
             Some(locks) => find(&*locks),
             None => {

@@ -154,7 +154,7 @@ impl Nfs {
             self.handle_queue();
         }
         if effects.unlocked {
-            self.unlock_locally();
+            self.unlock_locally(now);
         }
         self.start_callbacks(std::mem::take(&mut effects.callbacks), now);
         result
