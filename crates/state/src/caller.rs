@@ -15,6 +15,11 @@ impl Principal {
     pub fn new(name: impl AsRef<[u8]>) -> Self {
         Self(Arc::from(name.as_ref()))
     }
+
+    /// Whether RPCSEC_GSS proved it; any caller can claim one of AUTH_SYS.
+    pub(crate) fn is_proved(&self) -> bool {
+        self.0.starts_with(b"gss:")
+    }
 }
 
 /// Says how well a request was protected on its way.

@@ -69,7 +69,12 @@ impl Creator {
     /// with no weaker a proof. Users of an NFSv4.0 client send their OPENs with credentials of their own.
     pub(crate) fn is_near(&self, caller: &Caller<'_>) -> bool {
         let ranks = is_proved(caller) || !self.proved;
-        self.is(caller) || (ranks && self.address == caller.address.to_canonical())
+        self.is(caller) || (ranks && self.shares_address(caller))
+    }
+
+    /// Whether the caller comes from the creator's address.
+    pub(crate) fn shares_address(&self, caller: &Caller<'_>) -> bool {
+        self.address == caller.address.to_canonical()
     }
 }
 

@@ -174,7 +174,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             // It is being decided whether the client goes.
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
-        let near = record.creator.is_near(caller);
+        let near = of40.is_near(&record.creator, caller);
         let over = now >= of40.pulse.renewed().saturating_add(self.limits.lease);
         if near {
             of40.pulse.renew(now);
@@ -232,6 +232,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 }
 
 impl Of40 {
+    /// Whether the caller belongs to the machine that created the client: its proof is as good as the creator's, or users of
+    /// that machine have opened files by AUTH_SYS already.
+    pub(super) fn is_near(&self, creator: &Creator, caller: &Caller<'_>) -> bool {
+        creator.is_near(caller) || (self.has_claimed_users.load(Acquire) && creator.shares_address(caller))
+    }
+
     fn begin(&self, random: u64) -> [u8; 8] {
         let confirm = random.max(1).to_be_bytes();
         *lock(&self.confirm) = Confirm { current: confirm, pending: None };

@@ -56,6 +56,9 @@ pub(crate) struct Of40 {
     /// Opens that wait for OPEN_CONFIRM, and how many.
     unconfirmed: Mutex<BTreeSet<Key>>,
     unconfirmed_count: AtomicUsize,
+    /// Whether a user by AUTH_SYS has opened something: Linux with a keytab creates its client by Kerberos and mounts by
+    /// AUTH_SYS, and counts on the lease that its users' operations renew.
+    has_claimed_users: AtomicBool,
 }
 
 /// The setclientid_confirm values of a client (RFC 7530 section 16.33.5).

@@ -8,6 +8,7 @@ use crate::stateids::StateRef;
 use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, State, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no confirmation, for a reclaim.
@@ -19,6 +20,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         principal: &Principal,
         confirmed: bool,
     ) -> bool {
+        if !principal.is_proved()
+            && let Ok(record) = self.client(turn.owner.client)
+            && let Some(of40) = &record.of40
+        {
+            of40.has_claimed_users.store(true, Relaxed);
+        }
         turn.sequence.principal = Some(principal.clone());
         turn.sequence.confirmed |= confirmed;
         if turn.sequence.confirmed {
@@ -94,7 +101,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         if let Some(known) = of40.find_owner(OwnerKind::Lock, &owner.into())
-            && !record.creator.is_near(caller)
+            && !of40.is_near(&record.creator, caller)
             && known.turn(false).is_none_or(|turn| turn.sequence.principal.as_ref() != Some(caller.principal))
         {
             return Err(Nfsstat4::NFS4ERR_STALE_CLIENTID);

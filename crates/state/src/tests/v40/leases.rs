@@ -172,6 +172,39 @@ fn an_auth_sys_caller_does_not_keep_a_dead_kerberos_client_alive_from_its_own_ad
 }
 
 #[test]
+fn users_by_auth_sys_of_a_client_that_kerberos_created_renew_its_lease_and_release_lock_owners() {
+    // RFC 7530 section 9.5: Linux with a keytab creates the client of a sec=sys mount by its machine's principal.
+    let mut world = World::new();
+    let principal = Principal::new("gss:host@R");
+    let machine = Caller { principal: &principal, protection: Protection::Integrity, ..root() };
+    let (random, now) = (world.random(), world.now);
+    let args = Setclientid { id: b"a", verifier: [1; 8] };
+    let set =
+        world.state.with(|state, effects| state.setclientid(now, &machine, &args, random, effects)).unwrap();
+    let confirm = |state: &shared::TestState, effects: &mut Effects<u64>| {
+        state.setclientid_confirm(now, &machine, set.clientid, set.confirm, effects)
+    };
+    world.state.with(confirm).unwrap();
+    let client = Client40 { clientid: set.clientid, ..Client40::new("a") };
+    let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
+    let key = world.state.client_of_id_40(world.now, &root(), set.clientid).unwrap();
+    world.state.state_owner(world.now, key, OwnerKind::Lock, b"l").unwrap();
+    let address = [198, 51, 100, 1].into();
+    let far = Caller { address, ..root() };
+    let release = |caller: &Caller<'_>| {
+        world.state.with(|state, effects| state.release_lockowner(key, caller, b"l", effects))
+    };
+    assert_eq!(release(&far), Err(NFS4ERR_STALE_CLIENTID));
+    assert_eq!(release(&root()), Ok(()));
+    for _ in 0..3 {
+        world.pass(40);
+        world.state.client_of_stateid_40(world.now, &root(), &stateid).unwrap();
+    }
+    world.pass(61);
+    assert_eq!(world.state.client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
+}
+
+#[test]
 fn stateids_do_not_tell_of_each_other() {
     // RFC 7530 section 9.1.4
     let mut world = World::new();
