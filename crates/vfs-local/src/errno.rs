@@ -28,7 +28,7 @@ pub(crate) fn vfs_error(errno: Errno) -> VfsError {
         Errno::LOOP => VfsError::Symlink,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => VfsError::Exhausted,
         Errno::NOLCK | Errno::AGAIN | Errno::INTR => VfsError::Delay,
-        _ => VfsError::Io,
+        other => VfsError::Os(other.raw_os_error()),
     }
 }
 

@@ -71,6 +71,10 @@ fn the_time_of_each_flavors_requests_is_told_stage_by_stage()
             }
             before = page(&server);
         }
+        for (operation, status) in [("READ", "NFS4_OK"), ("SEQUENCE", "NFS4_OK")] {
+            let name = format!("orthrus_operations_total{{operation=\"{operation}\",status=\"{status}\"}}");
+            assert!(value(&before, &name) >= READS as f64, "{before}");
+        }
         assert!(value(&before, "process_cpu_seconds_total") > 0.0);
         assert!(value(&before, "orthrus_events_total{event=\"calls\"}") > 0.0);
     });

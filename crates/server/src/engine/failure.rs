@@ -16,6 +16,8 @@ pub struct Failure {
     pub would_wait: bool,
     /// What the backend has run out of.
     pub shortage: Option<Shortage>,
+    /// The error of the file system that NFS4ERR_IO stands for.
+    pub errno: Option<i32>,
 }
 
 impl Failure {
@@ -35,7 +37,7 @@ pub type OpResult = Result<(), Failure>;
 
 impl From<Nfsstat4> for Failure {
     fn from(status: Nfsstat4) -> Self {
-        Self { status, keep_body: false, would_wait: false, shortage: None }
+        Self { status, keep_body: false, would_wait: false, shortage: None, errno: None }
     }
 }
 
@@ -53,7 +55,8 @@ impl From<VfsError> for Failure {
             VfsError::Exhausted => Some(Shortage::Descriptors),
             _ => None,
         };
-        Self { shortage, ..vfs_status(error).into() }
+        let errno = if let VfsError::Os(errno) = error { Some(errno) } else { None };
+        Self { shortage, errno, ..vfs_status(error).into() }
     }
 }
 
@@ -62,7 +65,7 @@ pub fn vfs_status(error: VfsError) -> Nfsstat4 {
     match error {
         VfsError::Perm => Nfsstat4::NFS4ERR_PERM,
         VfsError::Noent => Nfsstat4::NFS4ERR_NOENT,
-        VfsError::Io => Nfsstat4::NFS4ERR_IO,
+        VfsError::Io | VfsError::Os(_) => Nfsstat4::NFS4ERR_IO,
         VfsError::Access => Nfsstat4::NFS4ERR_ACCESS,
         VfsError::Exist => Nfsstat4::NFS4ERR_EXIST,
         VfsError::Xdev => Nfsstat4::NFS4ERR_XDEV,

@@ -4,7 +4,7 @@ use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::replies::Replies;
-use super::{ClientRecords, FileKey, NfsConfig, Offloads, Start};
+use super::{ClientRecords, FileKey, NfsConfig, Offloads, Outcomes, Start};
 use crate::callback::Callbacks;
 use crate::security::Security;
 use identity::Mapper;
@@ -77,6 +77,7 @@ pub struct Nfs {
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) local_locks: LocalLocks,
     pub(super) replies: Replies,
+    pub(super) outcomes: Outcomes,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -110,6 +111,7 @@ impl Nfs {
             breaks: Arc::default(),
             local_locks: LocalLocks::default(),
             replies: Replies::default(),
+            outcomes: Outcomes::default(),
             records,
             random,
         }
@@ -134,6 +136,11 @@ impl Nfs {
     /// Says whether more waits than is good: clients are then asked to send less at once.
     pub fn set_overloaded(&self, overloaded: bool) {
         self.state.set_overloaded(overloaded);
+    }
+
+    /// Counts of operations by status, and of errors of file systems, for metrics.
+    pub fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
     }
 
     /// Counts clients, sessions, opens and locks, for metrics.

@@ -1,7 +1,9 @@
 //! Runs a COMPOUND (RFC 8881 section 16.2).
 
 use super::table::{self, Operation, Place};
-use super::{Call, Compound, CompoundOutcome, Failure, Nfs, OpResult, Patience, Suspended, space, status};
+use super::{
+    Call, Compound, CompoundOutcome, Failure, Fh, Nfs, OpResult, Patience, Suspended, space, status,
+};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
@@ -266,15 +268,30 @@ impl Compound<'_> {
             (Ok(_), None) => Err(Nfsstat4::NFS4ERR_OP_ILLEGAL.into()),
             (Ok(_), Some(operation)) => self.run_operation(operation, args, reply),
         };
-        match result {
-            Ok(()) => Some(Nfsstat4::NFS4_OK),
+        let status = match result {
+            Ok(()) => Nfsstat4::NFS4_OK,
             Err(failure) if failure.would_wait => {
                 reply.truncate(number_at);
                 *args = before;
-                None
+                return None;
             }
-            Err(failure) => Some(fail(self.minor, opnum, failure, reply, status_at, body)),
-        }
+            Err(failure) => {
+                if let Some(errno) = failure.errno {
+                    self.note_error(opnum, errno);
+                }
+                fail(self.minor, opnum, failure, reply, status_at, body)
+            }
+        };
+        self.nfs.outcomes.count(self.call.connection.0, opnum, status);
+        Some(status)
+    }
+
+    fn note_error(&self, opnum: NfsOpnum4, errno: i32) {
+        let object = match &self.current {
+            Some(Fh::Object(object)) => Some(object),
+            _ => None,
+        };
+        self.nfs.outcomes.note_error(self.now(), opnum, object, errno);
     }
 
     fn run_operation(

@@ -101,6 +101,9 @@ impl Compound<'_> {
         let at = reply.as_slice().get(unsettled.result_at..).unwrap_or_default();
         let opnum = Decoder::new(at).u32().ok().and_then(NfsOpnum4::from_u32);
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
+        if let VfsError::Os(errno) = error {
+            self.nfs.outcomes.note_error(self.now(), opnum, Some(&unsettled.object), errno);
+        }
         reply.truncate(unsettled.result_at);
         self.position.index = unsettled.index + 1;
         run::write_failure(self.minor, opnum, vfs_status(error), reply)

@@ -53,10 +53,11 @@ fn what_does_not_get_to_the_disk_is_not_acknowledged_nor_what_was_done_after_it(
     let operations = || in_export(vec![open_create("g", 3), getfh(), getattr(&[FATTR4_SIZE])]);
     let waiting = try_on(&client, 1, 1, operations()).waits().go_on(&client);
     assert_eq!(site.server.nfs.counts().opens, opens + 1);
-    let reply = waiting.settled(&client, Err(VfsError::Io));
+    let reply = waiting.settled(&client, Err(VfsError::Os(5)));
     assert_eq!((reply.status, reply.resarray.len()), (NFS4ERR_IO, 4), "{reply:?}");
     assert!(matches!(reply.resarray[3], NfsResop4::OP_OPEN(Open4Res::Default(NFS4ERR_IO))));
     assert_eq!(site.server.nfs.counts().opens, opens, "nobody could close it");
+    assert_eq!(site.server.nfs.outcomes().errors(), [("OPEN", 5, 1)]);
     // The retry hears the same, and the slot goes on.
     assert_eq!(try_on(&client, 1, 1, operations()).answered(NFS4ERR_IO), reply);
     try_on(&client, 1, 2, vec![put_root()]).answered(NFS4_OK);

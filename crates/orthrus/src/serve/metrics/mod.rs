@@ -29,6 +29,7 @@ pub fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) ->
         page.held(&service, &stats);
         page.events(&service, &stats);
         page.times(&service, &stats);
+        page.outcomes(&service);
         page.0
     }))
 }
@@ -87,6 +88,21 @@ impl Page {
         let network = stats.snapshot().into_iter().filter(|(event, _)| CONNECTION_EVENTS.contains(event));
         for (event, count) in network.chain(service.server().metrics().snapshot()) {
             self.value(&format!("{name}{{event=\"{event}\"}}"), count);
+        }
+    }
+
+    fn outcomes(&mut self, service: &NfsService) {
+        let outcomes = service.server().engine().outcomes();
+        let name = "orthrus_operations_total";
+        self.family(name, "counter", "Operations of COMPOUNDs, by the status when they ran.");
+        for (operation, status, count) in outcomes.statuses() {
+            let labels = format!("operation=\"{operation}\",status=\"{status}\"");
+            self.value(&format!("{name}{{{labels}}}"), count);
+        }
+        let name = "orthrus_file_system_errors_total";
+        self.family(name, "counter", "Errors of exported file systems, by errno.");
+        for (operation, errno, count) in outcomes.errors() {
+            self.value(&format!("{name}{{operation=\"{operation}\",errno=\"{errno}\"}}"), count);
         }
     }
 

@@ -244,7 +244,7 @@ impl Backend for Slow {
 
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
         if self.sick.load(Ordering::SeqCst) {
-            return Err(VfsError::Io);
+            return Err(VfsError::Os(5));
         }
         self.settled.lock().unwrap().push(*object);
         Ok(())

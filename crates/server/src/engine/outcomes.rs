@@ -1,0 +1,151 @@
+//! Counts of operations by status, and of errors of file systems by errno.
+
+use super::Object;
+use crate::log_limit::LogLimit;
+use nfs4::{NfsOpnum4, Nfsstat4};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Copies of the counters of successes, by connection: shards that serve at once seldom share a cache line.
+const PARTS: usize = 16;
+/// Rows of operations: those by number, and one for OP_ILLEGAL.
+const OPERATIONS: usize = 80;
+/// Columns of statuses: those below 100, and those from 10001 on.
+const STATUSES: usize = 200;
+/// Pairs of operation and errno that are told apart; further ones are only logged.
+const ERRNO_ROWS_MAX: usize = 256;
+
+/// Counters of what operations answered since the server's start.
+#[derive(Debug)]
+pub struct Outcomes {
+    successes: Box<[[AtomicU64; OPERATIONS]]>,
+    failures: Box<[AtomicU64]>,
+    errors: Mutex<BTreeMap<(&'static str, i32), u64>>,
+    log: LogLimit,
+}
+
+impl Default for Outcomes {
+    fn default() -> Self {
+        let zeros = |_| AtomicU64::new(0);
+        Self {
+            successes: (0..PARTS).map(|_| std::array::from_fn(zeros)).collect(),
+            failures: (0..OPERATIONS * STATUSES).map(zeros).collect(),
+            errors: Mutex::default(),
+            log: LogLimit::default(),
+        }
+    }
+}
+
+fn row(opnum: NfsOpnum4) -> usize {
+    (opnum as usize).min(OPERATIONS - 1)
+}
+
+fn column(status: Nfsstat4) -> usize {
+    match status as usize {
+        low @ 0..100 => low,
+        high => (high.saturating_sub(10_001) + 100).min(STATUSES - 1),
+    }
+}
+
+/// The operation's name as the metrics have it: `READ`.
+fn name(opnum: NfsOpnum4) -> &'static str {
+    opnum.name().strip_prefix("OP_").unwrap_or(opnum.name())
+}
+
+impl Outcomes {
+    /// Counts an operation of a connection.
+    pub(super) fn count(&self, connection: u64, opnum: NfsOpnum4, status: Nfsstat4) {
+        let counter = match status {
+            Nfsstat4::NFS4_OK => {
+                self.successes.get(connection as usize % PARTS).and_then(|part| part.get(row(opnum)))
+            }
+            _ => self.failures.get(row(opnum) * STATUSES + column(status)),
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts and logs an error of the file system below an operation, such as EIO.
+    pub(super) fn note_error(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, errno: i32) {
+        let name = name(opnum);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < ERRNO_ROWS_MAX || errors.contains_key(&(name, errno)) {
+            *errors.entry((name, errno)).or_default() += 1;
+        }
+        drop(errors);
+        if let Some(suppressed) = self.log.permit(now) {
+            let export = object.map_or("/", |object| &*object.export.pseudo_path);
+            let error = std::io::Error::from_raw_os_error(errno);
+            tracing::error!(operation = name, export, suppressed, "the file system failed: {error}");
+        }
+    }
+
+    /// All counts that are not zero: operation, status, count.
+    pub fn statuses(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut counts = Vec::new();
+        for opnum in NfsOpnum4::ALL {
+            for status in Nfsstat4::ALL {
+                let count: u64 = match status {
+                    Nfsstat4::NFS4_OK => {
+                        let parts = self.successes.iter().filter_map(|part| part.get(row(*opnum)));
+                        parts.map(|count| count.load(Relaxed)).sum()
+                    }
+                    _ => {
+                        let counter = self.failures.get(row(*opnum) * STATUSES + column(*status));
+                        counter.map_or(0, |count| count.load(Relaxed))
+                    }
+                };
+                if count > 0 {
+                    counts.push((name(*opnum), status.name(), count));
+                }
+            }
+        }
+        counts
+    }
+
+    /// Errors of file systems: operation, errno, count.
+    pub fn errors(&self) -> Vec<(&'static str, i32, u64)> {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.iter().map(|((operation, errno), count)| (*operation, *errno, *count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_operation_and_status_has_a_counter_of_its_own() {
+        let rows: BTreeSet<_> = NfsOpnum4::ALL.iter().map(|opnum| row(*opnum)).collect();
+        let columns: BTreeSet<_> = Nfsstat4::ALL.iter().map(|status| column(*status)).collect();
+        assert_eq!((rows.len(), columns.len()), (NfsOpnum4::ALL.len(), Nfsstat4::ALL.len()));
+    }
+
+    #[test]
+    fn operations_are_counted_by_status_over_all_connections() {
+        let outcomes = Outcomes::default();
+        for connection in 0..40 {
+            outcomes.count(connection, NfsOpnum4::OP_READ, Nfsstat4::NFS4_OK);
+        }
+        outcomes.count(3, NfsOpnum4::OP_READ, Nfsstat4::NFS4ERR_IO);
+        outcomes.count(3, NfsOpnum4::OP_ILLEGAL, Nfsstat4::NFS4ERR_OP_ILLEGAL);
+        let expected =
+            [("READ", "NFS4_OK", 40), ("READ", "NFS4ERR_IO", 1), ("ILLEGAL", "NFS4ERR_OP_ILLEGAL", 1)];
+        assert_eq!(outcomes.statuses(), expected);
+    }
+
+    #[test]
+    fn errors_of_file_systems_are_counted_by_errno_in_a_bounded_table() {
+        let outcomes = Outcomes::default();
+        for errno in (0..1000).chain([5, 5]) {
+            outcomes.note_error(Duration::ZERO, NfsOpnum4::OP_WRITE, None, errno);
+        }
+        let errors = outcomes.errors();
+        assert_eq!(errors.len(), ERRNO_ROWS_MAX);
+        assert!(errors.contains(&("WRITE", 5, 3)));
+    }
+}
