@@ -90,16 +90,32 @@ impl<S: Service> Aside<S> {
         }
     }
 
+    /// Serves what was read a batch at a time: what a batch leaves in replies decides what is admitted to the next.
     fn serve(&mut self, sockets: &mut Sockets, woken: Instant) {
-        let mut batch: Vec<Request> =
-            self.requests.drain(..).filter_map(|request| sockets.admit(request)).collect();
+        let mut requests = std::mem::take(&mut self.requests);
+        let mut batch = Vec::new();
+        for request in requests.drain(..) {
+            batch.extend(sockets.admit(request));
+            if batch.len() >= sockets.batch_requests_max() {
+                self.serve_batch(sockets, &mut batch, woken);
+            }
+        }
+        self.serve_batch(sockets, &mut batch, woken);
+        self.requests = requests;
+    }
+
+    fn serve_batch(&mut self, sockets: &mut Sockets, batch: &mut Vec<Request>, woken: Instant) {
+        if batch.is_empty() {
+            return;
+        }
         let mut served: Vec<u64> = batch.iter().map(|request| request.connection.0).collect();
         sockets.count_records(served.len());
         let scratch = self.scratch.get_or_insert_with(|| self.service.shard(&self.sink, &self.operation));
         let (service, replies) = (&self.service, &mut self.replies);
         service.woke(scratch, woken);
-        let tick = || service.tick(scratch, &mut batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
+        let tick = || service.tick(scratch, batch, &mut Vec::new(), replies, &mut |_| Duration::ZERO);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
+        batch.clear();
         sockets.done(&mut served);
         if outcome.is_err() {
             self.scratch = None;

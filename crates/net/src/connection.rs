@@ -145,7 +145,8 @@ impl Connection {
         let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
         let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
         waiting > output_max
-            || waiting > 0 && ledger.is_short(Budget::Output)
+            // One call at a time then, so that a batch for each connection does not use up what is left.
+            || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
             || self.away >= limits.away_requests_max
             || self.away_bytes > limits.away_bytes_max
             // One call at a time, so that strangers take turns whatever they send.

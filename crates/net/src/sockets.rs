@@ -254,6 +254,11 @@ impl Sockets {
         !self.requests.is_empty()
     }
 
+    /// How many requests are served at once.
+    pub(crate) fn batch_requests_max(&self) -> usize {
+        self.limits.batch_requests_max
+    }
+
     /// Bytes of the requests that have arrived.
     pub(crate) fn requests_bytes(&self) -> usize {
         self.requests_bytes
