@@ -40,7 +40,7 @@ pub fn run() -> anyhow::Result<Outcome> {
 /// Builds the tests of `krb5`, with flags for the compiler.
 fn programs(folder: &str, flags: &[(&str, &str)], target: &str) -> anyhow::Result<Vec<Program>> {
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "--locked", "--quiet", "--package", "krb5", "--lib", "--tests", "--no-run"])
+        .args(["test", "--locked", "--quiet", "--package", "orthrus-krb5", "--lib", "--tests", "--no-run"])
         .args(["--message-format=json-render-diagnostics", "--target", target])
         .envs(flags.iter().copied())
         .env("CARGO_TARGET_DIR", steps::target().join(folder))

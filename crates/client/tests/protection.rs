@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{
-    Damage, Error, GssCall, GssContext, Head, Protection, ProtectionError, RawConnection, RpcError,
-};
 use gss::Established;
 use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use orthrus_client::{
+    Damage, Error, GssCall, GssContext, Head, Protection, ProtectionError, RawConnection, RpcError,
+};
 use proptest::prelude::*;
 use rpc::gss::{
     GssCredential, RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body, protected_data,

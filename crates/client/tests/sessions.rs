@@ -4,8 +4,8 @@ mod peer;
 
 use std::time::{Duration, Instant};
 
-use client::{CallOptions, Client, Error, Reply, StateProtection, TransportError, read_result};
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
+use orthrus_client::{CallOptions, Client, Error, Reply, StateProtection, TransportError, read_result};
 use peer::{Answer, Peer, has};
 
 const READ: NfsOpnum4 = NfsOpnum4::OP_READ;
@@ -281,5 +281,5 @@ fn the_lease_is_renewed_while_nothing_else_is_sent() {
 fn a_call_outside_of_a_session_is_misuse() {
     let peer = Peer::start(|_| Answer::Normal);
     let mut client = peer.client();
-    assert!(matches!(client.submit(client::Compound::sessionless(1)), Err(Error::Misuse(_))));
+    assert!(matches!(client.submit(orthrus_client::Compound::sessionless(1)), Err(Error::Misuse(_))));
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gss::{Acceptor, Credential, Established, GssError, Initiator, Step};
+use orthrus_gss::{Acceptor, Credential, Established, GssError, Initiator, Step};
 use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
 
 fn options(enctypes: Enctypes) -> RealmOptions {
@@ -298,5 +298,5 @@ fn one_acceptor_serves_many_threads() {
 #[test]
 fn the_configuration_cannot_change_under_running_threads() {
     // The test harness has threads, so this process is one where it must be refused.
-    assert!(gss::use_configuration(Path::new("/nonexistent")).is_err());
+    assert!(orthrus_gss::use_configuration(Path::new("/nonexistent")).is_err());
 }

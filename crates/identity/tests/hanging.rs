@@ -1,6 +1,6 @@
 //! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at all.
 
-use identity::{Identity, IdentitySource, Mapper, OwnerError, Rules, SourceError, Wait};
+use orthrus_identity::{Identity, IdentitySource, Mapper, OwnerError, Rules, SourceError, Wait};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use identity::{
+use orthrus_identity::{
     Identity, IdentitySource, Mapper, OwnerError, PrincipalError, Rules, SourceError, StaticSource, Unknown,
 };
 

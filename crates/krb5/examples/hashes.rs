@@ -1,4 +1,4 @@
-//! Prints how fast each way to hash is on one core: `cargo run --release -p krb5 --example hashes`.
+//! Prints how fast each way to hash is on one core: `cargo run --release -p orthrus-krb5 --example hashes`.
 //!
 //! An argument picks rows by what their name contains. The time is the thread's processor time; the clock of the
 //! core is found by a chain of multiplications (three cycles each) and XORs (one). Beside each figure stands the
@@ -9,7 +9,7 @@
 
 use std::hint::black_box;
 
-use krb5::{ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, measure};
+use orthrus_krb5::{ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, measure};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Long enough that what a call costs besides its blocks does not show.
@@ -68,7 +68,7 @@ fn signed(cpu: Cpu, keys: &ContextKeys, count: usize) -> f64 {
         let (started, mut calls, mut spent) = (thread_nanoseconds(), 0, 0);
         while spent < ROUND {
             for _ in 0..64 {
-                krb5::get_mic_with(&mut Run::new(cpu), black_box(&mut batch));
+                orthrus_krb5::get_mic_with(&mut Run::new(cpu), black_box(&mut batch));
             }
             calls += 64;
             spent = thread_nanoseconds() - started;

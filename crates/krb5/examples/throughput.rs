@@ -1,11 +1,11 @@
-//! Prints how fast tokens are made and opened on one core: `cargo run --release -p krb5 --example throughput`.
+//! Prints how fast tokens are made and opened on one core: `cargo run --release -p orthrus-krb5 --example throughput`.
 //!
 //! Arguments name the instructions (all that the processor has, if none is named) and pick rows by what their name
 //! contains. Times are the thread's processor time, the median of several rounds.
 
 use std::time::Duration;
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
     VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
@@ -111,7 +111,7 @@ fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: us
                 token: Segments::from(buffer),
             })
             .collect();
-        krb5::wrap_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::wrap_with(&mut Run::new(cpu), &mut batch);
     };
     let wrapping = median(|| wrap(&mut buffers));
     wrap(&mut buffers);
@@ -130,7 +130,7 @@ fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: us
                 result: Err(TokenError::Malformed),
             })
             .collect();
-        krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
         assert!(batch.iter().all(|message| message.result.is_ok()));
     });
     let copying = median(|| {
@@ -149,7 +149,7 @@ fn sign_and_verify(cpu: Cpu, enctype: Enctype, count: usize, len: usize) -> (f64
     let sign = || {
         let message = |sequence| MicMessage { keys: &ours, sequence, data: &data, token: MicToken::EMPTY };
         let mut batch: Vec<_> = (0..count as u64).map(message).collect();
-        krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
         batch[count - 1].token
     };
     let token = sign();
@@ -157,7 +157,7 @@ fn sign_and_verify(cpu: Cpu, enctype: Enctype, count: usize, len: usize) -> (f64
         let result = Err(TokenError::Malformed);
         let message = |_| VerifyMessage { keys: &theirs, data: &data, token: &token, result };
         let mut batch: Vec<_> = (0..count).map(message).collect();
-        krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
         assert!(batch.iter().all(|message| message.result.is_ok()));
     };
     let each = |nanoseconds: f64| nanoseconds / count as f64;

@@ -28,7 +28,7 @@
 //! decrypted message by message and hashed in lanes, tile by tile. Other processors than x86-64 go by `portable`. Where
 //! the `aes` crate finds no hardware its software is constant-time, and slow: [`hardware_accelerated`] tells.
 //!
-//! `cargo run --release -p krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
+//! `cargo run --release -p orthrus-krb5 --example throughput` measures all sets; `cargo xtask bench krb5` puts them beside
 //! others' libraries and the limit of the core. Results are in `benches/results`.
 
 #![cfg_attr(

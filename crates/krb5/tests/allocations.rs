@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
     VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
@@ -79,7 +79,11 @@ fn allocates_nothing(cpu: Cpu, contexts: &[(ContextKeys, ContextKeys)], count: u
         WrapMessage { keys, sequence: 1, confounder: [3; 16], token }
     });
     let mut batch: Vec<WrapMessage<'_>> = to_wrap.collect();
-    assert_eq!(allocations(|| krb5::wrap_with(&mut Run::new(cpu), &mut batch)), 0, "wrap, {cpu}, {count}");
+    assert_eq!(
+        allocations(|| orthrus_krb5::wrap_with(&mut Run::new(cpu), &mut batch)),
+        0,
+        "wrap, {cpu}, {count}"
+    );
 
     let to_unwrap = each().zip(&mut tokens).map(|((_, keys), token)| {
         let token = Segments::from(token);
@@ -87,7 +91,7 @@ fn allocates_nothing(cpu: Cpu, contexts: &[(ContextKeys, ContextKeys)], count: u
     });
     let mut batch: Vec<UnwrapMessage<'_>> = to_unwrap.collect();
     assert_eq!(
-        allocations(|| krb5::unwrap_with(&mut Run::new(cpu), &mut batch)),
+        allocations(|| orthrus_krb5::unwrap_with(&mut Run::new(cpu), &mut batch)),
         0,
         "unwrap, {cpu}, {count}"
     );
@@ -97,14 +101,18 @@ fn allocates_nothing(cpu: Cpu, contexts: &[(ContextKeys, ContextKeys)], count: u
     let to_sign =
         to_sign.map(|((keys, _), data)| MicMessage { keys, sequence: 1, data, token: MicToken::EMPTY });
     let mut signed: Vec<MicMessage<'_>> = to_sign.collect();
-    assert_eq!(allocations(|| krb5::get_mic_with(&mut Run::new(cpu), &mut signed)), 0, "MIC, {cpu}, {count}");
+    assert_eq!(
+        allocations(|| orthrus_krb5::get_mic_with(&mut Run::new(cpu), &mut signed)),
+        0,
+        "MIC, {cpu}, {count}"
+    );
 
     let to_verify = each().zip(&texts).zip(&signed).map(|(((_, keys), data), signed)| {
         let token = &*signed.token;
         VerifyMessage { keys, data, token, result: Err(TokenError::Malformed) }
     });
     let mut batch: Vec<VerifyMessage<'_>> = to_verify.collect();
-    let made = allocations(|| krb5::verify_mic_with(&mut Run::new(cpu), &mut batch));
+    let made = allocations(|| orthrus_krb5::verify_mic_with(&mut Run::new(cpu), &mut batch));
     assert_eq!(made, 0, "verification, {cpu}, {count}");
     assert!(batch.iter().all(|message| message.result.is_ok()));
 }

@@ -1,6 +1,6 @@
 //! Tokens that no honest peer sends.
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, KeyError, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
     WRAP_HEADROOM, WrapMessage,
 };
@@ -13,7 +13,7 @@ fn sealed(enctype: Enctype, plain: &[u8]) -> Vec<u8> {
     let keys = keys(enctype, Role::Initiator, true);
     let mut buffer = [&[0; WRAP_HEADROOM][..], plain, &vec![0; keys.wrap_trailer_len()]].concat();
     let token = Segments::from(&mut buffer);
-    krb5::wrap(&mut [WrapMessage { keys: &keys, sequence: 5, confounder: [9; 16], token }]);
+    orthrus_krb5::wrap(&mut [WrapMessage { keys: &keys, sequence: 5, confounder: [9; 16], token }]);
     buffer
 }
 
@@ -23,7 +23,7 @@ fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
         let mut bytes = token.to_vec();
         let result = Ok(Unwrapped { plain: 0..usize::MAX, sequence: 0, sealed: true });
         let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut bytes), result }];
-        krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
         let [UnwrapMessage { result, .. }] = batch;
         (result, bytes)
     });

@@ -3,7 +3,7 @@
 // The tests of a core may read files.
 #![allow(clippy::disallowed_methods)]
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError, UnwrapMessage,
     Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
@@ -67,7 +67,7 @@ fn open(keys: &ContextKeys, token: &[u8]) -> (Unwrapped, Vec<u8>) {
         let mut bytes = token.to_vec();
         let result = Err(TokenError::Malformed);
         let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut bytes), result }];
-        krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::unwrap_with(&mut Run::new(cpu), &mut batch);
         let [UnwrapMessage { result, .. }] = batch;
         (result.expect("a token of MIT's"), bytes)
     });
@@ -83,7 +83,7 @@ fn verify(keys: &ContextKeys, data: &[u8], token: &[u8], sequence: u64) {
     assert_eq!(keys.verify(data, token), Ok(sequence));
     for cpu in Cpu::available() {
         let mut batch = [VerifyMessage { keys, data, token, result: Err(TokenError::Malformed) }];
-        krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
+        orthrus_krb5::verify_mic_with(&mut Run::new(cpu), &mut batch);
         assert_eq!(batch[0].result, Ok(sequence), "{cpu}");
     }
 }
@@ -121,7 +121,7 @@ fn our_mic_tokens_are_those_of_mit_bit_by_bit() {
             for cpu in Cpu::available() {
                 let mut batch =
                     [MicMessage { keys: &keys, sequence, data: &token.message, token: MicToken::EMPTY }];
-                krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
+                orthrus_krb5::get_mic_with(&mut Run::new(cpu), &mut batch);
                 assert_eq!(batch[0].token, ours, "{cpu}");
             }
             assert_eq!(ours.len(), keys.mic_len());
@@ -146,7 +146,7 @@ fn our_sealed_tokens_are_those_of_mit_given_its_confounder() {
                 buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
                 let sealed = Segments::from(&mut buffer);
                 let mut batch = [WrapMessage { keys: &keys, sequence, confounder, token: sealed }];
-                krb5::wrap_with(&mut Run::new(cpu), &mut batch);
+                orthrus_krb5::wrap_with(&mut Run::new(cpu), &mut batch);
                 assert_eq!(buffer, token.bytes, "{cpu}");
             }
         }
@@ -166,7 +166,7 @@ fn the_keys_of_one_side_refuse_its_own_tokens() {
                 let mut bytes = token.bytes.clone();
                 let result = Ok(Unwrapped { plain: 0..0, sequence: 0, sealed: false });
                 let mut batch = [UnwrapMessage { keys: &keys, token: Segments::from(&mut bytes), result }];
-                krb5::unwrap(&mut batch);
+                orthrus_krb5::unwrap(&mut batch);
                 batch[0].result.clone().map(|_| ())
             };
             assert_eq!(result, Err(TokenError::Reflected));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, Pause, Role, Run, Segments, TokenError, UnwrapMessage, Unwrapped,
     WRAP_HEADROOM, WrapMessage, unwrap_with, wrap_with,
 };

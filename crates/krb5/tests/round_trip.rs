@@ -1,6 +1,6 @@
 //! What one side seals or signs, the other side opens or verifies: any length, any batch.
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Enctype, MicMessage, MicToken, Role, Segments, TokenError, UnwrapMessage, VerifyMessage,
     WRAP_HEADROOM, WrapMessage,
 };
@@ -58,7 +58,7 @@ fn seal(contexts: &[Context], messages: &[(usize, usize)], start: usize) -> Vec<
             token: Segments::from(&mut buffer[start..]),
         })
         .collect();
-    krb5::wrap(&mut batch);
+    orthrus_krb5::wrap(&mut batch);
     buffers
 }
 
@@ -72,7 +72,7 @@ fn open(contexts: &[Context], messages: &[(usize, usize)], buffers: &mut [Vec<u8
             result: Err(TokenError::Malformed),
         })
         .collect();
-    krb5::unwrap(&mut batch);
+    orthrus_krb5::unwrap(&mut batch);
     let opened: Vec<_> = batch.into_iter().map(|message| message.result.expect("our own token")).collect();
     for (n, (opened, &(_, len))) in opened.into_iter().zip(messages).enumerate() {
         assert_eq!(opened.sequence, n as u64 | 1 << 40);
@@ -108,7 +108,7 @@ proptest! {
             alone.extend(plaintext(len, n as u64));
             let keys = &contexts[context].acceptor;
             alone.resize(alone.len() + keys.wrap_trailer_len(), 0);
-            krb5::wrap(&mut [WrapMessage {
+            orthrus_krb5::wrap(&mut [WrapMessage {
                 keys,
                 sequence: n as u64 | 1 << 40,
                 confounder: confounder(n),
@@ -142,12 +142,12 @@ proptest! {
             let keys = &contexts[context].initiator;
             MicMessage { keys, sequence: n as u64, data, token: MicToken::EMPTY }
         }).collect();
-        krb5::get_mic(&mut signed);
+        orthrus_krb5::get_mic(&mut signed);
         let mut checked: Vec<_> = messages.iter().zip(&signed).map(|(&(context, _), mic)| {
             let keys = &contexts[context].acceptor;
             VerifyMessage { keys, data: mic.data, token: &mic.token, result: Err(TokenError::Malformed) }
         }).collect();
-        krb5::verify_mic(&mut checked);
+        orthrus_krb5::verify_mic(&mut checked);
         for (n, message) in checked.iter().enumerate() {
             prop_assert_eq!(message.result, Ok(n as u64));
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
-use realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
+use orthrus_realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
 
 /// Makes a realm, or says why the test cannot run here.
 fn made(options: &RealmOptions) -> Option<TemporaryRealm> {

@@ -1,10 +1,10 @@
 //! Headers, credentials and protected bodies.
 
-use proptest::prelude::*;
-use rpc::gss::{self, CredentialError, GssCredential, InitRes, RpcGssProcT, RpcGssServiceT};
-use rpc::{
+use orthrus_rpc::gss::{self, CredentialError, GssCredential, InitRes, RpcGssProcT, RpcGssServiceT};
+use orthrus_rpc::{
     Accepted, AuthStat, AuthSys, CallError, CallHeader, Denied, Message, OpaqueAuth, ReplyHeader, generated,
 };
+use proptest::prelude::*;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 fn encoded(value: &impl Encode) -> Vec<u8> {

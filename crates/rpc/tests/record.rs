@@ -1,7 +1,7 @@
 //! Record marking: any stream in any pieces, hostile ones too.
 
+use orthrus_rpc::{RecordError, RecordLimits, RecordReader, record_mark};
 use proptest::prelude::*;
-use rpc::{RecordError, RecordLimits, RecordReader, record_mark};
 
 const LIMITS: RecordLimits = RecordLimits { record_size_max: 300_000, fragments_max: 8 };
 
@@ -120,7 +120,7 @@ fn a_mark_alone_reserves_little() {
 
 #[test]
 fn the_memory_of_a_large_record_that_came_in_pieces_is_used_for_the_next() {
-    rpc::memory::keep(4 << 20);
+    orthrus_rpc::memory::keep(4 << 20);
     let mut reader = RecordReader::new(RecordLimits::default());
     let mut bytes = record_mark((1 << 20) + 150).to_vec();
     bytes.resize(4 + (1 << 20) + 150, 7);
@@ -131,8 +131,8 @@ fn the_memory_of_a_large_record_that_came_in_pieces_is_used_for_the_next() {
         reader.push(first, &mut records).unwrap();
         reader.push(second, &mut records).unwrap();
         places.push(records[0].as_ptr());
-        records.into_iter().for_each(rpc::memory::give);
+        records.into_iter().for_each(orthrus_rpc::memory::give);
     }
     assert_eq!(places[0], places[1]);
-    assert!(rpc::memory::take_kept(1 << 20).is_some());
+    assert!(orthrus_rpc::memory::take_kept(1 << 20).is_some());
 }

@@ -1,7 +1,7 @@
 //! The sequence window against a model that remembers everything.
 
+use orthrus_rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use proptest::prelude::*;
-use rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use std::collections::BTreeSet;
 
 /// The window by its definition (RFC 2203 section 5.3.3.1): slow and plain.

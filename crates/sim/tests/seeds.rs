@@ -1,6 +1,6 @@
 //! Seeds of the simulation, and the check of the checker. What fails is repeated by `cargo xtask simulate --seed S --trace`.
 
-use sim::{Mutation, Outcome, run};
+use orthrus_sim::{Mutation, Outcome, run};
 use std::ops::Range;
 
 /// Plays seeds, all of which have to be good.

@@ -3,9 +3,9 @@
 mod common;
 
 use common::Directory;
+use orthrus_vfs_local::{ServesAs, prepare_process};
 use std::{path::Path, sync::Arc};
 use vfs::conformance::Fixture;
-use vfs_local::{ServesAs, prepare_process};
 
 /// Makes an export below `base`, or says why that cannot be.
 fn fixture_below(base: &Path) -> Option<Fixture> {
@@ -64,14 +64,14 @@ fn the_suite_holds_on_btrfs() {
 
 mod nested {
     use super::common::{self, Directory};
+    use orthrus_vfs_local::{LocalOptions, NestedBackend};
     use std::sync::Arc;
     use vfs::conformance::Fixture;
-    use vfs_local::{LocalOptions, NestedBackend};
 
     fn fixture() -> Option<Fixture> {
         // Says why where it cannot be.
         let (_, probe) = common::export()?;
-        let identities = probe.serves_as() == vfs_local::ServesAs::Callers;
+        let identities = probe.serves_as() == orthrus_vfs_local::ServesAs::Callers;
         let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
         let backend = NestedBackend::open(directory.path(), &LocalOptions::default()).unwrap();
         Some(Fixture {

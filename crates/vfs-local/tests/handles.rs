@@ -3,9 +3,9 @@
 mod common;
 
 use common::{Directory, export, me, mode, open, run_as_nobody, walk};
+use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
 use std::{fs, process::Command};
 use vfs::{Backend, NewObject, ObjectHandle, OpenAccess, VfsError};
-use vfs_local::{LocalBackend, LocalError, LocalOptions, ServesAs, become_server, prepare_process};
 
 const READ: OpenAccess = OpenAccess { read: true, write: false };
 

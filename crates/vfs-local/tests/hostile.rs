@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Directory, me, mode};
+use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server, prepare_process};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -12,7 +13,6 @@ use vfs::{
     Backend, FileType, NewObject, ObjectHandle, OpenAccess, SetAttributes, SetTime, Timestamp, VfsError,
     VfsResult, XattrHow,
 };
-use vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server, prepare_process};
 
 /// How often everything is tried.
 const ROUNDS: usize = 400;

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Directory, me, mode, walk};
+use orthrus_vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vfs::{Backend, FileType, ObjectHandle, OpenAccess, VfsError};
-use vfs_local::{LocalBackend, LocalOptions, NestedBackend, become_server};
 
 /// Set in the process that has mounts of its own.
 const MOUNTS_ARE_OWN: &str = "ORTHRUS_TEST_MOUNTS";

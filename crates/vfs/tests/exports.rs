@@ -1,12 +1,12 @@
 //! The rules of exports and of the pseudo file system above them.
 
+use orthrus_vfs::{
+    ANON_ID, Backend, Caller, Export, ExportTable, Exports, ExportsError, FileType, MemoryBackend,
+    MemoryLimits, PSEUDO_FSID, Place, SecFlavor, Squash, Timestamp, export_id, normalise,
+};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
-};
-use vfs::{
-    ANON_ID, Backend, Caller, Export, ExportTable, Exports, ExportsError, FileType, MemoryBackend,
-    MemoryLimits, PSEUDO_FSID, Place, SecFlavor, Squash, Timestamp, export_id, normalise,
 };
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

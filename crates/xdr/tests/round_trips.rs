@@ -1,7 +1,7 @@
 //! What is written is read back, and no input makes the decoder fail in any way but by an error value.
 
+use orthrus_xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 use proptest::prelude::*;
-use xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 
 fn encoded<T: Encode>(value: &T) -> Vec<u8> {
     let mut encoder = Encoder::new();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, Options, RawConnection, Security};
 use nfs4::*;
+use orthrus_client::{Client, Options, RawConnection, Security};
 use rpc::{Accepted, Message, OpaqueAuth};
 use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 

@@ -5,12 +5,12 @@
 
 mod library;
 
-use gss::{Acceptor, Credential, Established, Initiator, Step};
 use krb5::{
     Cpu, MicMessage, MicToken, Run, Segments, TokenError, UnwrapMessage, VerifyMessage, WRAP_HEADROOM,
     WrapMessage,
 };
 use library::Context;
+use orthrus_gss::{Acceptor, Credential, Established, Initiator, Step};
 use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
 
 const TARGET: &str = "nfs@localhost";

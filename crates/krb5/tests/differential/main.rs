@@ -5,8 +5,8 @@ mod guard;
 mod model;
 
 use guard::{AtEnd, AtStart};
-use krb5::Cpu;
 use model::{CONTEXTS, Damage, Message, Place, agree, contexts};
+use orthrus_krb5::Cpu;
 
 type Heap = Box<[u8]>;
 
@@ -159,7 +159,7 @@ fn a_paused_batch_gives_the_same_and_is_paused_at_all() {
     for cpu in Cpu::available() {
         let mut pauses = 0;
         let mut pause = || pauses += 1;
-        let mut run = krb5::Run::new(cpu).with_pause(krb5::Pause::new(300_000, &mut pause));
+        let mut run = orthrus_krb5::Run::new(cpu).with_pause(orthrus_krb5::Pause::new(300_000, &mut pause));
         model::seal::<Heap>(&contexts, &messages, &mut run);
         // A batch of 16 is between two looks at most, and a pause is due after 300 kB.
         assert!(pauses >= 2, "{cpu}: {pauses} pauses in 4 MB");

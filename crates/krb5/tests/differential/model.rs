@@ -4,7 +4,7 @@
 
 use std::ops::DerefMut;
 
-use krb5::{
+use orthrus_krb5::{
     ContextKeys, Cpu, Enctype, MicMessage, MicToken, Pause, Role, Run, Segments, TokenError, UnwrapMessage,
     Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
@@ -159,7 +159,7 @@ pub fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<
             token: segments(pieces),
         })
         .collect();
-    krb5::wrap_with(run, &mut batch);
+    orthrus_krb5::wrap_with(run, &mut batch);
     tokens.iter().map(|pieces| pieces.iter().flat_map(|piece| piece.iter().copied()).collect()).collect()
 }
 
@@ -185,7 +185,7 @@ fn open<P: Place>(
             result: Err(TokenError::Malformed),
         })
         .collect();
-    krb5::unwrap_with(run, &mut batch);
+    orthrus_krb5::unwrap_with(run, &mut batch);
     let results: Vec<_> = batch.into_iter().map(|message| message.result).collect();
     let opened = results.into_iter().zip(&placed).enumerate().map(|(n, (result, pieces))| {
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
@@ -213,7 +213,7 @@ fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>)
             token: MicToken::EMPTY,
         })
         .collect();
-    krb5::get_mic_with(run, &mut batch);
+    orthrus_krb5::get_mic_with(run, &mut batch);
     batch.iter().map(|message| message.token.to_vec()).collect()
 }
 
@@ -237,7 +237,7 @@ fn check<P: Place>(
             result: Err(TokenError::Malformed),
         })
         .collect();
-    krb5::verify_mic_with(run, &mut batch);
+    orthrus_krb5::verify_mic_with(run, &mut batch);
     batch.iter().map(|message| message.result).collect()
 }
 

@@ -171,7 +171,7 @@ fn an_owner_without_a_name_is_a_number() // RFC 8881 section 5.9
 #[test]
 fn a_number_is_no_owner_where_kerberos_callers_have_a_name_for_it() // RFC 8881 section 5.9
 {
-    use server::engine::NumericOwners::{Always, Nameless, Sys};
+    use orthrus_server::engine::NumericOwners::{Always, Nameless, Sys};
     let kerberos = [SecFlavor::Krb5, SecFlavor::Krb5i, SecFlavor::Krb5p];
     for rule in [Sys, Always, Nameless] {
         let mut setup = Setup::default();

@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use server::engine::{BackgroundCopy, CopyRunner};
+use orthrus_server::engine::{BackgroundCopy, CopyRunner};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

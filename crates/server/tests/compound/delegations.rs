@@ -2,7 +2,7 @@
 
 use crate::helper::*;
 use nfs4::*;
-use server::engine::{Delegations, NfsConfig};
+use orthrus_server::engine::{Delegations, NfsConfig};
 use std::time::Duration;
 
 const READ: u32 = OPEN4_SHARE_ACCESS_READ;

@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use server::engine::{ClientRecords, JournalOwners};
+use orthrus_server::engine::{ClientRecords, JournalOwners};
 use state::{PrincipalHash, PriorClient};
 use std::{
     sync::{Arc, Mutex},

@@ -7,7 +7,7 @@ use nfs4::Nfsstat4::*;
 use nfs4::*;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use server::engine::NfsConfig;
+use orthrus_server::engine::NfsConfig;
 use state::PriorClient;
 use std::fs::File;
 use std::path::PathBuf;

@@ -176,7 +176,8 @@ fn the_pseudo_file_system_takes_each_flavor_that_leads_to_an_export() // RFC 888
 fn a_principal_without_account_is_nobody() // RFC 8881 section 5.9
 {
     let server = Setup::default().start();
-    let nobody = server::security::Security::gss(SecFlavor::Krb5, "ghost@EXAMPLE.ORG".into(), false, None, 5);
+    let nobody =
+        orthrus_server::security::Security::gss(SecFlavor::Krb5, "ghost@EXAMPLE.ORG".into(), false, None, 5);
     let mut client = Client::with(&server, b"ghost", nobody, FORE);
     client.make_file("export", "f", b"");
     let reply = client.at("export/f", vec![getattr(&[FATTR4_OWNER])]).ok();

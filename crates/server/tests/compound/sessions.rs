@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use server::engine::NfsConfig;
+use orthrus_server::engine::NfsConfig;
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(100);

@@ -3,9 +3,9 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use orthrus_server::dispatch::WaitsFor;
+use orthrus_server::engine::{Call, Patience, Ran, Suspended};
 use rpc::ConnectionId;
-use server::dispatch::WaitsFor;
-use server::engine::{Call, Patience, Ran, Suspended};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use crate::server::{Host, KEY, token};
 use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
+use orthrus_server::dispatch::Engine;
 use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
-use server::dispatch::Engine;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 pub use RpcGssServiceT::{

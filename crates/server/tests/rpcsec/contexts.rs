@@ -3,8 +3,8 @@
 use crate::client::{Client, NONE, PRIVACY, denied};
 use crate::server::{Host, LIFETIME};
 use krb5::Enctype;
+use orthrus_server::rpcsec::RpcsecLimits;
 use rpc::{AuthStat, Denied};
-use server::rpcsec::RpcsecLimits;
 use std::time::Duration;
 
 const ETYPE: Enctype = Enctype::Aes128CtsHmacSha256_128;

@@ -6,8 +6,8 @@ use crate::client::{
 };
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
+use orthrus_server::dispatch::{Action, Outlet};
 use rpc::{Accepted, AuthStat, AuthSys, ConnectionId, Denied, OpaqueAuth};
-use server::dispatch::{Action, Outlet};
 use std::time::Duration;
 use vfs::SecFlavor;
 use xdr::{Decode, Decoder};

@@ -3,9 +3,9 @@
 use crate::client::{Client, SERVICES, init_call, plain_call};
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
+use orthrus_server::dispatch::Action;
 use proptest::prelude::*;
 use rpc::{OpaqueAuth, ReplyHeader};
-use server::dispatch::Action;
 
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 

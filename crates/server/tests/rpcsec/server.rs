@@ -2,10 +2,10 @@
 
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
+use orthrus_server::dispatch::{Action, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
+use orthrus_server::engine::{Call, CompoundOutcome, Patience, Ran};
+use orthrus_server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
 use rpc::ConnectionId;
-use server::dispatch::{Action, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
-use server::engine::{Call, CompoundOutcome, Patience, Ran};
-use server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

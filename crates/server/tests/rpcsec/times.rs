@@ -5,8 +5,8 @@ use crate::client::{COMPOUND, Client, INTEGRITY, NONE, PRIVACY, SERVICES, encode
 use crate::server::{CONNECTION, Host};
 use crate::waiting::{Elsewhere, host};
 use krb5::Enctype;
+use orthrus_server::dispatch::{Engine, Kind, Stage};
 use rpc::{AuthSys, OpaqueAuth};
-use server::dispatch::{Engine, Kind, Stage};
 use std::time::Duration;
 
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;

@@ -6,9 +6,9 @@ use crate::client::{
 };
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
+use orthrus_server::dispatch::Action;
 use rpc::gss::{GssCredential, InitRes, RpcGssProcT};
 use rpc::{Accepted, AuthStat, ConnectionId, Denied, MAXSEQ, OpaqueAuth};
-use server::dispatch::Action;
 use vfs::SecFlavor;
 use xdr::{Decode, Decoder};
 
@@ -228,7 +228,7 @@ fn threads_and_connections_share_a_context_without_losing_calls() // RFC 2203 se
         for thread in 0..THREADS {
             let share: Vec<_> = records.iter().skip(thread).step_by(THREADS).cloned().collect();
             scope.spawn(move || {
-                let mut scratch = server::dispatch::Scratch::new();
+                let mut scratch = orthrus_server::dispatch::Scratch::new();
                 for batch in share.chunks(7) {
                     let connection = ConnectionId(thread as u64);
                     let peer = ([127, 0, 0, 1], 1000).into();

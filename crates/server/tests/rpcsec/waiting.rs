@@ -4,9 +4,9 @@ use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, init_call};
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
 use nfs4::Nfsstat4;
+use orthrus_server::dispatch::{Action, Away, Back, Engine, Outlet, WaitsFor};
+use orthrus_server::engine::{Call, CompoundOutcome, Patience, Ran};
 use rpc::ConnectionId;
-use server::dispatch::{Action, Away, Back, Engine, Outlet, WaitsFor};
-use server::engine::{Call, CompoundOutcome, Patience, Ran};
 use std::time::Duration;
 use xdr::Encoder;
 

@@ -1,10 +1,10 @@
 //! Directories to export, removed by the server's identity.
 #![allow(dead_code)]
 
+use orthrus_vfs_local::{LocalBackend, LocalError, LocalOptions, become_server, prepare_process};
 use std::{os::unix::fs::PermissionsExt, path::Path};
 use tempfile::TempDir;
 use vfs::{Caller, ObjectHandle, SetAttributes};
-use vfs_local::{LocalBackend, LocalError, LocalOptions, become_server, prepare_process};
 
 /// A directory that is removed as the server: the thread may have a caller's identity still.
 pub struct Directory(Option<TempDir>);

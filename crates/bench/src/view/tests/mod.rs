@@ -132,7 +132,7 @@ fn every_sample_has_a_line_of_csv() {
     assert!(some.all(|line| columns(line) == 19), "{text}");
 }
 
-/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p bench screenshots`.
+/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p orthrus-bench screenshots`.
 #[test]
 fn screenshots_of_pages_are_made_where_they_are_asked_for() {
     let Some(place) = std::env::var_os("ORTHRUS_SCREENSHOTS") else { return };

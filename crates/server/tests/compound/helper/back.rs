@@ -1,8 +1,8 @@
 //! Clients that can be called back, and what they are told.
 
 use super::*;
+use orthrus_server::callback::CallbackTransport;
 use rpc::{Accepted, Message, OpaqueAuth, RECORD_MARK_LEN};
-use server::callback::CallbackTransport;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 

@@ -14,9 +14,9 @@ pub use slow::Slow;
 
 use identity::{IdentitySource, Mapper, Rules, StaticSource};
 use nfs4::*;
+use orthrus_server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
+use orthrus_server::security::Security;
 use rpc::ConnectionId;
-use server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
-use server::security::Security;
 use state::{Boot, PriorClient};
 use std::{
     net::SocketAddr,

@@ -12,8 +12,8 @@ mod world;
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use orthrus_server::engine::table;
 use samples::{Sample, Samples, samples};
-use server::engine::table;
 use vfs::SecFlavor;
 use world::{Kind, Rule, World};
 
