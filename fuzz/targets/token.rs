@@ -4,8 +4,10 @@
 //! they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
 #![no_main]
 
-use krb5::{ContextKeys, Enctype, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage};
 use libfuzzer_sys::fuzz_target;
+use orthrus_krb5::{
+    ContextKeys, Enctype, Role, TokenError, UnwrapMessage, Unwrapped, WRAP_HEADROOM, WrapMessage,
+};
 
 fuzz_target!(|data: &[u8]| {
     let [context, action, rest @ ..] = data else { return };
@@ -28,9 +30,12 @@ fuzz_target!(|data: &[u8]| {
 fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
     let len = token.len();
     let mut batch = [UnwrapMessage { keys, token: token.into(), result: Err(TokenError::Malformed) }];
-    krb5::unwrap(&mut batch);
+    orthrus_krb5::unwrap(&mut batch);
     let [UnwrapMessage { result, .. }] = batch;
-    assert!(result.as_ref().is_ok_and(|opened| opened.plain.start <= opened.plain.end && opened.plain.end <= len) || result.is_err());
+    assert!(
+        result.as_ref().is_ok_and(|opened| opened.plain.start <= opened.plain.end && opened.plain.end <= len)
+            || result.is_err()
+    );
     result
 }
 
@@ -67,7 +72,7 @@ fn damaged_wrap(ours: &ContextKeys, peer: &ContextKeys, recipe: &[u8]) {
     buffer.extend_from_slice(recipe);
     buffer.resize(buffer.len() + peer.wrap_trailer_len(), 0);
     let token = (&mut buffer).into();
-    krb5::wrap(&mut [WrapMessage { keys: peer, sequence: 3, confounder: [5; 16], token }]);
+    orthrus_krb5::wrap(&mut [WrapMessage { keys: peer, sequence: 3, confounder: [5; 16], token }]);
     let rotation = buffer[6..8].to_vec();
     let intact = damage(&mut buffer, recipe);
     let rotated = buffer.get(6..8) != Some(&rotation[..]);
