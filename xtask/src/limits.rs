@@ -1,12 +1,62 @@
-//! Writes docs/limits.md from the limits in the sources, so that none is missing and every default is the real one.
+//! Writes docs/limits.md from the sources, so that no limit is missing and every default is the real one.
 
 use crate::steps;
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "# Limits\n\nEverything that a peer, a file or a user can make Orthrus hold or do has a limit. This page is made from the sources by \
-`cargo xtask limits`.\nThose of the configuration (`docs/serve.md`) are set there; the rest are constants beside the code that they bound.\n";
+const HEAD: &str = "# Limits
+
+Every limit of the server that a peer or an operator can reach. `cargo xtask limits` generates this
+page from the sources. The table `[limits]` of the [configuration](serve.md#the-file) sets the first
+six; the others are constants beside the code that they bound.
+";
+
+/// The server's crates with the headings of their tables, in the order of the page.
+const CRATES: [(&str, &str); 10] = [
+    ("orthrus", "Program"),
+    ("net", "Connections"),
+    ("rpc", "RPC"),
+    ("gss", "Kerberos contexts"),
+    ("identity", "Users"),
+    ("server", "Requests"),
+    ("nfs4", "Wire format"),
+    ("state", "Clients, opens and locks"),
+    ("vfs", "File systems"),
+    ("vfs-local", "Local file systems"),
+];
+
+/// Constants that end in `_MAX` and bound no peer and no operator: sizes of batches, numbers of retries, masks.
+const INTERNAL: [&str; 28] = [
+    "CALLERS_MAX",
+    "CHECKSUM_MAX",
+    "CLASSES_MAX",
+    "ERRNO_ROWS_MAX",
+    "EVENTS_MAX",
+    "FINGERPRINT_MAX",
+    "GENERATION_MAX",
+    "IDLE_MAX",
+    "LAST_WORDS_TIME_MAX",
+    "LOCKS_PER_LOCK_MAX",
+    "LOOP_TIME_MAX",
+    "MESSAGES_MAX",
+    "MODE_MAX",
+    "NANOSECONDS_MAX",
+    "OFFSET_MAX",
+    "RACES_MAX",
+    "READS_MAX",
+    "RECORD_KEPT_MAX",
+    "RELEASED_MAX",
+    "REQUESTS_KEPT_MAX",
+    "SHARD_MAX",
+    "SHORT_MAX",
+    "SHOWN_MAX",
+    "SLACK_MAX",
+    "SLICES_MAX",
+    "STEP_BYTES_MAX",
+    "STRIPES_MAX",
+    "UMASK_MAX",
+];
 
 /// A limit as it stands in a source file.
 struct Limit {
@@ -33,22 +83,65 @@ pub fn run(check: bool) -> anyhow::Result<()> {
 
 fn page() -> anyhow::Result<String> {
     let mut page = HEAD.to_owned();
-    for name in sorted(&steps::root().join("crates"))? {
+    for (name, title) in CRATES {
+        let folder = steps::root().join("crates").join(name).join("src");
         let mut limits = Vec::new();
-        for file in sources(&name.join("src"))? {
+        for file in sources(&folder)? {
             limits.extend(scan(&std::fs::read_to_string(file)?));
         }
-        if limits.is_empty() {
-            continue;
-        }
-        let title = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let _ = write!(page, "\n## {title}\n\n| limit | default | what it bounds |\n|---|---|---|\n");
-        for limit in limits {
-            let _ =
-                writeln!(page, "| `{}` | {} | {} |", limit.name, limit.value, limit.says.replace('|', "\\|"));
+        limits.retain(|limit| !INTERNAL.contains(&limit.name.as_str()));
+        let _ = write!(page, "\n## {title}\n\n| limit | default | meaning |\n|---|---|---|\n");
+        for Limit { name, value, says } in limits {
+            let value = readable(&value, &says);
+            let _ = writeln!(page, "| `{name}` | {value} | {} |", says.replace('|', "\\|"));
         }
     }
     Ok(page)
+}
+
+/// Writes a value as a person would: `60 s`, `1 MiB`, `16,384`. What is no simple number stays as it is.
+fn readable(value: &str, says: &str) -> String {
+    for (unit, short) in [("secs", "s"), ("millis", "ms")] {
+        let inner =
+            value.strip_prefix(&format!("Duration::from_{unit}(")).and_then(|rest| rest.strip_suffix(')'));
+        if let Some(number) = inner.and_then(number) {
+            return format!("{} {short}", thousands(number));
+        }
+    }
+    let Some(number) = number(value) else { return format!("`{value}`") };
+    let bytes = says.to_lowercase().contains("bytes");
+    let unit =
+        [("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, shift)| number % (1 << shift) == 0);
+    match unit {
+        Some((unit, shift)) if bytes && number > 0 => format!("{} {unit}", thousands(number >> shift)),
+        _ => thousands(number),
+    }
+}
+
+/// The value of sums of products and shifts of numbers, as in `(1 << 20) + 64 * 1024`.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let binary = |sign: &str, apply: fn(u64, u64) -> Option<u64>| {
+        let (left, right) = text.rsplit_once(sign)?;
+        apply(number(left)?, number(right)?)
+    };
+    if let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+        && !inner.contains(['(', ')'])
+    {
+        return number(inner);
+    }
+    text.replace('_', "").parse().ok().or_else(|| binary(" + ", u64::checked_add)).or_else(|| {
+        binary(" * ", u64::checked_mul).or_else(|| {
+            binary(" << ", |value, bits| value.checked_mul(1_u64.checked_shl(bits.try_into().ok()?)?))
+        })
+    })
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(",")
 }
 
 fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -129,6 +222,35 @@ mod tests {
             scan(text).into_iter().map(|limit| (limit.name, limit.value, limit.says)).collect();
         let expect = [("NAME_MAX", "255", "Bytes of a name."), ("files_max", "1 << 4", "Open at once.")];
         assert_eq!(found, expect.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+    }
+
+    #[test]
+    fn values_are_written_for_people() {
+        for (value, says, expect) in [
+            ("Duration::from_secs(60)", "", "60 s"),
+            ("Duration::from_secs(24 * 3600)", "", "86,400 s"),
+            ("(1 << 20) + (128 << 10)", "Bytes of one record.", "1,152 KiB"),
+            ("16_384", "Connections.", "16,384"),
+            ("1 << 20", "Opens of all clients.", "1,048,576"),
+            ("nfs4::SIZE as usize", "", "`nfs4::SIZE as usize`"),
+        ] {
+            assert_eq!(readable(value, says), expect);
+        }
+    }
+
+    #[test]
+    fn internal_constants_exist() {
+        let mut names = Vec::new();
+        for (name, _) in CRATES {
+            for file in sources(&steps::root().join("crates").join(name).join("src")).unwrap() {
+                names.extend(
+                    scan(&std::fs::read_to_string(file).unwrap()).into_iter().map(|limit| limit.name),
+                );
+            }
+        }
+        for internal in INTERNAL {
+            assert!(names.iter().any(|name| name == internal), "no constant {internal}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ impl LocalBackend {
 
     /// The slow way, for paths that are longer than the kernel prints.
     fn contains_by_walking(&self, fd: &OwnedFd) -> bool {
+        /// Directories between a handle and the root of its export. Deeper ones count as outside.
         const DEPTH_MAX: usize = 4096;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(mut at) = rustix::io::fcntl_dupfd_cloexec(fd, 0) else { return false };
