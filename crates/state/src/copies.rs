@@ -7,7 +7,7 @@
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{
-    CallbackTask, ClientKey, Effects, Nfsstat4, Principal, Referring, Result, SlotToken, State, Stateid4,
+    CallbackTask, ClientKey, Effects, Nfsstat4, Principal, ReferringCall, Result, SlotToken, State, Stateid4,
 };
 use nfs4::Verifier4;
 use std::hash::Hash;
@@ -45,7 +45,7 @@ pub struct Offload<F> {
     /// The file that was written to.
     pub file: F,
     /// The request that began it.
-    pub begun: Option<Referring>,
+    pub begun: Option<ReferringCall>,
     /// coa_status.
     pub status: Nfsstat4,
     /// wr_count or coa_bytes_copied.
@@ -56,11 +56,11 @@ pub struct Offload<F> {
 
 /// How a copy stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CopyPhase {
     /// It waits for its next piece.
-    Waits,
+    Waiting,
     /// A piece of it is being copied.
-    Copies,
+    Copying,
     /// The client has cancelled it while a piece was being copied.
     Cancelled,
     /// So it was, and the piece has ended; the client comes back for its OFFLOAD_CANCEL.
@@ -76,8 +76,8 @@ pub(crate) struct Copy<F> {
     file: F,
     user: Principal,
     count: u64,
-    standing: Standing,
-    begun: Option<Referring>,
+    phase: CopyPhase,
+    begun: Option<ReferringCall>,
     verifier: Verifier4,
 }
 
@@ -95,8 +95,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Option<(CopyKey, Stateid4)> {
         let begun = token.and_then(SlotToken::referring);
         let record = self.client(client).ok()?;
-        let mut books = record.books().ok()?;
-        if record.paths.load(Relaxed) == 0 || books.copies.len() >= self.limits.copies_per_client_max {
+        let mut client_state = record.lock().ok()?;
+        if record.paths.load(Relaxed) == 0 || client_state.copies.len() >= self.limits.copies_per_client_max {
             return None;
         }
         // Counted before it is there: of several threads at the limit none gets beyond it.
@@ -106,18 +106,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let NewCopy { file, user, verifier } = *copy;
         let (file, user) = (file.clone(), user.clone());
-        let copy = Copy { client, file, user, count: 0, standing: Standing::Waits, begun, verifier };
-        let key = self.copies.insert(books.next_turn(), copy);
-        books.copies.insert(key);
+        let copy = Copy { client, file, user, count: 0, phase: CopyPhase::Waiting, begun, verifier };
+        let key = self.copies.insert(client_state.next_stripe(), copy);
+        client_state.copies.insert(key);
         Some((CopyKey(key), self.stateid(StateRef::Copy(key), SEQID)))
     }
 
     /// Tells whether the next piece of a copy is to be copied; then [`State::end_copy_piece`] or [`State::end_copy`] follows.
     pub fn begin_copy_piece(&self, copy: CopyKey) -> bool {
         let begins = self.copies.write(copy.0, |copy| {
-            let waits = copy.standing == Standing::Waits;
+            let waits = copy.phase == CopyPhase::Waiting;
             if waits {
-                copy.standing = Standing::Copies;
+                copy.phase = CopyPhase::Copying;
             }
             waits
         });
@@ -128,9 +128,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn end_copy_piece(&self, copy: CopyKey, count: u64) {
         self.copies.write(copy.0, |copy| {
             copy.count = count;
-            copy.standing = match copy.standing {
-                Standing::Copies => Standing::Waits,
-                Standing::Cancelled => Standing::Stopped,
+            copy.phase = match copy.phase {
+                CopyPhase::Copying => CopyPhase::Waiting,
+                CopyPhase::Cancelled => CopyPhase::Stopped,
                 other => other,
             };
         });
@@ -140,9 +140,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn end_copy(&self, copy: CopyKey, count: u64, status: Nfsstat4, effects: &mut Effects<O>) {
         self.end_copy_piece(copy, count);
         let told = self.copies.write(copy.0, |copy| {
-            let waits = copy.standing == Standing::Waits;
+            let waits = copy.phase == CopyPhase::Waiting;
             if waits {
-                copy.standing = Standing::Ended(status);
+                copy.phase = CopyPhase::Ended(status);
             }
             waits.then_some(copy.client)
         });
@@ -158,11 +158,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn copy_status(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<CopyStatus> {
         let key = self.find_copy(stateid)?;
         let found = self.copies.read(key, |copy| {
-            let complete = match copy.standing {
+            let complete = match copy.phase {
                 _ if copy.client != client || copy.file != *file => return None,
-                Standing::Waits | Standing::Copies => None,
-                Standing::Cancelled | Standing::Stopped => return None,
-                Standing::Ended(status) => Some(status),
+                CopyPhase::Waiting | CopyPhase::Copying => None,
+                CopyPhase::Cancelled | CopyPhase::Stopped => return None,
+                CopyPhase::Ended(status) => Some(status),
             };
             Some(CopyStatus { count: copy.count, complete })
         });
@@ -183,22 +183,22 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let key = self.find_copy(stateid)?;
-        let mut books = record.all_books();
+        let mut client_state = record.lock_any();
         let cancelled = self.copies.write(key, |copy| {
             if copy.client != client || copy.user != *user || copy.file != *file {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
-            match copy.standing {
-                Standing::Waits | Standing::Stopped => Ok(()),
-                Standing::Copies | Standing::Cancelled => {
-                    copy.standing = Standing::Cancelled;
+            match copy.phase {
+                CopyPhase::Waiting | CopyPhase::Stopped => Ok(()),
+                CopyPhase::Copying | CopyPhase::Cancelled => {
+                    copy.phase = CopyPhase::Cancelled;
                     Err(Nfsstat4::NFS4ERR_DELAY)
                 }
-                Standing::Ended(_) => Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY),
+                CopyPhase::Ended(_) => Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY),
             }
         });
         cancelled.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))?;
-        books.copies.remove(&key);
+        client_state.copies.remove(&key);
         self.remove_copy(key);
         Ok(())
     }
@@ -206,8 +206,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns what CB_OFFLOAD is to say; `None` when it needs not be said (any more).
     pub fn offload(&self, copy: CopyKey) -> Option<Offload<F>> {
         let stateid = self.stateid(StateRef::Copy(copy.0), SEQID);
-        let say = |copy: &Copy<F>| match copy.standing {
-            Standing::Ended(status) => Some(Offload {
+        let say = |copy: &Copy<F>| match copy.phase {
+            CopyPhase::Ended(status) => Some(Offload {
                 stateid,
                 file: copy.file.clone(),
                 begun: copy.begun,
@@ -223,8 +223,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Forgets a copy whose CB_OFFLOAD the client has answered.
     pub fn offload_answered(&self, client: ClientKey, copy: CopyKey) {
         let Ok(record) = self.client(client) else { return };
-        let mut books = record.all_books();
-        if books.copies.remove(&copy.0) {
+        let mut client_state = record.lock_any();
+        if client_state.copies.remove(&copy.0) {
             self.remove_copy(copy.0);
         }
     }
@@ -234,7 +234,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut tasks = Vec::new();
         if self.copies_count.load(Relaxed) > 0 {
             self.copies.each(|key, copy| {
-                if matches!(copy.standing, Standing::Ended(_)) {
+                if matches!(copy.phase, CopyPhase::Ended(_)) {
                     tasks.push(CallbackTask::Offload { client: copy.client, copy: CopyKey(key) });
                 }
             });
@@ -242,7 +242,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         tasks
     }
 
-    /// Forgets a copy; whoever holds the books of its client has taken it out of them.
+    /// Forgets a copy; whoever holds the state of its client has taken it out of them.
     pub(crate) fn remove_copy(&self, key: Key) {
         if self.copies.remove(key).is_some() {
             self.copies_count.fetch_sub(1, Relaxed);

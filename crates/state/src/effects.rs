@@ -38,7 +38,7 @@ pub enum CallbackTask {
         delegation: DelegationKey,
     },
     /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing may have changed (see
-    /// [`crate::State::looked_at`]).
+    /// [`crate::State::getattr_file`]).
     Getattr {
         /// Who has the delegation.
         client: ClientKey,

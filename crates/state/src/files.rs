@@ -2,10 +2,10 @@
 
 use crate::delegations::HeldDelegation;
 use crate::hash::Keyed;
-use crate::lock_ranges::RangeTable;
-use crate::lock_waits::LockWait;
+use crate::locks::ranges::RangeTable;
+use crate::locks::waits::LockWait;
 use crate::opens::Open;
-use crate::shares::ShareCounts;
+use crate::opens::shares::ShareCounts;
 use crate::slab::Key;
 use crate::table::STRIPES;
 use crate::{ClientKey, Nfsstat4, Result, State};
@@ -61,7 +61,7 @@ impl<F> FileState<F> {
 pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 
 /// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file holds its stripe, and
-/// holds the books of the client for which it does so from before.
+/// holds the state of the client for which it does so from before.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
     stripes: Box<[RwLock<FilesOfStripe<F>>]>,
@@ -110,7 +110,7 @@ impl<F: Clone + Eq + Hash> Files<F> {
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`State::access`].
-    /// What delegations have against it is for [`State::begin_change`] and [`State::check_look`].
+    /// What delegations have against it is for [`State::begin_change`] and [`State::check_unopened_read`].
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.

@@ -15,7 +15,7 @@
 //!
 //! 1. the registry (one): clients by their names, sessions of a client, the end of leases and of the grace period. For
 //!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
-//! 2. the books of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
+//! 2. the state of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
 //! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
 //! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies and owners; recalls; notices; slots; connections, and under
 //!    those of a session how to call it back.
@@ -27,72 +27,45 @@
 //! An open is in one place, the table of opens: what READ may do changes at one moment. Where an operation gives up
 //! access, the open changes before the file's shares do, so that nobody gets what another can still use.
 
-mod backchannel;
-mod callbacks;
 mod caller;
 mod clients;
-mod closes;
-mod connections;
 mod copies;
-mod courtesy;
-mod create_session;
-mod creator;
 mod delegations;
-mod delegreturn;
-mod destroy;
 mod effects;
-mod exchange_id;
 mod files;
-mod grace;
 mod hash;
-mod leases;
 mod limits;
-mod lock_ranges;
-mod lock_requests;
-mod lock_waits;
 mod locks;
-mod locks_elsewhere;
-mod looks;
-mod mach_cred;
-mod memory;
-mod open_requests;
 mod opens;
-mod recalls;
-mod registry;
 mod scramble;
-mod sequence;
 mod sessions;
-mod shares;
 mod slab;
-mod slots;
 mod stateids;
 mod table;
-mod tenants;
 #[cfg(test)]
 mod tests;
-mod users;
 pub mod v40;
 
-pub use backchannel::{BackChannel, CallbackSecurity};
-pub use callbacks::{BackCall, CallbackEnd, NoBackChannel};
 pub use caller::{Caller, OpSet, Principal, Protection};
 pub use clients::ClientKey;
-pub use connections::{Bound, ChannelDirection};
+pub use clients::creator::PrincipalHash;
+pub use clients::exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use copies::{CopyKey, CopyStatus, NewCopy, Offload};
-pub use create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
-pub use creator::PrincipalHash;
-pub use delegations::{Delegated, DelegationKey, Referring, Wish};
+pub use delegations::cb_getattr::{GetattrWait, HeldAttributes, HolderReply};
+pub use delegations::recalls::Recall;
+pub use delegations::{Delegated, DelegationKey, DelegationRequest, ReferringCall};
 pub use effects::{CallbackTask, Effect, Effects};
-pub use exchange_id::{ExchangeId, ExchangeIdOk, StateProtect};
 pub use limits::Limits;
-pub use lock_ranges::{LockRange, LockedFor, RangeError};
-pub use lock_requests::{Lock, LockDenied, LockError, Locker};
-pub use lock_waits::{LockNotice, NoticeKey};
-pub use looks::{HeldAttributes, LookKey, Looked};
-pub use open_requests::{OpenClaim, OpenOutcome, OpenRequest};
-pub use recalls::Recall;
-pub use sequence::{Begun, Sequence, SequenceOk, Sequenced};
-pub use slots::SlotToken;
+pub use locks::ranges::{LockRange, LockedFor, RangeError};
+pub use locks::requests::{Lock, LockDenied, LockError, Locker};
+pub use locks::waits::{LockNotice, NoticeKey};
+pub use opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+pub use sessions::backchannel::{BackChannel, CallbackSecurity};
+pub use sessions::callbacks::{BackCall, CallbackEnd, NoBackChannel};
+pub use sessions::connections::{Bound, ChannelDirection};
+pub use sessions::create_session::{ChannelAttrs, CreateSession, CreateSessionOk};
+pub use sessions::sequence::{Begun, Sequence, SequenceOk, Sequenced};
+pub use sessions::slots::SlotToken;
 pub use state::{Boot, Counts, PriorClient, State};
 pub use stateids::StateidKind;
 

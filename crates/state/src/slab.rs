@@ -18,7 +18,7 @@ impl Key {
 const GENERATION_MAX: u32 = u32::MAX >> 1;
 
 #[derive(Debug)]
-enum Place<T> {
+enum Content<T> {
     Taken(T),
     Free { next: Option<u32> },
 }
@@ -26,7 +26,7 @@ enum Place<T> {
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
-    place: Place<T>,
+    place: Content<T>,
 }
 
 /// A vector with holes that are filled again.
@@ -60,10 +60,10 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> Key {
         let key = self.next_key();
         self.len += 1;
-        let entry = Entry { generation: key.generation, place: Place::Taken(value) };
+        let entry = Entry { generation: key.generation, place: Content::Taken(value) };
         match self.entries.get_mut(key.index as usize) {
             Some(place) => {
-                if let Entry { place: Place::Free { next }, .. } = std::mem::replace(place, entry) {
+                if let Entry { place: Content::Free { next }, .. } = std::mem::replace(place, entry) {
                     self.free = next;
                 }
             }
@@ -74,7 +74,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         match self.entries.get(key.index as usize) {
-            Some(Entry { generation, place: Place::Taken(value) }) if *generation == key.generation => {
+            Some(Entry { generation, place: Content::Taken(value) }) if *generation == key.generation => {
                 Some(value)
             }
             _ => None,
@@ -83,7 +83,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
-            Some(Entry { generation, place: Place::Taken(value) }) if *generation == key.generation => {
+            Some(Entry { generation, place: Content::Taken(value) }) if *generation == key.generation => {
                 Some(value)
             }
             _ => None,
@@ -93,7 +93,7 @@ impl<T> Slab<T> {
     /// Returns whatever is at this index now.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         match self.entries.get(index as usize) {
-            Some(Entry { place: Place::Taken(value), .. }) => Some(value),
+            Some(Entry { place: Content::Taken(value), .. }) => Some(value),
             _ => None,
         }
     }
@@ -101,7 +101,8 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let entry = self.entries.get_mut(key.index as usize)?;
-        let Place::Taken(value) = std::mem::replace(&mut entry.place, Place::Free { next: self.free }) else {
+        let Content::Taken(value) = std::mem::replace(&mut entry.place, Content::Free { next: self.free })
+        else {
             return None;
         };
         self.free = Some(key.index);
@@ -111,8 +112,8 @@ impl<T> Slab<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.place {
-            Place::Taken(value) => Some((Key { index: index as u32, generation: entry.generation }, value)),
-            Place::Free { .. } => None,
+            Content::Taken(value) => Some((Key { index: index as u32, generation: entry.generation }, value)),
+            Content::Free { .. } => None,
         })
     }
 }

@@ -1,22 +1,22 @@
 //! The whole state of one server.
 
 use crate::clients::Client;
-use crate::connections::ConnectionTable;
+use crate::clients::grace;
+use crate::clients::registry::Registry;
+use crate::clients::tenants::Tenants;
 use crate::copies::Copy;
 use crate::delegations::Delegation;
+use crate::delegations::recalls::Contention;
 use crate::files::{Files, View};
-use crate::grace;
-use crate::lock_ranges::LockRange;
-use crate::lock_waits::Notices;
 use crate::locks::LockState;
+use crate::locks::ranges::LockRange;
+use crate::locks::waits::Notices;
 use crate::opens::{Open, Owner};
-use crate::recalls::Contention;
-use crate::registry::Registry;
 use crate::scramble::Scramble;
 use crate::sessions::Session;
+use crate::sessions::connections::ConnectionTable;
 use crate::slab::Key;
 use crate::table::Table;
-use crate::tenants::Tenants;
 use crate::v40::Shared;
 use crate::{Limits, PrincipalHash};
 use std::collections::BTreeSet;
@@ -181,7 +181,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn counts(&self) -> Counts {
         let lock_stateids = self.locks.len();
         let mut reply_cache: usize = 0;
-        self.sessions.each(|_, session| reply_cache = reply_cache.wrapping_add(session.pulse.cached_len()));
+        self.sessions
+            .each(|_, session| reply_cache = reply_cache.wrapping_add(session.activity.cached_len()));
         Counts {
             clients: self.registry().clients.len(),
             sessions: self.sessions.len(),

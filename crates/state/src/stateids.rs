@@ -143,10 +143,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut books = record.all_books();
+        let mut client_state = record.lock_any();
         let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
             (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
-                self.remove_delegation(&record, &mut books, key, effects);
+                self.remove_delegation(&record, &mut client_state, key, effects);
                 return Ok(());
             }
             (found, _) => match found? {
@@ -162,7 +162,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if file.ranges.holds(lock.owner) {
             return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
         }
-        self.remove_lock_state(&mut books, &lock.file, file, key, effects);
+        self.remove_lock_state(&mut client_state, &lock.file, file, key, effects);
         Ok(())
     }
 }

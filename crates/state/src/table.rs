@@ -59,7 +59,7 @@ impl<T> Table<T> {
         self.write_stripe(key.index).get_mut(inner(key)).map(run)
     }
 
-    /// Looks at whatever is at this index now.
+    /// GetattrWaits at whatever is at this index now.
     pub(crate) fn read_at<R>(&self, index: u32, run: impl FnOnce(&T) -> R) -> Option<R> {
         self.read_stripe(index).at(index >> STRIPE_BITS).map(run)
     }
@@ -73,7 +73,7 @@ impl<T> Table<T> {
         (0..STRIPES as u32).map(|stripe| self.read_stripe(stripe).len()).sum()
     }
 
-    /// Looks at everything in it, stripe by stripe.
+    /// GetattrWaits at everything in it, stripe by stripe.
     pub(crate) fn each(&self, mut run: impl FnMut(Key, &T)) {
         for stripe in 0..STRIPES {
             let slab = self.read_stripe(stripe as u32);

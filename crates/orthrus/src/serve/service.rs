@@ -7,7 +7,7 @@ use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Carried, Engine, Kind, Outlet, Scratch, Server};
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
-use state::LookKey;
+use state::GetattrWait;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
@@ -62,7 +62,7 @@ pub struct NfsService {
     /// Wait for stable storage, when all else is done.
     settling: Arc<Unsettled>,
     /// Wait for a client's answer to a callback.
-    parked: Parked<LookKey, Task>,
+    parked: Parked<GetattrWait, Task>,
     /// Carries copies on.
     copies: Arc<Pool<Box<BackgroundCopy>>>,
 }
@@ -116,7 +116,7 @@ impl NfsService {
 
     /// Has those calls go on whose answers are there, and by `now` those that have waited for long enough.
     pub fn wake(&self, now: Option<Instant>) {
-        for task in self.parked.take(now, |look| self.server.engine().look_waits(look)) {
+        for task in self.parked.take(now, |look| self.server.engine().getattr_pending(look)) {
             if let Err(Task { away, sink, held }) = self.submit(task) {
                 let connection = away.connection();
                 sink.send(Late { connection, held, item: self.server.decline(away) });
@@ -129,7 +129,7 @@ impl NfsService {
     fn send_away(&self, task: Task) -> Result<(), Task> {
         match task.away.answer() {
             Some(look) => {
-                let parked = self.parked.park(look, task, |look| self.server.engine().look_waits(look));
+                let parked = self.parked.park(look, task, |look| self.server.engine().getattr_pending(look));
                 parked.or_else(|task| self.submit(task))
             }
             None => self.submit(task),

@@ -5,7 +5,7 @@ use nfs4::{
     CB_COMPOUND, CbCompound4Args, CbGetattr4Res, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4,
     NfsCbOpnum4, Nfsstat4, Purpose, ReferringCall4, ReferringCallList4, attributes, decode_fattr4,
 };
-use state::{BackCall, CallbackEnd, HeldAttributes, Referring};
+use state::{BackCall, CallbackEnd, HeldAttributes, ReferringCall};
 use xdr::{Decode, Decoder};
 
 /// The largest size that a client is believed to have given a file, in bytes: no file is larger.
@@ -16,7 +16,7 @@ const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 pub(super) struct Said {
     pub(super) operation: Option<NfsCbArgop4<'static>>,
     /// The request that it is a consequence of.
-    pub(super) referring: Option<Referring>,
+    pub(super) referring: Option<ReferringCall>,
 }
 
 /// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it. `confounder` is random.
@@ -45,8 +45,8 @@ pub(super) fn encode(
 }
 
 /// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881 section 2.10.6.3).
-fn referring(call: Referring) -> ReferringCallList4 {
-    let Referring { sessionid, sequenceid, slotid } = call;
+fn referring(call: ReferringCall) -> ReferringCallList4 {
+    let ReferringCall { sessionid, sequenceid, slotid } = call;
     let calls = vec![ReferringCall4 { rc_sequenceid: sequenceid, rc_slotid: slotid }];
     ReferringCallList4 { rcl_sessionid: sessionid, rcl_referring_calls: calls }
 }

@@ -11,7 +11,7 @@ use nfs4::{
     RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
 };
 use rpc::ConnectionId;
-use state::{CallbackEnd, CallbackTask, ClientKey, LookKey, NoBackChannel, Offload};
+use state::{CallbackEnd, CallbackTask, ClientKey, GetattrWait, NoBackChannel, Offload};
 use std::sync::Arc;
 use std::time::Duration;
 use xdr::Decoder;
@@ -34,15 +34,15 @@ impl Nfs {
         self.callbacks.connect(transport);
     }
 
-    /// Takes what is called, without any lock held, whenever [`Nfs::look_waits`] may have come to an end for somebody.
+    /// Takes what is called, without any lock held, whenever [`Nfs::getattr_pending`] may have come to an end for somebody.
     pub fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         self.callbacks.connect_answers(answered);
     }
 
     /// Tells whether a COMPOUND still waits for what a client is to say (see
     /// [`WaitsFor::answer`](crate::dispatch::WaitsFor::answer)).
-    pub fn look_waits(&self, look: LookKey) -> bool {
-        self.state.look_waits(look)
+    pub fn getattr_pending(&self, look: GetattrWait) -> bool {
+        self.state.getattr_pending(look)
     }
 
     /// Sends callbacks, as far as there are slots and connections; the others wait or are for housekeeping to repeat.
@@ -81,7 +81,7 @@ impl Nfs {
                 Some(Said { operation, referring: recall.granted })
             }
             CallbackTask::Getattr { delegation, .. } => {
-                let fh = self.filehandle(&self.state.looked_at(*delegation)?).into();
+                let fh = self.filehandle(&self.state.getattr_file(*delegation)?).into();
                 let attr_request = Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]);
                 let operation = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
                 Some(Said { operation, referring: None })
@@ -205,7 +205,7 @@ impl Nfs {
             }
             (CallbackTask::Getattr { delegation, .. }, results) => {
                 let held = results.ok().and_then(message::held_attributes);
-                if self.state.look_answered(*delegation, held) {
+                if self.state.getattr_answered(*delegation, held) {
                     self.start_callback(*task, 0, now);
                 }
                 self.callbacks.wake();
@@ -250,7 +250,7 @@ impl Nfs {
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => {
-                self.state.look_answered(*delegation, None);
+                self.state.getattr_answered(*delegation, None);
                 self.callbacks.wake();
             }
             CallbackTask::NotifyLock { notice, .. } => self.state.lock_notice_done(*notice),

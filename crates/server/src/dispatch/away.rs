@@ -5,7 +5,7 @@ use super::{Action, Engine, Job, Kind, Scratch, Server, times};
 use crate::engine::{FileKey, Ran};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
-use state::LookKey;
+use state::GetattrWait;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -63,7 +63,7 @@ pub trait WaitsFor {
     fn lane(&self) -> u32;
 
     /// What a client has to answer first: until then it is of no use to carry it out.
-    fn answer(&self) -> Option<LookKey> {
+    fn answer(&self) -> Option<GetattrWait> {
         None
     }
 
@@ -137,7 +137,7 @@ impl<S: WaitsFor> Away<S> {
     }
 
     /// What a client has to answer first: see [`WaitsFor::answer`].
-    pub fn answer(&self) -> Option<LookKey> {
+    pub fn answer(&self) -> Option<GetattrWait> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.answer(),
             Stage::Init => None,

@@ -4,7 +4,7 @@ use super::unsettled::Unsettled;
 use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, Of40, OpenPayload, Patience};
 use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
-use state::{ChannelAttrs, ClientKey, Effects, LookKey, OpSet, SlotToken, StateidKind};
+use state::{ChannelAttrs, ClientKey, Effects, GetattrWait, OpSet, SlotToken, StateidKind};
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
@@ -88,7 +88,7 @@ pub struct Compound<'c> {
     /// Where in the reply the result of the operation that runs begins.
     pub(super) result_at: usize,
     /// What a client has to answer first, of an operation that fails with [`Failure::would_wait`] for that.
-    pub awaits: Cell<Option<LookKey>>,
+    pub awaits: Cell<Option<GetattrWait>>,
     /// The lane to wait in, where it is not that of the current object's export.
     pub(super) lane: Cell<Option<u32>>,
     /// How long operations may still wait for names where they may wait.

@@ -7,7 +7,7 @@ use super::{Compound, Failure, Fh, FileKey, Object, OpResult};
 use nfs4::{
     Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY,
 };
-use state::{ClientKey, Looked};
+use state::{ClientKey, HolderReply};
 use std::str::FromStr;
 use vfs::{Attributes, SetAttributes, SetTime};
 
@@ -83,10 +83,10 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_DELAY while another has a delegation for writing; it is recalled.
-    pub fn check_look(&self, object: &Object) -> OpResult {
+    pub fn check_unopened_read(&self, object: &Object) -> OpResult {
         let (client, file) = (self.client()?, object.key());
         self.past_expired(&file, || {
-            self.with_effects(|state, effects| state.check_look(self.now(), client, &file, effects))
+            self.with_effects(|state, effects| state.check_unopened_read(self.now(), client, &file, effects))
         })
     }
 
@@ -107,7 +107,9 @@ impl Compound<'_> {
         self.await_holder(client, &file)?;
         // What is found may have to be put down.
         self.check_disk(object)?;
-        let look = || self.with_effects(|state, effects| state.look(self.now(), client, &file, effects));
+        let look = || {
+            self.with_effects(|state, effects| state.holder_attributes(self.now(), client, &file, effects))
+        };
         match self.past_expired(&file, look)? {
             Some(looked) => self.attributes_held(object, looked),
             None => self.attributes(fh),
@@ -123,7 +125,7 @@ impl Compound<'_> {
         if self.may_wait() {
             return Ok(());
         }
-        match self.with_effects(|state, effects| state.ask(client, file, effects)) {
+        match self.with_effects(|state, effects| state.ask_holder(client, file, effects)) {
             Some(look) => {
                 self.awaits.set(Some(look));
                 Err(Failure::would_wait())
@@ -134,8 +136,8 @@ impl Compound<'_> {
 
     /// Attributes of a file that the holder of a delegation may have changed by itself. If it has, the file's times are set to
     /// now: its change attribute has to be another than before, and than after the holder has written what it has.
-    fn attributes_held(&self, object: &Object, looked: Looked) -> Result<Attributes, Failure> {
-        let (backend, Looked { held, granted }) = (&object.export.backend, looked);
+    fn attributes_held(&self, object: &Object, looked: HolderReply) -> Result<Attributes, Failure> {
+        let (backend, HolderReply { held, granted }) = (&object.export.backend, looked);
         let attributes = backend.getattr(&object.handle)?;
         if held.change == granted && held.size == attributes.size {
             return Ok(attributes);

@@ -39,7 +39,7 @@ impl Compound<'_> {
                 if kind != StateidKind::Bypass {
                     self.check_anonymous(object, SHARE_READ)?;
                 }
-                self.check_look(object)?;
+                self.check_unopened_read(object)?;
                 self.open_once(object, OpenAccess { read: true, write: false })
             }
         }

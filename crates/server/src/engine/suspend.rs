@@ -7,7 +7,7 @@ use crate::dispatch::WaitsFor;
 use crate::engine::Call;
 use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Nfsstat4, Stateid4};
-use state::LookKey;
+use state::GetattrWait;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use vfs::{ExportTable, VfsResult};
@@ -40,7 +40,7 @@ pub struct Suspended {
     v40: Of40,
     reply_end: usize,
     /// What a client has to answer first.
-    awaits: Option<LookKey>,
+    awaits: Option<GetattrWait>,
     /// The lane to wait in, where it is not that of the current object's export.
     lane: Option<u32>,
     /// What has been changed and is not on stable storage.
@@ -64,7 +64,7 @@ impl WaitsFor for Box<Suspended> {
         self.lane.unwrap_or(current)
     }
 
-    fn answer(&self) -> Option<LookKey> {
+    fn answer(&self) -> Option<GetattrWait> {
         self.awaits
     }
 

@@ -155,13 +155,13 @@ fn a_recall_that_waited_for_a_slot_is_sent_though_the_slots_were_lost() // RFC 8
     let mut make =
         |name: &str| a.at("export", vec![open_create(name, OPEN4_SHARE_ACCESS_BOTH), getfh()]).ok().fh(0);
     let contended = make("contended");
-    let looked_at: Vec<_> = (0..100).map(|n| make(&format!("f{n}"))).collect();
+    let getattr_file: Vec<_> = (0..100).map(|n| make(&format!("f{n}"))).collect();
     // Each question takes a slot, until one has to wait.
     let waits = |fh: &Vec<u8>| {
         b.run(vec![put(fh), getattr(&[FATTR4_SIZE])]).expect(Nfsstat4::NFS4ERR_DELAY);
         wire.take().is_empty()
     };
-    assert!(looked_at.iter().any(waits));
+    assert!(getattr_file.iter().any(waits));
     b.at("export", vec![open("contended", OPEN4_SHARE_ACCESS_READ)]).expect(Nfsstat4::NFS4ERR_DELAY);
     assert!(wire.take().is_empty());
     // With its connection the client loses the questions, and nothing is left whose answer would free a slot.

@@ -377,10 +377,10 @@ fn a_look_waits_for_what_the_holder_of_a_delegation_says() // RFC 8881 section 1
     let waiting = try_look(&mut pair).waits();
     let look = waiting.suspended.answer().expect("it waits for an answer");
     let asked = pair.wire.one();
-    assert!(server.nfs.look_waits(look));
+    assert!(server.nfs.getattr_pending(look));
     let says = AttributeValues { change: Some(77), size: Some(12), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says);
-    assert!(!server.nfs.look_waits(look));
+    assert!(!server.nfs.getattr_pending(look));
     let reply = waiting.resume(&pair.b);
     let Some(NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok))) = reply.resarray.last() else {
         panic!("{reply:?}")
@@ -400,10 +400,10 @@ fn a_look_that_nobody_answers_is_told_to_come_again() // RFC 8881 sections 10.4.
     let look = waiting.suspended.answer().expect("it waits for an answer");
     let asked = pair.wire.one();
     assert_eq!(waiting.resume(&pair.b).status, NFS4ERR_DELAY, "its time is up");
-    assert!(server.nfs.look_waits(look), "but the answer would still be its");
+    assert!(server.nfs.getattr_pending(look), "but the answer would still be its");
     // Refused: the delegation is recalled, and nobody waits any longer.
     server.answer(pair.a.now, &asked, NFS4_OK, NFS4ERR_BADHANDLE);
-    assert!(!server.nfs.look_waits(look));
+    assert!(!server.nfs.getattr_pending(look));
     assert_eq!(try_look(&mut pair).answered(NFS4ERR_DELAY).resarray.len(), 3);
     assert_eq!(recalled(&pair.wire.one()).0, stateid);
 }
@@ -431,9 +431,9 @@ fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section
     let says = |size| AttributeValues { change: Some(77), size: Some(size), ..Default::default() };
     server.answer_attributes(pair.a.now, &asked, says(12));
     assert_eq!(woken.load(Ordering::SeqCst), 1);
-    assert_eq!([first_look, late_look].map(|look| server.nfs.look_waits(look)), [false, true]);
+    assert_eq!([first_look, late_look].map(|look| server.nfs.getattr_pending(look)), [false, true]);
     server.answer_attributes(pair.a.now, &pair.wire.one(), says(13));
-    assert!(!server.nfs.look_waits(late_look));
+    assert!(!server.nfs.getattr_pending(late_look));
     assert_eq!(first.resume(&pair.b).status, NFS4_OK);
     assert_eq!(late.resume(&c).status, NFS4_OK);
 }

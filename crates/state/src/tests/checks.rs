@@ -2,8 +2,8 @@
 
 use super::shared::TestState;
 use crate::LockRange;
-use crate::delegations::Standing;
-use crate::slots::SlotState;
+use crate::delegations::DelegationPhase;
+use crate::sessions::slots::SlotState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -56,8 +56,13 @@ pub(super) fn check_counts(state: &TestState) {
     check_delegations(state);
     let (mut of_clients, mut records) = ([0; 4], 0);
     state.clients.each(|_, client| {
-        let books = client.all_books();
-        let of_client = [books.opens.len(), books.locks, books.lock_states.len(), books.closed.into()];
+        let client_state = client.lock_any();
+        let of_client = [
+            client_state.opens.len(),
+            client_state.locks,
+            client_state.lock_states.len(),
+            client_state.closed.into(),
+        ];
         of_clients.iter_mut().zip(of_client).for_each(|(sum, n)| *sum += n);
         records += 1;
     });
@@ -80,16 +85,16 @@ pub(super) fn check_delegations(state: &TestState) {
         }
     });
     let mut waiting = BTreeSet::new();
-    state.delegations.each(|key, delegation| match delegation.standing {
-        Standing::Revoked => {
+    state.delegations.each(|key, delegation| match delegation.phase {
+        DelegationPhase::Revoked => {
             revoked += 1;
             assert_eq!((of_files.get(&key), delegation.payload), (None, None));
         }
-        standing => {
+        phase => {
             let (client, file, write) = of_files[&key];
             assert_eq!((client, file, write), (delegation.client, delegation.file, delegation.write));
             writes += usize::from(write);
-            if let Standing::Recalled { until, .. } = standing {
+            if let DelegationPhase::Recalled { until, .. } = phase {
                 waiting.insert((until, key));
             }
         }
@@ -110,11 +115,11 @@ pub(super) fn check_delegations(state: &TestState) {
     });
     let (mut of_clients, mut revoked_of_clients) = (0, 0);
     state.clients.each(|_, client| {
-        let books = client.all_books();
-        of_clients += books.delegations.len();
-        revoked_of_clients += books.revoked;
+        let client_state = client.lock_any();
+        of_clients += client_state.delegations.len();
+        revoked_of_clients += client_state.revoked;
         let flag = client.status.load(Relaxed) & nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
-        assert_eq!(flag != 0, books.revoked > 0);
+        assert_eq!(flag != 0, client_state.revoked > 0);
     });
     assert_eq!((of_clients, revoked_of_clients), (state.delegations.len(), revoked));
 }
@@ -126,14 +131,14 @@ fn count(number: &std::sync::atomic::AtomicUsize) -> usize {
 fn check_sessions(state: &TestState, of_clients: usize) {
     let (mut sessions, mut counted, mut associated) = (0, 0, 0);
     state.sessions.each(|_, session| {
-        assert!(!session.pulse.is_closed());
+        assert!(!session.activity.is_closed());
         sessions += 1;
         counted += session.counted.bytes();
         associated += session.connections.read().unwrap().len();
         let slots = || (0..session.fore.requests).map(|slot| session.slots.lock(slot).unwrap());
-        assert_eq!(slots().map(|slot| slot.cached_len()).sum::<usize>(), session.pulse.cached_len());
+        assert_eq!(slots().map(|slot| slot.cached_len()).sum::<usize>(), session.activity.cached_len());
         let running = slots().filter(|slot| matches!(slot.state, SlotState::Running)).count();
-        assert_eq!(running, session.pulse.running() as usize);
+        assert_eq!(running, session.activity.running() as usize);
     });
     assert_eq!((sessions, counted), (of_clients, state.counts().session_memory));
     assert_eq!(state.connections.lens().1, associated);

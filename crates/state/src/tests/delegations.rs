@@ -13,8 +13,8 @@ const BOTH: u32 = 3;
 const FILE: u32 = 1;
 
 fn ask(world: &World, client: &TestClient, write: bool) -> core::result::Result<Delegated, WhyNoDelegation4> {
-    let wish = Wish { file: &FILE, write, reclaim: false, change: 1 };
-    world.state.delegate(world.now, world.key(client), &wish, 5)
+    let request = DelegationRequest { file: &FILE, write, reclaim: false, change: 1 };
+    world.state.delegate(world.now, world.key(client), &request, 5)
 }
 
 /// Opens the file and gets a delegation.
@@ -77,10 +77,13 @@ fn a_delegation_for_writing_is_recalled_when_another_opens_or_looks() {
     let stateid = delegated(&mut world, &a, true);
     let key = world.key(&a);
     assert_eq!(world.state.access(key, &stateid, &FILE, BOTH), Ok(5));
-    assert_eq!(world.state.check_look(world.now, key, &FILE), Ok(()), "its holder may");
-    assert_eq!(world.state.check_look(world.now, world.key(&b), &2), Ok(()));
+    assert_eq!(world.state.check_unopened_read(world.now, key, &FILE), Ok(()), "its holder may");
+    assert_eq!(world.state.check_unopened_read(world.now, world.key(&b), &2), Ok(()));
     assert_eq!(recalled(&world), []);
-    assert_eq!(world.state.check_look(world.now, world.key(&b), &FILE), Err(Nfsstat4::NFS4ERR_DELAY));
+    assert_eq!(
+        world.state.check_unopened_read(world.now, world.key(&b), &FILE),
+        Err(Nfsstat4::NFS4ERR_DELAY)
+    );
     assert_eq!(recalled(&world).len(), 1);
     assert_eq!(world.open(&b, "o", FILE, READ, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     world.state.delegreturn(key, &stateid, &FILE).unwrap();
@@ -246,10 +249,10 @@ fn delegations_are_reclaimed_in_the_grace_period() {
     let mut a = TestClient::new("a");
     world.mount(&mut a);
     world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
-    let wish = Wish { file: &FILE, write: false, reclaim: true, change: 1 };
+    let request = DelegationRequest { file: &FILE, write: false, reclaim: true, change: 1 };
     let key = world.key(&a);
     world.state.connection_closed(1);
-    let delegated = world.state.delegate(world.now, key, &wish, 5).unwrap();
+    let delegated = world.state.delegate(world.now, key, &request, 5).unwrap();
     assert!(delegated.recall, "there is no way to recall it later");
     assert_eq!(world.state.access(key, &delegated.stateid, &FILE, READ), Ok(5));
 }
@@ -287,8 +290,8 @@ fn a_client_near_its_limit_is_asked_for_some_back_and_beyond_it_gets_no_more() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let grant = |world: &mut World, client: &TestClient, file: u32| {
         world.open(client, "o", file, READ, 0).unwrap();
-        let wish = Wish { file: &file, write: false, reclaim: false, change: 1 };
-        world.state.delegate(world.now, world.key(client), &wish, 5).map(|_| ())
+        let request = DelegationRequest { file: &file, write: false, reclaim: false, change: 1 };
+        world.state.delegate(world.now, world.key(client), &request, 5).map(|_| ())
     };
     for file in 10..17 {
         grant(&mut world, &a, file).unwrap();
@@ -331,25 +334,31 @@ fn who_looks_is_told_what_the_holder_says_after_he_asked() {
     delegated(&mut world, &a, true);
     let (key_a, key_b, key_c) = (world.key(&a), world.key(&b), world.key(&c));
     let delay = Err(Nfsstat4::NFS4ERR_DELAY);
-    assert_eq!(world.state.look(world.now, key_a, &FILE), Ok(None), "the holder knows");
-    assert_eq!(world.state.look(world.now, key_b, &2), Ok(None));
+    assert_eq!(world.state.holder_attributes(world.now, key_a, &FILE), Ok(None), "the holder knows");
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &2), Ok(None));
     world.state.take_callbacks();
-    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     let asked = world.state.take_callbacks();
     let [CallbackTask::Getattr { client, delegation }] = asked[..] else { panic!("{asked:?}") };
-    assert_eq!((client, world.state.looked_at(delegation)), (key_a, Some(FILE)));
-    assert_eq!(world.state.look(world.now, key_c, &FILE), delay, "the holder was asked before");
-    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert_eq!((client, world.state.getattr_file(delegation)), (key_a, Some(FILE)));
+    assert_eq!(world.state.holder_attributes(world.now, key_c, &FILE), delay, "the holder was asked before");
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(world.state.take_callbacks(), []);
     let first = HeldAttributes { change: 2, size: 10 };
-    assert!(world.state.look_answered(delegation, Some(first)), "for who came late");
-    assert_eq!(world.state.look(world.now, key_b, &FILE), Ok(Some(Looked { held: first, granted: 1 })));
-    assert_eq!(world.state.look(world.now, key_c, &FILE), delay);
+    assert!(world.state.getattr_answered(delegation, Some(first)), "for who came late");
+    assert_eq!(
+        world.state.holder_attributes(world.now, key_b, &FILE),
+        Ok(Some(HolderReply { held: first, granted: 1 }))
+    );
+    assert_eq!(world.state.holder_attributes(world.now, key_c, &FILE), delay);
     let second = HeldAttributes { change: 2, size: 20 };
-    assert!(!world.state.look_answered(delegation, Some(second)));
-    assert_eq!(world.state.look(world.now, key_c, &FILE), Ok(Some(Looked { held: second, granted: 1 })));
-    assert_eq!(world.state.looked_at(delegation), None);
-    assert_eq!(world.state.look(world.now, key_b, &FILE), delay, "an answer is for one look");
+    assert!(!world.state.getattr_answered(delegation, Some(second)));
+    assert_eq!(
+        world.state.holder_attributes(world.now, key_c, &FILE),
+        Ok(Some(HolderReply { held: second, granted: 1 }))
+    );
+    assert_eq!(world.state.getattr_file(delegation), None);
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay, "an answer is for one look");
     assert_eq!(world.state.take_callbacks(), asked);
 }
 
@@ -362,14 +371,14 @@ fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
     let (key_a, key_b) = (world.key(&a), world.key(&b));
     world.state.take_callbacks();
     let delay = Err(Nfsstat4::NFS4ERR_DELAY);
-    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     let asked = world.state.take_callbacks();
     let [CallbackTask::Getattr { delegation, .. }] = asked[..] else { panic!("{asked:?}") };
-    assert!(!world.state.look_answered(delegation, None));
-    assert_eq!(world.state.look(world.now, key_b, &FILE), delay);
+    assert!(!world.state.getattr_answered(delegation, None));
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(recalled(&world), [(key_a, delegation)]);
     world.state.delegreturn(key_a, &stateid, &FILE).unwrap();
-    assert_eq!(world.state.look(world.now, key_b, &FILE), Ok(None));
+    assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), Ok(None));
 }
 
 #[test]
@@ -380,7 +389,7 @@ fn a_crowd_that_looks_has_the_delegation_recalled() {
     delegated(&mut world, &a, true);
     for n in 0..17 {
         let client = world.ready(&format!("looks {n}"));
-        let looked = world.state.look(world.now, world.key(&client), &FILE);
+        let looked = world.state.holder_attributes(world.now, world.key(&client), &FILE);
         assert_eq!(looked, Err(Nfsstat4::NFS4ERR_DELAY));
     }
     assert_eq!(recalled(&world).len(), 1);

@@ -88,7 +88,7 @@ fn locks_and_the_pieces_that_unlocking_makes_of_them_are_limited() {
 /// Says what an idle mount costs, with a reply of usual size on every slot that a busy client leaves behind.
 #[test]
 fn an_idle_client_with_its_session_takes_little_memory() {
-    use crate::{clients::Client, registry::Enrolled, sessions::Session, slots::Slots};
+    use crate::{clients::Client, clients::registry::Enrolled, sessions::Session, sessions::slots::Slots};
     let bare = size_of::<Client>() + size_of::<Enrolled>() + size_of::<Session>() + 64;
     let slots = 64 * Slots::size() + size_of_val(&*Slots::new(64).chunks);
     println!("client + session {bare} B, 64 used slots {slots} B, 64 cached replies of 400 B {} B", 64 * 400);

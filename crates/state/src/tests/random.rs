@@ -2,7 +2,7 @@
 
 use super::checks::{check_counts, check_ranges, check_shares};
 use super::world::*;
-use crate::delegations::Standing;
+use crate::delegations::DelegationPhase;
 use crate::stateids::StateRef;
 use crate::*;
 use nfs4::Stateid4;
@@ -309,8 +309,8 @@ impl Run {
             Step::Delegate { client, file, write, reclaim } => {
                 let key = self.key(client)?;
                 self.opened += 1;
-                let wish = Wish { file: &file, write, reclaim, change: 1 };
-                let delegated = self.world.state.delegate(now, key, &wish, 2).ok()?;
+                let request = DelegationRequest { file: &file, write, reclaim, change: 1 };
+                let delegated = self.world.state.delegate(now, key, &request, 2).ok()?;
                 assert!(!self.changing.contains(&file), "nobody gets one while the file is changed");
                 self.stateids.push((client, file, delegated.stateid));
             }
@@ -351,13 +351,13 @@ impl Run {
                 let mut others = 0;
                 self.world.state.delegations.each(|_, held| {
                     let stands = held.file == file && held.client != key;
-                    others += usize::from(stands && held.standing != Standing::Revoked);
+                    others += usize::from(stands && held.phase != DelegationPhase::Revoked);
                 });
                 assert_eq!(others, 0, "a change waits for all delegations of others");
             }
             Step::EndChange => self.world.state.end_change(&self.changing.pop()?),
             Step::Look { client, file } => {
-                let _ = self.world.state.check_look(now, self.key(client)?, &file);
+                let _ = self.world.state.check_unopened_read(now, self.key(client)?, &file);
             }
             Step::Bind { client, connection } => {
                 let client = &self.clients[client];
@@ -388,7 +388,7 @@ impl Run {
     fn note_revoked(&mut self) {
         let mut revoked = Vec::new();
         self.world.state.delegations.each(|key, delegation| {
-            if delegation.standing == Standing::Revoked {
+            if delegation.phase == DelegationPhase::Revoked {
                 revoked.push(key);
             }
         });
@@ -398,7 +398,7 @@ impl Run {
 
     fn revoked(&self) -> usize {
         let mut revoked = 0;
-        self.world.state.clients.each(|_, client| revoked += client.all_books().revoked);
+        self.world.state.clients.each(|_, client| revoked += client.lock_any().revoked);
         revoked
     }
 

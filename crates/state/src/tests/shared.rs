@@ -142,10 +142,10 @@ impl Shared {
         &self,
         now: Duration,
         client: ClientKey,
-        wish: &Wish<'_, u32>,
+        request: &DelegationRequest<'_, u32>,
         payload: u64,
     ) -> core::result::Result<Delegated, WhyNoDelegation4> {
-        self.with(|state, effects| state.delegate(now, client, wish, None, payload, effects))
+        self.with(|state, effects| state.delegate(now, client, request, None, payload, effects))
     }
 
     pub(super) fn delegreturn(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<()> {
@@ -156,12 +156,17 @@ impl Shared {
         self.with(|state, effects| state.begin_change(now, client, file, effects))
     }
 
-    pub(super) fn look(&self, now: Duration, client: ClientKey, file: &u32) -> Result<Option<Looked>> {
-        self.with(|state, effects| state.look(now, client, file, effects))
+    pub(super) fn holder_attributes(
+        &self,
+        now: Duration,
+        client: ClientKey,
+        file: &u32,
+    ) -> Result<Option<HolderReply>> {
+        self.with(|state, effects| state.holder_attributes(now, client, file, effects))
     }
 
-    pub(super) fn check_look(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
-        self.with(|state, effects| state.check_look(now, client, file, effects))
+    pub(super) fn check_unopened_read(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
+        self.with(|state, effects| state.check_unopened_read(now, client, file, effects))
     }
 
     pub(super) fn access(

@@ -317,8 +317,8 @@ fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
                 continue;
             };
             begun.fetch_add(1, SeqCst);
-            let wish = Wish { file: &1, write: true, reclaim: false, change: 0 };
-            if let Ok(delegated) = state.delegate(now, client, &wish, None, 8, &mut effects) {
+            let request = DelegationRequest { file: &1, write: true, reclaim: false, change: 0 };
+            if let Ok(delegated) = state.delegate(now, client, &request, None, 8, &mut effects) {
                 granted.fetch_add(1, SeqCst);
                 assert_eq!(begun.load(SeqCst), 1, "nobody else has it open");
                 thread::yield_now();

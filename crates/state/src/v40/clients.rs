@@ -1,10 +1,10 @@
 //! SETCLIENTID, SETCLIENTID_CONFIRM and RENEW (RFC 7530 sections 16.33, 16.34 and 16.28).
 
-use super::{Confirm, Of40, lock};
+use super::{Confirm, V40Client, lock};
 use crate::clients::Client;
-use crate::creator::Creator;
-use crate::registry::{Enrolled, Registry};
-use crate::tenants::Tenant;
+use crate::clients::creator::Creator;
+use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::tenants::Tenant;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, State, StateProtect};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -57,8 +57,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             let client = registry.client(key)?;
             let collides = !registry.is_of(&client.record, &creator);
             if !collides && client.record.verifier == args.verifier {
-                let of40 = client.record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
-                return Ok(SetclientidOk { clientid: client.record.id, confirm: of40.update(random) });
+                let v40 = client.record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
+                return Ok(SetclientidOk { clientid: client.record.id, confirm: v40.update(random) });
             }
             if collides {
                 self.make_way(&registry, now, client, &creator)?;
@@ -86,10 +86,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         tenant: Arc<Tenant>,
     ) -> SetclientidOk {
         let id = registry.new_clientid(self.epoch, &self.scramble);
-        let of40 = Of40::default();
-        let confirm = of40.begin(random);
+        let v40 = V40Client::default();
+        let confirm = v40.begin(random);
         let mut record = Client::new(id, name, verifier, creator, StateProtect::None, tenant);
-        record.of40 = Some(Box::new(of40));
+        record.v40 = Some(Box::new(v40));
         let record = Arc::new(record);
         let enrolled = Enrolled {
             record: Arc::clone(&record),
@@ -121,18 +121,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut registry = self.registry();
         let (key, client) = registry.by_id_40(clientid)?;
         let record = Arc::clone(&client.record);
-        let of40 = record.of40.as_ref().filter(|of40| of40.gave(confirm));
-        let of40 = of40.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
+        let v40 = record.v40.as_ref().filter(|v40| v40.gave(confirm));
+        let v40 = v40.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)?;
         if !record.creator.is(caller) {
             return Err(Nfsstat4::NFS4ERR_CLID_INUSE);
         }
         if client.confirmed {
-            of40.confirm(confirm);
+            v40.confirm(confirm);
             return Ok(());
         }
         self.confirm_client(&mut registry, now, key, effects)?;
-        of40.pulse.renew(now);
-        of40.recorded.store(registry.client(key)?.recorded, Release);
+        v40.activity.renew(now);
+        v40.recorded.store(registry.client(key)?.recorded, Release);
         self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
         Ok(())
     }
@@ -169,17 +169,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub(super) fn visit_40(&self, now: Duration, caller: &Caller<'_>, key: ClientKey) -> Result<Arc<Client>> {
         let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         // A stateid of a client of another minor version means nothing in this one.
-        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        if !of40.pulse.enter() {
+        let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        if !v40.activity.enter() {
             // It is being decided whether the client goes.
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
-        let near = of40.is_near(&record.creator, caller);
-        let over = now >= of40.pulse.renewed().saturating_add(self.limits.lease);
+        let near = v40.is_near(&record.creator, caller);
+        let over = now >= v40.activity.renewed().saturating_add(self.limits.lease);
         if near {
-            of40.pulse.renew(now);
+            v40.activity.renew(now);
         }
-        of40.pulse.leave();
+        v40.activity.leave();
         if over && !near { Err(Nfsstat4::NFS4ERR_EXPIRED) } else { Ok(record) }
     }
 
@@ -195,21 +195,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_ACCESS);
         }
         let record = self.visit_40(now, caller, key)?;
-        if let Some(of40) = &record.of40 {
-            of40.pulse.renew(now);
+        if let Some(v40) = &record.v40 {
+            v40.activity.renew(now);
         }
         Ok(())
     }
 
     fn has_opened_40(&self, record: &Client, principal: &Principal) -> bool {
-        let books = record.all_books();
-        record.of40.as_ref().is_some_and(|of40| of40.owners_of(principal).any_in(&books.open_owners))
+        let client_state = record.lock_any();
+        record.v40.as_ref().is_some_and(|v40| v40.owners_of(principal).any_in(&client_state.open_owners))
     }
 
     /// Tells whether an NFSv4.0 client is on stable storage, so that it may reclaim what it gets.
     pub fn is_recorded_40(&self, key: ClientKey) -> bool {
-        let of40 = |record: &Arc<Client>| record.of40.as_ref().map(|of40| of40.recorded.load(Acquire));
-        self.client(key).ok().as_ref().and_then(of40).unwrap_or(true)
+        let v40 = |record: &Arc<Client>| record.v40.as_ref().map(|v40| v40.recorded.load(Acquire));
+        self.client(key).ok().as_ref().and_then(v40).unwrap_or(true)
     }
 
     /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when, so it is done with the first
@@ -222,16 +222,16 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
     }
 
-    /// Forgets what is kept besides of an NFSv4.0 client that goes; its books are locked and still whole.
-    pub(crate) fn forget_client_40(&self, record: &Client, books: &crate::clients::Books) {
-        let Some(of40) = &record.of40 else { return };
+    /// Forgets what is kept besides of an NFSv4.0 client that goes; its state are locked and still whole.
+    pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
+        let Some(v40) = &record.v40 else { return };
         self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
-        self.remember_gone(books);
-        self.forget_owners(of40);
+        self.remember_gone(client_state);
+        self.forget_owners(v40);
     }
 }
 
-impl Of40 {
+impl V40Client {
     /// Whether the caller belongs to the machine that created the client: its proof is as good as the creator's, or users of
     /// that machine have opened files by AUTH_SYS already.
     pub(super) fn is_near(&self, creator: &Creator, caller: &Caller<'_>) -> bool {

@@ -18,7 +18,7 @@ pub use clients::{Setclientid, SetclientidOk};
 pub use owners::{OwnerKind, StateOwner};
 pub use sequence::{Begin, Replay, Request, Turn};
 
-use crate::sessions::Pulse;
+use crate::sessions::SessionActivity;
 use crate::slab::Key;
 use crate::{ClientKey, Clientid4};
 use owners::Ledger;
@@ -45,9 +45,9 @@ pub(crate) struct Shared {
 
 /// What an NFSv4.0 client has besides what the others have.
 #[derive(Debug, Default)]
-pub(crate) struct Of40 {
+pub(crate) struct V40Client {
     /// When the lease was renewed; it has no session that would tell.
-    pub(crate) pulse: Pulse,
+    pub(crate) activity: SessionActivity,
     /// Changes under the registry.
     confirm: Mutex<Confirm>,
     /// Whether the client is on stable storage.
@@ -74,7 +74,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Of40 {
+impl V40Client {
     fn has_unconfirmed(&self, open: Key) -> bool {
         self.unconfirmed_count.load(Relaxed) > 0 && lock(&self.unconfirmed).contains(&open)
     }

@@ -22,9 +22,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> bool {
         if !principal.is_proved()
             && let Ok(record) = self.client(turn.owner.client)
-            && let Some(of40) = &record.of40
+            && let Some(v40) = &record.v40
         {
-            of40.has_claimed_users.store(true, Relaxed);
+            v40.has_claimed_users.store(true, Relaxed);
         }
         turn.sequence.principal = Some(principal.clone());
         turn.sequence.confirmed |= confirmed;
@@ -33,10 +33,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         if let (Ok(StateRef::Open(key)), Ok(record)) =
             (self.state_ref(stateid), self.client(turn.owner.client))
-            && let Some(of40) = &record.of40
+            && let Some(v40) = &record.v40
         {
             turn.sequence.unconfirmed = Some(key);
-            of40.note_unconfirmed(key, true);
+            v40.note_unconfirmed(key, true);
         }
         true
     }
@@ -45,10 +45,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn cancel_unconfirmed(&self, turn: &mut Turn<'_>, effects: &mut Effects<O>) {
         let Some(key) = turn.sequence.unconfirmed.take() else { return };
         let Ok(record) = self.client(turn.owner.client) else { return };
-        let mut books = record.all_books();
-        self.remove_open(&mut books, key, effects);
-        if let Some(of40) = &record.of40 {
-            of40.note_unconfirmed(key, false);
+        let mut client_state = record.lock_any();
+        self.remove_open(&mut client_state, key, effects);
+        if let Some(v40) = &record.v40 {
+            v40.note_unconfirmed(key, false);
         }
     }
 
@@ -70,9 +70,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         turn.sequence.unconfirmed = None;
         turn.sequence.confirmed = true;
         if let Ok(record) = self.client(client)
-            && let Some(of40) = &record.of40
+            && let Some(v40) = &record.v40
         {
-            of40.note_unconfirmed(key, false);
+            v40.note_unconfirmed(key, false);
         }
         Ok(self.stateid(StateRef::Open(key), seqid))
     }
@@ -99,17 +99,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
-        if let Some(known) = of40.find_owner(OwnerKind::Lock, &owner.into())
-            && !of40.is_near(&record.creator, caller)
+        let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
+        if let Some(known) = v40.find_owner(OwnerKind::Lock, &owner.into())
+            && !v40.is_near(&record.creator, caller)
             && known.turn(false).is_none_or(|turn| turn.sequence.principal.as_ref() != Some(caller.principal))
         {
             return Err(Nfsstat4::NFS4ERR_STALE_CLIENTID);
         }
-        let mut books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        if let Some(key) = books.lock_owners.get(owner).copied() {
-            let states: Vec<Key> =
-                books.lock_states.range((key, Key::MIN)..=(key, Key::MAX)).map(|(_, state)| *state).collect();
+        let mut client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        if let Some(key) = client_state.lock_owners.get(owner).copied() {
+            let states: Vec<Key> = client_state
+                .lock_states
+                .range((key, Key::MIN)..=(key, Key::MAX))
+                .map(|(_, state)| *state)
+                .collect();
             let places: Vec<_> =
                 states.iter().filter_map(|state| Some((*state, self.lock_of(*state).ok()?.file))).collect();
             let holds = |file: &F| self.files.read(file).get(file).is_some_and(|file| file.ranges.holds(key));
@@ -118,11 +121,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
             for (state, name) in places {
                 if let Some(file) = self.files.lock(&name).get_mut(&name) {
-                    self.remove_lock_state(&mut books, &name, file, state, effects);
+                    self.remove_lock_state(&mut client_state, &name, file, state, effects);
                 }
             }
         }
-        self.drop_owner(of40, OwnerKind::Lock, owner);
+        self.drop_owner(v40, OwnerKind::Lock, owner);
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 //! confirmation. An owner without opens or locks goes a while after its last request, or when there are too many.
 
 use super::sequence::{Sequence, Turn};
-use super::{Of40, lock};
-use crate::clients::Books;
+use super::{V40Client, lock};
+use crate::clients::ClientState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
 use crate::{ClientKey, Effects, Nfsstat4, Principal, Result, State};
@@ -79,10 +79,10 @@ impl Ledger {
 }
 
 /// Whether an owner has opens or lock stateids.
-fn is_in_use(books: &Books, owner: &StateOwner) -> bool {
+fn is_in_use(client_state: &ClientState, owner: &StateOwner) -> bool {
     match owner.kind {
-        OwnerKind::Open => books.open_owners.contains_key(&owner.name),
-        OwnerKind::Lock => books.lock_owners.contains_key(&owner.name),
+        OwnerKind::Open => client_state.open_owners.contains_key(&owner.name),
+        OwnerKind::Lock => client_state.lock_owners.contains_key(&owner.name),
     }
 }
 
@@ -95,7 +95,7 @@ impl Names {
     }
 }
 
-impl Of40 {
+impl V40Client {
     /// The open-owners for which this principal has opened something.
     pub(super) fn owners_of(&self, principal: &Principal) -> Names {
         let ledger = lock(&self.ledger);
@@ -124,18 +124,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         name: &[u8],
     ) -> Result<Arc<StateOwner>> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        let of40 = record.of40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
+        let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         let name: Arc<[u8]> = name.into();
-        if let Some(owner) = of40.find_owner(kind, &name) {
+        if let Some(owner) = v40.find_owner(kind, &name) {
             owner.touch(now);
             return Ok(owner);
         }
-        let books = record.books().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
-        let mut ledger = lock(&of40.ledger);
+        let client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let mut ledger = lock(&v40.ledger);
         // Counted before it is there: of several threads at the limit none gets beyond it.
         let before = self.v40.owners.fetch_add(1, Relaxed);
         if ledger.all.len() >= self.limits.owners_per_client_max || before >= self.limits.owners_max {
-            let gone = ledger.retain(|owner| !is_in_use(&books, owner));
+            let gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
             self.drop_owners(&gone);
             if gone.is_empty() {
                 self.v40.owners.fetch_sub(1, Relaxed);
@@ -165,19 +165,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Removes a lock-owner that is released.
-    pub(super) fn drop_owner(&self, of40: &Of40, kind: OwnerKind, name: &[u8]) {
-        let gone = lock(&of40.ledger).all.remove(&(kind, name.into()));
+    pub(super) fn drop_owner(&self, v40: &V40Client, kind: OwnerKind, name: &[u8]) {
+        let gone = lock(&v40.ledger).all.remove(&(kind, name.into()));
         self.drop_owners(gone.as_slice());
     }
 
     /// Removes all owners of a client that goes.
-    pub(super) fn forget_owners(&self, of40: &Of40) {
-        let all = std::mem::take(&mut lock(&of40.ledger).all);
+    pub(super) fn forget_owners(&self, v40: &V40Client) {
+        let all = std::mem::take(&mut lock(&v40.ledger).all);
         self.drop_owners(&all.into_values().collect::<Vec<_>>());
     }
 
     /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were not confirmed in time
-    /// (RFC 7530 section 16.18.5). Looks at each client four times a lease.
+    /// (RFC 7530 section 16.18.5). GetattrWaits at each client four times a lease.
     pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
         let keys: Vec<ClientKey> = {
             let ids = self.v40.ids.read().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -185,9 +185,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         for key in keys {
             let Ok(record) = self.client(key) else { continue };
-            let Some(of40) = &record.of40 else { continue };
-            let mut books = record.all_books();
-            let mut ledger = lock(&of40.ledger);
+            let Some(v40) = &record.v40 else { continue };
+            let mut client_state = record.lock_any();
+            let mut ledger = lock(&v40.ledger);
             if now < ledger.swept.saturating_add(self.limits.lease / 4) {
                 continue;
             }
@@ -201,12 +201,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 .filter(|owner| owner.used.load(Relaxed) < unconfirmed)
                 .filter_map(|owner| owner.turn(false)?.sequence.unconfirmed.take())
                 .collect();
-            let gone = ledger.retain(|owner| owner.used.load(Relaxed) < unheard && !is_in_use(&books, owner));
+            let gone =
+                ledger.retain(|owner| owner.used.load(Relaxed) < unheard && !is_in_use(&client_state, owner));
             drop(ledger);
             self.drop_owners(&gone);
             for open in late {
-                of40.note_unconfirmed(open, false);
-                self.remove_open(&mut books, open, effects);
+                v40.note_unconfirmed(open, false);
+                self.remove_open(&mut client_state, open, effects);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Whose a stateid is, where no session tells (RFC 7530 section 9.1.4.4).
 
 use super::{Other, OwnerKind, StateOwner, lock};
-use crate::clients::{Books, Client};
+use crate::clients::{Client, ClientState};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{Caller, ClientKey, Nfsstat4, Result, State, Stateid4, StateidKind};
@@ -49,7 +49,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<ClientKey> {
         let (client, open) = self.holder_40(stateid)?;
         let record = self.visit_40(now, caller, client)?;
-        if record.of40.as_ref().is_some_and(|of40| of40.has_unconfirmed(open)) {
+        if record.v40.as_ref().is_some_and(|v40| v40.has_unconfirmed(open)) {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         }
         // Zero stands for the current one only since NFSv4.1.
@@ -85,10 +85,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Remembers what a client has that goes.
-    pub(super) fn remember_gone(&self, books: &Books) {
+    pub(super) fn remember_gone(&self, client_state: &ClientState) {
         let mut gone = lock(&self.v40.gone);
-        books.opens.iter().for_each(|key| gone.add(false, *key));
-        books.lock_states.values().for_each(|key| gone.add(true, *key));
+        client_state.opens.iter().for_each(|key| gone.add(false, *key));
+        client_state.lock_states.values().for_each(|key| gone.add(true, *key));
     }
 
     /// Returns the open-owner of an open stateid, or of one that its last request has closed, and renews the lease.
@@ -140,7 +140,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<Arc<StateOwner>> {
         let record: Arc<Client> = self.visit_40(now, caller, client)?;
         let name = self.owners.read(owner, |owner| Arc::clone(&owner.name));
-        let found = name.zip(record.of40.as_ref()).and_then(|(name, of40)| of40.find_owner(kind, &name));
+        let found = name.zip(record.v40.as_ref()).and_then(|(name, v40)| v40.find_owner(kind, &name));
         let found = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         found.touch(now);
         Ok(found)

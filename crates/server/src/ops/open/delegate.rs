@@ -9,7 +9,7 @@ use nfs4::{
     OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpenClaim4, OpenDelegation4, OpenDelegationType4,
     OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4, WhyNoDelegation4,
 };
-use state::{Delegated, Wish};
+use state::{Delegated, DelegationRequest};
 use std::sync::Arc;
 use vfs::{Broken, OpenAccess, VfsError};
 
@@ -88,7 +88,7 @@ fn delegate(
     let lease = payload.lease.clone();
     let attributes = object.export.backend.getattr(&object.handle);
     let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
-    let wish = Wish { file: &file, write, reclaim, change };
+    let wish = DelegationRequest { file: &file, write, reclaim, change };
     let delegate = |state: &NfsState, effects: &mut _| {
         state.delegate(c.now(), session.client, &wish, token, payload, effects)
     };

@@ -1,12 +1,12 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
-use crate::callbacks::{BackSlots, PathStatus};
 use crate::clients::Client;
-use crate::memory::{Counted, Pressure, TIGHT_PART};
-use crate::registry::{Enrolled, Registry};
-use crate::sessions::{Callback, Pulse, Session, sessionid};
-use crate::slots::Slots;
-use crate::tenants::{Tenant, is_of};
+use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::tenants::{Tenant, is_of};
+use crate::sessions::callbacks::{BackSlots, PathStatus};
+use crate::sessions::memory::{Counted, Pressure, TIGHT_PART};
+use crate::sessions::slots::Slots;
+use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State,
     StateProtect,
@@ -205,7 +205,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 fore,
                 back: ChannelAttrs { requests: back.requests.min(self.limits.back_slots_max), ..back },
                 slots: Slots::new(fore.requests),
-                pulse: Pulse::default(),
+                activity: SessionActivity::default(),
                 connections: RwLock::default(),
                 callback: Mutex::new(callback),
                 minor_version: args.minor_version,

@@ -12,8 +12,8 @@
 //! Whether the period runs is one number that requests only read. Reclaims hold the registry, so that the period does
 //! not end between the check and what is reclaimed.
 
-use crate::clients::{Books, Client};
-use crate::registry::{Registry, Waiting};
+use crate::clients::registry::{Registry, Waiting};
+use crate::clients::{Client, ClientState};
 use crate::sessions::nanoseconds;
 use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result, State};
 use std::hash::Hash;
@@ -65,7 +65,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if one_fs {
             return Ok(());
         }
-        let complete = std::mem::replace(&mut enrolled.record.books()?.reclaim_complete, true);
+        let complete = std::mem::replace(&mut enrolled.record.lock()?.reclaim_complete, true);
         if complete {
             return Err(Nfsstat4::NFS4ERR_COMPLETE_ALREADY);
         }
@@ -85,8 +85,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let Ok(enrolled) = registry.client_mut(client) else { return };
         enrolled.recorded = true;
         let record = Arc::clone(&enrolled.record);
-        if let Some(of40) = &record.of40 {
-            of40.recorded.store(true, Release);
+        if let Some(v40) = &record.v40 {
+            v40.recorded.store(true, Release);
         }
         let (owner, principal) = (record.owner.to_vec(), record.creator.hash);
         registry.push(Effect::RecordClient { owner, principal }, effects);
@@ -99,15 +99,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         client: &Client,
-        books: &Books,
+        client_state: &ClientState,
         reclaim: Option<&Registry>,
     ) -> Result<()> {
         match reclaim {
             None if self.in_grace(now) => Err(Nfsstat4::NFS4ERR_GRACE),
             // NFSv4.0 has no RECLAIM_COMPLETE.
-            None if !books.reclaim_complete && client.of40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
+            None if !client_state.reclaim_complete && client.v40.is_none() => Err(Nfsstat4::NFS4ERR_GRACE),
             None => Ok(()),
-            Some(_) if books.reclaim_complete || !self.in_grace(now) => Err(Nfsstat4::NFS4ERR_NO_GRACE),
+            Some(_) if client_state.reclaim_complete || !self.in_grace(now) => {
+                Err(Nfsstat4::NFS4ERR_NO_GRACE)
+            }
             Some(registry) if registry.may_reclaim(client) => {
                 self.extend_grace(now);
                 Ok(())
@@ -164,15 +166,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 let own = creator.is_none_or(|creator| creator == record.creator.hash);
                 // Who has reclaimed a part may not have the rest after the next restart: others can get it from now on. With
                 // RECLAIM_COMPLETE, which NFSv4.0 does not have, the client is recorded again.
-                if own && record.of40.is_some() && record.holds_state() {
+                if own && record.v40.is_some() && record.holds_state() {
                     continue;
                 }
                 client.recorded = false;
-                if let Some(of40) = &record.of40 {
-                    of40.recorded.store(false, Release);
+                if let Some(v40) = &record.v40 {
+                    v40.recorded.store(false, Release);
                 }
                 // An impostor that has completed its reclaims is the owner's client from now on.
-                if !own && record.all_books().reclaim_complete {
+                if !own && record.lock_any().reclaim_complete {
                     self.record_client(registry, key, effects);
                     continue;
                 }

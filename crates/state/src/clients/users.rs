@@ -3,15 +3,15 @@
 //! A machine has one client for all of its users, and a user may have many clients. So opens and locks have two limits: a
 //! user's share of what its client may have, and its tenant's share of what the server may have.
 
-use crate::clients::Books;
-use crate::tenants::{Pool, Tenant, is_of};
+use crate::clients::ClientState;
+use crate::clients::tenants::{Pool, Tenant, is_of};
 use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, State};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A principal that has opens by a client. Its numbers change under the client's books.
+/// A principal that has opens by a client. Its numbers change under the client's state.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) principal: Principal,
@@ -21,7 +21,7 @@ pub(crate) struct User {
     pub(crate) locks: AtomicUsize,
 }
 
-impl Books {
+impl ClientState {
     /// Returns a user that is about to open something.
     pub(crate) fn user(&mut self, principal: &Principal, tenant: impl FnOnce() -> Arc<Tenant>) -> Arc<User> {
         let user = self.users.entry(Arc::clone(&principal.0)).or_insert_with(|| {
@@ -61,12 +61,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// NFS4ERR_NOSPC.
     pub(crate) fn check_open_limits(
         &self,
-        books: &Books,
+        client_state: &ClientState,
         opener: &Caller<'_>,
         claim: OpenClaim,
     ) -> Result<()> {
         let client_max = self.limits.opens_per_client_max;
-        let of_client = books.opens.len();
+        let of_client = client_state.opens.len();
         if of_client >= client_max || self.opens_count.load(Relaxed) >= self.limits.opens_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
@@ -74,11 +74,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if claim == OpenClaim::Previous {
             return Ok(());
         }
-        let (own, of_tenant) = match books.users.get(&opener.principal.0) {
+        let (own, of_tenant) = match client_state.users.get(&opener.principal.0) {
             Some(user) => (user.opens.load(Relaxed), user.tenant.opens.load(Relaxed)),
             None => (0, self.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
         };
-        let fits = books.pool(client_max, of_client, own).admits(own)
+        let fits = client_state.pool(client_max, of_client, own).admits(own)
             && self.opens_pool(of_tenant).admits(of_tenant);
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
@@ -102,18 +102,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// NFS4ERR_DELAY.
     pub(crate) fn check_lock_limits(
         &self,
-        books: &Books,
+        client_state: &ClientState,
         user: &User,
         more: usize,
         reclaims: bool,
     ) -> Result<()> {
         let client_max = self.limits.locks_per_client_max;
-        if books.locks + more > client_max || self.locks_count.load(Relaxed) > self.limits.locks_max {
+        if client_state.locks + more > client_max || self.locks_count.load(Relaxed) > self.limits.locks_max {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
         let (own, of_tenant) = (user.locks.load(Relaxed), user.tenant.locks.load(Relaxed));
         let fits = reclaims
-            || books.pool(client_max, books.locks, own).admits(own) && self.locks_pool().admits(of_tenant);
+            || client_state.pool(client_max, client_state.locks, own).admits(own)
+                && self.locks_pool().admits(of_tenant);
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_DELAY) }
     }
 

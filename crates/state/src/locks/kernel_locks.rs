@@ -21,8 +21,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let registry = request.reclaim.then(|| self.registry());
         let record = self.client(client)?;
-        let books = record.books()?;
-        let place = self.lock_place(now, client, &record, &books, registry.as_deref(), request)?;
+        let client_state = record.lock()?;
+        let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
         let mut files = self.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;

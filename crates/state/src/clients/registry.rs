@@ -3,9 +3,9 @@
 //! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
 
 use crate::clients::Client;
-use crate::creator::Creator;
+use crate::clients::creator::Creator;
 use crate::scramble::{Domain, Scramble};
-use crate::sessions::{Pulse, Session};
+use crate::sessions::{Session, SessionActivity};
 use crate::slab::Key;
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,10 +52,13 @@ pub(crate) struct Enrolled {
 }
 
 impl Enrolled {
-    /// What tells of the client's requests: its sessions, which are passed, or the one pulse of an NFSv4.0 client.
-    pub(crate) fn pulses<'a>(&'a self, sessions: &'a [Arc<Session>]) -> impl Iterator<Item = &'a Pulse> {
-        let own = self.record.of40.as_ref().map(|of40| &of40.pulse);
-        sessions.iter().map(|session| &session.pulse).chain(own)
+    /// What tells of the client's requests: its sessions, which are passed, or the one activity of an NFSv4.0 client.
+    pub(crate) fn activities<'a>(
+        &'a self,
+        sessions: &'a [Arc<Session>],
+    ) -> impl Iterator<Item = &'a SessionActivity> {
+        let own = self.record.v40.as_ref().map(|v40| &v40.activity);
+        sessions.iter().map(|session| &session.activity).chain(own)
     }
 }
 
@@ -103,7 +106,7 @@ impl Registry {
     fn by_any_id(&self, id: Clientid4, of_40: bool) -> Result<(ClientKey, &Enrolled)> {
         let key = self.by_id.get(&id).copied();
         let found = key.and_then(|key| Some((key, self.clients.get(&key)?)));
-        let found = found.filter(|(_, client)| client.record.of40.is_some() == of_40);
+        let found = found.filter(|(_, client)| client.record.v40.is_some() == of_40);
         found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
@@ -162,22 +165,22 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Tells when a client's lease was renewed last.
     pub(crate) fn renewed(&self, enrolled: &Enrolled) -> Duration {
         let sessions = self.sessions_of(enrolled);
-        enrolled.pulses(&sessions).map(Pulse::renewed).fold(enrolled.renewed, Duration::max)
+        enrolled.activities(&sessions).map(SessionActivity::renewed).fold(enrolled.renewed, Duration::max)
     }
 
     /// Keeps new requests out of all of a client's sessions; false, and nothing is changed, if requests run.
     pub(crate) fn close_gates(&self, enrolled: &Enrolled) -> bool {
         let sessions = self.sessions_of(enrolled);
-        let closed = enrolled.pulses(&sessions).take_while(|pulse| pulse.close(0)).count();
-        let all = closed == enrolled.pulses(&sessions).count();
+        let closed = enrolled.activities(&sessions).take_while(|activity| activity.close(0)).count();
+        let all = closed == enrolled.activities(&sessions).count();
         if !all {
-            enrolled.pulses(&sessions).take(closed).for_each(Pulse::reopen);
+            enrolled.activities(&sessions).take(closed).for_each(SessionActivity::reopen);
         }
         all
     }
 
     pub(crate) fn reopen_gates(&self, enrolled: &Enrolled) {
-        enrolled.pulses(&self.sessions_of(enrolled)).for_each(Pulse::reopen);
+        enrolled.activities(&self.sessions_of(enrolled)).for_each(SessionActivity::reopen);
     }
 
     /// Tells whether a client's lease has run out and nothing of it runs; then its gates are closed, so that it stays so.
@@ -211,13 +214,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let record = &enrolled.record;
         record.tenant.clients.fetch_sub(1, Relaxed);
         self.clients.remove(key.0);
-        let mut books = record.all_books();
-        self.forget_client_40(record, &books);
-        self.remove_opens(&mut books, effects);
-        self.remove_delegations(record, &mut books, effects);
-        std::mem::take(&mut books.copies).into_iter().for_each(|key| self.remove_copy(key));
-        books.closed = true;
-        drop(books);
+        let mut client_state = record.lock_any();
+        self.forget_client_40(record, &client_state);
+        self.remove_opens(&mut client_state, effects);
+        self.remove_delegations(record, &mut client_state, effects);
+        std::mem::take(&mut client_state.copies).into_iter().for_each(|key| self.remove_copy(key));
+        client_state.closed = true;
+        drop(client_state);
         registry.by_id.remove(&record.id);
         if enrolled.confirmed {
             registry.confirmed.remove(&record.owner);

@@ -4,7 +4,7 @@
 //! A tenant is a principal that RPCSEC_GSS proved, or the address of a caller by AUTH_SYS or AUTH_NONE, whose name proves
 //! nothing. Everything that all clients share is divided among tenants, so that a flood by one of them exhausts its own share.
 
-use crate::registry::Enrolled;
+use crate::clients::registry::Enrolled;
 use crate::sessions::nanoseconds;
 use crate::{Caller, Protection};
 use std::collections::BTreeMap;

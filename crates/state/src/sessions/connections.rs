@@ -213,7 +213,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn add_connection(&self, session: &Session, connections: &mut Vec<Connection>, connection: Connection) {
         // The session may have been removed under the request that runs.
-        if session.pulse.is_closed() {
+        if session.activity.is_closed() {
             return;
         }
         connections.push(connection);

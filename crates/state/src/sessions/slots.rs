@@ -1,7 +1,7 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
 use crate::sessions::Session;
-use crate::{Caller, Nfsstat4, Principal, Protection, Referring, Result, Sequence};
+use crate::{Caller, Nfsstat4, Principal, Protection, ReferringCall, Result, Sequence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
@@ -16,9 +16,9 @@ pub struct SlotToken {
 
 impl SlotToken {
     /// Returns how a callback refers to the request.
-    pub(crate) fn referring(&self) -> Option<Referring> {
+    pub(crate) fn referring(&self) -> Option<ReferringCall> {
         let sequenceid = self.session.slots.lock(self.slot)?.sequence;
-        Some(Referring { sessionid: self.session.id, sequenceid, slotid: self.slot })
+        Some(ReferringCall { sessionid: self.session.id, sequenceid, slotid: self.slot })
     }
 }
 

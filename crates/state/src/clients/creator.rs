@@ -6,7 +6,7 @@
 //! address changes within one lease. The user id is left out, since whoever sends from that address can claim any. A client with
 //! a proved principal can so never be replaced over AUTH_SYS, nor the other way round.
 
-use crate::tenants::TenantName;
+use crate::clients::tenants::TenantName;
 use crate::{Caller, Principal, Protection};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;

@@ -1,15 +1,20 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 sections 18.10 to 18.12).
 
-use crate::clients::{Books, Client};
+pub(crate) mod kernel_locks;
+pub(crate) mod ranges;
+pub(crate) mod requests;
+pub(crate) mod waits;
+
+use crate::clients::registry::Registry;
+use crate::clients::users::User;
+use crate::clients::{Client, ClientState};
 use crate::files::FileState;
-use crate::lock_ranges::{Held, RangeTable};
-use crate::lock_waits::LockWait;
+use crate::locks::ranges::{Held, RangeTable};
+use crate::locks::waits::LockWait;
+use crate::opens::shares::{READ, WRITE};
 use crate::opens::{Open, Owner, next_seqid};
-use crate::registry::Registry;
-use crate::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::users::User;
 use crate::{
     ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
     Stateid4,
@@ -34,7 +39,7 @@ pub(crate) struct LockState {
 }
 
 /// What LOCK, LOCKU and FREE_STATEID work on.
-pub(crate) struct Place<F> {
+pub(crate) struct LockTarget<F> {
     pub(crate) open: Key,
     pub(crate) file: F,
     /// The open's share_access.
@@ -82,7 +87,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> bool {
         let Ok(record) = self.client(client) else { return false };
-        let Ok(place) = self.resolve_locker(&record.all_books(), client, request) else { return false };
+        let Ok(place) = self.resolve_locker(&record.lock_any(), client, request) else { return false };
         self.make_room_for_locks(now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
     }
 
@@ -96,12 +101,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let registry = request.reclaim.then(|| self.registry());
         let record = self.client(client)?;
-        let mut books = record.books()?;
-        let place = self.lock_place(now, client, &record, &books, registry.as_deref(), request)?;
+        let mut client_state = record.lock()?;
+        let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
         let mut files = self.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
-        self.reserve_locks(&books, &place.user, request.reclaim)?;
+        self.reserve_locks(&client_state, &place.user, request.reclaim)?;
         if !file.waits.is_empty() {
             let name = self.name_of(request, place.owner);
             file.waits.retain(|wait| wait.client != client || wait.name != name);
@@ -109,12 +114,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let key = match (place.state, request.locker) {
             (Some(key), _) => key,
             (None, Locker::New { owner, .. }) => {
-                self.new_lock_state(&mut books, client, record.id, &place, owner)
+                self.new_lock_state(&mut client_state, client, record.id, &place, owner)
             }
             (None, Locker::Existing(_)) => NOBODY,
         };
         let lock = |ranges: &mut RangeTable<Key>, owner| ranges.lock(owner, range, request.write);
-        let locked = self.change_ranges(&mut books, &place.user, file, key, lock);
+        let locked = self.change_ranges(&mut client_state, &place.user, file, key, lock);
         self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // What was locked for writing may be locked for reading now.
         self.notify_lock_waits(file, effects);
@@ -127,12 +132,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now: Duration,
         client: ClientKey,
         record: &Client,
-        books: &Books,
+        client_state: &ClientState,
         registry: Option<&Registry>,
         request: &Lock<'_, F>,
-    ) -> Result<Place<F>> {
-        let place = self.resolve_locker(books, client, request)?;
-        self.check_grace(now, record, books, registry)?;
+    ) -> Result<LockTarget<F>> {
+        let place = self.resolve_locker(client_state, client, request)?;
+        self.check_grace(now, record, client_state, registry)?;
         // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section 18.10.3).
         match place.access & if request.write { WRITE } else { READ } {
             0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
@@ -145,7 +150,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         client: ClientKey,
         record: &Client,
-        place: &Place<F>,
+        place: &LockTarget<F>,
         file: &mut FileState<F>,
         range: LockRange,
         request: &Lock<'_, F>,
@@ -180,7 +185,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> core::result::Result<(), LockError> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let record = self.client(client)?;
-        let owner = record.books()?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
+        let owner = record.lock()?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
         if self.in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
@@ -206,20 +211,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<Stateid4> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut books = record.all_books();
+        let mut client_state = record.lock_any();
         let key = self.find_lock(client, stateid, file)?;
         let user = self.lock_of(key)?.user;
         // Only what covers the rest of the file for sure can split nothing.
         let splits = (offset, length) != (0, u64::MAX);
         // A split is refused by the limits alone: what a user has too much of it must be able to unlock.
-        if splits && self.reserve_locks(&books, &user, true).is_err() {
+        if splits && self.reserve_locks(&client_state, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
         let mut files = self.files.lock(file);
         let unlock = |ranges: &mut RangeTable<Key>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
-                let unlocked = self.change_ranges(&mut books, &user, state, key, unlock);
+                let unlocked = self.change_ranges(&mut client_state, &user, state, key, unlock);
                 self.notify_lock_waits(state, effects);
                 self.note_unlocked(file, range, effects);
                 unlocked
@@ -233,29 +238,34 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Finds the open, the lock stateid if there is one, and the lock owner.
-    fn resolve_locker(&self, books: &Books, client: ClientKey, request: &Lock<'_, F>) -> Result<Place<F>> {
+    fn resolve_locker(
+        &self,
+        client_state: &ClientState,
+        client: ClientKey,
+        request: &Lock<'_, F>,
+    ) -> Result<LockTarget<F>> {
         match request.locker {
             Locker::New { open_stateid, owner } => {
                 let open = self.find_open(client, &open_stateid, request.file)?;
                 if owner.len() > self.limits.owner_size_max {
                     return Err(Nfsstat4::NFS4ERR_INVAL);
                 }
-                let owner = books.lock_owners.get(owner).copied().unwrap_or(NOBODY);
-                let state = books.lock_states.get(&(owner, open)).copied();
+                let owner = client_state.lock_owners.get(owner).copied().unwrap_or(NOBODY);
+                let state = client_state.lock_states.get(&(owner, open)).copied();
                 self.place(open, owner, state)
             }
             Locker::Existing(stateid) => self.lock_of(self.find_lock(client, &stateid, request.file)?),
         }
     }
 
-    fn place(&self, open: Key, owner: Key, state: Option<Key>) -> Result<Place<F>> {
+    fn place(&self, open: Key, owner: Key, state: Option<Key>) -> Result<LockTarget<F>> {
         let look = |open: &Open<F, O>| (open.file.clone(), open.share.access, Arc::clone(&open.user));
         let (file, access, user) = self.opens.read(open, look).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        Ok(Place { open, file, access, user, owner, state })
+        Ok(LockTarget { open, file, access, user, owner, state })
     }
 
     /// Returns what a lock stateid belongs to.
-    pub(crate) fn lock_of(&self, key: Key) -> Result<Place<F>> {
+    pub(crate) fn lock_of(&self, key: Key) -> Result<LockTarget<F>> {
         let found = self.locks.read(key, |lock| (lock.open, lock.owner));
         let (open, owner) = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.place(open, owner, Some(key))
@@ -296,9 +306,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Counts the most that one operation may make, or says that it would be too much; the caller counts it down again
     /// when what was made is counted by itself.
-    fn reserve_locks(&self, books: &Books, user: &User, reclaims: bool) -> Result<()> {
+    fn reserve_locks(&self, client_state: &ClientState, user: &User, reclaims: bool) -> Result<()> {
         self.locks_count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
-        let checked = self.check_lock_limits(books, user, LOCKS_PER_LOCK_MAX, reclaims);
+        let checked = self.check_lock_limits(client_state, user, LOCKS_PER_LOCK_MAX, reclaims);
         if checked.is_err() {
             self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         }
@@ -307,20 +317,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn new_lock_state(
         &self,
-        books: &mut Books,
+        client_state: &mut ClientState,
         client: ClientKey,
         clientid: Clientid4,
-        place: &Place<F>,
+        place: &LockTarget<F>,
         owner: &[u8],
     ) -> Key {
         let open = place.open;
-        let turn = books.next_turn();
-        let owner = match books.lock_owners.get(owner) {
+        let turn = client_state.next_stripe();
+        let owner = match client_state.lock_owners.get(owner) {
             Some(key) => *key,
             None => {
                 let name: Arc<[u8]> = owner.into();
                 let key = self.owners.insert(turn, Owner { clientid, name: name.clone(), uses: 0 });
-                books.lock_owners.insert(name, key);
+                client_state.lock_owners.insert(name, key);
                 key
             }
         };
@@ -329,8 +339,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let key = self
             .locks
             .insert(turn, LockState { client, owner, open, user: Arc::clone(&place.user), seqid: 0 });
-        books.lock_states.insert((owner, open), key);
-        self.count_locks(books, &place.user, 0, 1);
+        client_state.lock_states.insert((owner, open), key);
+        self.count_locks(client_state, &place.user, 0, 1);
         self.opens.write(open, |open| open.locks.push(key));
         key
     }
@@ -338,7 +348,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Changes the ranges of a lock stateid's owner, counts them, and returns the stateid with its next sequence number.
     fn change_ranges(
         &self,
-        books: &mut Books,
+        client_state: &mut ClientState,
         user: &User,
         file: &mut FileState<F>,
         key: Key,
@@ -351,13 +361,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let (seqid, owner) = changed.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let before = file.ranges.len();
         change(&mut file.ranges, owner);
-        self.count_locks(books, user, before, file.ranges.len());
+        self.count_locks(client_state, user, before, file.ranges.len());
         Ok(self.stateid(StateRef::Lock(key), seqid))
     }
 
     /// Counts lock stateids and ranges that were made or went.
-    fn count_locks(&self, books: &mut Books, user: &User, before: usize, after: usize) {
-        books.locks = (books.locks + after).saturating_sub(before);
+    fn count_locks(&self, client_state: &mut ClientState, user: &User, before: usize, after: usize) {
+        client_state.locks = (client_state.locks + after).saturating_sub(before);
         for count in [&self.locks_count, &user.locks, &user.tenant.locks] {
             if after >= before {
                 count.fetch_add(after - before, Relaxed);
@@ -371,30 +381,30 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// lock stateid there.
     pub(crate) fn remove_lock_state(
         &self,
-        books: &mut Books,
+        client_state: &mut ClientState,
         name: &F,
         file: &mut FileState<F>,
         key: Key,
         effects: &mut Effects<O>,
     ) {
         let Some(lock) = self.locks.remove(key) else { return };
-        books.lock_states.remove(&(lock.owner, lock.open));
+        client_state.lock_states.remove(&(lock.owner, lock.open));
         self.opens.write(lock.open, |open| open.locks.retain(|other| *other != key));
         let mut gone = 1;
-        if !self.has_lock_state(books, lock.owner, name) {
+        if !self.has_lock_state(client_state, lock.owner, name) {
             if let Some(hull) = file.ranges.hull(lock.owner) {
                 self.note_unlocked(name, hull, effects);
             }
             gone += file.ranges.unlock_all(lock.owner);
             self.notify_lock_waits(file, effects);
         }
-        self.count_locks(books, &lock.user, gone, 0);
-        self.release_owner(books, lock.owner);
+        self.count_locks(client_state, &lock.user, gone, 0);
+        self.release_owner(client_state, lock.owner);
     }
 
     /// Tells whether the lock owner has a lock stateid on the file.
-    fn has_lock_state(&self, books: &Books, owner: Key, file: &F) -> bool {
-        let of_owner = books.lock_states.range((owner, Key::MIN)..=(owner, Key::MAX));
+    fn has_lock_state(&self, client_state: &ClientState, owner: Key, file: &F) -> bool {
+        let of_owner = client_state.lock_states.range((owner, Key::MIN)..=(owner, Key::MAX));
         of_owner
             .into_iter()
             .any(|((_, open), _)| self.opens.read(*open, |open| open.file == *file).unwrap_or(false))

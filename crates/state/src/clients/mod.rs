@@ -1,10 +1,20 @@
-//! Client records (RFC 8881 section 2.4): whose a client is, and the books about what it has open and locked.
+//! Client records (RFC 8881 section 2.4): whose a client is, and the state about what it has open and locked.
 
-use crate::creator::Creator;
+pub(crate) mod courtesy;
+pub(crate) mod creator;
+pub(crate) mod exchange_id;
+pub(crate) mod grace;
+pub(crate) mod leases;
+pub(crate) mod mach_cred;
+pub(crate) mod registry;
+pub(crate) mod tenants;
+pub(crate) mod users;
+
+use crate::clients::creator::Creator;
+use crate::clients::tenants::Tenant;
+use crate::clients::users::User;
 use crate::slab::Key;
-use crate::tenants::Tenant;
-use crate::users::User;
-use crate::v40::Of40;
+use crate::v40::V40Client;
 use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -24,7 +34,7 @@ impl ClientKey {
     }
 }
 
-/// One client record: what never changes, and its books.
+/// One client record: what never changes, and its state.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: Clientid4,
@@ -39,13 +49,13 @@ pub(crate) struct Client {
     /// What SEQUENCE says of the client's state (sr_status_flags).
     pub(crate) status: AtomicU32,
     /// Of an NFSv4.0 client, which has no sessions.
-    pub(crate) of40: Option<Box<Of40>>,
-    books: Mutex<Books>,
+    pub(crate) v40: Option<Box<V40Client>>,
+    state: Mutex<ClientState>,
 }
 
 /// What a client has open and locked. Whoever changes one of its opens or lock stateids holds this lock.
 #[derive(Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct ClientState {
     /// The record is removed: whoever still has it gets NFS4ERR_DEADSESSION.
     pub(crate) closed: bool,
     pub(crate) open_owners: BTreeMap<Arc<[u8]>, Key>,
@@ -70,8 +80,8 @@ pub(crate) struct Books {
     turn: u32,
 }
 
-impl Books {
-    pub(crate) fn next_turn(&mut self) -> u32 {
+impl ClientState {
+    pub(crate) fn next_stripe(&mut self) -> u32 {
         self.turn = self.turn.wrapping_add(1);
         self.turn
     }
@@ -87,10 +97,10 @@ impl Client {
         tenant: Arc<Tenant>,
     ) -> Self {
         // Clients begin at different stripes: most have few opens.
-        let books = Books { turn: id as u32, ..Books::default() };
-        let (paths, status, books) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(books));
+        let state = ClientState { turn: id as u32, ..ClientState::default() };
+        let (paths, status, state) = (AtomicUsize::new(0), AtomicU32::new(0), Mutex::new(state));
         let owner = owner.into();
-        Self { id, owner, verifier, creator, protect, tenant, paths, status, of40: None, books }
+        Self { id, owner, verifier, creator, protect, tenant, paths, status, v40: None, state }
     }
 
     /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.
@@ -102,25 +112,25 @@ impl Client {
         protected && self.creator.is(caller)
     }
 
-    /// Locks the books, whether or not the record is still there.
-    pub(crate) fn all_books(&self) -> MutexGuard<'_, Books> {
-        // A thread that panicked did so between steps that each leave the books sound.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state, whether or not the record is still there.
+    pub(crate) fn lock_any(&self) -> MutexGuard<'_, ClientState> {
+        // A thread that panicked did so between steps that each leave the state sound.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the books of a client that is still there.
+    /// Locks the state of a client that is still there.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION.
-    pub(crate) fn books(&self) -> Result<MutexGuard<'_, Books>> {
-        let books = self.all_books();
-        if books.closed { Err(Nfsstat4::NFS4ERR_DEADSESSION) } else { Ok(books) }
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, ClientState>> {
+        let client_state = self.lock_any();
+        if client_state.closed { Err(Nfsstat4::NFS4ERR_DEADSESSION) } else { Ok(client_state) }
     }
 
     /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case 3).
     pub(crate) fn holds_state(&self) -> bool {
-        let books = self.all_books();
-        !books.opens.is_empty() || books.delegations.len() > books.revoked
+        let client_state = self.lock_any();
+        !client_state.opens.is_empty() || client_state.delegations.len() > client_state.revoked
     }
 }
 

@@ -1,13 +1,17 @@
 //! Delegations of files, granted with an OPEN (RFC 8881 section 10.4).
 //!
 //! A file's stripe says who holds which delegation; whoever takes a delegation from a client or gives it one holds that
-//! stripe and the client's books. So a conflict found under the stripe stays one until its lock is released. Their end is in
+//! stripe and the client's state. So a conflict found under the stripe stays one until its lock is released. Their end is in
 //! `delegreturn`, recalls and revocation are in `recalls`.
 
-use crate::clients::Books;
+pub(crate) mod cb_getattr;
+pub(crate) mod delegreturn;
+pub(crate) mod recalls;
+
+use crate::clients::ClientState;
+use crate::delegations::cb_getattr::GetattrWaits;
 use crate::files::{FileState, Holder};
-use crate::looks::Looks;
-use crate::shares::{READ, WRITE};
+use crate::opens::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, State, Stateid4};
@@ -27,7 +31,7 @@ pub struct DelegationKey(pub(crate) Key);
 
 /// What delegation an OPEN is to come with.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a, F> {
+pub struct DelegationRequest<'a, F> {
     /// The file that the client has just opened.
     pub file: &'a F,
     /// Whether it is one for writing.
@@ -51,7 +55,7 @@ pub struct Delegated {
 
 /// The request that a delegation was granted to, so that a recall cannot overtake its reply (RFC 8881 section 2.10.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Referring {
+pub struct ReferringCall {
     /// rcl_sessionid.
     pub sessionid: Sessionid4,
     /// rc_sequenceid.
@@ -62,7 +66,7 @@ pub struct Referring {
 
 /// How a delegation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum DelegationPhase {
     /// The client has it.
     Held,
     /// The client has it and is asked to give it back by then.
@@ -77,14 +81,14 @@ pub(crate) struct Delegation<F, O> {
     pub(crate) client: ClientKey,
     pub(crate) file: F,
     pub(crate) write: bool,
-    pub(crate) standing: Standing,
+    pub(crate) phase: DelegationPhase,
     /// Nothing once it is revoked.
     pub(crate) payload: Option<O>,
-    pub(crate) granted: Option<Referring>,
+    pub(crate) granted: Option<ReferringCall>,
     /// The file's change attribute when it was granted.
     pub(crate) change: u64,
     /// Who looks at what the holder may have changed.
-    pub(crate) looks: Looks,
+    pub(crate) getattr_waits: GetattrWaits,
 }
 
 /// The sequence number of a delegation's stateid: it never changes.
@@ -107,13 +111,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         client: ClientKey,
-        wish: &Wish<'_, F>,
+        request: &DelegationRequest<'_, F>,
         token: Option<&SlotToken>,
         payload: O,
         effects: &mut Effects<O>,
     ) -> core::result::Result<Delegated, WhyNoDelegation4> {
         let mut payload = Some(payload);
-        let delegated = self.delegate_with(now, client, wish, token, &mut payload, effects);
+        let delegated = self.delegate_with(now, client, request, token, &mut payload, effects);
         effects.closed.extend(payload);
         delegated
     }
@@ -145,7 +149,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         client: ClientKey,
-        wish: &Wish<'_, F>,
+        request: &DelegationRequest<'_, F>,
         token: Option<&SlotToken>,
         payload: &mut Option<O>,
         effects: &mut Effects<O>,
@@ -153,42 +157,42 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let granted = token.and_then(SlotToken::referring);
         let resource = |_| WhyNoDelegation4::WND4_RESOURCE;
         let record = self.client(client).map_err(resource)?;
-        let mut books = record.books().map_err(resource)?;
+        let mut client_state = record.lock().map_err(resource)?;
         let reachable = record.paths.load(Relaxed) > 0;
-        if !reachable && !wish.reclaim {
+        if !reachable && !request.reclaim {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
-        if !wish.reclaim && self.contention.is_recent(self.files.hash(wish.file), now) {
+        if !request.reclaim && self.contention.is_recent(self.files.hash(request.file), now) {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
-        let mut files = self.files.lock(wish.file);
-        if let Some(file) = files.get(wish.file) {
-            self.check_delegable(file, (client, (self.view)(wish.file)), wish.write)?;
+        let mut files = self.files.lock(request.file);
+        if let Some(file) = files.get(request.file) {
+            self.check_delegable(file, (client, (self.view)(request.file)), request.write)?;
         }
-        self.count_delegation(&mut books, client, now, effects)?;
+        self.count_delegation(&mut client_state, client, now, effects)?;
         let delegation = Delegation {
             client,
-            file: wish.file.clone(),
-            write: wish.write,
-            standing: Standing::Held,
+            file: request.file.clone(),
+            write: request.write,
+            phase: DelegationPhase::Held,
             payload: payload.take(),
             granted,
-            change: wish.change,
-            looks: Looks::default(),
+            change: request.change,
+            getattr_waits: GetattrWaits::default(),
         };
-        let key = self.delegations.insert(books.next_turn(), delegation);
-        let held = HeldDelegation { key, write: wish.write };
+        let key = self.delegations.insert(client_state.next_stripe(), delegation);
+        let held = HeldDelegation { key, write: request.write };
         files
-            .entry(wish.file.clone())
+            .entry(request.file.clone())
             .or_default()
             .delegations
-            .insert((client, (self.view)(wish.file)), held);
-        if wish.write {
+            .insert((client, (self.view)(request.file)), held);
+        if request.write {
             self.write_delegations.fetch_add(1, Relaxed);
         }
-        books.delegations.insert(key);
+        client_state.delegations.insert(key);
         let stateid = self.stateid(StateRef::Delegation(key), SEQID);
-        Ok(Delegated { stateid, write: wish.write, recall: !reachable })
+        Ok(Delegated { stateid, write: request.write, recall: !reachable })
     }
 
     /// Holds a delegation against what others have open and are doing (RFC 8881 section 10.4).
@@ -232,14 +236,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// may have.
     fn count_delegation(
         &self,
-        books: &mut Books,
+        client_state: &mut ClientState,
         client: ClientKey,
         now: Duration,
         effects: &mut Effects<O>,
     ) -> core::result::Result<(), WhyNoDelegation4> {
-        let (own, own_max) = (books.delegations.len(), self.limits.delegations_per_client_max);
+        let (own, own_max) = (client_state.delegations.len(), self.limits.delegations_per_client_max);
         if own >= own_max - own_max / 8 {
-            recall_any(books, client, own_max / 2, now, effects);
+            recall_any(client_state, client, own_max / 2, now, effects);
         }
         // Counted before it is there: of several threads at the limit none gets beyond it.
         let before = self.delegations_count.fetch_add(1, Relaxed);
@@ -253,15 +257,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
 /// Asks a client to keep no more than so many delegations, but not too often.
 pub(crate) fn recall_any<O>(
-    books: &mut Books,
+    client_state: &mut ClientState,
     client: ClientKey,
     keep: usize,
     now: Duration,
     effects: &mut Effects<O>,
 ) {
-    let next = books.recall_any_at.map(|at| at.saturating_add(RECALL_ANY_INTERVAL));
+    let next = client_state.recall_any_at.map(|at| at.saturating_add(RECALL_ANY_INTERVAL));
     if next.is_none_or(|next| now >= next) {
-        books.recall_any_at = Some(now);
+        client_state.recall_any_at = Some(now);
         let keep = u32::try_from(keep).unwrap_or(u32::MAX);
         effects.callbacks.push(CallbackTask::RecallAny { client, keep });
     }

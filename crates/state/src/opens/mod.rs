@@ -1,13 +1,17 @@
 //! OPEN: open owners, share reservations and the access that READ and WRITE have (RFC 8881 sections 9 and 18.16).
 
-use crate::clients::{Books, Client};
+pub(crate) mod close;
+pub(crate) mod requests;
+pub(crate) mod shares;
+
+use crate::clients::registry::Registry;
+use crate::clients::users::User;
+use crate::clients::{Client, ClientState};
 use crate::files::{FileState, FilesOfStripe};
-use crate::open_requests::{OpenClaim, OpenOutcome, OpenRequest};
-use crate::registry::Registry;
-use crate::shares::{Seen, Share};
+use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
+use crate::opens::shares::{Seen, Share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::users::User;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -82,8 +86,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<()> {
         let registry = (claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
-        let books = record.books()?;
-        self.check_allowed(now, &record, &books, registry.as_deref(), opener, owner, claim)
+        let client_state = record.lock()?;
+        self.check_allowed(now, &record, &client_state, registry.as_deref(), opener, owner, claim)
     }
 
     #[allow(
@@ -94,7 +98,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         record: &Client,
-        books: &Books,
+        client_state: &ClientState,
         reclaim: Option<&Registry>,
         opener: &Caller<'_>,
         owner: &[u8],
@@ -102,24 +106,24 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<()> {
         // What a client has opened under a delegation is covered by that, in the grace period as well.
         if !matches!(claim, OpenClaim::Delegated(_)) {
-            self.check_grace(now, record, books, reclaim)?;
+            self.check_grace(now, record, client_state, reclaim)?;
         }
         if owner.len() > self.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        self.check_open_limits(books, opener, claim)
+        self.check_open_limits(client_state, opener, claim)
     }
 
     fn check_request(
         &self,
         now: Duration,
         record: &Client,
-        books: &Books,
+        client_state: &ClientState,
         reclaim: Option<&Registry>,
         request: &OpenRequest<'_, F>,
     ) -> Result<()> {
         let OpenRequest { opener, owner, claim, .. } = request;
-        self.check_allowed(now, record, books, reclaim, opener, owner, *claim)
+        self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim)
     }
 
     /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened
@@ -139,10 +143,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<(u32, Option<R>)> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
-        let books = record.books()?;
-        self.check_request(now, &record, &books, registry.as_deref(), request)?;
+        let client_state = record.lock()?;
+        self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
         let files = self.files.read(request.file);
-        let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
+        let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
         let payload = granted.own.and_then(|own| self.opens.read(own.key, |open| take(&open.payload)));
         Ok((granted.needed, payload))
     }
@@ -152,7 +156,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self,
         now: Duration,
         client: ClientKey,
-        books: &Books,
+        client_state: &ClientState,
         file: Option<&FileState<F>>,
         request: &OpenRequest<'_, F>,
         effects: &mut Effects<O>,
@@ -167,7 +171,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             })?;
         }
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
-        let (owner, view) = (books.open_owners.get(request.owner), (self.view)(request.file));
+        let (owner, view) = (client_state.open_owners.get(request.owner), (self.view)(request.file));
         let own = owner.and_then(|owner| file.opens.get(&(*owner, view))).and_then(|key| {
             let own =
                 |open: &Open<F, O>| Own { key: *key, share: open.share, payload_access: open.payload_access };
@@ -223,10 +227,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<OpenOutcome> {
         let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
         let record = self.client(client)?;
-        let mut books = record.books()?;
-        self.check_request(now, &record, &books, registry.as_deref(), request)?;
+        let mut client_state = record.lock()?;
+        self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
         let mut files = self.files.lock(request.file);
-        let granted = self.grant(now, client, &books, files.get(request.file), request, effects)?;
+        let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
         let had = granted.own.map_or(0, |own| own.payload_access);
         if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
             return Ok(OpenOutcome::Reopen(granted.needed));
@@ -235,7 +239,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             (Some(own), Some(file)) => self.widen(file, own, granted.share, payload, payload_access),
             _ => {
                 let open = NewOpen { client, clientid: record.id, share: granted.share, payload_access };
-                self.open_first(&mut books, &mut files, request, open, payload)
+                self.open_first(&mut client_state, &mut files, request, open, payload)
             }
         };
         stateid.map(OpenOutcome::Opened)
@@ -271,7 +275,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn open_first(
         &self,
-        books: &mut Books,
+        client_state: &mut ClientState,
         files: &mut FilesOfStripe<F>,
         request: &OpenRequest<'_, F>,
         new: NewOpen,
@@ -285,16 +289,16 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         let opener = &request.opener;
-        let user = books.user(opener.principal, || self.tenants.of(opener));
+        let user = client_state.user(opener.principal, || self.tenants.of(opener));
         user.opens.fetch_add(1, Relaxed);
         user.tenant.opens.fetch_add(1, Relaxed);
-        let turn = books.next_turn();
-        let owner = match books.open_owners.get(request.owner) {
+        let turn = client_state.next_stripe();
+        let owner = match client_state.open_owners.get(request.owner) {
             Some(key) => *key,
             None => {
                 let name: Arc<[u8]> = request.owner.into();
                 let owner = Owner { clientid: new.clientid, name: name.clone(), uses: 0 };
-                *books.open_owners.entry(name).or_insert(self.owners.insert(turn, owner))
+                *client_state.open_owners.entry(name).or_insert(self.owners.insert(turn, owner))
             }
         };
         self.owners.write(owner, |owner| owner.uses += 1);
@@ -316,7 +320,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             },
         );
         file.opens.insert((owner, (self.view)(request.file)), key);
-        books.opens.insert(key);
+        client_state.opens.insert(key);
         Ok(self.stateid(StateRef::Open(key), 1))
     }
 

@@ -4,7 +4,7 @@
 //! and connection. A callback keeps its slot until the client has answered it. Where an answer is lost the sequence id is
 //! used again, since nobody knows whether the client has seen it.
 
-use crate::backchannel::Ability;
+use crate::sessions::backchannel::Ability;
 use crate::sessions::{Connection, Session};
 use crate::{BackChannel, ClientKey, Sessionid4, State};
 use nfs4::{

@@ -1,8 +1,8 @@
 //! OPEN_DOWNGRADE and CLOSE (RFC 8881 sections 18.18 and 18.2), and the end of opens for other reasons.
 
-use crate::clients::Books;
+use crate::clients::ClientState;
 use crate::opens::next_seqid;
-use crate::shares::share;
+use crate::opens::shares::share;
 use crate::slab::Key;
 use crate::stateids::StateRef;
 use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
@@ -23,7 +23,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         deny: u32,
     ) -> Result<Stateid4> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let _books = record.all_books();
+        let _books = record.lock_any();
         let key = self.find_open(client, stateid, file)?;
         let target = share(access, deny)?;
         let mut files = self.files.lock(file);
@@ -54,9 +54,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<Stateid4> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut books = record.all_books();
+        let mut client_state = record.lock_any();
         let key = self.find_open(client, stateid, file)?;
-        self.remove_open(&mut books, key, effects);
+        self.remove_open(&mut client_state, key, effects);
         Ok(Stateid4::INVALID)
     }
 
@@ -72,17 +72,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it had denied them.
-    pub(crate) fn remove_open(&self, books: &mut Books, key: Key, effects: &mut Effects<O>) {
+    pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: Key, effects: &mut Effects<O>) {
         let Some(file_name) = self.opens.read(key, |open| open.file.clone()) else { return };
         let mut files = self.files.lock(&file_name);
         let Some(open) = self.opens.remove(key) else { return };
         self.opens_count.fetch_sub(1, Relaxed);
-        books.opens.remove(&key);
+        client_state.opens.remove(&key);
         open.user.opens.fetch_sub(1, Relaxed);
         open.user.tenant.opens.fetch_sub(1, Relaxed);
         if let Some(file) = files.get_mut(&file_name) {
             for lock in open.locks {
-                self.remove_lock_state(books, &file_name, file, lock, effects);
+                self.remove_lock_state(client_state, &file_name, file, lock, effects);
             }
             file.opens.remove(&(open.owner, (self.view)(&file_name)));
             file.shares.remove(open.share);
@@ -91,20 +91,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }
         }
         drop(files);
-        self.release_owner(books, open.owner);
-        books.release_user(&open.user);
+        self.release_owner(client_state, open.owner);
+        client_state.release_user(&open.user);
         effects.closed.push(open.payload);
     }
 
     /// Removes all opens of a client.
-    pub(crate) fn remove_opens(&self, books: &mut Books, effects: &mut Effects<O>) {
-        for key in books.opens.clone() {
-            self.remove_open(books, key, effects);
+    pub(crate) fn remove_opens(&self, client_state: &mut ClientState, effects: &mut Effects<O>) {
+        for key in client_state.opens.clone() {
+            self.remove_open(client_state, key, effects);
         }
     }
 
     /// Counts an owner's use down; with the last one it goes.
-    pub(crate) fn release_owner(&self, books: &mut Books, key: Key) {
+    pub(crate) fn release_owner(&self, client_state: &mut ClientState, key: Key) {
         let uses = self.owners.write(key, |owner| {
             owner.uses = owner.uses.saturating_sub(1);
             owner.uses
@@ -114,7 +114,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         if let Some(owner) = self.owners.remove(key) {
             // One name can be an open owner's and a lock owner's: the key tells which entry is meant.
-            for table in [&mut books.open_owners, &mut books.lock_owners] {
+            for table in [&mut client_state.open_owners, &mut client_state.lock_owners] {
                 if table.get(&owner.name) == Some(&key) {
                     table.remove(&owner.name);
                 }

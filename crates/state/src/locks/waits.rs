@@ -3,7 +3,7 @@
 //! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as well.
 
 use crate::files::FileState;
-use crate::lock_ranges::LockRange;
+use crate::locks::ranges::LockRange;
 use crate::slab::Key;
 use crate::{CallbackTask, ClientKey, Clientid4, Effects, State};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! SEQUENCE (RFC 8881 sections 2.10.6 and 18.46): exactly-once semantics by slots.
 
-use crate::memory::{Pressure, TIGHT_PART};
 use crate::sessions::Session;
-use crate::slots::{SlotCheck, SlotState};
+use crate::sessions::memory::{Pressure, TIGHT_PART};
+use crate::sessions::slots::{SlotCheck, SlotState};
 use crate::{
     CallbackTask, Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4,
     SlotToken, State,
@@ -113,11 +113,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 Ok(Sequenced::Execute(self.begun(now, session, caller, args)))
             }
             Ok(SlotCheck::Replay(reply)) => {
-                session.pulse.leave();
+                session.activity.leave();
                 Ok(Sequenced::Replay(reply))
             }
             Err(status) => {
-                session.pulse.leave();
+                session.activity.leave();
                 Err(status)
             }
         }
@@ -125,10 +125,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Counts a request in, so that its session and client do not go for lack of requests.
     fn enter(&self, session: &Session) -> Result<()> {
-        while !session.pulse.enter() {
+        while !session.activity.enter() {
             // Whoever closed the gate may be about to open it again, and holds the registry until that is decided.
             drop(self.registry());
-            if session.pulse.is_closed() {
+            if session.activity.is_closed() {
                 return Err(Nfsstat4::NFS4ERR_BADSESSION);
             }
         }
@@ -149,7 +149,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             SlotCheck::New => {
                 check_size(&session.fore, args)?;
                 self.check_memory(session, args)?;
-                session.pulse.cached(slot.cached_len(), 0);
+                session.activity.cached(slot.cached_len(), 0);
                 slot.begin(caller, args)
             }
             SlotCheck::Replay(_) => SlotState::Fresh,
@@ -158,8 +158,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         // The last reply is freed without the slot's lock.
         drop(last);
         self.associate_by_sequence(session, caller.connection);
-        session.pulse.renew(now);
-        session.pulse.outstanding.note(args.highest_slotid);
+        session.activity.renew(now);
+        session.activity.outstanding.note(args.highest_slotid);
         Ok(check)
     }
 
@@ -219,7 +219,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// A reply above the channel's response_cached is not kept. Does nothing when the session is gone by now.
     pub fn finish(&self, token: SlotToken, reply: Option<&[u8]>) {
         let SlotToken { session, slot, cache_this } = token;
-        if !session.pulse.is_closed() {
+        if !session.activity.is_closed() {
             let keeps = |reply: &&[u8]| {
                 // Replies that were not to be cached are only kept where that costs others nothing.
                 let asked = cache_this || slot == 0;
@@ -230,11 +230,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             let state = reply.map_or(SlotState::Uncached, |reply| SlotState::Cached(Arc::from(reply)));
             if let Some(mut slot) = session.slots.lock(slot) {
                 slot.state = state;
-                session.pulse.cached(0, slot.cached_len());
+                session.activity.cached(0, slot.cached_len());
             }
             self.count_replies(&session);
         }
-        session.pulse.leave();
+        session.activity.leave();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections 10.4.5 and 10.4.6).
 
-use crate::clients::{Books, Client};
-use crate::delegations::{Delegation, DelegationKey, Referring, Standing, recall_any};
+use crate::clients::{Client, ClientState};
+use crate::delegations::{Delegation, DelegationKey, DelegationPhase, ReferringCall, recall_any};
 use crate::files::FileState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
@@ -56,7 +56,7 @@ pub struct Recall<F> {
     /// The file.
     pub file: F,
     /// The request that it was granted to.
-    pub granted: Option<Referring>,
+    pub granted: Option<ReferringCall>,
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
@@ -101,21 +101,23 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's stripe.
     fn begin_recall(&self, client: ClientKey, key: Key, until: Duration, effects: &mut Effects<O>) {
         let before = self.delegations.write(key, |delegation| {
-            let before = delegation.standing;
-            match &mut delegation.standing {
-                Standing::Held => delegation.standing = Standing::Recalled { until, answered: false },
-                Standing::Recalled { until: earlier, .. } => *earlier = until.min(*earlier),
-                Standing::Revoked => {}
+            let before = delegation.phase;
+            match &mut delegation.phase {
+                DelegationPhase::Held => {
+                    delegation.phase = DelegationPhase::Recalled { until, answered: false }
+                }
+                DelegationPhase::Recalled { until: earlier, .. } => *earlier = until.min(*earlier),
+                DelegationPhase::Revoked => {}
             }
             before
         });
         match before {
-            Some(Standing::Held) => {
+            Some(DelegationPhase::Held) => {
                 self.recalls().insert((until, key));
                 let delegation = DelegationKey(key);
                 effects.callbacks.push(CallbackTask::Recall { client, delegation });
             }
-            Some(Standing::Recalled { until: before, .. }) if until < before => {
+            Some(DelegationPhase::Recalled { until: before, .. }) if until < before => {
                 let mut recalls = self.recalls();
                 recalls.remove(&(before, key));
                 recalls.insert((until, key));
@@ -184,7 +186,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_DELAY while others have such a delegation: it is recalled.
-    pub fn check_look(
+    pub fn check_unopened_read(
         &self,
         now: Duration,
         client: ClientKey,
@@ -203,8 +205,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns what CB_RECALL is to say; `None` when it needs not be said (any more).
     pub fn recall(&self, delegation: DelegationKey) -> Option<Recall<F>> {
         let stateid = self.stateid(StateRef::Delegation(delegation.0), 1);
-        let say = |delegation: &Delegation<F, O>| match delegation.standing {
-            Standing::Recalled { answered: false, .. } => {
+        let say = |delegation: &Delegation<F, O>| match delegation.phase {
+            DelegationPhase::Recalled { answered: false, .. } => {
                 Some(Recall { stateid, file: delegation.file.clone(), granted: delegation.granted })
             }
             _ => None,
@@ -215,7 +217,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Notes that the client has taken a recall: it is not said again.
     pub fn recall_answered(&self, delegation: DelegationKey) {
         self.delegations.write(delegation.0, |delegation| {
-            if let Standing::Recalled { answered, .. } = &mut delegation.standing {
+            if let DelegationPhase::Recalled { answered, .. } = &mut delegation.phase {
                 *answered = true;
             }
         });
@@ -225,8 +227,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub fn unanswered_recalls(&self) -> Vec<CallbackTask> {
         let keys: Vec<Key> = self.recalls().iter().map(|(_, key)| *key).collect();
         let task = |key: Key| {
-            self.delegations.read(key, |found| match found.standing {
-                Standing::Recalled { answered: false, .. } => {
+            self.delegations.read(key, |found| match found.phase {
+                DelegationPhase::Recalled { answered: false, .. } => {
                     Some(CallbackTask::Recall { client: found.client, delegation: DelegationKey(key) })
                 }
                 _ => None,
@@ -245,12 +247,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn revoke(&self, key: Key, effects: &mut Effects<O>) -> bool {
         let holder = self.delegations.read(key, |delegation| delegation.client);
         let Some(record) = holder.and_then(|holder| self.client(holder).ok()) else { return false };
-        let mut books = record.all_books();
-        if !books.delegations.contains(&key) {
+        let mut client_state = record.lock_any();
+        if !client_state.delegations.contains(&key) {
             return false; // It came back at the last moment.
         }
         // Before the conflict is over, so that whoever sees its outcome can see why.
-        self.count_revoked(&record, &mut books, true);
+        self.count_revoked(&record, &mut client_state, true);
         self.take_delegation(key);
         let payload = self.delegations.write(key, |delegation| delegation.payload.take());
         effects.closed.extend(payload.flatten());
@@ -258,9 +260,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Counts a client's revoked delegations and says in SEQUENCE whether there are any.
-    pub(crate) fn count_revoked(&self, record: &Client, books: &mut Books, more: bool) {
-        books.revoked = if more { books.revoked + 1 } else { books.revoked.saturating_sub(1) };
-        if books.revoked > 0 {
+    pub(crate) fn count_revoked(&self, record: &Client, client_state: &mut ClientState, more: bool) {
+        client_state.revoked =
+            if more { client_state.revoked + 1 } else { client_state.revoked.saturating_sub(1) };
+        if client_state.revoked > 0 {
             record.status.fetch_or(SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
         } else {
             record.status.fetch_and(!SEQ4_STATUS_RECALLABLE_STATE_REVOKED, AcqRel);
@@ -276,9 +279,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let registry = self.registry();
         let fair = max / registry.clients.len().max(1) / 2;
         for (key, client) in &registry.clients {
-            let mut books = client.record.all_books();
-            if books.delegations.len() > fair {
-                recall_any(&mut books, *key, fair, now, effects);
+            let mut client_state = client.record.lock_any();
+            if client_state.delegations.len() > fair {
+                recall_any(&mut client_state, *key, fair, now, effects);
             }
         }
     }

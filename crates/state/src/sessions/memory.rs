@@ -1,12 +1,12 @@
 //! Memory of sessions and their cached replies: what is in use is counted, and what runs short is taken back from
 //! whoever holds most (RFC 8881 section 2.10.6.1).
 
-use crate::create_session::ChannelAttrs;
-use crate::registry::Registry;
+use crate::clients::registry::Registry;
+use crate::clients::tenants::{Pool, Tenant, is_of};
 use crate::sessions::Session;
+use crate::sessions::create_session::ChannelAttrs;
+use crate::sessions::slots::{SlotState, Slots};
 use crate::slab::Key;
-use crate::slots::{SlotState, Slots};
-use crate::tenants::{Pool, Tenant, is_of};
 use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result, State};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Counts what a session has cached by now, if that is more than was counted.
     pub(crate) fn count_replies(&self, session: &Session) {
-        self.count_memory(&session.record.tenant, session.counted.raise(session.pulse.cached_len()));
+        self.count_memory(&session.record.tenant, session.counted.raise(session.activity.cached_len()));
     }
 
     /// Ends the count of a session that goes.
@@ -171,12 +171,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.sessions.each(|_, session| sessions.push(Arc::clone(session)));
         for session in &sessions {
             if retires
-                && let Some(used) = session.pulse.outstanding.turn()
+                && let Some(used) = session.activity.outstanding.turn()
                 && self.pressure(&session.record.tenant) > Pressure::None
             {
                 session.empty_slots(used);
             }
-            let lowered = session.counted.lower(session.pulse.cached_len());
+            let lowered = session.counted.lower(session.activity.cached_len());
             self.discount_memory(&session.record.tenant, lowered);
         }
         self.tenants.sweep();
@@ -195,7 +195,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             if of_victim(session) {
                 all += 1;
                 let (used, since) = session.used();
-                if session.pulse.running() == 0 && (!used || since <= quiet) {
+                if session.activity.running() == 0 && (!used || since <= quiet) {
                     unused.push((used, since, key));
                 }
             }
@@ -203,7 +203,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         unused.sort_unstable();
         let mut freed = false;
         for (.., key) in unused.into_iter().take((all / EVICTED_PART).max(1)) {
-            if self.sessions.get(key).is_some_and(|session| session.pulse.close(0)) {
+            if self.sessions.get(key).is_some_and(|session| session.activity.close(0)) {
                 self.remove_session(registry, key);
                 freed = true;
             }
@@ -226,10 +226,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         for (key, client) in members {
             all += 1;
             let sessions = self.sessions_of(client);
-            let is_idle = client.pulses(&sessions).all(|pulse| pulse.running() == 0);
+            let is_idle = client.activities(&sessions).all(|activity| activity.running() == 0);
             let reclaims = registry.may_reclaim(&client.record);
             if is_idle && !reclaims && !client.record.holds_state() {
-                let used = client.pulses(&sessions).any(|pulse| pulse.renewed() > Duration::ZERO);
+                let used = client.activities(&sessions).any(|activity| activity.renewed() > Duration::ZERO);
                 unused.push((client.confirmed, used, self.renewed(client), *key));
             }
         }
@@ -297,7 +297,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 impl Session {
     /// Whether it was ever used, and when last; or when it was made.
     fn used(&self) -> (bool, Duration) {
-        match self.pulse.renewed() {
+        match self.activity.renewed() {
             Duration::ZERO => (false, self.created),
             renewed => (true, renewed),
         }
@@ -308,7 +308,7 @@ impl Session {
         for slot in used..self.fore.requests {
             let Some(mut slot) = self.slots.lock_used(slot) else { continue };
             if matches!(slot.state, SlotState::Cached(_)) {
-                self.pulse.cached(slot.cached_len(), 0);
+                self.activity.cached(slot.cached_len(), 0);
                 slot.state = SlotState::Uncached;
             }
         }

@@ -1,6 +1,6 @@
 //! What OPEN is asked and answers (RFC 8881 section 18.16).
 
-use crate::shares::{READ, Share, WRITE, share};
+use crate::opens::shares::{READ, Share, WRITE, share};
 use crate::{Caller, Result, Stateid4};
 
 /// How an OPEN claims its file, as far as state cares.

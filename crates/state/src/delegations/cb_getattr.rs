@@ -3,7 +3,7 @@
 //! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those who had asked before the
 //! callback was sent, and for each of them once: so nobody sees what was true before he asked.
 
-use crate::delegations::{Delegation, DelegationKey, Standing};
+use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
 use crate::slab::Key;
 use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, State};
 use std::hash::Hash;
@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Clients that look at one file with a delegation for writing at the same time; with more it is recalled.
-const LOOKS_MAX: usize = 16;
+const GETATTR_WAITS_MAX: usize = 16;
 
 /// Names what a client waits for when it looks at a file with a delegation for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookKey {
+pub struct GetattrWait {
     client: ClientKey,
     delegation: DelegationKey,
 }
@@ -31,7 +31,7 @@ pub struct HeldAttributes {
 
 /// What a look at a file came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct HolderReply {
     /// What the holder said.
     pub held: HeldAttributes,
     /// The change attribute when the delegation was granted.
@@ -40,7 +40,7 @@ pub struct Looked {
 
 /// Where the look of one client stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum WaitStage {
     /// It was asked for while a callback was out already.
     Late,
     /// The callback that is out will answer it.
@@ -51,15 +51,15 @@ enum Look {
 
 /// The looks of other clients at a file with a delegation for writing.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    clients: Vec<(ClientKey, Look)>,
+pub(crate) struct GetattrWaits {
+    clients: Vec<(ClientKey, WaitStage)>,
     under_way: bool,
     /// The holder did not answer as it should: there is no use in asking.
     refused: bool,
 }
 
 /// What a client that looks gets.
-enum Turn {
+enum AttributesTurn {
     Answer(HeldAttributes),
     /// The holder has yet to answer; whether it has yet to be asked.
     Wait(bool),
@@ -67,19 +67,19 @@ enum Turn {
     Recall,
 }
 
-impl Looks {
-    fn turn(&mut self, client: ClientKey) -> Turn {
-        let answered = |(other, look): &(ClientKey, Look)| match look {
-            Look::Answered(held) if *other == client => Some(*held),
+impl GetattrWaits {
+    fn turn(&mut self, client: ClientKey) -> AttributesTurn {
+        let answered = |(other, look): &(ClientKey, WaitStage)| match look {
+            WaitStage::Answered(held) if *other == client => Some(*held),
             _ => None,
         };
         let found = self.clients.iter().enumerate().find_map(|(place, look)| Some((place, answered(look)?)));
         match found {
             Some((place, held)) if !self.refused => {
                 self.clients.swap_remove(place);
-                Turn::Answer(held)
+                AttributesTurn::Answer(held)
             }
-            _ => self.ask(client).map_or(Turn::Recall, Turn::Wait),
+            _ => self.ask(client).map_or(AttributesTurn::Recall, AttributesTurn::Wait),
         }
     }
 
@@ -92,22 +92,23 @@ impl Looks {
         if self.clients.iter().any(|(other, _)| *other == client) {
             return Some(false);
         }
-        if self.clients.len() >= LOOKS_MAX {
+        if self.clients.len() >= GETATTR_WAITS_MAX {
             // Some have never come back for their answers.
-            self.clients.retain(|(_, look)| !matches!(look, Look::Answered(_)));
-            if self.clients.len() >= LOOKS_MAX {
+            self.clients.retain(|(_, look)| !matches!(look, WaitStage::Answered(_)));
+            if self.clients.len() >= GETATTR_WAITS_MAX {
                 return None;
             }
         }
         let ask = !std::mem::replace(&mut self.under_way, true);
-        self.clients.push((client, if ask { Look::Asked } else { Look::Late }));
+        self.clients.push((client, if ask { WaitStage::Asked } else { WaitStage::Late }));
         Some(ask)
     }
 
     /// Whether a client has yet to get its answer.
     fn waits(&self, client: ClientKey) -> bool {
-        let waits =
-            |(other, look): &(ClientKey, Look)| *other == client && !matches!(look, Look::Answered(_));
+        let waits = |(other, look): &(ClientKey, WaitStage)| {
+            *other == client && !matches!(look, WaitStage::Answered(_))
+        };
         !self.refused && self.clients.iter().any(waits)
     }
 
@@ -116,9 +117,9 @@ impl Looks {
         let mut late = false;
         for (_, look) in &mut self.clients {
             match look {
-                Look::Asked => *look = Look::Answered(held),
-                Look::Late => (*look, late) = (Look::Asked, true),
-                Look::Answered(_) => {}
+                WaitStage::Asked => *look = WaitStage::Answered(held),
+                WaitStage::Late => (*look, late) = (WaitStage::Asked, true),
+                WaitStage::Answered(_) => {}
             }
         }
         self.under_way = late;
@@ -146,25 +147,25 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Has the holder of a delegation for writing asked, if another client has one and has not said yet what it has. Returns what
-    /// to wait for; then, and if there is nothing to wait for, [`State::look`] is next.
-    pub fn ask(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<LookKey> {
+    /// to wait for; then, and if there is nothing to wait for, [`State::holder_attributes`] is next.
+    pub fn ask_holder(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<GetattrWait> {
         let (holder, key) = self.other_writer(client, file)?;
         let asked = self.delegations.write(key, |delegation| {
-            let held = delegation.standing == Standing::Held;
-            let asked = if held { delegation.looks.ask(client) } else { None };
-            asked.filter(|_| delegation.looks.waits(client))
+            let held = delegation.phase == DelegationPhase::Held;
+            let asked = if held { delegation.getattr_waits.ask(client) } else { None };
+            asked.filter(|_| delegation.getattr_waits.waits(client))
         });
         let delegation = DelegationKey(key);
         if asked.flatten()? {
             effects.callbacks.push(CallbackTask::Getattr { client: holder, delegation });
         }
-        Some(LookKey { client, delegation })
+        Some(GetattrWait { client, delegation })
     }
 
     /// Tells whether a client has yet to get its answer, and may get one.
-    pub fn look_waits(&self, look: LookKey) -> bool {
+    pub fn getattr_pending(&self, look: GetattrWait) -> bool {
         let waits = |delegation: &Delegation<F, O>| {
-            delegation.standing == Standing::Held && delegation.looks.waits(look.client)
+            delegation.phase == DelegationPhase::Held && delegation.getattr_waits.waits(look.client)
         };
         self.delegations.read(look.delegation.0, waits).unwrap_or(false)
     }
@@ -173,24 +174,24 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ///
     /// # Errors
     /// NFS4ERR_DELAY until the holder has answered CB_GETATTR, or the delegation is back when it does not.
-    pub fn look(
+    pub fn holder_attributes(
         &self,
         now: Duration,
         client: ClientKey,
         file: &F,
         effects: &mut Effects<O>,
-    ) -> Result<Option<Looked>> {
+    ) -> Result<Option<HolderReply>> {
         if self.write_delegations.load(Relaxed) == 0 {
             return Ok(None);
         }
         let Some((holder, key)) = self.other_writer(client, file) else { return Ok(None) };
-        let turn = self.delegations.write(key, |delegation| match delegation.standing {
-            Standing::Held => (delegation.looks.turn(client), delegation.change),
-            Standing::Recalled { .. } | Standing::Revoked => (Turn::Recall, 0),
+        let turn = self.delegations.write(key, |delegation| match delegation.phase {
+            DelegationPhase::Held => (delegation.getattr_waits.turn(client), delegation.change),
+            DelegationPhase::Recalled { .. } | DelegationPhase::Revoked => (AttributesTurn::Recall, 0),
         });
         match turn {
-            Some((Turn::Answer(held), granted)) => Ok(Some(Looked { held, granted })),
-            Some((Turn::Wait(ask), _)) => {
+            Some((AttributesTurn::Answer(held), granted)) => Ok(Some(HolderReply { held, granted })),
+            Some((AttributesTurn::Wait(ask), _)) => {
                 if ask {
                     let delegation = DelegationKey(key);
                     effects.callbacks.push(CallbackTask::Getattr { client: holder, delegation });
@@ -198,28 +199,28 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 Err(Nfsstat4::NFS4ERR_DELAY)
             }
             // It went in between, or is recalled now if it was not before.
-            Some((Turn::Recall, _)) | None => {
-                self.check_look(now, client, file, effects)?;
+            Some((AttributesTurn::Recall, _)) | None => {
+                self.check_unopened_read(now, client, file, effects)?;
                 Ok(None)
             }
         }
     }
 
     /// Returns the file that CB_GETATTR is to ask for; `None` when nobody waits for it (any more).
-    pub fn looked_at(&self, delegation: DelegationKey) -> Option<F> {
+    pub fn getattr_file(&self, delegation: DelegationKey) -> Option<F> {
         let asks = |found: &Delegation<F, O>| {
-            let waits = found.looks.under_way && found.standing == Standing::Held;
+            let waits = found.getattr_waits.under_way && found.phase == DelegationPhase::Held;
             waits.then(|| found.file.clone())
         };
         self.delegations.read(delegation.0, asks).flatten()
     }
 
     /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns whether to ask again.
-    pub fn look_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
+    pub fn getattr_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
         let answered = self.delegations.write(delegation.0, |delegation| match held {
-            Some(held) => delegation.looks.answered(held),
+            Some(held) => delegation.getattr_waits.answered(held),
             None => {
-                delegation.looks.refused();
+                delegation.getattr_waits.refused();
                 false
             }
         });

@@ -1,11 +1,20 @@
 //! Sessions (RFC 8881 section 2.10): their ids, limits and end.
 
-use crate::callbacks::{BackSlots, PathStatus};
+pub(crate) mod backchannel;
+pub(crate) mod callbacks;
+pub(crate) mod connections;
+pub(crate) mod create_session;
+pub(crate) mod destroy;
+pub(crate) mod memory;
+pub(crate) mod sequence;
+pub(crate) mod slots;
+
 use crate::clients::Client;
-use crate::memory::{Counted, Outstanding};
-use crate::registry::Registry;
+use crate::clients::registry::Registry;
+use crate::sessions::callbacks::{BackSlots, PathStatus};
+use crate::sessions::memory::{Counted, Outstanding};
+use crate::sessions::slots::Slots;
 use crate::slab::Key;
-use crate::slots::Slots;
 use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4, State};
 use std::hash::Hash;
 use std::sync::atomic::{
@@ -15,7 +24,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// One session. What never changes needs no lock; what requests change is in their slot and in the pulse.
+/// One session. What never changes needs no lock; what requests change is in their slot and in the activity.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Sessionid4,
@@ -25,7 +34,7 @@ pub(crate) struct Session {
     pub(crate) fore: ChannelAttrs,
     pub(crate) back: ChannelAttrs,
     pub(crate) slots: Slots,
-    pub(crate) pulse: Pulse,
+    pub(crate) activity: SessionActivity,
     pub(crate) connections: RwLock<Vec<Connection>>,
     pub(crate) callback: Mutex<Callback>,
     pub(crate) minor_version: u32,
@@ -55,14 +64,14 @@ pub(crate) struct Connection {
     pub(crate) silent: bool,
 }
 
-/// The bit of [`Pulse::gate`] that lets nobody in.
+/// The bit of [`SessionActivity::gate`] that lets nobody in.
 const CLOSED: u32 = 1 << 31;
 
 /// What each request of a session changes: it has a cache line of its own, which only the shards that serve this session
 /// share.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Pulse {
+pub(crate) struct SessionActivity {
     /// How many requests run, and [`CLOSED`]. Whoever closes it holds the registry until it is decided whether the
     /// session goes or the gate opens again.
     gate: AtomicU32,
@@ -73,7 +82,7 @@ pub(crate) struct Pulse {
     pub(crate) outstanding: Outstanding,
 }
 
-impl Pulse {
+impl SessionActivity {
     /// Counts a request in; false when the gate is closed.
     pub(crate) fn enter(&self) -> bool {
         let entered = self.gate.fetch_add(1, AcqRel) & CLOSED == 0;
@@ -166,12 +175,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Removes a session with its reply cache and associations; its client stays. Requests that run on it end quietly.
     pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
         let Some(session) = self.sessions.remove(key) else { return };
-        session.pulse.close(u32::MAX);
+        session.activity.close(u32::MAX);
         self.discount_session(&session);
         self.forget_connections(&session);
         if let Some(enrolled) = registry.clients.get_mut(&session.client) {
             enrolled.sessions.retain(|other| *other != key);
-            enrolled.renewed = enrolled.renewed.max(session.pulse.renewed());
+            enrolled.renewed = enrolled.renewed.max(session.activity.renewed());
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A machine that slept or a network that was cut then costs nobody anything. At the first conflict all of such a client goes,
 //! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
 
-use crate::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, Registry};
 use crate::slab::Key;
 use crate::{ClientKey, Effects, State};
 use std::collections::BTreeSet;
@@ -77,10 +77,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     fn holds(&self, client: &Enrolled, meant: impl Fn(&F) -> bool) -> bool {
-        let books = client.record.all_books();
+        let client_state = client.record.lock_any();
         let is_open = |key: &Key| self.opens.read(*key, |open| meant(&open.file)) == Some(true);
         let is_delegated = |key: &Key| self.delegations.read(*key, |held| meant(&held.file)) == Some(true);
-        books.opens.iter().any(is_open) || books.delegations.iter().any(is_delegated)
+        client_state.opens.iter().any(is_open) || client_state.delegations.iter().any(is_delegated)
     }
 
     fn holders(&self, file: &F) -> BTreeSet<ClientKey> {

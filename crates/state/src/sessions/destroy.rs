@@ -27,7 +27,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         // often a new one that has carried none. It takes a refusal for the end of the session, and then asks for ten seconds why
         // its client id is busy.
         session.check_connection(caller.connection)?;
-        if !session.pulse.close(u32::from(own == Some(sessionid))) {
+        if !session.activity.close(u32::from(own == Some(sessionid))) {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
         self.remove_session(&mut registry, session.key);

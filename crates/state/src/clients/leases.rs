@@ -1,6 +1,6 @@
 //! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see `courtesy`).
 
-use crate::registry::{Enrolled, Registry};
+use crate::clients::registry::{Enrolled, Registry};
 use crate::{ClientKey, Effects, State};
 use std::hash::Hash;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let idle = registry
             .clients
             .values()
-            .filter(|client| self.sessions_of(client).iter().all(|session| session.pulse.running() == 0));
+            .filter(|client| self.sessions_of(client).iter().all(|session| session.activity.running() == 0));
         let leases = idle.map(|client| match client.record.holds_state() {
             true => self.stays_until(client),
             false => self.renewed(client).saturating_add(self.limits.lease),

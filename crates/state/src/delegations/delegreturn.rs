@@ -1,8 +1,8 @@
 //! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and 18.6).
 
-use crate::clients::{Books, Client};
-use crate::delegations::{Delegation, SEQID, Standing};
-use crate::shares::WRITE;
+use crate::clients::{Client, ClientState};
+use crate::delegations::{Delegation, DelegationPhase, SEQID};
+use crate::opens::shares::WRITE;
 use crate::slab::Key;
 use crate::stateids::{StateRef, check_seqid};
 use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
@@ -22,9 +22,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<()> {
         let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        let mut books = record.all_books();
+        let mut client_state = record.lock_any();
         let key = self.find_delegation(client, stateid, file, 0)?;
-        self.remove_delegation(&record, &mut books, key, effects);
+        self.remove_delegation(&record, &mut client_state, key, effects);
         Ok(())
     }
 
@@ -61,9 +61,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             check_seqid(seqid, SEQID)?;
-            match delegation.standing {
-                Standing::Revoked => Err(Nfsstat4::NFS4ERR_DELEG_REVOKED),
-                Standing::Held | Standing::Recalled { .. } => run(delegation),
+            match delegation.phase {
+                DelegationPhase::Revoked => Err(Nfsstat4::NFS4ERR_DELEG_REVOKED),
+                DelegationPhase::Held | DelegationPhase::Recalled { .. } => run(delegation),
             }
         });
         found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
@@ -90,21 +90,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         })
     }
 
-    /// Removes a delegation, held or revoked, of the client whose books these are.
+    /// Removes a delegation, held or revoked, of the client whose state these are.
     pub(crate) fn remove_delegation(
         &self,
         record: &Client,
-        books: &mut Books,
+        client_state: &mut ClientState,
         key: Key,
         effects: &mut Effects<O>,
     ) {
-        let revoked = self.delegations.read(key, |delegation| delegation.standing == Standing::Revoked);
+        let revoked = self.delegations.read(key, |delegation| delegation.phase == DelegationPhase::Revoked);
         self.take_delegation(key);
         let Some(delegation) = self.delegations.remove(key) else { return };
         self.delegations_count.fetch_sub(1, Relaxed);
-        books.delegations.remove(&key);
+        client_state.delegations.remove(&key);
         if revoked == Some(true) {
-            self.count_revoked(record, books, false);
+            self.count_revoked(record, client_state, false);
         }
         effects.closed.extend(delegation.payload);
     }
@@ -115,13 +115,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let Some((client, name)) = self.delegations.read(key, look) else { return };
         let mut files = self.files.lock(&name);
         let before = self.delegations.write(key, |delegation| {
-            (std::mem::replace(&mut delegation.standing, Standing::Revoked), delegation.write)
+            (std::mem::replace(&mut delegation.phase, DelegationPhase::Revoked), delegation.write)
         });
-        let Some((standing, write)) = before.filter(|(standing, _)| *standing != Standing::Revoked) else {
-            // Its standing was that before: nothing was changed.
+        let Some((phase, write)) = before.filter(|(phase, _)| *phase != DelegationPhase::Revoked) else {
+            // Its phase was that before: nothing was changed.
             return;
         };
-        if let Standing::Recalled { until, .. } = standing {
+        if let DelegationPhase::Recalled { until, .. } = phase {
             self.recalls().remove(&(until, key));
         }
         if write {
@@ -136,9 +136,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Removes all delegations of a client.
-    pub(crate) fn remove_delegations(&self, record: &Client, books: &mut Books, effects: &mut Effects<O>) {
-        for key in books.delegations.clone() {
-            self.remove_delegation(record, books, key, effects);
+    pub(crate) fn remove_delegations(
+        &self,
+        record: &Client,
+        client_state: &mut ClientState,
+        effects: &mut Effects<O>,
+    ) {
+        for key in client_state.delegations.clone() {
+            self.remove_delegation(record, client_state, key, effects);
         }
     }
 }

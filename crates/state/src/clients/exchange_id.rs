@@ -1,10 +1,10 @@
 //! EXCHANGE_ID (RFC 8881 section 18.35): a client owner gets a client id.
 
 use crate::clients::Client;
-use crate::creator::Creator;
-use crate::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
-use crate::registry::{Enrolled, Registry};
-use crate::tenants::Tenant;
+use crate::clients::creator::Creator;
+use crate::clients::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
+use crate::clients::registry::{Enrolled, Registry};
+use crate::clients::tenants::Tenant;
 use crate::v40::NAME_PREFIX;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result, State};
 use nfs4::{
