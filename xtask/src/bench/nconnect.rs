@@ -16,7 +16,6 @@ use bench::measuring::{
 use bench::native::{Counters, Native, Site, Target};
 use bench::view::form::cpu_unit;
 use bench::{Flavor, Unit};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -102,7 +101,7 @@ impl Evaluation for Ways {
             group: flavor.name().to_owned(),
             side: side(connections, lag_max),
             unit: UNIT,
-            axes: Axes::from([("flavor".to_owned(), json!(flavor.name()))]),
+            axes: Axes::Flavor { flavor: flavor.name().to_owned() },
             load: Load::Transfer(Transfer {
                 random: true,
                 size: 4096,

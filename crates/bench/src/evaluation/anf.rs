@@ -3,9 +3,10 @@
 
 use super::Blocks;
 use crate::Unit;
-use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
+use crate::measuring::{
+    Axes, Case, Evaluation, Load, LoadLevel, Reach, Record, Settings, Transfer, Workload, WorkloadAxes,
+};
 use anyhow::Result;
-use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -35,8 +36,8 @@ impl Anf {
     /// Plans it; `connections` as nconnect makes them.
     pub fn new(settings: &Settings, connections: u32) -> Self {
         let mut blocks = Vec::new();
-        for load in ["low", "high"] {
-            for workload in ["random", "sequential"] {
+        for load in [LoadLevel::Low, LoadLevel::High] {
+            for workload in [Workload::Random, Workload::Sequential] {
                 for writes in WRITES {
                     blocks.push(transfer(settings, connections, load, workload, writes));
                 }
@@ -62,30 +63,32 @@ impl Evaluation for Anf {
 }
 
 /// Names the group of a workload.
-pub fn group(load: &str, workload: &str, writes: u32) -> String {
+pub fn group(load: LoadLevel, workload: Workload, writes: u32) -> String {
     match workload {
-        "random" => format!("Random 4 KiB, {writes} % writes, {load} load"),
-        "sequential" => format!("Sequential 1 MiB, {writes} % writes, {load} load"),
-        _ => format!("Metadata as git makes it, {load} load"),
+        Workload::Random => format!("Random 4 KiB, {writes} % writes, {load} load"),
+        Workload::Sequential => format!("Sequential 1 MiB, {writes} % writes, {load} load"),
+        Workload::Metadata => format!("Metadata as git makes it, {load} load"),
     }
 }
 
-fn transfer(settings: &Settings, connections: u32, load: &str, workload: &str, writes: u32) -> Vec<Case> {
-    let random = workload == "random";
+fn transfer(
+    settings: &Settings,
+    connections: u32,
+    load: LoadLevel,
+    workload: Workload,
+    writes: u32,
+) -> Vec<Case> {
+    let random = workload == Workload::Random;
     let depth = match (load, random) {
-        ("low", _) => 1,
-        (_, true) => RANDOM_DEPTH,
-        (_, false) => SEQUENTIAL_DEPTH,
+        (LoadLevel::Low, _) => 1,
+        (LoadLevel::High, true) => RANDOM_DEPTH,
+        (LoadLevel::High, false) => SEQUENTIAL_DEPTH,
     };
     let case = |side: &String| Case {
         group: group(load, workload, writes),
         side: side.clone(),
         unit: if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond },
-        axes: Axes::from([
-            ("load".to_owned(), json!(load)),
-            ("workload".to_owned(), json!(workload)),
-            ("writes".to_owned(), json!(writes)),
-        ]),
+        axes: Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) }),
         load: Load::Transfer(Transfer {
             random,
             size: if random { 4096 } else { 1 << 20 },
@@ -98,13 +101,13 @@ fn transfer(settings: &Settings, connections: u32, load: &str, workload: &str, w
     settings.sides.iter().map(case).collect()
 }
 
-fn metadata(settings: &Settings, connections: u32, load: &str) -> Vec<Case> {
-    let clients = if load == "low" { 1 } else { GIT_CLIENTS };
+fn metadata(settings: &Settings, connections: u32, load: LoadLevel) -> Vec<Case> {
+    let clients = if load == LoadLevel::Low { 1 } else { GIT_CLIENTS };
     let case = |side: &String| Case {
-        group: group(load, "metadata", 0),
+        group: group(load, Workload::Metadata, 0),
         side: side.clone(),
         unit: Unit::OperationsPerSecond,
-        axes: Axes::from([("load".to_owned(), json!(load)), ("workload".to_owned(), json!("metadata"))]),
+        axes: Axes::Workload(WorkloadAxes { load, workload: Workload::Metadata, writes: None }),
         load: Load::Git {
             seed: SEED,
             repository: settings.options.get(REPOSITORY).and_then(|path| path.as_str()).map(PathBuf::from),

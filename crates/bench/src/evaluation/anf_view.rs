@@ -4,7 +4,7 @@ use super::anf::{WRITES, group};
 use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
 use super::share::{ShareRow, share_table};
 use crate::Unit;
-use crate::measuring::{CaseRecord, Comparison, Record};
+use crate::measuring::{CaseRecord, Comparison, LoadLevel, Record, Workload};
 use crate::view::form::{added_or_none, compared, digits, mean_change};
 use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
 use crate::view::{busy_bars, is_unsure, limits, lines, ratio};
@@ -18,56 +18,54 @@ const NONE: &str = "–";
 pub fn view(record: &Record) -> View {
     let mut charts = left(record);
     let sweeps = [
-        sweep(record, "high", "random", Figure::Rate),
-        sweep(record, "high", "sequential", Figure::Rate),
-        sweep(record, "low", "random", Figure::Median),
-        sweep(record, "low", "sequential", Figure::Median),
+        sweep(record, LoadLevel::High, Workload::Random, Figure::Rate),
+        sweep(record, LoadLevel::High, Workload::Sequential, Figure::Rate),
+        sweep(record, LoadLevel::Low, Workload::Random, Figure::Median),
+        sweep(record, LoadLevel::Low, Workload::Sequential, Figure::Median),
     ];
     charts.extend(sweeps.into_iter().flatten());
-    charts.extend(busy_bars(record, |one| {
-        one.case.is("load", "high") && (one.case.word("workload") == Some("metadata") || is_pure(one))
-    }));
+    charts.extend(busy_bars(record, |one| one.case.axes.level() == Some(LoadLevel::High) && is_pure(one)));
     View { headline: headline(record), tables: tables(record), charts }
 }
 
 fn tables(record: &Record) -> Vec<Table> {
-    let row = |name: &str, unit, workload: &'static str| -> ShareRow<'static> {
-        let wanted = move |one: &CaseRecord| is_heavy(one) && one.case.word("workload") == Some(workload);
+    let row = |name: &str, unit, workload| -> ShareRow<'static> {
+        let wanted = move |one: &CaseRecord| is_heavy(one) && one.case.axes.workload() == Some(workload);
         (name.to_owned(), unit, Box::new(wanted))
     };
     let rows = vec![
-        row("random I/O, a request of 4 KiB", "µs", "random"),
-        row("sequential I/O, a GB", "s", "sequential"),
-        row("metadata, an operation", "µs", "metadata"),
+        row("random I/O, a request of 4 KiB", "µs", Workload::Random),
+        row("sequential I/O, a GB", "s", Workload::Sequential),
+        row("metadata, an operation", "µs", Workload::Metadata),
     ];
     let all = [Some(first(record)), Some(second(record)), share_table(record, rows), Some(commands(record))];
     all.into_iter().flatten().collect()
 }
 
 fn is_pure(one: &CaseRecord) -> bool {
-    one.case.is("writes", 0) || one.case.is("writes", 100)
+    one.case.axes.writes().is_none_or(|writes| writes == 0 || writes == 100)
 }
 
 fn against<'a>(
     record: &'a Record,
     side: &str,
-    load: &str,
-    workload: &str,
+    load: LoadLevel,
+    workload: Workload,
     writes: u32,
 ) -> Option<&'a Comparison> {
     record.side(&group(load, workload, writes), side)?.figures.as_ref()?.against.as_ref()
 }
 
 /// The mean of what is added to the median latency at low load, over the sweep.
-fn added_latency(record: &Record, side: &str, workload: &str) -> String {
-    let sweep = if workload == "metadata" { &WRITES[..1] } else { &WRITES[..] };
+fn added_latency(record: &Record, side: &str, workload: Workload) -> String {
+    let sweep = if workload == Workload::Metadata { &WRITES[..1] } else { &WRITES[..] };
     // A mean over what did not fail would be one of other loads.
-    if let Some(failed) = first_blank(record, side, "low", workload, sweep) {
+    if let Some(failed) = first_blank(record, side, LoadLevel::Low, workload, sweep) {
         return failed;
     }
     let noise = record.relative_noise();
     let figures = sweep.iter().filter_map(|writes| {
-        let figures = record.side(&group("low", workload, *writes), side)?.figures.as_ref()?;
+        let figures = record.side(&group(LoadLevel::Low, workload, *writes), side)?.figures.as_ref()?;
         Some((figures.against.as_ref()?.added_us?.median, Figure::Median.is_unsure(figures, noise)))
     });
     let values: Vec<(f64, bool)> = figures.collect();
@@ -77,7 +75,13 @@ fn added_latency(record: &Record, side: &str, workload: &str) -> String {
 }
 
 /// What stands in the place of figures of several cases when one of them has failed.
-fn first_blank(record: &Record, side: &str, load: &str, workload: &str, sweep: &[u32]) -> Option<String> {
+fn first_blank(
+    record: &Record,
+    side: &str,
+    load: LoadLevel,
+    workload: Workload,
+    sweep: &[u32],
+) -> Option<String> {
     let groups = sweep.iter().map(|writes| group(load, workload, *writes));
     let failed = groups.filter(|group| record.side(group, side).is_none_or(|one| one.figures.is_none()));
     let blanks = failed.map(|group| record.blank(&group, side));
@@ -85,15 +89,15 @@ fn first_blank(record: &Record, side: &str, load: &str, workload: &str, sweep: &
 }
 
 /// Changes of the most that can be done, pure read first, pure write last.
-fn changes(record: &Record, side: &str, workload: &str) -> String {
-    let at = |writes| against(record, side, "high", workload, writes).map(compared);
+fn changes(record: &Record, side: &str, workload: Workload) -> String {
+    let at = |writes| against(record, side, LoadLevel::High, workload, writes).map(compared);
     match (workload, at(0), at(100)) {
-        ("metadata", Some(only), _) => only,
-        ("metadata", None, _) => record.blank(&group("high", workload, 0), side),
-        (_, None, None) => record.blank(&group("high", workload, 0), side),
+        (Workload::Metadata, Some(only), _) => only,
+        (Workload::Metadata, None, _) => record.blank(&group(LoadLevel::High, workload, 0), side),
+        (_, None, None) => record.blank(&group(LoadLevel::High, workload, 0), side),
         (_, read, write) => {
             let or_blank = |said: Option<String>, writes| {
-                said.unwrap_or_else(|| record.blank(&group("high", workload, writes), side))
+                said.unwrap_or_else(|| record.blank(&group(LoadLevel::High, workload, writes), side))
             };
             format!("{} → {}", or_blank(read, 0), or_blank(write, 100))
         }
@@ -111,14 +115,18 @@ fn first(record: &Record) -> Table {
         table.measured(name, FLAVORS.iter().map(|side| cell(side)).collect());
         table.published(name, &published);
     };
-    let low = |workload: &'static str| move |side: &str| added_latency(record, side, workload);
-    let high = |workload: &'static str| move |side: &str| changes(record, side, workload);
-    pair("low load, latency of sequential I/O", &low("sequential"), ["+0.3 ms", "+0.5 ms", "+0.8 ms"]);
-    pair("low load, latency of random I/O", &low("random"), ["+0.2 ms", "+0.2 ms", "+0.2 ms"]);
-    pair("low load, latency of metadata", &low("metadata"), ["+0.2 ms", "+0.2 ms", "+0.2 ms"]);
-    pair("maximum sequential throughput", &high("sequential"), ["0 %", "−70 %", "−85 %"]);
-    pair("maximum random I/O", &high("random"), ["−30 % → 0 %", "−50 % → −25 %", "−65 % → −43 %"]);
-    pair("maximum metadata rate", &high("metadata"), ["−30 %", "−30 %", "−30 %"]);
+    let low = |workload| move |side: &str| added_latency(record, side, workload);
+    let high = |workload| move |side: &str| changes(record, side, workload);
+    pair(
+        "low load, latency of sequential I/O",
+        &low(Workload::Sequential),
+        ["+0.3 ms", "+0.5 ms", "+0.8 ms"],
+    );
+    pair("low load, latency of random I/O", &low(Workload::Random), ["+0.2 ms", "+0.2 ms", "+0.2 ms"]);
+    pair("low load, latency of metadata", &low(Workload::Metadata), ["+0.2 ms", "+0.2 ms", "+0.2 ms"]);
+    pair("maximum sequential throughput", &high(Workload::Sequential), ["0 %", "−70 %", "−85 %"]);
+    pair("maximum random I/O", &high(Workload::Random), ["−30 % → 0 %", "−50 % → −25 %", "−65 % → −43 %"]);
+    pair("maximum metadata rate", &high(Workload::Metadata), ["−30 %", "−30 %", "−30 %"]);
     table
 }
 
@@ -160,12 +168,12 @@ fn commands(record: &Record) -> Table {
     let mut table = Table::new("Metadata by command", how, &columns);
     for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
         let cell = |side: &&str| {
-            let one = record.side(&group("low", "metadata", 0), side)?;
+            let one = record.side(&group(LoadLevel::Low, Workload::Metadata, 0), side)?;
             let (count, micros) =
                 (one.counter(&format!("{command}_operations")), one.counter(&format!("{command}_us")));
             (micros > 0).then(|| digits(count as f64 / (micros as f64 / 1e6)))
         };
-        let blank = |side: &&str| record.blank(&group("low", "metadata", 0), side);
+        let blank = |side: &&str| record.blank(&group(LoadLevel::Low, Workload::Metadata, 0), side);
         let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect();
         table.rows.push(Row { name: command.to_owned(), cells, ..Row::default() });
     }
@@ -174,7 +182,7 @@ fn commands(record: &Record) -> Table {
 
 /// What is left of the baseline's at high load, a chart for each column of the later article, and metadata apart.
 fn left(record: &Record) -> Vec<Chart> {
-    let is_metadata = |one: &CaseRecord| one.case.is("workload", "metadata");
+    let is_metadata = |one: &CaseRecord| one.case.axes.workload() == Some(Workload::Metadata);
     let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {
         let row = |(side, published): (&str, f64)| {
             let mut parts = heavy(record, side, unit);
@@ -228,19 +236,20 @@ fn average(
 }
 
 /// A line for each side over the percentages of writes; none where nothing was measured.
-fn sweep(record: &Record, load: &str, workload: &str, figure: Figure) -> Option<Chart> {
-    let wanted = |one: &CaseRecord| one.case.is("load", load) && one.case.is("workload", workload);
-    let lines = lines(record, wanted, figure, |one, _| one.case.number("writes"));
-    let random = workload == "random";
+fn sweep(record: &Record, load: LoadLevel, workload: Workload, figure: Figure) -> Option<Chart> {
+    let wanted =
+        |one: &CaseRecord| one.case.axes.level() == Some(load) && one.case.axes.workload() == Some(workload);
+    let lines = lines(record, wanted, figure, |one, _| one.case.axes.writes().map(f64::from));
+    let random = workload == Workload::Random;
     let (name, limits) = match (load, random) {
-        ("high", true) => ("Random 4 KiB, 64 in flight: IOPS", limits::of_requests(record, 4096)),
-        ("high", false) => ("Sequential 1 MiB, 8 in flight: MB/s", limits::of_throughput(record)),
+        (LoadLevel::High, true) => ("Random 4 KiB, 64 in flight: IOPS", limits::of_requests(record, 4096)),
+        (LoadLevel::High, false) => ("Sequential 1 MiB, 8 in flight: MB/s", limits::of_throughput(record)),
         (_, true) => ("Random 4 KiB, one at a time: median latency", limits::of_latency(record)),
         _ => ("Sequential 1 MiB, one at a time: median latency", limits::of_latency(record)),
     };
     let unit = match (load, random) {
-        ("high", true) => "IOPS",
-        ("high", false) => "MB/s",
+        (LoadLevel::High, true) => "IOPS",
+        (LoadLevel::High, false) => "MB/s",
         _ => "µs",
     };
     (!lines.is_empty()).then(|| Chart {

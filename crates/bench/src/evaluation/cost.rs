@@ -1,7 +1,7 @@
 //! What a side costs against the baseline: the averages of the later article, and the sentence that a reader takes away.
 
 use crate::Unit;
-use crate::measuring::{CaseRecord, Comparison, Load, Record};
+use crate::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
 use crate::view::{Figure, form};
 
 /// A machine whose noise is more than this part does not tell costs.
@@ -24,13 +24,13 @@ pub struct Cost {
 
 /// Says whether a case is of a light load, one that looks for latency. Where there are no two loads every case is of both.
 pub fn is_light(one: &CaseRecord) -> bool {
-    one.case.word("load").is_none_or(|load| load == "low")
+    one.case.axes.level().is_none_or(|level| level == LoadLevel::Low)
 }
 
 /// Says whether a case looks for the most; on a fixed schedule none does.
 pub fn is_heavy(one: &CaseRecord) -> bool {
     let scheduled = matches!(&one.case.load, Load::Transfer(transfer) if transfer.rate.is_some());
-    !scheduled && one.case.word("load").is_none_or(|load| load == "high")
+    !scheduled && one.case.axes.level().is_none_or(|level| level == LoadLevel::High)
 }
 
 /// The mean; `None` of nothing.

@@ -3,10 +3,11 @@
 use super::Blocks;
 use super::cost::headline;
 use crate::Unit;
-use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer};
+use crate::measuring::{
+    Axes, Case, CaseRecord, ConnectionAxes, Evaluation, Load, Reach, Record, Settings, Transfer,
+};
 use crate::view::form::{percent, rate};
 use crate::view::{Axis, Chart, Figure, Lines, Plot, Table, View, busy_bars, limits, lines};
-use serde_json::json;
 
 /// Name of the evaluation.
 pub const NCONNECT: &str = "nconnect";
@@ -61,10 +62,7 @@ fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Cas
         group: group(connections, lag_max.is_some()),
         side: side.clone(),
         unit: Unit::OperationsPerSecond,
-        axes: Axes::from([
-            ("connections".to_owned(), json!(connections)),
-            ("reordered".to_owned(), json!(lag_max.is_some())),
-        ]),
+        axes: Axes::Connections(ConnectionAxes { connections, reordered: lag_max.is_some() }),
         load: Load::Transfer(Transfer {
             random: true,
             size: SIZE,
@@ -80,7 +78,9 @@ fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Cas
 /// Shows a record of `nconnect`.
 pub fn view(record: &Record) -> View {
     let charts = [false, true].into_iter().filter_map(|reordered| chart(record, reordered));
-    let charts = charts.chain(busy_bars(record, |one| one.case.is("reordered", false))).collect();
+    let charts = charts
+        .chain(busy_bars(record, |one| one.case.axes.connections().is_some_and(|axes| !axes.reordered)))
+        .collect();
     let lost = if record.environment.mounts.is_empty() { losses(record) } else { lost_on_mounts(record) };
     View { headline: sentence(record), tables: vec![rates(record), lost], charts }
 }
@@ -201,8 +201,11 @@ fn lost_on_mounts(record: &Record) -> Table {
 
 fn chart(record: &Record, reordered: bool) -> Option<Chart> {
     // One connection is the first point of both charts.
-    let wanted = |one: &CaseRecord| one.case.is("reordered", reordered) || one.case.is("connections", 1);
-    let lines = lines(record, wanted, Figure::Rate, |one, _| one.case.number("connections"));
+    let place = |one: &CaseRecord| one.case.axes.connections();
+    let wanted = |one: &CaseRecord| {
+        place(one).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
+    };
+    let lines = lines(record, wanted, Figure::Rate, |one, _| Some(f64::from(place(one)?.connections)));
     (!lines.is_empty()).then(|| Chart {
         section: "IOPS by number of connections".to_owned(),
         title: if reordered { "Reordered".to_owned() } else { "In order".to_owned() },

@@ -1,8 +1,9 @@
 //! `bench ontap`: latency against IOPS, a curve a flavor, with a load that climbs until the server is saturated.
 
 use crate::Unit;
-use crate::measuring::{Axes, Case, CaseRecord, Evaluation, Interval, Load, Reach, Record, Sample, Transfer};
-use serde_json::json;
+use crate::measuring::{
+    Axes, Case, CaseRecord, CurveAxes, Evaluation, Interval, Load, LoadLevel, Reach, Record, Sample, Transfer,
+};
 
 /// Name of the evaluation.
 pub const ONTAP: &str = "ontap";
@@ -46,15 +47,15 @@ impl Curve {
 
     fn case(&self, side: &str, group: String, rate: Option<f64>, step: Option<f64>) -> Case {
         let depth = (DEPTH / self.reach.clients).max(1);
-        let mut axes = Axes::from([
-            ("curve".to_owned(), json!(self.name())),
-            ("write".to_owned(), json!(self.write)),
-            ("size".to_owned(), json!(self.size)),
-            ("clients".to_owned(), json!(self.reach.clients)),
-            ("load".to_owned(), json!(if step.is_none() { "high" } else { "low" })),
-        ]);
-        axes.extend(step.map(|step| ("step".to_owned(), json!(step))));
-        axes.extend(self.reach.server_cpu.as_ref().map(|cpu| ("server_cpu".to_owned(), json!(cpu))));
+        let axes = Axes::Curve(CurveAxes {
+            curve: self.name(),
+            write: self.write,
+            size: self.size,
+            clients: self.reach.clients,
+            load: if step.is_none() { LoadLevel::High } else { LoadLevel::Low },
+            step,
+            server_cpu: self.reach.server_cpu.clone(),
+        });
         Case {
             group,
             side: side.to_owned(),

@@ -23,7 +23,7 @@ pub fn view(record: &Record) -> View {
     ] {
         charts.extend(curves.iter().filter_map(|curve| chart(record, curve, section, figure)));
     }
-    charts.extend(busy_bars(record, |one| one.case.number("step").is_none()));
+    charts.extend(busy_bars(record, |one| one.case.axes.scheduled_on().is_none()));
     let mut tables = vec![most(record, &curves), near(record, &curves)];
     tables.extend(instructions(record, &curves));
     let rows = curves.iter().map(|curve| -> ShareRow<'_> {
@@ -67,9 +67,9 @@ fn compared_at(record: &Record, curve: &str) -> Option<f64> {
 
 fn curves(record: &Record) -> Vec<String> {
     let mut curves: Vec<String> = Vec::new();
-    for curve in record.cases.iter().filter_map(|one| one.case.word("curve")) {
+    for curve in record.cases.iter().filter_map(|one| Some(&one.case.axes.curve()?.curve)) {
         if !curves.iter().any(|known| known == curve) {
-            curves.push(curve.to_owned());
+            curves.push(curve.clone());
         }
     }
     curves
@@ -77,10 +77,7 @@ fn curves(record: &Record) -> Vec<String> {
 
 fn steps<'a>(record: &'a Record, curve: &'a str, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
     record.cases.iter().filter(move |one| {
-        one.case.side == side
-            && one.case.word("curve") == Some(curve)
-            && one.case.number("step").is_some()
-            && one.figures.is_some()
+        one.case.side == side && one.case.axes.scheduled_on() == Some(curve) && one.figures.is_some()
     })
 }
 
@@ -116,8 +113,7 @@ fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
 }
 
 fn chart(record: &Record, curve: &str, section: &str, figure: Figure) -> Option<Chart> {
-    let wanted =
-        |one: &CaseRecord| one.case.word("curve") == Some(curve) && one.case.number("step").is_some();
+    let wanted = |one: &CaseRecord| one.case.axes.scheduled_on() == Some(curve);
     let rate = |one: &CaseRecord, sample: Option<&Sample>| match sample {
         Some(sample) => Some(sample.rate(one.case.unit)),
         None => Some(one.figures.as_ref()?.rate.median),
@@ -210,7 +206,7 @@ fn near(record: &Record, curves: &[String]) -> Table {
         let blank = |side: &&str| {
             let failed = record.cases.iter().find(|one| {
                 one.case.side == **side
-                    && one.case.word("curve") == Some(curve)
+                    && one.case.axes.curve().is_some_and(|axes| axes.curve == *curve)
                     && record.failure(&one.case.group, side).is_some()
             });
             match failed {

@@ -200,7 +200,7 @@ impl PlanCase {
             group: self.name.clone(),
             side: side.to_owned(),
             unit: if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond },
-            axes: Axes::new(),
+            axes: Axes::default(),
             load,
         }
     }

@@ -2,8 +2,9 @@
 
 use super::Blocks;
 use crate::Unit;
-use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
-use serde_json::json;
+use crate::measuring::{
+    Axes, Case, Evaluation, Load, LoadLevel, Reach, Record, Settings, Transfer, Workload, WorkloadAxes,
+};
 
 /// Name of the evaluation.
 pub const QUICK: &str = "quick";
@@ -41,18 +42,17 @@ impl Quick {
                 let size = if random { 4096 } else { 1 << 20 };
                 let transfer = Transfer { random, size, writes, depth, rate: None, reach: reach.clone() };
                 let unit = if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond };
-                let (workload, load) =
-                    (if random { "random" } else { "sequential" }, if depth == 1 { "low" } else { "high" });
-                let axes = Axes::from([
-                    ("load".to_owned(), json!(load)),
-                    ("workload".to_owned(), json!(workload)),
-                    ("writes".to_owned(), json!(writes)),
-                ]);
+                let workload = if random { Workload::Random } else { Workload::Sequential };
+                let load = if depth == 1 { LoadLevel::Low } else { LoadLevel::High };
+                let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
                 block(settings, name, unit, axes, &Load::Transfer(transfer))
             })
             .collect();
-        let axes =
-            Axes::from([("load".to_owned(), json!("high")), ("workload".to_owned(), json!("metadata"))]);
+        let axes = Axes::Workload(WorkloadAxes {
+            load: LoadLevel::High,
+            workload: Workload::Metadata,
+            writes: None,
+        });
         blocks.push(block(settings, METADATA, Unit::OperationsPerSecond, axes, &Load::Metadata { reach }));
         Self(Blocks::new(blocks))
     }

@@ -1,6 +1,6 @@
 //! Where the server's time goes, of each flavor, as a server tells it that is Orthrus.
 
-use crate::measuring::{CaseRecord, Record, STAGES};
+use crate::measuring::{CaseRecord, LoadLevel, Part, Record, STAGES};
 use crate::view::form::{digits, percent};
 use crate::view::{Chart, Plot, Stack, Stacks, Table, View};
 
@@ -61,8 +61,9 @@ fn stack(one: &CaseRecord) -> Option<Stack> {
 /// between is between them.
 fn is_telling(record: &Record, group: &str) -> bool {
     let Some(one) = record.cases.iter().find(|one| one.case.group == group) else { return false };
-    let case = &one.case;
-    let pure = case.number("writes").is_none_or(|writes| writes == 0.0 || writes == 100.0);
-    let part = case.word("part").is_none_or(|part| ["small", "large"].contains(&part));
-    pure && part && !case.is("load", "low") && case.number("step").is_none() && !case.is("reordered", true)
+    let axes = &one.case.axes;
+    let pure = axes.writes().is_none_or(|writes| writes == 0 || writes == 100);
+    let part = axes.part().is_none_or(|part| matches!(part, Part::Small | Part::Large));
+    let ordered = axes.connections().is_none_or(|axes| !axes.reordered);
+    pure && part && ordered && axes.level() != Some(LoadLevel::Low)
 }

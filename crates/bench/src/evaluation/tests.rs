@@ -1,7 +1,7 @@
 use super::*;
 use crate::measuring::{
-    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, Missing, Sample, Settings, Stages,
-    Turn, Watch, run,
+    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, LoadLevel, Missing, Sample, Settings,
+    Stages, Turn, Watch, run,
 };
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
@@ -50,7 +50,7 @@ impl Driver for Made {
         };
         let most = most / slowness;
         let rate = offered.unwrap_or(most).min(most);
-        let base = if case.is("load", "low") { 60.0 } else { 600.0 };
+        let base = if case.axes.level() == Some(LoadLevel::Low) { 60.0 } else { 600.0 };
         let waiting = 1.0 / (1.0 - 0.9 * rate / most);
         let mut histogram = Histogram::default();
         for step in 1..=100 {
@@ -174,7 +174,8 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
 #[test]
 fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     let mut record = sample(ANF);
-    let failed = |one: &&CaseRecord| one.case.side == "krb5p" && one.case.is("load", "high");
+    let failed =
+        |one: &&CaseRecord| one.case.side == "krb5p" && one.case.axes.level() == Some(LoadLevel::High);
     let cases: Vec<Case> = record.cases.iter().filter(failed).map(|one| one.case.clone()).collect();
     record.left_out = cases.iter().map(|case| Missing::case(case, "no answer in 20 s; a cure")).collect();
     record.summarise();
@@ -254,11 +255,10 @@ fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
     let record = sample(ONTAP);
     let steps = |side: &str| {
         let of = |one: &&crate::measuring::CaseRecord| {
-            one.case.side == side
-                && one.case.is("curve", "4 KiB sequential reads, 1 client")
-                && one.case.number("step").is_some()
+            one.case.side == side && one.case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
         };
-        record.cases.iter().filter(of).filter_map(|one| one.case.number("step")).fold(0.0, f64::max)
+        let steps = record.cases.iter().filter(of).filter_map(|one| one.case.axes.curve()?.step);
+        steps.fold(0.0, f64::max)
     };
     // krb5p does 80 % of what sys does: it keeps up with that, and is saturated a step later.
     assert_eq!((steps("sys"), steps("krb5p")), (1.15, 0.9));
@@ -289,8 +289,8 @@ fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
     let (mut evaluation, mut record) = (Nconnect::new(&settings(), None), sample(NCONNECT));
     let blocks: Vec<Vec<Case>> = std::iter::from_fn(|| evaluation.next(&record)).collect();
     assert_eq!(blocks.len(), 5);
-    assert!(blocks.iter().flatten().all(|case| case.is("reordered", false)));
-    record.cases.retain(|one| one.case.is("reordered", false));
+    assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));
+    record.cases.retain(|one| one.case.axes.connections().is_some_and(|axes| !axes.reordered));
     record.environment.mounts = vec![crate::mounted::MountFacts {
         side: "sys".to_owned(),
         folder: "/mnt".into(),
@@ -376,7 +376,7 @@ fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
     record.left_out.push(Missing::side("krb5i", "NFS4ERR_WRONGSEC"));
-    record.cases.retain(|one| one.case.is("load", "low") && one.case.side != "krb5i");
+    record.cases.retain(|one| one.case.axes.level() == Some(LoadLevel::Low) && one.case.side != "krb5i");
     record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
     let shown = view(&record);
     for text in [

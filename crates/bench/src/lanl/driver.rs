@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::carrier::{Carried, Carrier};
-use super::load::{Copy, Fetch};
 use super::on_mount::drop_cache;
 use super::sources::{Contents, Sources};
 use crate::Pattern;
-use crate::measuring::{Case, Driver, Load, Record, Sample, Turn};
+use crate::measuring::{Case, Copy, Driver, Fetch, Load, Record, Sample, Turn};
 use crate::mounted::{MountFacts, ensure_room};
 
 /// What the file that is read holds.

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
 
-use super::load::{Copy, Fetch};
 use crate::Unit;
-use crate::measuring::{Axes, Case, Evaluation, Load, Record};
+use crate::measuring::{Axes, CacheState, Case, Copy, CopyAxes, Evaluation, Fetch, Load, Part, Record};
 
 /// Name of the evaluation.
 pub const LANL: &str = "lanl";
@@ -29,46 +27,6 @@ const LARGE_SIZE: u64 = 500_000_000;
 
 /// The smallest part of the published sizes that still measures something.
 pub const SCALE_MIN: f64 = 0.000_1;
-
-/// A part of the evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Transfer rate by file size.
-    Sizes,
-    /// 10,000 files of 5 kB.
-    Small,
-    /// 20 files of 500 MB.
-    Large,
-    /// Reading with cold and warm caches.
-    Caches,
-    /// The encryption types side by side.
-    Enctypes,
-}
-
-impl Part {
-    /// All, in their order.
-    pub const ALL: [Self; 5] = [Self::Sizes, Self::Small, Self::Large, Self::Caches, Self::Enctypes];
-
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sizes => "sizes",
-            Self::Small => "small",
-            Self::Large => "large",
-            Self::Caches => "caches",
-            Self::Enctypes => "enctypes",
-        }
-    }
-}
-
-impl std::str::FromStr for Part {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|part| part.name() == name);
-        found.ok_or_else(|| "allowed are sizes, small, large, caches and enctypes".to_owned())
-    }
-}
 
 /// What can be done about caches before a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,10 +67,10 @@ impl Lanl {
     pub fn new(scope: &Scope) -> Result<Self> {
         ensure!((SCALE_MIN..=1.0).contains(&scope.scale), "the scale has to be from {SCALE_MIN} to 1");
         let has = |part: &Part| scope.parts.contains(part);
-        let parts = Part::ALL.into_iter().filter(has).flat_map(|part| match part {
+        let parts = Part::ALL.iter().copied().filter(has).flat_map(|part| match part {
             Part::Sizes => sizes(scope),
-            Part::Small => vec![copies(&scope.sides, "small", small(scope.scale), &[])],
-            Part::Large => vec![copies(&scope.sides, "large", large(scope.scale), &[])],
+            Part::Small => vec![copies(&scope.sides, CopyAxes::of(part), small(scope.scale))],
+            Part::Large => vec![copies(&scope.sides, CopyAxes::of(part), large(scope.scale))],
             Part::Caches => caches(scope),
             Part::Enctypes => enctypes(scope),
         });
@@ -194,26 +152,24 @@ pub fn title(copy: &Copy) -> String {
     }
 }
 
-fn case(group: &str, side: &str, part: &str, load: Load, more: &[(&str, serde_json::Value)]) -> Case {
+fn case(group: &str, side: &str, axes: CopyAxes, load: Load) -> Case {
     let unit = match &load {
         Load::Copy(copy) if copy.files > 1 && copy.size <= SMALL_SIZE => Unit::OperationsPerSecond,
         _ => Unit::MegabytesPerSecond,
     };
-    let mut axes = Axes::from([("part".to_owned(), json!(part))]);
-    axes.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    Case { group: group.to_owned(), side: side.to_owned(), unit, axes, load }
+    Case { group: group.to_owned(), side: side.to_owned(), unit, axes: Axes::Copies(axes), load }
 }
 
-fn copies(sides: &[String], part: &str, copy: Copy, more: &[(&str, serde_json::Value)]) -> Vec<Case> {
+fn copies(sides: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
     let group = title(&copy);
-    sides.iter().map(|side| case(&group, side, part, Load::Copy(copy.clone()), more)).collect()
+    sides.iter().map(|side| case(&group, side, axes, Load::Copy(copy.clone()))).collect()
 }
 
 fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
     let one = |(size, times): (u64, u32)| {
         let size = scaled(size, scope.scale);
         let copy = Copy { files: 1, size, zeros: true, times };
-        copies(&scope.sides, "sizes", copy, &[("bytes", json!(size))])
+        copies(&scope.sides, CopyAxes { bytes: Some(size), ..CopyAxes::of(Part::Sizes) }, copy)
     };
     SIZES.into_iter().map(one).collect()
 }
@@ -221,30 +177,31 @@ fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
 /// Cold first: what is read in a warm-up makes the caches warm.
 fn caches(scope: &Scope) -> Vec<Vec<Case>> {
     let size = scaled(LARGE_SIZE, scope.scale);
-    let word = |cold: bool| if cold { "cold" } else { "warm" };
+    let state = |cold: bool| if cold { CacheState::Cold } else { CacheState::Warm };
     let states = [(true, true), (true, false), (false, false)];
     let possible = |(client, server): &(bool, bool)| {
         (!server || scope.caches.server) && (*client || scope.caches.client)
     };
     let block = |(client_cold, server_cold): (bool, bool)| {
         let client =
-            if scope.caches.client { format!("client {}, ", word(client_cold)) } else { String::new() };
-        let group = format!("Reading {}, {client}server {}", bytes(size), word(server_cold));
+            if scope.caches.client { format!("client {}, ", state(client_cold)) } else { String::new() };
+        let group = format!("Reading {}, {client}server {}", bytes(size), state(server_cold));
         let load = Load::Fetch(Fetch { size, client_cold, server_cold });
-        let axes = [("client", json!(word(client_cold))), ("server", json!(word(server_cold)))];
-        scope.readers.iter().map(|side| case(&group, side, "caches", load.clone(), &axes)).collect()
+        let (client, server) = (Some(state(client_cold)), Some(state(server_cold)));
+        let axes = CopyAxes { client, server, ..CopyAxes::of(Part::Caches) };
+        scope.readers.iter().map(|side| case(&group, side, axes, load.clone())).collect()
     };
     states.into_iter().filter(possible).map(block).collect()
 }
 
 fn enctypes(scope: &Scope) -> Vec<Vec<Case>> {
-    let block = |copy: Copy, test: &str| -> Vec<Case> {
+    let block = |copy: Copy, test: Part| -> Vec<Case> {
         let group = format!("{}, by encryption type", title(&copy));
         let load = Load::Copy(copy);
-        let axes = [("test", json!(test))];
-        scope.enctypes.iter().map(|side| case(&group, side, "enctypes", load.clone(), &axes)).collect()
+        let axes = CopyAxes { test: Some(test), ..CopyAxes::of(Part::Enctypes) };
+        scope.enctypes.iter().map(|side| case(&group, side, axes, load.clone())).collect()
     };
-    vec![block(small(scope.scale), "small"), block(large(scope.scale), "large")]
+    vec![block(small(scope.scale), Part::Small), block(large(scope.scale), Part::Large)]
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the paper found, as statements, and whether they hold here.
 
 use super::evaluation::SCP;
-use crate::measuring::{CaseRecord, Interval, Record};
+use crate::measuring::{CaseRecord, Interval, Part, Record};
 use crate::view::Table;
 use crate::view::form::{percent, percent_range};
 
@@ -45,7 +45,7 @@ pub struct Finding {
 }
 
 /// The tests in which sides are compared.
-pub const TESTS: [&str; 3] = ["sizes", "small", "large"];
+pub const TESTS: [Part; 3] = [Part::Sizes, Part::Small, Part::Large];
 
 /// The sides that are NFS.
 const FLAVORS: [&str; 4] = ["sys", "krb5", "krb5i", "krb5p"];
@@ -61,20 +61,20 @@ pub fn findings(record: &Record) -> Vec<Finding> {
     };
     let slower = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median < 1.0);
     let faster = |ratio: &Interval| (!unsure(ratio)).then_some(ratio.median > 1.0);
-    let only = |tests: &[&'static str], side: &str, base: &str| compared(record, tests, side, base);
+    let only = |tests: &[Part], side: &str, base: &str| compared(record, tests, side, base);
     vec![
         judge("krb5 is about equal to sys", only(&TESTS, "krb5", "sys"), equal),
-        judge("krb5i is equal to sys with small files", only(&["small"], "krb5i", "sys"), equal),
-        judge("krb5i is slower than sys with large files", only(&["large"], "krb5i", "sys"), slower),
+        judge("krb5i is equal to sys with small files", only(&[Part::Small], "krb5i", "sys"), equal),
+        judge("krb5i is slower than sys with large files", only(&[Part::Large], "krb5i", "sys"), slower),
         judge(
             "krb5p is slower still than krb5i with large files",
-            only(&["large"], "krb5p", "krb5i"),
+            only(&[Part::Large], "krb5p", "krb5i"),
             slower,
         ),
         little_cpu(record),
-        judge("SCP is faster than NFS (sys) with large files", only(&["large"], SCP, "sys"), faster),
+        judge("SCP is faster than NFS (sys) with large files", only(&[Part::Large], SCP, "sys"), faster),
         much_cpu(record),
-        judge("SCP is slower than NFS (sys) with small files", only(&["small"], SCP, "sys"), slower),
+        judge("SCP is slower than NFS (sys) with small files", only(&[Part::Small], SCP, "sys"), slower),
     ]
 }
 
@@ -96,19 +96,14 @@ pub fn table(record: &Record) -> Table {
 }
 
 /// The cases of a part with one side that have not failed.
-pub fn cases<'a>(record: &'a Record, part: &'a str, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
-    let wanted = move |one: &&CaseRecord| one.case.is("part", part) && one.case.side == side;
+pub fn cases<'a>(record: &'a Record, part: Part, side: &'a str) -> impl Iterator<Item = &'a CaseRecord> {
+    let wanted = move |one: &&CaseRecord| one.case.axes.part() == Some(part) && one.case.side == side;
     record.cases.iter().filter(wanted).filter(|one| record.failure(&one.case.group, side).is_none())
 }
 
 /// Rates of a side as parts of another's, by test; the sizes of the first test together.
-fn compared(
-    record: &Record,
-    tests: &[&'static str],
-    side: &str,
-    base: &str,
-) -> Vec<(&'static str, Interval)> {
-    let of = |test: &'static str| {
+fn compared(record: &Record, tests: &[Part], side: &str, base: &str) -> Vec<(Part, Interval)> {
+    let of = |test: Part| {
         let ratios = cases(record, test, side).flat_map(|own| {
             let failed = record.failure(&own.case.group, base).is_some();
             let other = record.side(&own.case.group, base).filter(|_| !failed);
@@ -120,15 +115,15 @@ fn compared(
         });
         Some((test, Interval::of(ratios)?))
     };
-    tests.iter().filter_map(|test| of(test)).collect()
+    tests.iter().filter_map(|test| of(*test)).collect()
 }
 
 fn judge(
     statement: &'static str,
-    ratios: Vec<(&'static str, Interval)>,
+    ratios: Vec<(Part, Interval)>,
     holds: impl Fn(&Interval) -> Option<bool>,
 ) -> Finding {
-    let of = |test: &str| ratios.iter().find(|(other, _)| *other == test).map(|(_, ratio)| ratio);
+    let of = |test: Part| ratios.iter().find(|(other, _)| *other == test).map(|(_, ratio)| ratio);
     let words = |ratio: &Interval| format!("{} ({})", percent(ratio.median), percent_range(ratio));
     let verdicts: Vec<Option<bool>> = ratios.iter().map(|(_, ratio)| holds(ratio)).collect();
     let verdict = match verdicts.as_slice() {
@@ -148,7 +143,7 @@ pub fn client_busy(one: &CaseRecord) -> Option<Interval> {
 }
 
 /// The flavor that used most in a test, as a part of one core; some are left out.
-fn most_busy(record: &Record, test: &str, but: &str) -> Option<(&'static str, f64)> {
+fn most_busy(record: &Record, test: Part, but: &str) -> Option<(&'static str, f64)> {
     let busy = |side: &str| cases(record, test, side).next().and_then(client_busy);
     let sides = FLAVORS.into_iter().filter(|side| *side != but);
     let all = sides.filter_map(|side| Some((side, busy(side)?.median)));
@@ -158,7 +153,7 @@ fn most_busy(record: &Record, test: &str, but: &str) -> Option<(&'static str, f6
 /// What the paper leaves open is krb5p with small files.
 fn little_cpu(record: &Record) -> Finding {
     let cores = record.environment.cores.max(1) as f64;
-    let most = [None, most_busy(record, "small", "krb5p"), most_busy(record, "large", "")];
+    let most = [None, most_busy(record, Part::Small, "krb5p"), most_busy(record, Part::Large, "")];
     let most = most.map(|most| most.map(|(side, busy)| (side, busy / cores)));
     let holds = most.iter().flatten().all(|(_, part)| *part < LITTLE_CPU);
     let verdict = match (most.iter().flatten().next(), holds) {
@@ -174,10 +169,10 @@ fn little_cpu(record: &Record) -> Finding {
 fn much_cpu(record: &Record) -> Finding {
     let statement = "SCP needs very much CPU with large files";
     let none = || [const { String::new() }; 3];
-    let Some(scp) = cases(record, "large", SCP).next().and_then(client_busy) else {
+    let Some(scp) = cases(record, Part::Large, SCP).next().and_then(client_busy) else {
         return Finding { statement, measured: none(), verdict: Verdict::NotMeasured };
     };
-    let most = most_busy(record, "large", "");
+    let most = most_busy(record, Part::Large, "");
     let holds = scp.median > MUCH_CPU && most.is_none_or(|(_, most)| scp.median > most);
     let beside =
         most.map_or(String::new(), |(side, most)| format!("; NFS at most {} ({side})", percent(most)));
@@ -190,10 +185,9 @@ fn much_cpu(record: &Record) -> Finding {
 mod tests {
     use super::*;
     use crate::Unit;
-    use crate::lanl::Copy;
-    use crate::measuring::{Axes, Case, Load, Sample, Settings};
+    use crate::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
 
-    fn record(rates: &[(&str, &str, f64, f64)]) -> Record {
+    fn record(rates: &[(Part, &str, f64, f64)]) -> Record {
         let sides = ["sys", "krb5", "krb5i", "krb5p", SCP].map(str::to_owned).to_vec();
         let settings = Settings {
             repetitions: 6,
@@ -207,9 +201,9 @@ mod tests {
         record.environment.cores = 2;
         for (part, side, rate, cpu) in rates {
             let load = Load::Copy(Copy { files: 1, size: 1, zeros: true, times: 1 });
-            let axes = Axes::from([("part".to_owned(), (*part).into())]);
+            let axes = Axes::Copies(CopyAxes::of(*part));
             let case = Case {
-                group: (*part).into(),
+                group: part.to_string(),
                 side: (*side).into(),
                 unit: Unit::MegabytesPerSecond,
                 axes,
@@ -236,16 +230,16 @@ mod tests {
     #[test]
     fn what_the_paper_measured_holds_in_every_statement() {
         let record = record(&[
-            ("small", "sys", 100.0, 0.1),
-            ("small", "krb5", 99.0, 0.1),
-            ("small", "krb5i", 97.0, 0.1),
-            ("small", "krb5p", 80.0, 0.9),
-            ("small", SCP, 50.0, 0.5),
-            ("large", "sys", 100.0, 0.1),
-            ("large", "krb5", 98.0, 0.1),
-            ("large", "krb5i", 70.0, 0.1),
-            ("large", "krb5p", 40.0, 0.15),
-            ("large", SCP, 120.0, 0.95),
+            (Part::Small, "sys", 100.0, 0.1),
+            (Part::Small, "krb5", 99.0, 0.1),
+            (Part::Small, "krb5i", 97.0, 0.1),
+            (Part::Small, "krb5p", 80.0, 0.9),
+            (Part::Small, SCP, 50.0, 0.5),
+            (Part::Large, "sys", 100.0, 0.1),
+            (Part::Large, "krb5", 98.0, 0.1),
+            (Part::Large, "krb5i", 70.0, 0.1),
+            (Part::Large, "krb5p", 40.0, 0.15),
+            (Part::Large, SCP, 120.0, 0.95),
         ]);
         assert_eq!(verdicts(&record), [Verdict::Holds; 8], "{:#?}", findings(&record));
         let shown = table(&record);
@@ -256,11 +250,11 @@ mod tests {
     #[test]
     fn what_was_found_otherwise_is_said() {
         let record = record(&[
-            ("large", "sys", 100.0, 0.9),
-            ("large", "krb5", 50.0, 0.9),
-            ("large", "krb5i", 99.9, 0.9),
-            ("large", "krb5p", 120.0, 0.9),
-            ("large", SCP, 20.0, 0.3),
+            (Part::Large, "sys", 100.0, 0.9),
+            (Part::Large, "krb5", 50.0, 0.9),
+            (Part::Large, "krb5i", 99.9, 0.9),
+            (Part::Large, "krb5p", 120.0, 0.9),
+            (Part::Large, SCP, 20.0, 0.3),
         ]);
         use Verdict::{Fails, Holds, NotMeasured};
         let found = verdicts(&record);
@@ -274,9 +268,9 @@ mod tests {
     #[test]
     fn what_the_noise_or_the_interval_leaves_open_is_not_judged() {
         let mut record = record(&[
-            ("large", "sys", 100.0, 0.1),
-            ("large", "krb5", 80.0, 0.1),
-            ("large", "krb5i", 80.0, 0.1),
+            (Part::Large, "sys", 100.0, 0.1),
+            (Part::Large, "krb5", 80.0, 0.1),
+            (Part::Large, "krb5i", 80.0, 0.1),
         ]);
         record.noise = Some(crate::measuring::Noise { relative: 0.3, calibrations: 9 });
         assert_eq!(verdicts(&record)[..3], [Verdict::NotShown, Verdict::NotMeasured, Verdict::NotShown]);

@@ -3,7 +3,7 @@
 use super::average::Average;
 use super::evaluation::bytes;
 use super::findings;
-use crate::measuring::{CaseRecord, Record, Sample};
+use crate::measuring::{CaseRecord, Part, Record, Sample};
 use crate::view::form::{digits, percent};
 use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
 use crate::view::{busy_bars, limits, lines, ratio};
@@ -19,13 +19,18 @@ pub fn view(record: &Record) -> View {
         enctypes(record),
     ];
     let mut charts: Vec<Chart> = left(record).into_iter().chain(by_size(record)).collect();
-    charts.extend(busy_bars(record, |one| one.case.is("part", "small") || one.case.is("part", "large")));
+    charts.extend(busy_bars(record, |one| is_copy(one)));
     View { headline: headline(record), tables: tables.into_iter().flatten().collect(), charts }
+}
+
+/// Whether a case copies many files.
+fn is_copy(one: &CaseRecord) -> bool {
+    matches!(one.case.axes.part(), Some(Part::Small | Part::Large))
 }
 
 /// The sentence that a reader takes away.
 fn headline(record: &Record) -> String {
-    let said = |part: &str| {
+    let said = |part: Part| {
         let one = findings::cases(record, part, "krb5p").next()?;
         let against = one.figures.as_ref()?.against.as_ref()?;
         Some(match against.verdict.is_significant() {
@@ -33,7 +38,7 @@ fn headline(record: &Record) -> String {
             false => format!("no time more or less that this run could measure with {part} files"),
         })
     };
-    let said: Vec<String> = ["small", "large"].into_iter().filter_map(said).collect();
+    let said: Vec<String> = [Part::Small, Part::Large].into_iter().filter_map(said).collect();
     if said.is_empty() {
         return "Copies by krb5p were not compared with those by sys.".to_owned();
     }
@@ -66,10 +71,10 @@ fn by_side(
 }
 
 /// The sides of a part, in the order in which they were asked for.
-fn sides<'a>(record: &'a Record, parts: &[&str]) -> Vec<&'a str> {
+fn sides<'a>(record: &'a Record, parts: &[Part]) -> Vec<&'a str> {
     let has = |side: &&str| {
         let own = record.cases.iter().filter(|one| one.case.side == **side);
-        own.into_iter().any(|one| parts.iter().any(|part| one.case.is("part", *part)))
+        own.into_iter().any(|one| one.case.axes.part().is_some_and(|part| parts.contains(&part)))
     };
     record.settings.sides.iter().map(String::as_str).filter(has).collect()
 }
@@ -82,8 +87,8 @@ fn rates(record: &Record) -> Option<Table> {
             "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
             "file",
         ],
-        &sides(record, &["sizes"]),
-        |one| one.case.is("part", "sizes"),
+        &sides(record, &[Part::Sizes]),
+        |one| one.case.axes.part() == Some(Part::Sizes),
         |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
     )
 }
@@ -96,15 +101,15 @@ fn times(record: &Record) -> Option<Table> {
             "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
             "what",
         ],
-        &sides(record, &["small", "large"]),
-        |one| one.case.is("part", "small") || one.case.is("part", "large"),
+        &sides(record, &[Part::Small, Part::Large]),
+        |one| is_copy(one),
         |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
     )
 }
 
 fn processor(record: &Record) -> Option<Table> {
-    let sides = sides(record, &["small", "large"]);
-    let wanted = |one: &CaseRecord| one.case.is("part", "small") || one.case.is("part", "large");
+    let sides = sides(record, &[Part::Small, Part::Large]);
+    let wanted = |one: &CaseRecord| is_copy(one);
     let cell = |one: &CaseRecord| {
         let part = |seconds: Option<f64>, of: f64| seconds.map(|seconds| seconds / of);
         let client =
@@ -136,8 +141,8 @@ fn caches(record: &Record) -> Option<Table> {
             "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
             "what",
         ],
-        &sides(record, &["caches"]),
-        |one| one.case.is("part", "caches"),
+        &sides(record, &[Part::Caches]),
+        |one| one.case.axes.part() == Some(Part::Caches),
         |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
     )
 }
@@ -150,8 +155,8 @@ fn enctypes(record: &Record) -> Option<Table> {
             "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
             "what",
         ],
-        &sides(record, &["enctypes"]),
-        |one| one.case.is("part", "enctypes"),
+        &sides(record, &[Part::Enctypes]),
+        |one| one.case.axes.part() == Some(Part::Enctypes),
         |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
     )
 }
@@ -159,9 +164,7 @@ fn enctypes(record: &Record) -> Option<Table> {
 /// Rates of the copies of many files as parts of the baseline's.
 fn left(record: &Record) -> Option<Chart> {
     let groups = record.groups().into_iter().filter_map(|name| {
-        let wanted = |one: &&CaseRecord| {
-            one.case.group == name && (one.case.is("part", "small") || one.case.is("part", "large"))
-        };
+        let wanted = |one: &&CaseRecord| one.case.group == name && is_copy(one);
         let rows: Vec<Ratio> =
             record.cases.iter().filter(wanted).filter_map(|one| ratio(record, one)).collect();
         (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
@@ -176,8 +179,8 @@ fn left(record: &Record) -> Option<Chart> {
 }
 
 fn by_size(record: &Record) -> Option<Chart> {
-    let megabytes = |one: &CaseRecord, _: Option<&Sample>| Some(one.case.number("bytes")? / 1e6);
-    let lines = lines(record, |one| one.case.is("part", "sizes"), Figure::Rate, megabytes);
+    let megabytes = |one: &CaseRecord, _: Option<&Sample>| Some(one.case.axes.copies()?.bytes? as f64 / 1e6);
+    let lines = lines(record, |one| one.case.axes.part() == Some(Part::Sizes), Figure::Rate, megabytes);
     (!lines.is_empty()).then(|| Chart {
         section: "Transfer rates".to_owned(),
         title: "One file, by its size".to_owned(),

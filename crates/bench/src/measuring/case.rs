@@ -1,12 +1,8 @@
 //! What is measured: one load, for one of the sides that are compared.
 
-use crate::lanl::{Copy, Fetch};
+use super::{Axes, Copy, Fetch};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// Where a case stands in its evaluation, for tables and charts: `load` = `"high"`, `writes` = 25.
-pub type Axes = BTreeMap<String, serde_json::Value>;
 
 /// The name of the native metadata load in files.
 pub const GIT: &str = "git";
@@ -44,24 +40,13 @@ impl Case {
         format!("{} · {}", self.group, self.side)
     }
 
-    /// Names the flavor that it is measured with: where sides are something else it stands among the axes.
+    /// Names the flavor that the case is measured with; where variants are something else, the axes
+    /// have it.
     pub fn flavor(&self) -> &str {
-        self.word("flavor").unwrap_or(&self.side)
-    }
-
-    /// Returns a number among the axes.
-    pub fn number(&self, axis: &str) -> Option<f64> {
-        self.axes.get(axis)?.as_f64()
-    }
-
-    /// Returns a word among the axes.
-    pub fn word(&self, axis: &str) -> Option<&str> {
-        self.axes.get(axis)?.as_str()
-    }
-
-    /// Says whether an axis has this value.
-    pub fn is(&self, axis: &str, value: impl Into<serde_json::Value>) -> bool {
-        self.axes.get(axis) == Some(&value.into())
+        match &self.axes {
+            Axes::Flavor { flavor } => flavor,
+            _ => &self.side,
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 //! repetitions, keeps every [`Sample`] in a [`Record`], and looks at the machine's noise in between. A record is plain data:
 //! JSON, CSV, and, by way of `view`, tables, charts and a page.
 
+mod axes;
 mod case;
+mod copies;
 mod histogram;
 mod interval;
 mod left_out;
@@ -18,7 +20,11 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use case::{Axes, Case, GIT, Load, Reach, Transfer, Unit};
+pub use axes::{
+    Axes, CacheState, ConnectionAxes, CopyAxes, CurveAxes, LoadLevel, Part, Workload, WorkloadAxes,
+};
+pub use case::{Case, GIT, Load, Reach, Transfer, Unit};
+pub use copies::{Copy, Fetch};
 pub use histogram::Histogram;
 pub use interval::Interval;
 pub use left_out::{Missing, NoAnswer};

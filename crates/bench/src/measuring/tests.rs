@@ -21,7 +21,7 @@ fn case(group: &str, side: &str) -> Case {
         group: group.to_owned(),
         side: side.to_owned(),
         unit: Unit::OperationsPerSecond,
-        axes: Axes::new(),
+        axes: Axes::default(),
         load: Load::Transfer(transfer),
     }
 }

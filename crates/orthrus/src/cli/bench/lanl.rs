@@ -10,11 +10,11 @@ use crate::cli::stop;
 use anyhow::{Context, ensure};
 use bench::Watched;
 use bench::lanl::{
-    ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, Part, SCP, Scope, ServerCache, Sources,
-    ToHost, Way,
+    ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost,
+    Way,
 };
 use bench::link::Link;
-use bench::measuring::{Record, Settings};
+use bench::measuring::{Part, Record, Settings};
 use bench::mounted::{CopyProgram, Ssh, SshFolder};
 use bench::native::Target;
 use bench::{Flavor, lanl};

@@ -1,4 +1,4 @@
-//! What is copied and read, as part of a case.
+//! Loads of whole files: copies to the server, and reads with caches in a stated condition.
 
 use serde::{Deserialize, Serialize};
 
