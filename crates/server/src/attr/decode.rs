@@ -5,7 +5,7 @@ use super::{
     acl::{self, Ace, Unfit},
     features, supported,
 };
-use crate::engine::{Compound, Failure, Fh};
+use crate::engine::{Compound, Fh, OpError, OpResult, OpStop};
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
 use vfs::{FileType, SetAttributes, SetTime, Timestamp};
 
@@ -47,7 +47,7 @@ impl Settable {
     ///
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL: what `docs/acls.md` says cannot be kept. `subject` fails as it likes.
-    pub fn fit_acl(&mut self, subject: impl FnOnce() -> Result<Subject, Failure>) -> Result<(), Failure> {
+    pub fn fit_acl(&mut self, subject: impl FnOnce() -> Result<Subject, OpError>) -> Result<(), OpError> {
         let Some(aces) = self.acl.take() else { return Ok(()) };
         let Subject { directory, owner, group } = subject()?;
         let owner = self.set.uid.or(owner);
@@ -66,9 +66,9 @@ impl Settable {
 ///
 /// # Errors
 /// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only
-/// be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR, [`Failure::would_wait`] for names that are not in
+/// be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR, [`OpStop::Deferred`] for names that are not in
 /// a cache.
-pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> Result<Settable, Failure> {
+pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
     let supported = supported(c.minor, features(c.fh()?));
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
     if !fattr.attrmask.is_subset_of(&SETTABLE) {
@@ -96,7 +96,7 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> R
 }
 
 /// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at once).
-fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Failure> {
+fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), OpError> {
     let (mode, umask) = match (values.mode, &values.mode_umask) {
         (Some(_), Some(_)) => return Err(Nfsstat4::NFS4ERR_INVAL.into()),
         (mode, None) => (mode, None),
@@ -109,20 +109,20 @@ fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), Fail
 }
 
 /// Refuses set-id bits where the export does, but for the group's on a directory.
-fn check_setid(c: &Compound<'_>, bits: u32, made: Option<FileType>) -> Result<(), Failure> {
+fn check_setid(c: &Compound<'_>, bits: u32, made: Option<FileType>) -> OpResult {
     let Fh::Object(object) = c.fh()? else { return Ok(()) };
     if bits == 0 || object.export.setid {
         return Ok(());
     }
     let found = || Ok(object.export.backend.getattr(&object.handle)?.file_type);
-    let file_type = made.map_or_else(found, Ok::<_, Failure>)?;
+    let file_type = made.map_or_else(found, Ok::<_, OpStop>)?;
     match file_type {
         FileType::Directory if bits == SET_GID => Ok(()),
         _ => Err(Nfsstat4::NFS4ERR_PERM.into()),
     }
 }
 
-fn time(time: &Settime4) -> Result<SetTime, Failure> {
+fn time(time: &Settime4) -> Result<SetTime, OpError> {
     match time {
         Settime4::SET_TO_CLIENT_TIME4(Nfstime4 { seconds, nseconds }) if *nseconds < NANOSECONDS_MAX => {
             Ok(SetTime::At(Timestamp { seconds: *seconds, nanoseconds: *nseconds }))

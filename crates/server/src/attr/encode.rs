@@ -6,7 +6,7 @@ use super::{
     acl::{self, Ace},
     features, supported,
 };
-use crate::engine::{Compound, Failure, Fh, names};
+use crate::engine::{Compound, Fh, OpError, OpResult, names};
 use nfs4::{Bitmap4, ChangeAttrType4, NfsFtype4, Nfsstat4};
 use vfs::{Acls, Attributes, Features, FileType, FsStat, PSEUDO_FSID, Quota, SecFlavor, Timestamp, VfsError};
 use xdr::Encoder;
@@ -20,14 +20,14 @@ const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
 /// it alone knows.
 ///
 /// # Errors
-/// The backend's, and [`Failure::would_wait`] for names that are not in a cache.
+/// The backend's, and [`OpStop::Deferred`] for names that are not in a cache.
 pub fn encode(
     c: &Compound<'_>,
     fh: &Fh,
     attributes: &Attributes,
     wanted: &Bitmap4,
     reply: &mut Encoder,
-) -> Result<(), Failure> {
+) -> OpResult {
     let features = features(fh);
     let supported = supported(c.minor, features);
     let mut mask = wanted.and(&supported);
@@ -62,7 +62,7 @@ pub fn encode(
 }
 
 /// Returns an object's access control list; what has none has the one that its mode stands for.
-fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> Result<Vec<Ace>, Failure> {
+fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> OpResult<Vec<Ace>> {
     let acls = match fh {
         Fh::Pseudo(_) => Acls::default(),
         Fh::Object(object) => {
@@ -78,14 +78,14 @@ fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> Result<Vec<Ace>, 
 }
 
 /// Returns what the quotas that count for an object leave, if there are any that the caller may know.
-fn quota(c: &Compound<'_>, fh: &Fh) -> Result<Option<Quota>, Failure> {
+fn quota(c: &Compound<'_>, fh: &Fh) -> OpResult<Option<Quota>> {
     let Fh::Object(object) = fh else { return Ok(None) };
     // The kernel may have to read it.
     c.check_disk(object)?;
     Ok(object.export.backend.quota(&c.caller(&object.export), &object.handle)?)
 }
 
-fn statfs(fh: &Fh) -> Result<FsStat, Failure> {
+fn statfs(fh: &Fh) -> Result<FsStat, OpError> {
     match fh {
         Fh::Object(object) => Ok(object.export.backend.statfs(&object.handle)?),
         Fh::Pseudo(_) => Ok(FsStat {

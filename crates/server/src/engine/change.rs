@@ -1,6 +1,6 @@
 //! change_info4: how a directory's change attribute moved (RFC 8881 section 3.3.5).
 
-use super::{Failure, Object};
+use super::{Object, OpError};
 use vfs::Attributes;
 use xdr::Encoder;
 
@@ -15,7 +15,7 @@ impl Change {
     ///
     /// # Errors
     /// The backend's.
-    pub fn before(directory: &Object) -> Result<Self, Failure> {
+    pub fn before(directory: &Object) -> Result<Self, OpError> {
         let attributes: Attributes = directory.export.backend.getattr(&directory.handle)?;
         Ok(Self { before: attributes.change })
     }

@@ -1,10 +1,10 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
 use super::unsettled::Unsettled;
-use super::{Call, Failure, Fh, FileKey, Nfs, NfsState, Object, Of40, OpenPayload, Patience};
+use super::{Call, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, Patience};
 use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
-use state::{ChannelAttrs, ClientKey, Effects, GetattrWait, OpSet, SlotToken, StateidKind};
+use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
@@ -87,13 +87,9 @@ pub struct Compound<'c> {
     pub(super) unsettled: RefCell<Vec<Unsettled>>,
     /// Where in the reply the result of the operation that runs begins.
     pub(super) result_at: usize,
-    /// What a client has to answer first, of an operation that fails with [`Failure::would_wait`] for that.
-    pub awaits: Cell<Option<GetattrWait>>,
-    /// The lane to wait in, where it is not that of the current object's export.
-    pub(super) lane: Cell<Option<u32>>,
     /// How long operations may still wait for names where they may wait.
     pub(super) names_wait_left: Cell<Duration>,
-    /// Whether operations may wait, or else are to fail with [`Failure::would_wait`].
+    /// Whether operations may wait, or else are to fail with [`OpStop::Deferred`].
     pub patience: Patience,
 }
 
@@ -119,8 +115,6 @@ impl<'c> Compound<'c> {
             changing: RefCell::default(),
             unsettled: RefCell::default(),
             result_at: reply_start,
-            awaits: Cell::default(),
-            lane: Cell::default(),
             names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
             patience: Patience::Waits,
         }
@@ -160,7 +154,7 @@ impl<'c> Compound<'c> {
     ///
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION without one.
-    pub fn client(&self) -> Result<ClientKey, Failure> {
+    pub fn client(&self) -> Result<ClientKey, OpError> {
         match &self.session {
             Some(session) => Ok(session.client),
             None => self.client_40(),
@@ -171,7 +165,7 @@ impl<'c> Compound<'c> {
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE without one.
-    pub fn fh(&self) -> Result<&Fh, Failure> {
+    pub fn fh(&self) -> Result<&Fh, OpError> {
         self.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
     }
 
@@ -179,7 +173,7 @@ impl<'c> Compound<'c> {
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE, `pseudo`.
-    pub fn object(&self, pseudo: Nfsstat4) -> Result<&Object, Failure> {
+    pub fn object(&self, pseudo: Nfsstat4) -> Result<&Object, OpError> {
         match self.fh()? {
             Fh::Object(object) => Ok(object),
             Fh::Pseudo(_) => Err(pseudo.into()),
@@ -190,7 +184,7 @@ impl<'c> Compound<'c> {
     ///
     /// # Errors
     /// As [`Compound::object`].
-    pub fn file(&self, pseudo: Nfsstat4) -> Result<FileKey, Failure> {
+    pub fn file(&self, pseudo: Nfsstat4) -> Result<FileKey, OpError> {
         self.object(pseudo).map(Object::key)
     }
 
@@ -210,7 +204,7 @@ impl<'c> Compound<'c> {
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid that means nothing.
-    pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, Failure> {
+    pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, OpError> {
         let stateid = match StateidKind::of(&stateid) {
             StateidKind::Current => self.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
             _ => stateid,

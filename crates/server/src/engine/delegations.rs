@@ -3,7 +3,7 @@
 //! What changes a file other than by an open for writing begins a change, which lasts to the end of the operation: first
 //! others' delegations have to be back, and meanwhile nobody gets one.
 
-use super::{Compound, Failure, Fh, FileKey, Object, OpResult};
+use super::{Compound, DeferReason, Fh, FileKey, Object, OpResult};
 use nfs4::{
     Bitmap4, FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY,
 };
@@ -95,7 +95,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_DELAY until the holder has said it, and the backend's.
-    pub fn attributes_with(&self, fh: &Fh, wanted: &Bitmap4) -> Result<Attributes, Failure> {
+    pub fn attributes_with(&self, fh: &Fh, wanted: &Bitmap4) -> OpResult<Attributes> {
         let Fh::Object(object) = fh else { return self.attributes(fh) };
         if (*wanted & CHANGED_BY_WRITING).is_empty() {
             return self.attributes(fh);
@@ -120,23 +120,20 @@ impl Compound<'_> {
     /// not come again; but where this thread may wait it does not, since that is no time for one.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
+    /// [`OpStop::Deferred`].
     fn await_holder(&self, client: ClientKey, file: &FileKey) -> OpResult {
         if self.may_wait() {
             return Ok(());
         }
         match self.with_effects(|state, effects| state.ask_holder(client, file, effects)) {
-            Some(look) => {
-                self.awaits.set(Some(look));
-                Err(Failure::would_wait())
-            }
+            Some(look) => Err(DeferReason::Holder(look).into()),
             None => Ok(()),
         }
     }
 
     /// Attributes of a file that the holder of a delegation may have changed by itself. If it has, the file's times are set to
     /// now: its change attribute has to be another than before, and than after the holder has written what it has.
-    fn attributes_held(&self, object: &Object, looked: HolderReply) -> Result<Attributes, Failure> {
+    fn attributes_held(&self, object: &Object, looked: HolderReply) -> OpResult<Attributes> {
         let (backend, HolderReply { held, granted }) = (&object.export.backend, looked);
         let attributes = backend.getattr(&object.handle)?;
         if held.change == granted && held.size == attributes.size {

@@ -1,6 +1,6 @@
 //! What a filehandle stands for, and how places of the namespace become filehandles.
 
-use super::{Compound, Failure};
+use super::{Compound, OpError};
 use nfs4::{Filehandle, Nfsstat4};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is gone or closed
     /// to this client.
-    pub fn decode_fh(&self, bytes: &[u8]) -> Result<Fh, Failure> {
+    pub fn decode_fh(&self, bytes: &[u8]) -> Result<Fh, OpError> {
         let decoded = Filehandle::decode(&self.nfs.filehandle_key, bytes);
         let decoded = decoded.map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
         if decoded.export == PSEUDO_EXPORT {

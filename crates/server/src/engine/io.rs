@@ -1,6 +1,6 @@
 //! Stateids of READ, WRITE and SETATTR, and the open files behind them (RFC 8881 section 9.1.2).
 
-use super::{Compound, Failure, FileKey, Object, OpenPayload};
+use super::{Compound, DeferReason, FileKey, Object, OpResult, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS, NFS4ERR_LOCKED,
     /// NFS4ERR_GRACE, and the backend's.
-    pub fn file_to_read(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn file_to_read(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         self.file_of_to_read(self.object(Nfsstat4::NFS4ERR_ISDIR)?, self.resolve(stateid)?)
     }
 
@@ -25,7 +25,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::file_to_read`].
-    pub fn file_of_to_read(&self, object: &Object, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn file_of_to_read(&self, object: &Object, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         match StateidKind::of(&stateid) {
             StateidKind::Ordinary => {
                 let (client, file) = (self.client_of(&stateid)?, object.key());
@@ -49,7 +49,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::file_to_read`], but for NFS4ERR_OPENMODE.
-    pub fn file_to_advise(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn file_to_advise(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
         let stateid = self.resolve(stateid)?;
         if StateidKind::of(&stateid) != StateidKind::Ordinary {
@@ -66,7 +66,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::file_to_read`].
-    pub fn file_to_write(&self, stateid: Stateid4) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn file_to_write(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
         let stateid = self.resolve(stateid)?;
         match StateidKind::of(&stateid) {
@@ -89,11 +89,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS.
-    pub fn opened_for_write(
-        &self,
-        object: &Object,
-        stateid: &Stateid4,
-    ) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn opened_for_write(&self, object: &Object, stateid: &Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let (client, file) = (self.client_of(stateid)?, object.key());
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
         let (user, write) = self.state().access(client, stateid, &file, SHARE_WRITE, take)?;
@@ -106,7 +102,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
-    fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> Result<(), Failure> {
+    fn check_user(&self, object: &Object, user: Option<u32>, access: u32) -> OpResult {
         if user == Some(object.export.squash_uid(self.call.security.caller.as_ref())) {
             return Ok(());
         }
@@ -128,7 +124,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
-    pub fn check_anonymous(&self, object: &Object, access: u32) -> Result<(), Failure> {
+    pub fn check_anonymous(&self, object: &Object, access: u32) -> OpResult {
         let file = object.key();
         match self.state().anonymous_access(self.now(), &file, access) {
             Err(Nfsstat4::NFS4ERR_LOCKED) if self.expired_give_way(&file)? => {
@@ -142,13 +138,13 @@ impl Compound<'_> {
     /// were any (RFC 8881 section 8.4.3).
     ///
     /// # Errors
-    /// [`Failure::would_wait`], since their records go from stable storage.
-    pub fn expired_give_way(&self, file: &FileKey) -> Result<bool, Failure> {
+    /// [`OpStop::Deferred`], since their records go from stable storage.
+    pub fn expired_give_way(&self, file: &FileKey) -> OpResult<bool> {
         if !self.state().is_held_by_expired(self.now(), file) {
             return Ok(false);
         }
         if !self.may_wait() {
-            return Err(Failure::would_wait());
+            return Err(DeferReason::CurrentExport.into());
         }
         Ok(self.with_effects(|state, effects| state.free_expired(self.now(), file, effects)))
     }
@@ -158,14 +154,14 @@ impl Compound<'_> {
         &self,
         file: &FileKey,
         run: impl Fn() -> Result<R, Nfsstat4>,
-    ) -> Result<R, Failure> {
+    ) -> OpResult<R> {
         match run() {
             Err(Nfsstat4::NFS4ERR_DELAY) if self.expired_give_way(file)? => Ok(run()?),
             done => Ok(done?),
         }
     }
 
-    fn open_once(&self, object: &Object, access: OpenAccess) -> Result<Arc<dyn OpenFile>, Failure> {
+    fn open_once(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
         self.check_at_hand(object)?;
         Ok(object.export.backend.open(&self.caller(&object.export), &object.handle, access)?)
     }
@@ -175,7 +171,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// The backend's.
-    pub fn open_granted(&self, object: &Object, access: OpenAccess) -> Result<Arc<dyn OpenFile>, Failure> {
+    pub fn open_granted(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
         let backend = &object.export.backend;
         let caller = self.caller(&object.export);
         match backend.open(&caller, &object.handle, access) {

@@ -4,7 +4,7 @@
 //! a file has the file's turn, and brings it to what `state` says by then: so the last one leaves it right, and no lock of
 //! `state` is held meanwhile.
 
-use super::{Compound, Failure, FileKey, Nfs, NfsState, Object, OpenPayload};
+use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
 use crate::LogLimit;
 use nfs4::Nfsstat4;
 use siphasher::sip::SipHasher13;
@@ -249,7 +249,7 @@ impl Compound<'_> {
             return lock();
         }
         let turn = self.nfs.local_locks.turn(request.file, self.may_wait());
-        let mut turn = turn.ok_or(Failure::would_wait())?;
+        let mut turn = turn.ok_or(DeferReason::CurrentExport)?;
         let locked = self.lock_in_turn(&mut turn, request, &lock);
         self.nfs.end_turn(turn, self.now());
         locked
@@ -275,7 +275,7 @@ impl Compound<'_> {
             Ok(Way::Free) => lock(),
             Ok(Way::Taken(_)) if request.reclaim => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into()),
             Ok(Way::Taken(found)) => Err(LockError::Denied(denied(found, range, request.write)).into()),
-            Err(error) => Err(Failure::from(error).into()),
+            Err(error) => Err(error.into()),
         };
         // What was raised in vain comes down again, and what was locked for writing before as well.
         let wanted = if request.write { LockedFor::Writing } else { LockedFor::Reading };
@@ -294,7 +294,7 @@ impl Compound<'_> {
     }
 
     /// Sees to it that the file system can hold a lock of this kind on a file; false where it cannot, and none is held there.
-    fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> Result<bool, Failure> {
+    fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
         let there = turn.locks.is_some();
         if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
             return Ok(true);
@@ -347,7 +347,7 @@ impl Compound<'_> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let file = object.key();
         let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), write);
-        let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(Failure::would_wait())?;
+        let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(DeferReason::CurrentExport)?;
         let locks = turn.locks.clone();
         self.nfs.end_turn(turn, self.now());
         let found = match locks {
@@ -357,14 +357,14 @@ impl Compound<'_> {
                 self.lookable(object)?.map_or(Ok(None), |locks| find(&*locks))
             }
         };
-        match found.map_err(Failure::from)? {
+        match found? {
             None => Ok(()),
             Some(found) => Err(LockError::Denied(denied(Some(found), range, write)).into()),
         }
     }
 
     /// Opens a file to ask for its locks; nothing where the server itself may not read it.
-    fn lookable(&self, object: &Object) -> Result<Option<Box<dyn RangeLocks>>, Failure> {
+    fn lookable(&self, object: &Object) -> OpResult<Option<Box<dyn RangeLocks>>> {
         let access = OpenAccess { read: true, write: false };
         match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
             Ok(opened) => Ok(opened.range_locks(false)?),
@@ -384,28 +384,25 @@ fn denied(found: Option<vfs::LocalLock>, range: LockRange, write: bool) -> LockD
     LockDenied { offset: first, length, write, clientid: 0, owner: LOCAL_OWNER.to_vec() }
 }
 
-/// Why a lock is not to be had.
+/// Why a lock is not granted.
 pub enum LockFailure {
-    /// By its state.
-    Lock(LockError),
-    /// For another reason.
-    Other(Failure),
+    /// Another lock is in the way.
+    Denied(LockDenied),
+    /// The operation stops for another reason.
+    Stopped(OpStop),
 }
 
 impl From<LockError> for LockFailure {
     fn from(error: LockError) -> Self {
-        Self::Lock(error)
+        match error {
+            LockError::Denied(denied) => Self::Denied(denied),
+            LockError::Status(status) => Self::Stopped(status.into()),
+        }
     }
 }
 
-impl From<Nfsstat4> for LockFailure {
-    fn from(status: Nfsstat4) -> Self {
-        Self::Lock(status.into())
-    }
-}
-
-impl From<Failure> for LockFailure {
-    fn from(failure: Failure) -> Self {
-        Self::Other(failure)
+impl<E: Into<OpStop>> From<E> for LockFailure {
+    fn from(stop: E) -> Self {
+        Self::Stopped(stop.into())
     }
 }

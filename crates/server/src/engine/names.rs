@@ -3,7 +3,7 @@
 //! The policy: a component is valid UTF-8, kept byte for byte (case and normalisation are preserved and
 //! matter). Bytes that are not UTF-8 are NFS4ERR_INVAL; "." and "..", "/" and NUL are NFS4ERR_BADNAME.
 
-use super::Failure;
+use super::OpError;
 use nfs4::Nfsstat4;
 
 /// Longest component, in bytes.
@@ -13,7 +13,7 @@ pub const NAME_MAX: usize = 255;
 ///
 /// # Errors
 /// NFS4ERR_INVAL for an empty name or one that is not UTF-8, NFS4ERR_NAMETOOLONG, NFS4ERR_BADNAME.
-pub fn component(name: &[u8]) -> Result<&[u8], Failure> {
+pub fn component(name: &[u8]) -> Result<&[u8], OpError> {
     if name.is_empty() || std::str::from_utf8(name).is_err() {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     fn status(name: &[u8]) -> Option<Nfsstat4> {
-        component(name).err().map(|failure| failure.status)
+        component(name).err().map(|error| error.status)
     }
 
     #[test]

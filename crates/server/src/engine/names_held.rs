@@ -4,7 +4,7 @@
 //! between it must not come to stand for something else: so who changes names of a directory holds it meanwhile, while there can
 //! be delegations. What is changed by others than the server is not kept off.
 
-use super::{Compound, Delegations, Failure, FileKey, Object};
+use super::{Compound, DeferReason, Delegations, FileKey, Object, OpResult};
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,14 +72,14 @@ impl<'c> Compound<'c> {
     /// them.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
-    pub fn hold_names(&self, directories: &[&Object]) -> Result<Option<Hold<'c>>, Failure> {
+    /// [`OpStop::Deferred`].
+    pub fn hold_names(&self, directories: &[&Object]) -> OpResult<Option<Hold<'c>>> {
         if !self.may_be_delegated() {
             return Ok(None);
         }
         let directories = directories.iter().map(|directory| directory.key()).collect();
         let held = self.nfs.names.hold(directories, self.may_wait());
-        held.map(Some).ok_or_else(Failure::would_wait)
+        held.map(Some).ok_or(DeferReason::CurrentExport.into())
     }
 }
 

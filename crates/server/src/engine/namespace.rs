@@ -1,6 +1,6 @@
 //! Walking the namespace: pseudo directories, exports and what lies in them (RFC 8881 section 7).
 
-use super::{Compound, Failure, Fh, Object};
+use super::{Compound, DeferReason, Fh, Object, OpError, OpResult};
 use nfs4::Nfsstat4;
 use vfs::{Attributes, FileType, ObjectHandle, Place, VfsError, VfsResult};
 
@@ -9,7 +9,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
-    pub fn lookup(&self, directory: &Fh, name: &[u8]) -> Result<Fh, Failure> {
+    pub fn lookup(&self, directory: &Fh, name: &[u8]) -> OpResult<Fh> {
         if let Some(child) = self.lookup_pseudo(directory, name) {
             return Ok(child);
         }
@@ -24,13 +24,14 @@ impl Compound<'_> {
     }
 
     /// Asks the backend for a name; where waiting is not allowed, only as far as it knows without.
-    fn find(&self, directory: &Object, name: &[u8]) -> Result<VfsResult<ObjectHandle>, Failure> {
+    fn find(&self, directory: &Object, name: &[u8]) -> OpResult<VfsResult<ObjectHandle>> {
         let backend = &directory.export.backend;
         let caller = self.caller(&directory.export);
         if self.may_wait() {
             return Ok(backend.lookup(&caller, &directory.handle, name));
         }
-        backend.lookup_now(&caller, &directory.handle, name).transpose().ok_or(Failure::would_wait())
+        let found = backend.lookup_now(&caller, &directory.handle, name).transpose();
+        found.ok_or(DeferReason::CurrentExport.into())
     }
 
     /// Finds a name of the pseudo file system in a pseudo directory or on the root of an export.
@@ -44,7 +45,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_NOENT at the top, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
-    pub fn parent(&self, directory: &Fh) -> Result<Fh, Failure> {
+    pub fn parent(&self, directory: &Fh) -> OpResult<Fh> {
         if let Some(place) = directory.place() {
             let parent = self.exports.pseudo().parent(place, self.client_ip());
             let parent = parent.and_then(|parent| Fh::of_place(&self.exports, parent));
@@ -63,7 +64,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_SERVERFAULT when there is none, which is our fault.
-    pub fn root(&self) -> Result<Fh, Failure> {
+    pub fn root(&self) -> Result<Fh, OpError> {
         let place = self.exports.pseudo().root(self.client_ip());
         Fh::of_place(&self.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
@@ -72,8 +73,8 @@ impl Compound<'_> {
     /// has them as long as the client has it open: CLOSE may come in one COMPOUND with GETATTR.
     ///
     /// # Errors
-    /// NFS4ERR_STALE and the backend's, [`Failure::would_wait`].
-    pub fn attributes(&self, fh: &Fh) -> Result<Attributes, Failure> {
+    /// NFS4ERR_STALE and the backend's, [`OpStop::Deferred`].
+    pub fn attributes(&self, fh: &Fh) -> OpResult<Attributes> {
         if let Fh::Object(object) = fh {
             self.check_at_hand(object)?;
         }
@@ -109,7 +110,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ROFS.
-    pub fn directory(&self) -> Result<Object, Failure> {
+    pub fn directory(&self) -> Result<Object, OpError> {
         self.object(Nfsstat4::NFS4ERR_ROFS).cloned()
     }
 }
@@ -126,7 +127,7 @@ fn not_directory(object: &Object) -> Nfsstat4 {
 ///
 /// # Errors
 /// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE.
-pub fn regular_file(file_type: FileType) -> Result<(), Failure> {
+pub fn regular_file(file_type: FileType) -> Result<(), OpError> {
     match file_type {
         FileType::Regular => Ok(()),
         FileType::Directory => Err(Nfsstat4::NFS4ERR_ISDIR.into()),

@@ -1,12 +1,13 @@
 //! Counts of operations by status, and of errors of file systems by errno.
 
-use super::Object;
+use super::{Cause, Object};
 use crate::log_limit::LogLimit;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use vfs::VfsError;
 
 /// Copies of the counters of successes, by connection: shards that serve at once seldom share a cache line.
 const PARTS: usize = 16;
@@ -23,6 +24,7 @@ pub struct Outcomes {
     successes: Box<[[AtomicU64; OPERATIONS]]>,
     failures: Box<[AtomicU64]>,
     errors: Mutex<BTreeMap<(&'static str, i32), u64>>,
+    undecodable: [AtomicU64; UNDECODABLE.len()],
     log: LogLimit,
 }
 
@@ -33,6 +35,7 @@ impl Default for Outcomes {
             successes: (0..PARTS).map(|_| std::array::from_fn(zeros)).collect(),
             failures: (0..OPERATIONS * STATUSES).map(zeros).collect(),
             errors: Mutex::default(),
+            undecodable: Default::default(),
             log: LogLimit::default(),
         }
     }
@@ -46,6 +49,22 @@ fn column(status: Nfsstat4) -> usize {
     match status as usize {
         low @ 0..100 => low,
         high => (high.saturating_sub(10_001) + 100).min(STATUSES - 1),
+    }
+}
+
+/// Names of the errors of XDR as metrics have them, in the order of [`fault`].
+const UNDECODABLE: [&str; 6] =
+    ["truncated", "too_long", "invalid_bool", "invalid_enum", "invalid_discriminant", "trailing_bytes"];
+
+/// Returns the index of an error in [`UNDECODABLE`].
+fn fault(error: &xdr::Error) -> usize {
+    match error {
+        xdr::Error::Truncated { .. } => 0,
+        xdr::Error::TooLong { .. } => 1,
+        xdr::Error::InvalidBool(_) => 2,
+        xdr::Error::InvalidEnum { .. } => 3,
+        xdr::Error::InvalidDiscriminant { .. } => 4,
+        xdr::Error::TrailingBytes(_) => 5,
     }
 }
 
@@ -68,8 +87,23 @@ impl Outcomes {
         }
     }
 
+    /// Counts and logs the error that led to the failure of an operation on `object`.
+    pub(super) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, cause: Cause) {
+        match cause {
+            Cause::Decode(error) => self.note_undecodable(name(opnum), error),
+            Cause::Backend(VfsError::Os(errno)) => self.note_error(now, opnum, object, errno),
+            Cause::Backend(_) | Cause::Protocol => {}
+        }
+    }
+
+    /// Counts and logs arguments that cannot be decoded.
+    pub(super) fn note_undecodable(&self, operation: &'static str, error: xdr::Error) {
+        self.undecodable[fault(&error)].fetch_add(1, Relaxed);
+        tracing::debug!(operation, "arguments cannot be decoded: {error}");
+    }
+
     /// Counts and logs an error of the file system below an operation, such as EIO.
-    pub(super) fn note_error(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, errno: i32) {
+    fn note_error(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, errno: i32) {
         let name = name(opnum);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if errors.len() < ERRNO_ROWS_MAX || errors.contains_key(&(name, errno)) {
@@ -106,6 +140,12 @@ impl Outcomes {
         counts
     }
 
+    /// Arguments that could not be decoded: kind of error, count. Kinds without a count are left out.
+    pub fn undecodable(&self) -> Vec<(&'static str, u64)> {
+        let counts = UNDECODABLE.into_iter().zip(self.undecodable.iter().map(|count| count.load(Relaxed)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Errors of file systems: operation, errno, count.
     pub fn errors(&self) -> Vec<(&'static str, i32, u64)> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +157,7 @@ impl Outcomes {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use xdr::Error as XdrError;
 
     #[test]
     fn every_operation_and_status_has_a_counter_of_its_own() {
@@ -142,10 +183,21 @@ mod tests {
     fn errors_of_file_systems_are_counted_by_errno_in_a_bounded_table() {
         let outcomes = Outcomes::default();
         for errno in (0..1000).chain([5, 5]) {
-            outcomes.note_error(Duration::ZERO, NfsOpnum4::OP_WRITE, None, errno);
+            let cause = Cause::Backend(VfsError::Os(errno));
+            outcomes.note_cause(Duration::ZERO, NfsOpnum4::OP_WRITE, None, cause);
         }
         let errors = outcomes.errors();
         assert_eq!(errors.len(), ERRNO_ROWS_MAX);
         assert!(errors.contains(&("WRITE", 5, 3)));
+    }
+
+    #[test]
+    fn undecodable_arguments_are_counted_by_the_error_of_xdr() {
+        let outcomes = Outcomes::default();
+        let truncated = XdrError::Truncated { needed: 8, remaining: 4 };
+        for error in [truncated, XdrError::InvalidBool(2), truncated] {
+            outcomes.note_cause(Duration::ZERO, NfsOpnum4::OP_READ, None, Cause::Decode(error));
+        }
+        assert_eq!(outcomes.undecodable(), [("truncated", 2), ("invalid_bool", 1)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Owners as strings and numbers (RFC 8881 section 5.9): what is in a cache where waiting is not allowed, and elsewhere what the
 //! name service says in time.
 
-use super::{Compound, Failure};
+use super::{Compound, DeferReason, OpResult};
 use identity::{OwnerError, Wait};
 use nfs4::Nfsstat4;
 
@@ -15,31 +15,31 @@ impl Compound<'_> {
     }
 
     /// Has the COMPOUND wait for a name that is not known, in the lane of the name service.
-    fn await_names<T>(&self, known: Option<T>) -> Result<T, Failure> {
-        known.ok_or_else(|| self.wait_in(NAMES_LANE))
+    fn await_names<T>(&self, known: Option<T>) -> OpResult<T> {
+        known.ok_or(DeferReason::Lane(NAMES_LANE).into())
     }
 
     /// Returns a user as `owner`.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
-    pub fn owner(&self, uid: u32) -> Result<String, Failure> {
+    /// [`OpStop::Deferred`].
+    pub fn owner(&self, uid: u32) -> OpResult<String> {
         self.await_names(self.nfs.identity.owner_of_uid_within(uid, self.now(), self.names_wait()))
     }
 
     /// Returns a group as `owner_group`.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
-    pub fn owner_group(&self, gid: u32) -> Result<String, Failure> {
+    /// [`OpStop::Deferred`].
+    pub fn owner_group(&self, gid: u32) -> OpResult<String> {
         self.await_names(self.nfs.identity.owner_of_gid_within(gid, self.now(), self.names_wait()))
     }
 
     /// Returns the user that an `owner` names.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]), NFS4ERR_DELAY while it cannot be looked up, [`Failure::would_wait`].
-    pub fn uid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
+    /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]), NFS4ERR_DELAY while it cannot be looked up, [`OpStop::Deferred`].
+    pub fn uid_of(&self, owner: &[u8]) -> OpResult<u32> {
         let uid = self.nfs.identity.uid_of_owner_within(owner, self.now(), self.names_wait());
         let uid = self.await_names(uid)?.map_err(status)?;
         self.check_number(owner, uid, Self::owner)?;
@@ -50,7 +50,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::uid_of`].
-    pub fn gid_of(&self, owner: &[u8]) -> Result<u32, Failure> {
+    pub fn gid_of(&self, owner: &[u8]) -> OpResult<u32> {
         let gid = self.nfs.identity.gid_of_owner_within(owner, self.now(), self.names_wait());
         let gid = self.await_names(gid)?.map_err(status)?;
         self.check_number(owner, gid, Self::owner_group)?;
@@ -61,13 +61,8 @@ impl Compound<'_> {
     /// when the name service does not answer in time: the number is then all that there is.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER, [`Failure::would_wait`].
-    fn check_number(
-        &self,
-        owner: &[u8],
-        id: u32,
-        name: impl Fn(&Self, u32) -> Result<String, Failure>,
-    ) -> Result<(), Failure> {
+    /// NFS4ERR_BADOWNER, [`OpStop::Deferred`].
+    fn check_number(&self, owner: &[u8], id: u32, name: impl Fn(&Self, u32) -> OpResult<String>) -> OpResult {
         let number = id.to_string();
         let allowed = self.nfs.config.numeric_owners.allow_named(self.call.security.flavor);
         if allowed || owner != number.as_bytes() || name(self, id)? == number {

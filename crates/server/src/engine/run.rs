@@ -2,7 +2,8 @@
 
 use super::table::{self, Operation, Place};
 use super::{
-    Call, Compound, CompoundOutcome, Failure, Fh, Nfs, OpResult, Patience, Suspended, space, status,
+    Call, Cause, Compound, CompoundOutcome, DeferReason, ErrorBody, Fh, Nfs, OpError, OpResult, OpStop,
+    Patience, Suspended, space, status,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,7 +63,10 @@ impl Nfs {
         let mut args = Decoder::new(call.args);
         let header = match Header::decode(&mut args, self.config.tag_max) {
             Ok(header) => header,
-            Err(_) => return Ran::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR)),
+            Err(error) => {
+                self.outcomes.note_undecodable("COMPOUND", error);
+                return Ran::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
+            }
         };
         if let Err(status) = header.check(u32::from(!self.config.nfs40)) {
             return Ran::Done(refuse(reply, header.tag, status));
@@ -163,27 +167,34 @@ pub(super) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, repl
 fn fail(
     minor: u32,
     opnum: NfsOpnum4,
-    failure: Failure,
+    error: OpError,
     reply: &mut Encoder,
     status_at: usize,
     body: usize,
 ) -> Nfsstat4 {
-    if !failure.keep_body {
+    if error.body == ErrorBody::Discard {
         reply.truncate(body);
         if opnum == NfsOpnum4::OP_SETATTR {
             // SETATTR4res has attrsset whatever the status (section 18.30.2).
             reply.u32(0);
         }
     }
-    let status = status::allowed(minor, opnum, failure.status);
+    let status = status::allowed(minor, opnum, error.status);
     reply.patch_u32(status_at, status as u32);
     status
 }
 
 impl Compound<'_> {
-    /// Runs operations until one fails; returns the last status, or nothing when the next would wait: then `args`
-    /// stands before it.
-    fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder, start: usize) -> Option<Nfsstat4> {
+    /// Runs operations until one fails; returns the last status.
+    ///
+    /// # Errors
+    /// The reason why the next operation is deferred. Then `args` begins with that operation.
+    fn run(
+        &mut self,
+        args: &mut Decoder<'_>,
+        reply: &mut Encoder,
+        start: usize,
+    ) -> Result<Nfsstat4, DeferReason> {
         let mut status = Nfsstat4::NFS4_OK;
         while status == Nfsstat4::NFS4_OK
             && self.position.index < self.position.count
@@ -195,7 +206,7 @@ impl Compound<'_> {
             }
             self.position.index += 1;
         }
-        Some(status)
+        Ok(status)
     }
 
     /// Runs operations to the end, and ends the COMPOUND where nothing is to be waited for; `args` begins at `args_at` of the arguments.
@@ -206,14 +217,19 @@ impl Compound<'_> {
         (start, count_at): (usize, usize),
         args_at: usize,
     ) -> Ran {
-        let Some(status) = self.run(args, reply, start) else {
-            return Ran::Suspended(Box::new(self.suspend(start, count_at, args_at + args.position())));
+        let status = match self.run(args, reply, start) {
+            Ok(status) => status,
+            Err(reason) => {
+                let args_at = args_at + args.position();
+                return Ran::Suspended(Box::new(self.suspend(reason, start, count_at, args_at)));
+            }
         };
         let status = self.settle_but_one(status, reply);
         if self.unsettled.get_mut().is_empty() {
             return Ran::Done(self.end(status, reply, start, count_at));
         }
-        let mut suspended = self.suspend(start, count_at, args_at + args.position());
+        let mut suspended =
+            self.suspend(DeferReason::CurrentExport, start, count_at, args_at + args.position());
         suspended.ended = Some(status);
         Ran::Suspended(Box::new(suspended))
     }
@@ -251,8 +267,11 @@ impl Compound<'_> {
         }
     }
 
-    /// Runs one operation and writes its number, status and result; nothing of an operation that would wait.
-    fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Option<Nfsstat4> {
+    /// Runs one operation and writes its number, status and result.
+    ///
+    /// # Errors
+    /// The reason why the operation is deferred. Then nothing of it is in the reply.
+    fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let (before, number_at) = (*args, reply.len());
         self.result_at = number_at;
         let number = args.u32();
@@ -270,28 +289,27 @@ impl Compound<'_> {
         };
         let status = match result {
             Ok(()) => Nfsstat4::NFS4_OK,
-            Err(failure) if failure.would_wait => {
+            Err(OpStop::Deferred(reason)) => {
                 reply.truncate(number_at);
                 *args = before;
-                return None;
+                return Err(reason);
             }
-            Err(failure) => {
-                if let Some(errno) = failure.errno {
-                    self.note_error(opnum, errno);
-                }
-                fail(self.minor, opnum, failure, reply, status_at, body)
+            Err(OpStop::Failed(error)) => {
+                self.note_cause(opnum, error.cause);
+                fail(self.minor, opnum, error, reply, status_at, body)
             }
         };
         self.nfs.outcomes.count(self.call.connection.0, opnum, status);
-        Some(status)
+        Ok(status)
     }
 
-    fn note_error(&self, opnum: NfsOpnum4, errno: i32) {
+    /// Counts and logs the error that a status stands for.
+    fn note_cause(&self, opnum: NfsOpnum4, cause: Cause) {
         let object = match &self.current {
             Some(Fh::Object(object)) => Some(object),
             _ => None,
         };
-        self.nfs.outcomes.note_error(self.now(), opnum, object, errno);
+        self.nfs.outcomes.note_cause(self.now(), opnum, object, cause);
     }
 
     fn run_operation(
@@ -342,7 +360,7 @@ impl Compound<'_> {
     }
 
     /// Checks how the operation stands to SEQUENCE.
-    fn check_place(&self, place: Place) -> Result<(), Failure> {
+    fn check_place(&self, place: Place) -> Result<(), OpError> {
         let alone = self.position.count == 1;
         let status = match place {
             Place::First if self.position.index > 0 => Nfsstat4::NFS4ERR_SEQUENCE_POS,

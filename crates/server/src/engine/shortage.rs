@@ -1,7 +1,7 @@
 //! What runs short is taken first from clients whose leases have run out (RFC 8881 section 8.4.3): a removed file that such
 //! a client has open still fills the disk, and its descriptors are missing to others.
 
-use super::{Compound, Failure, Fh, FileKey};
+use super::{Compound, DeferReason, Fh, FileKey, OpResult};
 
 /// What a backend has run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,27 +27,24 @@ impl Compound<'_> {
     /// first one, the next time twice as many.
     ///
     /// # Errors
-    /// Those of `run`, and [`Failure::would_wait`].
-    pub fn with_room<R>(
-        &mut self,
-        mut run: impl FnMut(&mut Self) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+    /// Those of `run`, and [`OpStop::Deferred`].
+    pub fn with_room<R>(&mut self, mut run: impl FnMut(&mut Self) -> OpResult<R>) -> OpResult<R> {
         let mut count = 1;
         loop {
-            let failure = match run(self) {
+            let stop = match run(self) {
                 Ok(done) => return Ok(done),
-                Err(failure) => failure,
+                Err(stop) => stop,
             };
-            match failure.shortage {
+            match stop.shortage() {
                 Some(Shortage::Space) if self.expired_release(count, self.full_space())? => {
                     count *= 2;
                 }
                 Some(Shortage::Descriptors) => {
                     // What was done so far need not be harmless to repeat: the client comes again.
                     self.expired_release(RELEASED_MAX, Where::Anywhere)?;
-                    return Err(failure);
+                    return Err(stop);
                 }
-                _ => return Err(failure),
+                _ => return Err(stop),
             }
         }
     }
@@ -64,8 +61,8 @@ impl Compound<'_> {
     /// system. Tells whether there were any.
     ///
     /// # Errors
-    /// [`Failure::would_wait`], since files are closed and records go from stable storage.
-    fn expired_release(&self, count: usize, place: Where) -> Result<bool, Failure> {
+    /// [`OpStop::Deferred`], since files are closed and records go from stable storage.
+    fn expired_release(&self, count: usize, place: Where) -> OpResult<bool> {
         let meant = |file: &FileKey| match &place {
             Where::Anywhere => true,
             Where::FileSystemOf(key) => file.shares_space_with(key),
@@ -75,7 +72,7 @@ impl Compound<'_> {
             return Ok(false);
         }
         if !self.may_wait() {
-            return Err(Failure::would_wait());
+            return Err(DeferReason::CurrentExport.into());
         }
         let released =
             self.with_effects(|state, effects| state.release_expired(self.now(), count, meant, effects));
@@ -89,12 +86,12 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::with_room`].
-    pub fn expired_make_room_for_open(&self) -> Result<bool, Failure> {
+    pub fn expired_make_room_for_open(&self) -> OpResult<bool> {
         if !self.state().has_expired(self.now(), |_| true) {
             return Ok(false);
         }
         if !self.may_wait() {
-            return Err(Failure::would_wait());
+            return Err(DeferReason::CurrentExport.into());
         }
         Ok(self.with_effects(|state, effects| state.make_room_for_open(self.now(), &self.sender(), effects)))
     }

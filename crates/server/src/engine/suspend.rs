@@ -2,7 +2,7 @@
 
 use super::table::{Operation, Waits};
 use super::unsettled::Unsettled;
-use super::{Compound, Failure, Fh, FileKey, InSession, Nfs, Object, Of40, OpResult, Position};
+use super::{Compound, DeferReason, Fh, FileKey, InSession, Nfs, Object, Of40, OpResult, Position};
 use crate::dispatch::WaitsFor;
 use crate::engine::Call;
 use identity::LOOKUP_WAIT_MAX;
@@ -39,10 +39,8 @@ pub struct Suspended {
     session: Option<InSession>,
     v40: Of40,
     reply_end: usize,
-    /// What a client has to answer first.
-    awaits: Option<GetattrWait>,
-    /// The lane to wait in, where it is not that of the current object's export.
-    lane: Option<u32>,
+    /// What it waits for.
+    reason: DeferReason,
     /// What has been changed and is not on stable storage.
     pub(super) unsettled: Vec<Unsettled>,
     /// The last status, when all operations have run.
@@ -57,15 +55,18 @@ pub struct Suspended {
 
 impl WaitsFor for Box<Suspended> {
     fn lane(&self) -> u32 {
-        let current = match &self.current {
-            Some(Fh::Object(object)) => object.export.id,
+        match (self.reason, &self.current) {
+            (DeferReason::Lane(lane), _) => lane,
+            (_, Some(Fh::Object(object))) => object.export.id,
             _ => 0,
-        };
-        self.lane.unwrap_or(current)
+        }
     }
 
     fn answer(&self) -> Option<GetattrWait> {
-        self.awaits
+        match self.reason {
+            DeferReason::Holder(look) => Some(look),
+            DeferReason::CurrentExport | DeferReason::Lane(_) => None,
+        }
     }
 
     fn unsettled(&self) -> Option<FileKey> {
@@ -79,7 +80,13 @@ impl WaitsFor for Box<Suspended> {
 
 impl<'c> Compound<'c> {
     /// Moves out what the COMPOUND has come to; the slot goes with it.
-    pub(super) fn suspend(&mut self, start: usize, count_at: usize, args_at: usize) -> Suspended {
+    pub(super) fn suspend(
+        &mut self,
+        reason: DeferReason,
+        start: usize,
+        count_at: usize,
+        args_at: usize,
+    ) -> Suspended {
         Suspended {
             exports: self.exports.clone(),
             minor: self.minor,
@@ -92,8 +99,7 @@ impl<'c> Compound<'c> {
             session: self.session.take(),
             v40: self.v40.clone(),
             reply_end: self.reply_end,
-            awaits: self.awaits.take(),
-            lane: self.lane.take(),
+            reason,
             unsettled: self.unsettled.take(),
             ended: None,
             start,
@@ -123,8 +129,6 @@ impl<'c> Compound<'c> {
             changing: RefCell::default(),
             unsettled: RefCell::new(suspended.unsettled),
             result_at: suspended.start,
-            awaits: Cell::default(),
-            lane: Cell::default(),
             names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
             patience: Patience::Waits,
         }
@@ -135,16 +139,10 @@ impl<'c> Compound<'c> {
         self.patience == Patience::Waits
     }
 
-    /// Makes the failure of an operation that would wait in a lane of its own, and not in that of the current object's export.
-    pub(super) fn wait_in(&self, lane: u32) -> Failure {
-        self.lane.set(Some(lane));
-        Failure::would_wait()
-    }
-
     /// Holds an operation's row against what it would wait for.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
+    /// [`OpStop::Deferred`].
     pub(super) fn check_wait(&self, operation: &Operation) -> OpResult {
         if self.may_wait() {
             return Ok(());
@@ -155,10 +153,10 @@ impl<'c> Compound<'c> {
         match (operation.waits, &self.current) {
             (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
             (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
-                Err(Failure::would_wait())
+                Err(DeferReason::CurrentExport.into())
             }
-            (Waits::Long, Some(Fh::Object(_))) => Err(Failure::would_wait()),
-            (Waits::Records, _) if self.nfs.records_may_wait() => Err(Failure::would_wait()),
+            (Waits::Long, Some(Fh::Object(_))) => Err(DeferReason::CurrentExport.into()),
+            (Waits::Records, _) if self.nfs.records_may_wait() => Err(DeferReason::CurrentExport.into()),
             _ => Ok(()),
         }
     }
@@ -166,14 +164,14 @@ impl<'c> Compound<'c> {
     /// Checks that what filehandles stand for is on file systems that answer from memory.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
+    /// [`OpStop::Deferred`].
     fn check_foreign(&self) -> OpResult {
         for fh in [&self.current, &self.saved].into_iter().flatten() {
             if let Fh::Object(object) = fh
                 && object.export.backend.may_wait()
                 && !object.export.backend.answers_from_memory(&object.handle)
             {
-                return Err(self.wait_in(object.export.id));
+                return Err(DeferReason::Lane(object.export.id).into());
             }
         }
         Ok(())
@@ -182,24 +180,24 @@ impl<'c> Compound<'c> {
     /// Checks that an object can be looked at and opened without a wait, where waiting is not allowed.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
+    /// [`OpStop::Deferred`].
     pub fn check_at_hand(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
         if self.may_wait() || !backend.may_wait() || backend.is_at_hand(&object.handle) {
             return Ok(());
         }
-        Err(self.wait_in(object.export.id))
+        Err(DeferReason::Lane(object.export.id).into())
     }
 
     /// Checks that what follows may wait for the file system of an object.
     ///
     /// # Errors
-    /// [`Failure::would_wait`].
+    /// [`OpStop::Deferred`].
     pub fn check_disk(&self, object: &Object) -> OpResult {
         if self.may_wait() || !object.export.backend.may_wait() {
             Ok(())
         } else {
-            Err(self.wait_in(object.export.id))
+            Err(DeferReason::Lane(object.export.id).into())
         }
     }
 }

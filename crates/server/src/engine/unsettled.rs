@@ -9,7 +9,7 @@
 //! stable itself. They are no better off without an order of the disk, and there is one: file systems with a journal write changes of names down in the order in which they were
 //! made (ext4, xfs), or with what they depend on (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change, and so after that of the other.
 
-use super::{Compound, FileKey, Nfs, Object, OpResult, Suspended, run, vfs_status};
+use super::{Cause, Compound, FileKey, Nfs, Object, OpResult, Suspended, run, vfs_status};
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use vfs::{VfsError, VfsResult};
@@ -101,9 +101,7 @@ impl Compound<'_> {
         let at = reply.as_slice().get(unsettled.result_at..).unwrap_or_default();
         let opnum = Decoder::new(at).u32().ok().and_then(NfsOpnum4::from_u32);
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        if let VfsError::Os(errno) = error {
-            self.nfs.outcomes.note_error(self.now(), opnum, Some(&unsettled.object), errno);
-        }
+        self.nfs.outcomes.note_cause(self.now(), opnum, Some(&unsettled.object), Cause::Backend(error));
         reply.truncate(unsettled.result_at);
         self.position.index = unsettled.index + 1;
         run::write_failure(self.minor, opnum, vfs_status(error), reply)

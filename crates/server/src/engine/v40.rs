@@ -1,6 +1,6 @@
 //! What a COMPOUND of NFSv4.0 has instead of a session (RFC 7530 section 15.2).
 
-use super::{Call, Compound, Failure, Nfs};
+use super::{Call, Compound, Nfs, OpError};
 use nfs4::{Nfsstat4, Stateid4};
 use state::ClientKey;
 use std::cell::Cell;
@@ -28,7 +28,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION since NFSv4.1.
-    pub(super) fn client_40(&self) -> Result<ClientKey, Failure> {
+    pub(super) fn client_40(&self) -> Result<ClientKey, OpError> {
         if self.minor > 0 {
             return Err(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION.into());
         }
@@ -39,7 +39,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// Those of [`state::State::client_of_stateid_40`].
-    pub fn client_of(&self, stateid: &Stateid4) -> Result<ClientKey, Failure> {
+    pub fn client_of(&self, stateid: &Stateid4) -> Result<ClientKey, OpError> {
         match &self.session {
             Some(session) => Ok(session.client),
             None if self.minor == 0 => {

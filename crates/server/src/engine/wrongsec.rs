@@ -1,6 +1,6 @@
 //! Which flavors may touch what (RFC 8881 section 2.6.3.1).
 
-use super::{Compound, Failure, Fh};
+use super::{Compound, Fh, OpError, OpResult};
 use nfs4::{NfsOpnum4, Nfsstat4, OpenClaim4};
 use vfs::{Place, SecFlavor};
 use xdr::{Decode, Decoder};
@@ -38,7 +38,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_WRONGSEC.
-    pub fn check_flavor(&self, fh: &Fh) -> Result<(), Failure> {
+    pub fn check_flavor(&self, fh: &Fh) -> Result<(), OpError> {
         if self.flavor_allowed(fh) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_WRONGSEC.into()) }
     }
 
@@ -49,7 +49,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_WRONGSEC.
-    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<bool, Failure> {
+    pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<bool, OpError> {
         if self.flavor_allowed(fh) {
             return Ok(false);
         }
@@ -67,7 +67,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// As [`Compound::check_put`].
-    pub fn put(&mut self, fh: Fh, args: &Decoder<'_>) -> Result<(), Failure> {
+    pub fn put(&mut self, fh: Fh, args: &Decoder<'_>) -> OpResult {
         let restricted = self.check_put(&fh, args)?;
         self.set_current(fh);
         self.restricted = restricted;
@@ -79,7 +79,7 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// NFS4ERR_ACCESS.
-    pub fn check_restricted(&self, operation: NfsOpnum4) -> Result<(), Failure> {
+    pub fn check_restricted(&self, operation: NfsOpnum4) -> Result<(), OpError> {
         use NfsOpnum4::*;
         let step = matches!(
             operation,

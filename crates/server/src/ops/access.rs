@@ -1,7 +1,7 @@
 //! ACCESS (RFC 8881 section 18.1).
 
 use crate::attr;
-use crate::engine::{Compound, Failure, Fh, OpResult};
+use crate::engine::{Compound, Fh, OpResult};
 use nfs4::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
     ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE,
@@ -37,7 +37,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 }
 
 /// Whether the object is a directory, and what the caller may do.
-fn judge(c: &Compound<'_>) -> Result<(bool, Permissions), Failure> {
+fn judge(c: &Compound<'_>) -> OpResult<(bool, Permissions)> {
     match c.fh()? {
         Fh::Pseudo(_) => Ok((true, Permissions { read: true, write: false, execute: true })),
         Fh::Object(object) => {

@@ -1,7 +1,7 @@
 //! COPY within the server (RFC 7862 section 15.2).
 //! Lacking: copies from another server
 
-use crate::engine::{Compound, CopyRange, Failure, Fh, Object, OpResult};
+use crate::engine::{Compound, CopyRange, Fh, Object, OpResult};
 use nfs4::{Copy4Args, Nfsstat4, StableHow4, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and as
 /// [`Compound::file_to_read`].
-pub fn source(c: &Compound<'_>, stateid: Stateid4) -> Result<(Object, Arc<dyn OpenFile>), Failure> {
+pub fn source(c: &Compound<'_>, stateid: Stateid4) -> OpResult<(Object, Arc<dyn OpenFile>)> {
     let saved = c.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
     let Fh::Object(object) = saved else { return Err(Nfsstat4::NFS4ERR_ISDIR.into()) };
     if !c.flavor_allowed(saved) {

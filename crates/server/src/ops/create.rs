@@ -1,7 +1,7 @@
 //! CREATE: everything but regular files (RFC 8881 section 18.4).
 
 use crate::attr::{self, Subject};
-use crate::engine::{Change, Compound, Failure, Fh, OpResult, names};
+use crate::engine::{Change, Compound, Fh, OpError, OpResult, names};
 use nfs4::{Create4Args, Createtype4, Nfsstat4};
 use vfs::{FileType, NewObject};
 use xdr::{Decode, Decoder, Encoder};
@@ -39,7 +39,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.settle(&directory)
 }
 
-fn new_object<'a>(objtype: &'a Createtype4<'_>, symlink_max: usize) -> Result<NewObject<'a>, Failure> {
+fn new_object<'a>(objtype: &'a Createtype4<'_>, symlink_max: usize) -> Result<NewObject<'a>, OpError> {
     match objtype {
         Createtype4::NF4DIR => Ok(NewObject::Directory),
         Createtype4::NF4LNK(target) if target.is_empty() || target.contains(&0) => {

@@ -1,9 +1,9 @@
 //! LOCK (RFC 8881 section 18.10).
 
-use crate::engine::{Compound, Failure, LockFailure, OpResult};
+use crate::engine::{Compound, LockFailure, OpError, OpResult, OpStop};
 use nfs4::{Lock4Args, Locker4, NfsLockType4, Nfsstat4};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use state::{Lock, LockDenied, LockError, Locker};
+use state::{Lock, LockDenied, Locker};
 use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -36,9 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     };
     let locked = match c.lock(object, &request) {
         // A program of this machine does not give way.
-        Err(LockFailure::Lock(LockError::Denied(denied)))
-            if denied.clientid != 0 && c.expired_give_way(&file)? =>
-        {
+        Err(LockFailure::Denied(denied)) if denied.clientid != 0 && c.expired_give_way(&file)? => {
             c.lock(object, &request)
         }
         locked => locked,
@@ -59,13 +57,12 @@ pub fn is_write(locktype: NfsLockType4) -> bool {
 }
 
 /// Writes LOCK4denied where that is the answer.
-pub fn refusal(error: LockFailure, reply: &mut Encoder) -> Failure {
+pub fn refusal(error: LockFailure, reply: &mut Encoder) -> OpStop {
     match error {
-        LockFailure::Other(failure) => failure,
-        LockFailure::Lock(LockError::Status(status)) => status.into(),
-        LockFailure::Lock(LockError::Denied(denied)) => {
+        LockFailure::Stopped(stop) => stop,
+        LockFailure::Denied(denied) => {
             encode_denied(&denied, reply);
-            Failure::with_body(Nfsstat4::NFS4ERR_DENIED)
+            OpError::with_body(Nfsstat4::NFS4ERR_DENIED).into()
         }
     }
 }

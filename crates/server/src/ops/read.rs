@@ -1,6 +1,6 @@
 //! READ (RFC 8881 section 18.22).
 
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::Read4Args;
 use xdr::{Decode, Decoder, Encoder};
 
@@ -32,7 +32,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     rpc::memory::reserve(bytes, count.saturating_add(TAIL));
     let eof = match c.may_wait() {
         true => file.read_at(bytes, count, args.offset)?,
-        false => file.read_now(bytes, count, args.offset)?.ok_or(Failure::would_wait())?,
+        false => file.read_now(bytes, count, args.offset)?.ok_or(DeferReason::CurrentExport)?,
     };
     let read = reply.len() - start - HEADER;
     if !eof && read < wanted {

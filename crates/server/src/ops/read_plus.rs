@@ -1,6 +1,6 @@
 //! READ_PLUS (RFC 7862 section 15.10).
 
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::{DataContent4, ReadPlus4Args};
 use vfs::{Extent, OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
@@ -33,7 +33,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let end = args.rpa_offset.saturating_add(wanted).min(attributes.size).min(OFFSET_MAX);
     let sparse = attributes.space_used < attributes.size;
     if sparse && !c.may_wait() && c.object(nfs4::Nfsstat4::NFS4ERR_ISDIR)?.export.backend.may_wait() {
-        return Err(Failure::would_wait());
+        return Err(DeferReason::CurrentExport.into());
     }
     let room = c.room(reply);
     if room < HEADER + DATA_HEADER.max(HOLE) + PADDING + 1 {
@@ -48,7 +48,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let reached = match (sparse, c.may_wait()) {
         (true, _) => segments.all(reply)?,
         (false, true) => segments.data(end, reply)?,
-        (false, false) => segments.data_now(reply)?.ok_or(Failure::would_wait())?,
+        (false, false) => segments.data_now(reply)?.ok_or(DeferReason::CurrentExport)?,
     };
     reply.patch_u32(start, (reached || segments.at >= attributes.size).into());
     reply.patch_u32(start + 4, segments.count);

@@ -2,7 +2,7 @@
 
 use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
-use crate::engine::{Compound, Failure, Object, OpResult, regular_file};
+use crate::engine::{Compound, ErrorBody, Object, OpError, OpResult, regular_file};
 use nfs4::{Bitmap4, FATTR4_MODE, FATTR4_SIZE, Nfsstat4, Setattr4Args, Stateid4};
 use state::StateidKind;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     if let Err(error) = set {
         reply.value(&done);
-        return Err(Failure { keep_body: true, ..error.into() });
+        return Err(OpError { body: ErrorBody::Keep, ..error.into() }.into());
     }
     reply.value(&settable.mask);
     Ok(())
@@ -51,7 +51,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 ///
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP for a symbolic link, which has none, and the backend's.
-fn subject(object: &Object) -> Result<Subject, Failure> {
+fn subject(object: &Object) -> Result<Subject, OpError> {
     let attributes = object.export.backend.getattr(&object.handle)?;
     if attributes.file_type == FileType::Symlink {
         return Err(Nfsstat4::NFS4ERR_ATTRNOTSUPP.into());
@@ -76,11 +76,7 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
 }
 
 /// Returns the open file through which the size may be changed; `None` when the caller's own rights decide.
-fn resizable(
-    c: &Compound<'_>,
-    object: &Object,
-    stateid: Stateid4,
-) -> Result<Option<Arc<dyn OpenFile>>, Failure> {
+fn resizable(c: &Compound<'_>, object: &Object, stateid: Stateid4) -> OpResult<Option<Arc<dyn OpenFile>>> {
     let stateid = c.resolve(stateid)?;
     if StateidKind::of(&stateid) == StateidKind::Ordinary {
         return c.opened_for_write(object, &stateid).map(Some);

@@ -1,7 +1,7 @@
 //! VERIFY and NVERIFY (RFC 8881 sections 18.31 and 18.15).
 
 use crate::attr;
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, OpResult};
 use nfs4::{Fattr4, Nfsstat4, Purpose, decode_fattr4};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -22,7 +22,7 @@ pub fn nverify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) ->
 }
 
 /// Whether the object's attributes, written as fattr4, are what the client sent.
-fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> Result<bool, Failure> {
+fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> OpResult<bool> {
     let theirs = Fattr4::decode(args)?;
     let fh = c.fh()?;
     let supported = attr::supported(c.minor, attr::features(fh));

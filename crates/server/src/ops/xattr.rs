@@ -3,7 +3,7 @@
 //! There is one name space, `user.` on Linux, and its prefix is not on the wire. Names are UTF-8, like those of files; a
 //! slash in them is fine.
 
-use crate::engine::{Change, Compound, Failure, Object, OpResult};
+use crate::engine::{Change, Compound, Object, OpError, OpResult};
 use nfs4::{Getxattr4Args, Listxattrs4Args, Nfsstat4, Removexattr4Args, Setxattr4Args, SetxattrOption4};
 use vfs::{Caller, XATTR_NAME_MAX, XATTR_SIZE_MAX, XattrHow};
 use xdr::{Decode, Decoder, Encoder};
@@ -94,7 +94,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
 }
 
 /// Returns the current object, if its file system has extended attributes, and who asks.
-fn subject(c: &Compound<'_>) -> Result<(Object, Caller), Failure> {
+fn subject(c: &Compound<'_>) -> OpResult<(Object, Caller)> {
     let object = c.object(Nfsstat4::NFS4ERR_NOTSUPP)?.clone();
     if !object.export.backend.features_of(&object.handle).xattrs {
         return Err(Nfsstat4::NFS4ERR_NOTSUPP.into());
@@ -104,7 +104,7 @@ fn subject(c: &Compound<'_>) -> Result<(Object, Caller), Failure> {
 }
 
 /// Checks a name.
-fn checked(name: &[u8]) -> Result<&[u8], Failure> {
+fn checked(name: &[u8]) -> Result<&[u8], OpError> {
     if name.is_empty() || std::str::from_utf8(name).is_err() {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }

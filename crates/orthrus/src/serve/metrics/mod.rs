@@ -104,6 +104,11 @@ impl Page {
         for (operation, errno, count) in outcomes.errors() {
             self.value(&format!("{name}{{operation=\"{operation}\",errno=\"{errno}\"}}"), count);
         }
+        let name = "orthrus_decode_errors_total";
+        self.family(name, "counter", "Arguments of operations that could not be decoded, by the error.");
+        for (error, count) in outcomes.undecodable() {
+            self.value(&format!("{name}{{error=\"{error}\"}}"), count);
+        }
     }
 
     fn times(&mut self, service: &NfsService, stats: &Stats) {

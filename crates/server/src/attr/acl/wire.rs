@@ -1,7 +1,7 @@
 //! Entries as they are on the wire, users and groups by name.
 
 use super::{Ace, Who};
-use crate::engine::{Compound, Failure};
+use crate::engine::{Compound, OpResult};
 use nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, ACE4_ACCESS_DENIED_ACE_TYPE, ACE4_FAILED_ACCESS_ACE_FLAG,
     ACE4_IDENTIFIER_GROUP, ACE4_INHERITED_ACE, ACE4_SUCCESSFUL_ACCESS_ACE_FLAG, Nfsace4, Nfsstat4,
@@ -20,14 +20,14 @@ const IDLE: u32 = ACE4_IDENTIFIER_GROUP
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP for AUDIT and ALARM, NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no entry, NFS4ERR_NOSPC for more
 /// entries than any file system keeps, NFS4ERR_DELAY while names cannot be looked up.
-pub fn decode(c: &Compound<'_>, list: &[Nfsace4<'_>]) -> Result<Vec<Ace>, Failure> {
+pub fn decode(c: &Compound<'_>, list: &[Nfsace4<'_>]) -> OpResult<Vec<Ace>> {
     if list.len() > ACL_ENTRIES_MAX {
         return Err(Nfsstat4::NFS4ERR_NOSPC.into());
     }
     list.iter().map(|ace| one(c, ace)).collect()
 }
 
-fn one(c: &Compound<'_>, ace: &Nfsace4<'_>) -> Result<Ace, Failure> {
+fn one(c: &Compound<'_>, ace: &Nfsace4<'_>) -> OpResult<Ace> {
     let allow = match ace.r#type {
         ACE4_ACCESS_ALLOWED_ACE_TYPE => true,
         ACE4_ACCESS_DENIED_ACE_TYPE => false,
@@ -46,8 +46,8 @@ fn one(c: &Compound<'_>, ace: &Nfsace4<'_>) -> Result<Ace, Failure> {
 /// Writes a list as fattr4_acl.
 ///
 /// # Errors
-/// [`Failure::would_wait`] for names that are not in a cache.
-pub fn encode(c: &Compound<'_>, aces: &[Ace], reply: &mut Encoder) -> Result<(), Failure> {
+/// [`OpStop::Deferred`] for names that are not in a cache.
+pub fn encode(c: &Compound<'_>, aces: &[Ace], reply: &mut Encoder) -> OpResult {
     reply.array_len(aces.len());
     for ace in aces {
         let number = if ace.allow { ACE4_ACCESS_ALLOWED_ACE_TYPE } else { ACE4_ACCESS_DENIED_ACE_TYPE };

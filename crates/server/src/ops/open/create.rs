@@ -4,7 +4,7 @@ use super::target::Target;
 use super::{DirectoryChange, Share, VERIFIER_ATTRIBUTES, exclusive};
 use crate::attr::{self, Settable, Subject};
 use crate::engine::io::SHARE_WRITE;
-use crate::engine::{Compound, Failure, Object, regular_file};
+use crate::engine::{Compound, Object, OpResult, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
 use vfs::{FileType, ObjectHandle, OpenAccess, VfsError};
 
@@ -32,7 +32,7 @@ pub fn is_unchecked(how: &Createhow4<'_>) -> bool {
 impl Creation {
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR: those of attributes.
-    pub fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> Result<Self, Failure> {
+    pub fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> OpResult<Self> {
         let (mode, attributes) = match how {
             Createhow4::UNCHECKED4(attributes) => (Mode::Unchecked, Some(attributes)),
             Createhow4::GUARDED4(attributes) => (Mode::Guarded, Some(attributes)),
@@ -70,20 +70,20 @@ pub fn find_or_create(
     name: &[u8],
     creation: &Creation,
     share: Share,
-) -> Result<Target, Failure> {
+) -> OpResult<Target> {
     let backend = &directory.export.backend;
     let caller = c.caller(&directory.export);
     for _ in 0..RACES_MAX {
         match backend.lookup(&caller, &directory.handle, name) {
             Ok(handle) => match take(c, directory, handle, creation) {
-                Err(failure) if failure.status == Nfsstat4::NFS4ERR_STALE => continue,
+                Err(stop) if stop.is(Nfsstat4::NFS4ERR_STALE) => continue,
                 taken => return taken,
             },
             Err(VfsError::Noent) => {}
             Err(error) => return Err(error.into()),
         }
         match create(c, directory, name, creation, share) {
-            Err(failure) if failure.status == Nfsstat4::NFS4ERR_EXIST => continue,
+            Err(stop) if stop.is(Nfsstat4::NFS4ERR_EXIST) => continue,
             created => return created,
         }
     }
@@ -97,7 +97,7 @@ fn create(
     name: &[u8],
     creation: &Creation,
     share: Share,
-) -> Result<Target, Failure> {
+) -> OpResult<Target> {
     if directory.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
@@ -123,12 +123,7 @@ fn create(
 }
 
 /// Takes a file that is there, if the mode lets it.
-fn take(
-    c: &Compound<'_>,
-    directory: &Object,
-    handle: ObjectHandle,
-    creation: &Creation,
-) -> Result<Target, Failure> {
+fn take(c: &Compound<'_>, directory: &Object, handle: ObjectHandle, creation: &Creation) -> OpResult<Target> {
     let backend = &directory.export.backend;
     let attributes = backend.getattr(&handle)?;
     let repeated = match creation.mode {

@@ -3,7 +3,7 @@
 use super::Share;
 use super::target::Target;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
-use crate::engine::{Compound, Failure, NfsState, Object, OpenPayload};
+use crate::engine::{Compound, NfsState, Object, OpResult, OpStop, OpenPayload};
 use nfs4::{Nfsstat4, Stateid4};
 use state::{OpenClaim, OpenOutcome, OpenRequest};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub fn open(
     owner: &[u8],
     share: Share,
     claim: OpenClaim,
-) -> Result<(Stateid4, OpenPayload), Failure> {
+) -> OpResult<(Stateid4, OpenPayload)> {
     let (client, file) = (c.client()?, target.object.key());
     let request = OpenRequest {
         owner,
@@ -66,7 +66,7 @@ pub fn open(
 }
 
 /// Who may not open the file anyway is not told of what others have open.
-fn denied(c: &Compound<'_>, target: &Target, share: Share) -> Failure {
+fn denied(c: &Compound<'_>, target: &Target, share: Share) -> OpStop {
     let object = &target.object;
     let caller = c.caller(&object.export);
     let backend = &object.export.backend;
@@ -79,12 +79,12 @@ fn denied(c: &Compound<'_>, target: &Target, share: Share) -> Failure {
 }
 
 /// Cuts an existing file to nothing, if nobody denies writing.
-fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> Result<(), Failure> {
+fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
     if object.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
     }
     let denied = c.check_anonymous(object, SHARE_WRITE);
-    if denied.is_err_and(|failure| failure.status == Nfsstat4::NFS4ERR_LOCKED) {
+    if denied.is_err_and(|stop| stop.is(Nfsstat4::NFS4ERR_LOCKED)) {
         return Err(Nfsstat4::NFS4ERR_SHARE_DENIED.into());
     }
     let empty = object.export.backend.getattr(&object.handle)?.size == 0;
@@ -110,7 +110,7 @@ struct Opening<'o, 'c> {
 
 impl Opening<'_, '_> {
     /// Returns open files for the access bits of this OPEN and of the owner's earlier ones.
-    fn payload(&self, needed: u32) -> Result<OpenPayload, Failure> {
+    fn payload(&self, needed: u32) -> OpResult<OpenPayload> {
         let mut payload = self.held.clone().unwrap_or_default();
         let user = self.target.object.export.squash_uid(self.c.call.security.caller.as_ref());
         payload.user.get_or_insert(user);
@@ -135,7 +135,7 @@ impl Opening<'_, '_> {
         self.claim != OpenClaim::New || self.target.repeated
     }
 
-    fn open(&self, bits: u32, granted: bool) -> Result<Arc<dyn OpenFile>, Failure> {
+    fn open(&self, bits: u32, granted: bool) -> OpResult<Arc<dyn OpenFile>> {
         let access = OpenAccess { read: bits & SHARE_READ != 0, write: bits & SHARE_WRITE != 0 };
         let object = &self.target.object;
         if let Some(file) = self.leased(access, granted)? {
@@ -152,7 +152,7 @@ impl Opening<'_, '_> {
 impl Opening<'_, '_> {
     /// Returns the file of the client's own delegation for writing, where its lease would be broken by another descriptor; the
     /// caller needs the same permission as if it were opened.
-    fn leased(&self, access: OpenAccess, granted: bool) -> Result<Option<Arc<dyn OpenFile>>, Failure> {
+    fn leased(&self, access: OpenAccess, granted: bool) -> OpResult<Option<Arc<dyn OpenFile>>> {
         let object = &self.target.object;
         let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());
         let Some(file) = self.c.state().own_writer(self.c.client()?, &object.key(), take).flatten() else {

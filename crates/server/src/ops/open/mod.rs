@@ -9,7 +9,7 @@ mod exclusive;
 mod grant;
 mod target;
 
-use crate::engine::{Compound, Failure, Fh, Object, OpResult, OpenPayload};
+use crate::engine::{Compound, Fh, Object, OpError, OpResult, OpenPayload};
 use nfs4::{
     Bitmap4, Nfsstat4, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_MAY_NOTIFY_LOCK,
     OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, Open4Args, OpenClaim4, Stateid4,
@@ -36,7 +36,7 @@ const SHARE_HINTS: u32 = 0x0033_0000;
 impl Share {
     /// # Errors
     /// NFS4ERR_INVAL for bits and wants that no RFC defines.
-    fn check(args: &Open4Args<'_>) -> Result<Self, Failure> {
+    fn check(args: &Open4Args<'_>) -> Result<Self, OpError> {
         let access = args.share_access & SHARE_BOTH;
         let want = args.share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
         let unknown = args.share_access & !(SHARE_BOTH | OPEN4_SHARE_ACCESS_WANT_DELEG_MASK | SHARE_HINTS);
@@ -54,7 +54,7 @@ impl Share {
     ///
     /// # Errors
     /// NFS4ERR_INVAL.
-    pub(crate) fn check_40(args: &Open4Args<'_>) -> Result<Self, Failure> {
+    pub(crate) fn check_40(args: &Open4Args<'_>) -> Result<Self, OpError> {
         if !(1..=SHARE_BOTH).contains(&args.share_access) || args.share_deny > SHARE_BOTH {
             return Err(nfs4::Nfsstat4::NFS4ERR_INVAL.into());
         }
@@ -117,7 +117,7 @@ pub(crate) fn open(
     args: &Open4Args<'_>,
     share: Share,
     claim: OpenClaim,
-) -> Result<Opened, Failure> {
+) -> OpResult<Opened> {
     let (client, owner) = (c.client()?, &args.owner.owner);
     loop {
         match c.state().open_allowed(c.now(), client, &c.sender(), owner, claim) {

@@ -3,7 +3,7 @@
 use super::create::{self, Creation};
 use super::{DirectoryChange, Share};
 use crate::engine::io::SHARE_WRITE;
-use crate::engine::{Compound, Failure, Fh, Object, names, regular_file};
+use crate::engine::{Compound, Fh, Object, OpResult, names, regular_file};
 use nfs4::{Bitmap4, Nfsstat4, Open4Args, OpenClaim4, Openflag4};
 use std::sync::Arc;
 use vfs::OpenFile;
@@ -35,7 +35,7 @@ impl Target {
 ///
 /// # Errors
 /// As [`super::run`].
-pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
+pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
     let target = match &args.claim {
         OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
         OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {
@@ -55,7 +55,7 @@ pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> Result<Targ
 }
 
 /// The current filehandle is the file; nothing can be created.
-fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> Result<Target, Failure> {
+fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
     if matches!(args.openhow, Openflag4::OPEN4_CREATE(_)) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
@@ -65,7 +65,7 @@ fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> Result<Target, Failu
 }
 
 /// The current filehandle is the directory.
-fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) -> Result<Target, Failure> {
+fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
     let directory = c.fh()?;
     if c.lookup_pseudo(directory, name).is_some() {
         return Err(match &args.openhow {

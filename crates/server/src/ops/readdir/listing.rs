@@ -1,7 +1,7 @@
 //! Writes entries as long as they fit.
 
 use crate::attr;
-use crate::engine::{Compound, Failure, Fh, Object};
+use crate::engine::{Compound, Fh, Object, OpError, OpResult, OpStop};
 use nfs4::{Bitmap4, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID, FATTR4_RDATTR_ERROR, Nfsstat4};
 use vfs::Caller;
 use xdr::Encoder;
@@ -48,7 +48,7 @@ impl Listing<'_, '_> {
         directory: &Object,
         caller: &Caller,
         reply: &mut Encoder,
-    ) -> Result<(), Failure> {
+    ) -> OpResult {
         // The directory knows what a mount covers, not what is mounted.
         if self.wanted.is_subset_of(&OF_ENTRY) && !self.has_mounts {
             return self.write(entry, reply, |listing, reply| {
@@ -57,12 +57,12 @@ impl Listing<'_, '_> {
             });
         }
         let found = directory.export.backend.lookup(caller, &directory.handle, entry.name);
-        match found.map_err(Failure::from) {
+        match found {
             Ok(handle) => {
                 let fh = Fh::of(&directory.export, handle);
                 self.write(entry, reply, |listing, reply| listing.write_attributes(&fh, reply))
             }
-            Err(failure) => self.write_failure(entry, failure, reply),
+            Err(error) => self.write_error(entry, error.into(), reply),
         }
     }
 
@@ -71,7 +71,7 @@ impl Listing<'_, '_> {
     ///
     /// # Errors
     /// As [`Listing::add`].
-    pub fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> Result<(), Failure> {
+    pub fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
         if self.c.flavor_allowed(fh) {
             return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
         }
@@ -82,30 +82,22 @@ impl Listing<'_, '_> {
             });
         }
         if self.wanted.contains(FATTR4_RDATTR_ERROR) {
-            return self.write_failure(entry, Nfsstat4::NFS4ERR_WRONGSEC.into(), reply);
+            return self.write_error(entry, Nfsstat4::NFS4ERR_WRONGSEC.into(), reply);
         }
         let covered = Fh::Pseudo(entry.fileid);
         self.write(entry, reply, |listing, reply| listing.write_attributes(&covered, reply))
     }
 
     /// Writes an entry whose attributes could not be had.
-    fn write_failure(
-        &mut self,
-        entry: &Entry<'_>,
-        failure: Failure,
-        reply: &mut Encoder,
-    ) -> Result<(), Failure> {
-        if failure.would_wait {
-            return Err(failure);
-        }
-        if matches!(failure.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
+    fn write_error(&mut self, entry: &Entry<'_>, error: OpError, reply: &mut Encoder) -> OpResult {
+        if matches!(error.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
             return Ok(());
         }
         if !self.wanted.contains(FATTR4_RDATTR_ERROR) {
-            return Err(failure);
+            return Err(error.into());
         }
         self.write(entry, reply, |_, reply| {
-            reply.value(&Bitmap4::of(&[FATTR4_RDATTR_ERROR])).u32(4).u32(failure.status as u32);
+            reply.value(&Bitmap4::of(&[FATTR4_RDATTR_ERROR])).u32(4).u32(error.status as u32);
             Ok(())
         })
     }
@@ -115,14 +107,17 @@ impl Listing<'_, '_> {
         &mut self,
         entry: &Entry<'_>,
         reply: &mut Encoder,
-        attributes: impl Fn(&Self, &mut Encoder) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        attributes: impl Fn(&Self, &mut Encoder) -> OpResult,
+    ) -> OpResult {
         let start = reply.len();
         reply.boolean(true).u64(entry.cookie).opaque(entry.name);
         let names = u64::try_from(reply.len() - start).unwrap_or(u64::MAX);
-        if let Err(failure) = attributes(self, reply) {
+        if let Err(stop) = attributes(self, reply) {
             reply.truncate(start);
-            return self.write_failure(entry, failure, reply);
+            return match stop {
+                OpStop::Failed(error) => self.write_error(entry, error, reply),
+                OpStop::Deferred(_) => Err(stop),
+            };
         }
         if reply.len() > self.end || (names > self.names_left && self.entries > 0) {
             reply.truncate(start);
@@ -137,7 +132,7 @@ impl Listing<'_, '_> {
     /// Writes the attributes of an entry that the server itself has. RFC 8881 section 10.4.3 has the holder of a delegation for writing
     /// asked for another's GETATTR; here one listing would wait for as many clients as it has names. What it tells was true
     /// of the file at some time, and who has to know more asks GETATTR.
-    fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> Result<(), Failure> {
+    fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> OpResult {
         let attributes = self.c.attributes(fh)?;
         attr::encode(self.c, fh, &attributes, &self.wanted, reply)
     }

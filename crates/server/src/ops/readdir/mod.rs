@@ -3,7 +3,7 @@
 mod listing;
 
 use crate::attr;
-use crate::engine::{Compound, Failure, Fh, Object, OpResult};
+use crate::engine::{Compound, Fh, Object, OpResult};
 use listing::{Entry, Listing};
 use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
 use vfs::Place;
@@ -73,7 +73,7 @@ fn list_pseudo(
     cookie: u64,
     mark: u64,
     reply: &mut Encoder,
-) -> Result<bool, Failure> {
+) -> OpResult<bool> {
     let c = listing.c;
     let Some(place) = directory.place() else { return Ok(true) };
     for entry in c.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
@@ -93,7 +93,7 @@ fn list_object(
     object: &Object,
     cookie: u64,
     reply: &mut Encoder,
-) -> Result<bool, Failure> {
+) -> OpResult<bool> {
     let c = listing.c;
     let directory = Fh::Object(object.clone());
     let has_overlay = match directory.place() {
@@ -129,7 +129,7 @@ fn list_backend(
     cookie: u64,
     hidden: &dyn Fn(&[u8]) -> bool,
     reply: &mut Encoder,
-) -> Result<bool, Failure> {
+) -> OpResult<bool> {
     let caller = listing.c.caller(&object.export);
     let backend = &object.export.backend;
     listing.has_mounts = backend.has_mounts(&object.handle);

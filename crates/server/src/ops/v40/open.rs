@@ -1,7 +1,7 @@
 //! OPEN of NFSv4.0 (RFC 7530 section 16.16): with the sequence number of its owner, and without a delegation.
 
 use super::sequenced::{self, Sequenced};
-use crate::engine::{Compound, Failure, Fh, OpResult};
+use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
 use crate::ops::open::{self, Share};
 use nfs4::{
     Createhow4, NfsOpnum4, Nfsstat4, OPEN4_RESULT_CONFIRM, OPEN4_RESULT_LOCKTYPE_POSIX, Open4Args,
@@ -44,7 +44,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 
 /// # Errors
 /// NFS4ERR_BADXDR for what only NFSv4.1 has.
-fn check_arms(args: &Open4Args<'_>) -> Result<(), Failure> {
+fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
     let later = matches!(
         args.claim,
         OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_DELEG_CUR_FH(_) | OpenClaim4::CLAIM_DELEG_PREV_FH
@@ -55,13 +55,13 @@ fn check_arms(args: &Open4Args<'_>) -> Result<(), Failure> {
 /// A client that opens something may reclaim it after a restart, for which it has to be on stable storage first.
 ///
 /// # Errors
-/// [`Failure::would_wait`].
-fn check_recorded(c: &Compound<'_>, client: ClientKey) -> Result<(), Failure> {
+/// [`OpStop::Deferred`].
+fn check_recorded(c: &Compound<'_>, client: ClientKey) -> OpResult {
     if c.state().is_recorded_40(client) {
         return Ok(());
     }
     if !c.may_wait() && c.nfs.records_may_wait() {
-        return Err(Failure::would_wait());
+        return Err(DeferReason::CurrentExport.into());
     }
     c.with_effects(|state, effects| state.record_client_40(client, effects));
     Ok(())
@@ -81,10 +81,9 @@ fn open(
         OpenClaim4::CLAIM_DELEGATE_PREV(_) => return Err(Nfsstat4::NFS4ERR_NOTSUPP.into()),
         _ => OpenClaim::New,
     };
-    let opened = open::open(c, args, share, claim).map_err(|failure| match failure.status {
+    let opened = open::open(c, args, share, claim).map_err(|stop| {
         // Special files are as symbolic links are (RFC 7530 section 16.16.5).
-        Nfsstat4::NFS4ERR_WRONG_TYPE => Nfsstat4::NFS4ERR_SYMLINK.into(),
-        _ => failure,
+        if stop.is(Nfsstat4::NFS4ERR_WRONG_TYPE) { Nfsstat4::NFS4ERR_SYMLINK.into() } else { stop }
     })?;
     c.end_changes();
     if !c.state().is_recorded_40(client) {

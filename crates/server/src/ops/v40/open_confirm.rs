@@ -1,7 +1,7 @@
 //! OPEN_CONFIRM (RFC 7530 section 16.18).
 
 use super::sequenced::{self, Sequenced};
-use crate::engine::{Compound, OpResult};
+use crate::engine::{Compound, OpResult, OpStop};
 use nfs4::{NfsOpnum4, Nfsstat4, OpenConfirm4Args};
 use state::v40::Begin;
 use xdr::{Decode, Decoder, Encoder};
@@ -35,7 +35,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         .and_then(|file| Ok(c.state().open_confirm(&mut turn, &stateid, &file)?))
         .map(|stateid| {
             reply.value(&stateid);
-        });
+        })
+        .map_err(OpStop::from);
     sequenced::end(c, &owner, &mut turn, sequenced, &result, reply, start, &[]);
     result
 }

@@ -1,7 +1,7 @@
 //! Operations with the sequence number of an owner: run once, and answered the same again (RFC 7530 sections 9.1.7 to
 //! 9.1.9).
 
-use crate::engine::{Compound, Failure, OpResult, allowed_status};
+use crate::engine::{Compound, DeferReason, ErrorBody, OpError, OpResult, OpStop, allowed_status};
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use state::StateidKind;
 use state::v40::{Begin, Replay, Request, StateOwner, Turn};
@@ -47,9 +47,9 @@ impl Sequenced {
 /// Waits for the owner's turn.
 ///
 /// # Errors
-/// [`Failure::would_wait`].
-pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, Failure> {
-    owner.turn(c.may_wait()).ok_or(Failure::would_wait())
+/// The reason to defer the COMPOUND, where it may not wait.
+pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, DeferReason> {
+    owner.turn(c.may_wait()).ok_or(DeferReason::CurrentExport)
 }
 
 /// Runs an operation in its turn, or answers its copy.
@@ -88,7 +88,7 @@ pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpRe
     reply.raw(&replay.body);
     match replay.status {
         Nfsstat4::NFS4_OK => Ok(()),
-        status => Err(Failure::with_body(status)),
+        status => Err(OpError::with_body(status).into()),
     }
 }
 
@@ -121,8 +121,8 @@ pub fn replay(
 ) -> Option<Replay> {
     let (status, has_body) = match result {
         Ok(()) => (Nfsstat4::NFS4_OK, true),
-        Err(failure) if failure.would_wait => return None,
-        Err(failure) => (allowed_status(0, opnum, failure.status), failure.keep_body),
+        Err(OpStop::Deferred(_)) => return None,
+        Err(OpStop::Failed(error)) => (allowed_status(0, opnum, error.status), error.body == ErrorBody::Keep),
     };
     let body = if has_body { reply.as_slice().get(start..).unwrap_or_default() } else { &[] };
     Some(Replay { status, body: body.into(), filehandle: filehandle.into() })
@@ -133,7 +133,7 @@ pub fn replay(
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
-pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), Failure> {
+pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), OpError> {
     if !turn.is_confirmed() {
         return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
     }
@@ -144,7 +144,7 @@ pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), Failure> {
 ///
 /// # Errors
 /// NFS4ERR_OLD_STATEID.
-pub fn check_current(stateid: &Stateid4) -> Result<(), Failure> {
+pub fn check_current(stateid: &Stateid4) -> Result<(), OpError> {
     if stateid.seqid == 0 && StateidKind::of(stateid) == StateidKind::Ordinary {
         return Err(Nfsstat4::NFS4ERR_OLD_STATEID.into());
     }

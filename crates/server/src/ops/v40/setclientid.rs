@@ -1,6 +1,6 @@
 //! SETCLIENTID (RFC 7530 section 16.33).
 
-use crate::engine::{Compound, Failure, OpResult};
+use crate::engine::{Compound, OpError, OpResult};
 use nfs4::{Nfsstat4, Setclientid4Args};
 use state::v40::Setclientid;
 use xdr::{Decode, Decoder, Encoder};
@@ -24,7 +24,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         }
         Err(Nfsstat4::NFS4ERR_CLID_INUSE) => {
             reply.opaque(b"").opaque(b"");
-            Err(Failure::with_body(Nfsstat4::NFS4ERR_CLID_INUSE))
+            Err(OpError::with_body(Nfsstat4::NFS4ERR_CLID_INUSE).into())
         }
         Err(status) => Err(status.into()),
     }
