@@ -4,14 +4,13 @@
 //! its power, each write since then is there or is not, whatever came before or after it.
 
 use crate::chance::Chance;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Extent, Features, FsStat, MemoryBackend, NewObject,
-    ObjectHandle, OpenAccess, OpenFile, Permissions, SetAttributes, VfsResult, XattrHow,
+    Attributes, Backend, Caller, MemoryBackend, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes,
+    VfsResult, XattrHow,
 };
 
 /// What unwinds out of the server when the machine crashes in the middle of an operation.
@@ -157,9 +156,7 @@ struct DiskFile {
 }
 
 impl OpenFile for DiskFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
-        self.file.read_at(into, count, offset)
-    }
+    vfs::forward_open_file!(file: read_at, read_now, getattr, seek, advise, lease, range_locks, as_any);
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
         self.fuse.burn();
@@ -184,59 +181,71 @@ impl OpenFile for DiskFile {
         Ok(())
     }
 
-    fn getattr(&self) -> VfsResult<Attributes> {
-        self.file.getattr()
-    }
-
     fn set_size(&self, size: u64) -> VfsResult<()> {
         self.sync()?;
         self.file.set_size(size)
     }
 
-    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
-        self.file.seek(what, offset)
+    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.sync()?;
+        self.file.allocate(offset, length)
     }
 
-    fn as_any(&self) -> Option<&dyn Any> {
-        self.file.as_any()
+    fn deallocate(&self, offset: u64, length: u64) -> VfsResult<()> {
+        self.sync()?;
+        self.file.deallocate(offset, length)
+    }
+
+    fn copy_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<u64> {
+        vfs::copy_by_pieces(source, source_offset, count, |data, done| {
+            self.write_at(data, offset.saturating_add(done))
+        })
+    }
+
+    fn clone_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<()> {
+        self.sync()?;
+        self.file.clone_range(source, source_offset, offset, count)
     }
 }
 
 impl Backend for Disk {
-    fn root(&self) -> ObjectHandle {
-        self.files.root()
-    }
-
-    fn features(&self) -> Features {
-        self.files.features()
-    }
+    vfs::forward_backend!(
+        files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, access,
+        lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, settles, settle,
+        statfs, trim,
+    );
 
     fn may_wait(&self) -> bool {
         self.slow
     }
 
-    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
-        self.files.getattr(object)
+    fn is_at_hand(&self, _: &ObjectHandle) -> bool {
+        !self.slow
+    }
+
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        if self.slow { Ok(None) } else { self.files.lookup_now(caller, directory, name) }
     }
 
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
         self.step(|files| files.setattr(caller, object, set))
-    }
-
-    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
-        self.files.access(caller, object)
-    }
-
-    fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
-        self.files.lookup(caller, directory, name)
-    }
-
-    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
-        self.files.lookup_parent(caller, directory)
-    }
-
-    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
-        self.files.readlink(caller, object)
     }
 
     fn open(
@@ -297,24 +306,6 @@ impl Backend for Disk {
         self.step(|files| files.rename(caller, from_directory, from_name, to_directory, to_name))
     }
 
-    fn readdir(
-        &self,
-        caller: &Caller,
-        directory: &ObjectHandle,
-        cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
-        self.files.readdir(caller, directory, cookie, entry)
-    }
-
-    fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls> {
-        self.files.acls(object)
-    }
-
-    fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {
-        self.files.get_xattr(caller, object, name)
-    }
-
     fn set_xattr(
         &self,
         caller: &Caller,
@@ -326,6 +317,10 @@ impl Backend for Disk {
         self.step(|files| files.set_xattr(caller, object, name, value, how))
     }
 
+    fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
+        self.step(|files| files.remove_xattr(caller, object, name))
+    }
+
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         self.fuse.burn();
         if !self.forgets {
@@ -333,9 +328,5 @@ impl Backend for Disk {
         }
         self.fuse.burn();
         self.files.commit(object)
-    }
-
-    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
-        self.files.statfs(object)
     }
 }

@@ -33,6 +33,18 @@ impl Backend for LocalBackend {
         self.features
     }
 
+    fn features_of(&self, _: &ObjectHandle) -> Features {
+        self.features
+    }
+
+    fn part(&self, _: &ObjectHandle) -> u64 {
+        0
+    }
+
+    fn mounted_on(&self, _: &ObjectHandle) -> Option<u64> {
+        None
+    }
+
     fn has_mounts(&self, directory: &ObjectHandle) -> bool {
         self.covers_some(directory)
     }

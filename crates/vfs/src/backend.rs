@@ -2,7 +2,7 @@
 
 use crate::{
     Acls, Attributes, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
+    OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
 };
 use std::sync::Arc;
 
@@ -11,58 +11,43 @@ use std::sync::Arc;
 ///
 /// Every method may be called from several threads at once. Methods that take a `Caller` act with exactly
 /// that user's rights; those without act for the server itself.
+///
+/// No method has a default, so that a wrapper cannot drop a feature by forgetting one:
+/// [`forward_backend!`](crate::forward_backend) forwards the methods that it names.
 pub trait Backend: Send + Sync {
     /// Returns the root of what is exported.
     fn root(&self) -> ObjectHandle;
 
     /// Says what the file system can do that not every one can; the same for as long as the backend lives.
-    fn features(&self) -> Features {
-        Features::default()
-    }
+    fn features(&self) -> Features;
 
     /// As `features`, of the file system that an object is on: below a folder others may be mounted.
-    fn features_of(&self, _object: &ObjectHandle) -> Features {
-        self.features()
-    }
+    fn features_of(&self, object: &ObjectHandle) -> Features;
 
     /// Returns the number of the file system that an object is on: 0 for that of the root, others for those mounted below it.
-    fn part(&self, _object: &ObjectHandle) -> u64 {
-        0
-    }
+    fn part(&self, object: &ObjectHandle) -> u64;
 
     /// Returns the fileid of the directory that an object covers: of the root of a file system that is mounted below.
-    fn mounted_on(&self, _object: &ObjectHandle) -> Option<u64> {
-        None
-    }
+    fn mounted_on(&self, object: &ObjectHandle) -> Option<u64>;
 
     /// Says whether names of a directory may lead to other file systems than its own.
-    fn has_mounts(&self, _directory: &ObjectHandle) -> bool {
-        false
-    }
+    fn has_mounts(&self, directory: &ObjectHandle) -> bool;
 
     /// Says which file of this machine a handle names, so that several backends that reach it agree; `None` where no other
     /// backend does.
-    fn identity(&self, _object: &ObjectHandle) -> Option<Identity> {
-        None
-    }
+    fn identity(&self, object: &ObjectHandle) -> Option<Identity>;
 
     /// Says whether operations can wait for something slower than memory. Then they are carried out where waiting
     /// holds up nobody else, but for those that the following three can answer at once.
-    fn may_wait(&self) -> bool {
-        false
-    }
+    fn may_wait(&self) -> bool;
 
     /// Says whether system calls on open objects of the object's file system answer from memory: its metadata comes neither over
     /// a network nor from another process, either of which may stop answering. Where they do not, no operation on the object
     /// runs where waiting holds up others, whatever is open or cached.
-    fn answers_from_memory(&self, _object: &ObjectHandle) -> bool {
-        true
-    }
+    fn answers_from_memory(&self, object: &ObjectHandle) -> bool;
 
     /// Says whether the object's attributes and permissions can be had, and the object be opened, without a wait.
-    fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
-        !self.may_wait()
-    }
+    fn is_at_hand(&self, object: &ObjectHandle) -> bool;
 
     /// As `lookup`; `None` when only waiting would tell.
     fn lookup_now(
@@ -70,9 +55,7 @@ pub trait Backend: Send + Sync {
         caller: &Caller,
         directory: &ObjectHandle,
         name: &[u8],
-    ) -> VfsResult<Option<ObjectHandle>> {
-        if self.may_wait() { Ok(None) } else { self.lookup(caller, directory, name).map(Some) }
-    }
+    ) -> VfsResult<Option<ObjectHandle>>;
 
     /// Returns an object's attributes.
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes>;
@@ -93,10 +76,7 @@ pub trait Backend: Send + Sync {
         caller: &Caller,
         directory: &ObjectHandle,
         name: &[u8],
-    ) -> VfsResult<(ObjectHandle, Attributes)> {
-        let object = self.lookup(caller, directory, name)?;
-        Ok((object, self.getattr(&object)?))
-    }
+    ) -> VfsResult<(ObjectHandle, Attributes)>;
 
     /// Returns a directory's parent; the root's parent is `Noent`: what lies above it is not the backend's to say.
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle>;
@@ -175,23 +155,17 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// `Notsupp` where there are none.
-    fn acls(&self, _object: &ObjectHandle) -> VfsResult<Acls> {
-        Err(VfsError::Notsupp)
-    }
+    fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls>;
 
     /// Returns what the quotas of an object's owner and group leave, as far as the caller may know them: one's own, those of
     /// groups that one is in, and the superuser all. `None` where none counts.
-    fn quota(&self, _caller: &Caller, _object: &ObjectHandle) -> VfsResult<Option<Quota>> {
-        Ok(None)
-    }
+    fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>>;
 
     /// Returns the value of an extended attribute of the user's name space; the name is without its prefix (RFC 8276).
     ///
     /// # Errors
     /// `Noxattr`, `Nametoolong`, `Access`, `Perm` for what is neither file nor directory, `Notsupp`.
-    fn get_xattr(&self, _caller: &Caller, _object: &ObjectHandle, _name: &[u8]) -> VfsResult<Vec<u8>> {
-        Err(VfsError::Notsupp)
-    }
+    fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>>;
 
     /// Sets an extended attribute.
     ///
@@ -199,42 +173,32 @@ pub trait Backend: Send + Sync {
     /// As `get_xattr`; `Exist`, `Xattr2big`, `Nospc`, `Dquot`.
     fn set_xattr(
         &self,
-        _caller: &Caller,
-        _object: &ObjectHandle,
-        _name: &[u8],
-        _value: &[u8],
-        _how: XattrHow,
-    ) -> VfsResult<()> {
-        Err(VfsError::Notsupp)
-    }
+        caller: &Caller,
+        object: &ObjectHandle,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> VfsResult<()>;
 
     /// Returns the names of the extended attributes of the user's name space, sorted, without their prefix. They
     /// are data like the values: listing them needs read permission (ACCESS4_XALIST, RFC 8276 section 8.5).
     ///
     /// # Errors
     /// As `get_xattr`.
-    fn list_xattrs(&self, _caller: &Caller, _object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
-        Err(VfsError::Notsupp)
-    }
+    fn list_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>>;
 
     /// Removes an extended attribute.
     ///
     /// # Errors
     /// As `get_xattr`.
-    fn remove_xattr(&self, _caller: &Caller, _object: &ObjectHandle, _name: &[u8]) -> VfsResult<()> {
-        Err(VfsError::Notsupp)
-    }
+    fn remove_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
 
     /// Says whether changes of an object's names or attributes are to be acknowledged only after [`Backend::settle`].
-    fn settles(&self, _object: &ObjectHandle) -> bool {
-        false
-    }
+    fn settles(&self, object: &ObjectHandle) -> bool;
 
     /// Puts on stable storage what has been changed of an object's attributes, or of the names in a directory, before this is called;
     /// whoever has changed it. It may take long and needs nothing to be held meanwhile.
-    fn settle(&self, _object: &ObjectHandle) -> VfsResult<()> {
-        Ok(())
-    }
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()>;
 
     /// Puts an object's data and metadata on stable storage.
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()>;
@@ -244,5 +208,5 @@ pub trait Backend: Send + Sync {
 
     /// Releases what has not been used since the last call (descriptors that keep removed files alive); the
     /// server calls it about every 30 seconds.
-    fn trim(&self) {}
+    fn trim(&self);
 }

@@ -6,6 +6,7 @@ mod backend;
 pub mod conformance;
 mod error;
 mod exports;
+mod forward;
 mod in_force;
 mod memory;
 mod network;

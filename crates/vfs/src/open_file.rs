@@ -1,9 +1,11 @@
 //! The trait of what is open for reading and writing.
 
-use crate::{Advice, Attributes, Extent, VfsError, VfsResult};
+use crate::{Advice, Attributes, Extent, VfsResult};
 use std::{any::Any, sync::Arc, time::Duration};
 
 /// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
+///
+/// No method has a default, as in [`Backend`](crate::Backend); see [`forward_open_file!`](crate::forward_open_file).
 pub trait OpenFile: Send + Sync {
     /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file; says whether the end was
     /// reached, which a read up to the last byte has done (RFC 8881 section 18.22.4). On failure `into` stays as
@@ -11,9 +13,7 @@ pub trait OpenFile: Send + Sync {
     fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool>;
 
     /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
-        self.read_at(into, count, offset).map(Some)
-    }
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>>;
 
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
@@ -32,35 +32,22 @@ pub trait OpenFile: Send + Sync {
     ///
     /// # Errors
     /// `Nxio` for an offset that is not before the end of the file.
-    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
-        let size = self.getattr()?.size;
-        match what {
-            _ if offset >= size => Err(VfsError::Nxio),
-            Extent::Data => Ok(Some(offset)),
-            Extent::Hole => Ok(Some(size)),
-        }
-    }
+    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>>;
 
     /// Sees to it that writes to a range do not run out of space; the file grows to hold it (RFC 7862 section 15.1).
     ///
     /// # Errors
     /// `Inval` for no bytes, `Fbig`, `Nospc`, `Dquot`, `Notsupp`.
-    fn allocate(&self, _offset: u64, _length: u64) -> VfsResult<()> {
-        Err(VfsError::Notsupp)
-    }
+    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()>;
 
     /// Gives the space of a range back: it reads as zeros, and the size stays (RFC 7862 section 15.4).
     ///
     /// # Errors
     /// `Inval` for no bytes, `Fbig`, `Notsupp`.
-    fn deallocate(&self, _offset: u64, _length: u64) -> VfsResult<()> {
-        Err(VfsError::Notsupp)
-    }
+    fn deallocate(&self, offset: u64, length: u64) -> VfsResult<()>;
 
     /// Takes advice on a range, 0 bytes meaning all behind `offset`; says whether it is followed.
-    fn advise(&self, _advice: Advice, _offset: u64, _length: u64) -> bool {
-        false
-    }
+    fn advise(&self, advice: Advice, offset: u64, length: u64) -> bool;
 
     /// Copies bytes of another file to `offset`; returns how many, fewer at the source's end or when space ran out
     /// half-way. The ranges of one file do not overlap.
@@ -70,11 +57,7 @@ pub trait OpenFile: Send + Sync {
         source_offset: u64,
         offset: u64,
         count: u64,
-    ) -> VfsResult<u64> {
-        copy_by_pieces(source, source_offset, count, |data, done| {
-            self.write_at(data, offset.saturating_add(done))
-        })
-    }
+    ) -> VfsResult<u64>;
 
     /// Makes a range share another file's bytes until either is written, all of it or nothing; a `count` of 0 is all
     /// up to the source's end (RFC 7862 section 15.13).
@@ -83,13 +66,11 @@ pub trait OpenFile: Send + Sync {
     /// `Inval` for ranges off the block size or beyond the source's end, `Xdev`, `Notsupp`.
     fn clone_range(
         &self,
-        _source: &dyn OpenFile,
-        _source_offset: u64,
-        _offset: u64,
-        _count: u64,
-    ) -> VfsResult<()> {
-        Err(VfsError::Notsupp)
-    }
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<()>;
 
     /// Takes a lease, for a client that is to trust what it has in its cache: for reading as long as nobody else writes the
     /// file, for writing as long as nobody else has it open. `broken` is called, on any thread, when that is to end, with the time
@@ -97,23 +78,17 @@ pub trait OpenFile: Send + Sync {
     ///
     /// # Errors
     /// `Delay` when somebody has the file open against it, others where there are no leases.
-    fn lease(&self, _write: bool, _broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
-        Ok(None)
-    }
+    fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>>;
 
     /// Returns what locks ranges of the file for all clients together, for programs of this machine to see; `write`: also for
     /// writing. `None` where there are no such programs, or the file cannot be opened for it.
     ///
     /// # Errors
     /// `Delay` while somebody has a lease on the file, or there are no descriptors.
-    fn range_locks(&self, _write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
-        Ok(None)
-    }
+    fn range_locks(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>>;
 
     /// Returns the file itself, by which a backend knows its own when it copies from one to another.
-    fn as_any(&self) -> Option<&dyn Any> {
-        None
-    }
+    fn as_any(&self) -> Option<&dyn Any>;
 }
 
 /// Locked bytes of a file that programs of this machine see. Dropping it unlocks all.

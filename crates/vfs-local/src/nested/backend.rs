@@ -163,6 +163,27 @@ impl Backend for NestedBackend {
         }
     }
 
+    fn lookup_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        match self.whose(directory)? {
+            Whose::Outer => match self.outer.lookup_attributes(caller, directory, name) {
+                Err(VfsError::Noent) => {
+                    let object = self.cross(caller, directory, name)?;
+                    Ok((object, self.getattr(&object)?))
+                }
+                found => found,
+            },
+            Whose::Inner(inner, own) => {
+                let (object, attributes) = inner.backend.lookup_attributes(caller, &own, name)?;
+                Ok((inner.wrap(&object)?, attributes))
+            }
+        }
+    }
+
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
         match self.whose(directory)? {
             Whose::Outer => self.outer.lookup_parent(caller, directory),

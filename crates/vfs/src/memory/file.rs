@@ -1,7 +1,9 @@
 //! An open file of the memory backend.
 
 use super::{content::Content, node::Node, setattr};
-use crate::{Attributes, Extent, OpenFile, VfsError, VfsResult};
+use crate::{
+    Advice, Attributes, Broken, Extent, Lease, OpenFile, RangeLocks, VfsError, VfsResult, copy_by_pieces,
+};
 use std::{any::Any, sync::Arc};
 
 /// Keeps the object alive, also after its last name is gone.
@@ -28,6 +30,10 @@ impl MemoryFile {
 impl OpenFile for MemoryFile {
     fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
         Ok(self.node.read().content()?.read(into, count, offset))
+    }
+
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+        self.read_at(into, count, offset).map(Some)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
@@ -64,6 +70,22 @@ impl OpenFile for MemoryFile {
         self.change(|content| content.deallocate(offset, length))
     }
 
+    fn advise(&self, _advice: Advice, _offset: u64, _length: u64) -> bool {
+        false
+    }
+
+    fn copy_range(
+        &self,
+        source: &dyn OpenFile,
+        source_offset: u64,
+        offset: u64,
+        count: u64,
+    ) -> VfsResult<u64> {
+        copy_by_pieces(source, source_offset, count, |data, done| {
+            self.write_at(data, offset.saturating_add(done))
+        })
+    }
+
     fn clone_range(
         &self,
         source: &dyn OpenFile,
@@ -82,6 +104,14 @@ impl OpenFile for MemoryFile {
             return Err(VfsError::Inval);
         }
         self.change(|content| content.place_clone(offset, taken))
+    }
+
+    fn lease(&self, _write: bool, _broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+        Ok(None)
+    }
+
+    fn range_locks(&self, _write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+        Ok(None)
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -15,8 +15,8 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, NewObject, ObjectHandle, OpenAccess,
-    OpenFile, Permissions, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
+    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
 use directory::Directory;
@@ -145,6 +145,47 @@ impl Backend for MemoryBackend {
         }
     }
 
+    fn features_of(&self, _object: &ObjectHandle) -> Features {
+        self.features()
+    }
+
+    fn part(&self, _object: &ObjectHandle) -> u64 {
+        0
+    }
+
+    fn mounted_on(&self, _object: &ObjectHandle) -> Option<u64> {
+        None
+    }
+
+    fn has_mounts(&self, _directory: &ObjectHandle) -> bool {
+        false
+    }
+
+    fn identity(&self, _object: &ObjectHandle) -> Option<Identity> {
+        None
+    }
+
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    fn answers_from_memory(&self, _object: &ObjectHandle) -> bool {
+        true
+    }
+
+    fn is_at_hand(&self, _object: &ObjectHandle) -> bool {
+        true
+    }
+
+    fn lookup_now(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<Option<ObjectHandle>> {
+        self.lookup(caller, directory, name).map(Some)
+    }
+
     fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
         Ok(self.node(object)?.attributes())
     }
@@ -169,6 +210,16 @@ impl Backend for MemoryBackend {
             return Err(VfsError::Nametoolong);
         }
         entries.get(name).map(|ino| self.nodes.handle(ino)).ok_or(VfsError::Noent)
+    }
+
+    fn lookup_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        let object = self.lookup(caller, directory, name)?;
+        Ok((object, self.getattr(&object)?))
     }
 
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
@@ -298,6 +349,10 @@ impl Backend for MemoryBackend {
         Ok(inner.acls.get().clone())
     }
 
+    fn quota(&self, _caller: &Caller, _object: &ObjectHandle) -> VfsResult<Option<Quota>> {
+        Ok(None)
+    }
+
     fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>> {
         let node = self.node(object)?;
         let inner = node.read();
@@ -337,6 +392,14 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
+    fn settles(&self, _object: &ObjectHandle) -> bool {
+        false
+    }
+
+    fn settle(&self, _object: &ObjectHandle) -> VfsResult<()> {
+        Ok(())
+    }
+
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         self.node(object).map(|_| ())
     }
@@ -345,4 +408,6 @@ impl Backend for MemoryBackend {
         self.node(object)?;
         Ok(self.budget.statfs())
     }
+
+    fn trim(&self) {}
 }

@@ -4,8 +4,8 @@ use super::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, DirEntry, Extent, Features, FsStat, MemoryBackend, NewObject, ObjectHandle,
-    OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult,
+    Attributes, Backend, Caller, Features, MemoryBackend, ObjectHandle, OpenAccess, OpenFile, Quota,
+    SetAttributes, VfsError, VfsResult,
 };
 
 /// The memory backend, which now and then would have to wait.
@@ -77,45 +77,32 @@ impl Slow {
 }
 
 impl OpenFile for SlowFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
-        self.inner.read_at(into, count, offset)
-    }
+    vfs::forward_open_file!(
+        inner: read_at, write_at, sync, getattr, set_size, seek, allocate, deallocate, advise, copy_range, clone_range, lease,
+        range_locks, as_any,
+    );
 
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
         if self.cold.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        self.inner.read_at(into, count, offset).map(Some)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
-        self.inner.write_at(data, offset)
-    }
-
-    fn sync(&self) -> VfsResult<()> {
-        self.inner.sync()
-    }
-
-    fn getattr(&self) -> VfsResult<Attributes> {
-        self.inner.getattr()
-    }
-
-    fn set_size(&self, size: u64) -> VfsResult<()> {
-        self.inner.set_size(size)
-    }
-
-    fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>> {
-        self.inner.seek(what, offset)
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> VfsResult<()> {
-        self.inner.allocate(offset, length)
+        self.inner.read_now(into, count, offset)
     }
 }
 
 impl Backend for Slow {
+    vfs::forward_backend!(
+        inner: root, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, setattr, access, lookup_parent,
+        readlink, create, link, remove, rename, readdir, acls, get_xattr, set_xattr, list_xattrs, remove_xattr, commit, statfs,
+        trim,
+    );
+
     fn features(&self) -> Features {
         Features { quotas: true, ..Features::default() }
+    }
+
+    fn features_of(&self, _: &ObjectHandle) -> Features {
+        self.features()
     }
 
     fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>> {
@@ -137,23 +124,7 @@ impl Backend for Slow {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<Option<ObjectHandle>> {
-        if self.is_cold() { Ok(None) } else { self.inner.lookup(caller, directory, name).map(Some) }
-    }
-
-    fn root(&self) -> ObjectHandle {
-        self.inner.root()
-    }
-
-    fn getattr(&self, object: &ObjectHandle) -> VfsResult<Attributes> {
-        self.inner.getattr(object)
-    }
-
-    fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes> {
-        self.inner.setattr(caller, object, set)
-    }
-
-    fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions> {
-        self.inner.access(caller, object)
+        if self.is_cold() { Ok(None) } else { self.inner.lookup_now(caller, directory, name) }
     }
 
     fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle> {
@@ -163,12 +134,14 @@ impl Backend for Slow {
         found
     }
 
-    fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle> {
-        self.inner.lookup_parent(caller, directory)
-    }
-
-    fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>> {
-        self.inner.readlink(caller, object)
+    fn lookup_attributes(
+        &self,
+        caller: &Caller,
+        directory: &ObjectHandle,
+        name: &[u8],
+    ) -> VfsResult<(ObjectHandle, Attributes)> {
+        let object = self.lookup(caller, directory, name)?;
+        Ok((object, self.inner.getattr(&object)?))
     }
 
     fn open(
@@ -192,52 +165,6 @@ impl Backend for Slow {
         Ok((handle, self.slow(file)))
     }
 
-    fn create(
-        &self,
-        caller: &Caller,
-        directory: &ObjectHandle,
-        name: &[u8],
-        object: NewObject<'_>,
-        set: &SetAttributes,
-    ) -> VfsResult<ObjectHandle> {
-        self.inner.create(caller, directory, name, object, set)
-    }
-
-    fn link(
-        &self,
-        caller: &Caller,
-        object: &ObjectHandle,
-        directory: &ObjectHandle,
-        name: &[u8],
-    ) -> VfsResult<()> {
-        self.inner.link(caller, object, directory, name)
-    }
-
-    fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.inner.remove(caller, directory, name)
-    }
-
-    fn rename(
-        &self,
-        caller: &Caller,
-        from_directory: &ObjectHandle,
-        from_name: &[u8],
-        to_directory: &ObjectHandle,
-        to_name: &[u8],
-    ) -> VfsResult<()> {
-        self.inner.rename(caller, from_directory, from_name, to_directory, to_name)
-    }
-
-    fn readdir(
-        &self,
-        caller: &Caller,
-        directory: &ObjectHandle,
-        cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
-        self.inner.readdir(caller, directory, cookie, entry)
-    }
-
     fn settles(&self, _: &ObjectHandle) -> bool {
         self.settles.load(Ordering::SeqCst)
     }
@@ -248,13 +175,5 @@ impl Backend for Slow {
         }
         self.settled.lock().unwrap().push(*object);
         Ok(())
-    }
-
-    fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
-        self.inner.commit(object)
-    }
-
-    fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat> {
-        self.inner.statfs(object)
     }
 }
