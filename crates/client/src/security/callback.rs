@@ -1,18 +1,16 @@
 //! The server calls back by RPCSEC_GSS (RFC 8881 sections 2.10.8.2 and 18.36.3): by a context that this client has made, with
 //! a name of the client's for this direction.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use krb5::{Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use nfs4::{CallbackSecParms4, GssCbHandles4, RpcGssSvcT};
-use rpc::gss::{
-    GssCredential, RpcGssProcT, RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body,
-    protected_data,
-};
+use rpc::gss::{GssCredential, RpcGssProcT, RpcGssServiceT};
 use rpc::{
     Accepted, AuthFlavor, AuthStat, CallHeader, Denied, OpaqueAuth, RECORD_MARK_LEN, SequenceWindow,
     WindowOutcome,
 };
+use rpcsec::Channel;
 use xdr::Encoder;
 
 use super::{Damage, GssContext, random};
@@ -81,26 +79,11 @@ impl CallbackContext {
 
     /// Takes the protection off the arguments; nothing if they are not what the server has sent.
     pub(crate) fn arguments(&self, record: &[u8], at: usize, sequence: u32) -> Option<Vec<u8>> {
-        let keys = self.context.keys();
-        let (found, data) = match self.service {
-            RpcGssServiceT::rpc_gss_svc_none => (sequence, record.get(at..)?.to_vec()),
-            RpcGssServiceT::rpc_gss_svc_integrity => {
-                let (body, found) = integrity_body(record, at).ok()?;
-                keys.verify(record.get(body.signed.clone())?, record.get(body.checksum.clone())?).ok()?;
-                (found, record.get(body.data())?.to_vec())
-            }
-            RpcGssServiceT::rpc_gss_svc_privacy => {
-                let mut token = record.get(privacy_body(record, at).ok()?)?.to_vec();
-                let result = Err(TokenError::Malformed);
-                let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut token[..]), result }];
-                krb5::unwrap(&mut batch);
-                let [UnwrapMessage { result, .. }] = batch;
-                let plain = result.ok().filter(|opened| opened.sealed)?.plain;
-                let (found, data) = protected_data(&token, plain).ok()?;
-                (found, token.get(data)?.to_vec())
-            }
-        };
-        (found == sequence).then_some(data)
+        self.channel(sequence).open(record, at).ok().map(Cow::into_owned)
+    }
+
+    fn channel(&self, sequence: u32) -> Channel<'_> {
+        Channel { keys: self.context.keys(), service: self.service, sequence }
     }
 
     /// The record of an answer, with room for its mark.
@@ -118,29 +101,20 @@ impl CallbackContext {
         let mut verifier = keys.mic(self.context.next_token(), &sequence.to_be_bytes()).to_vec();
         flip(&mut verifier, damage == Damage::Verifier);
         status.encode(&mut encoder, xid, &OpaqueAuth::gss(&verifier));
-        match self.service {
-            _ if status != Accepted::Success => {}
-            RpcGssServiceT::rpc_gss_svc_none => {
-                encoder.raw(results);
-            }
-            RpcGssServiceT::rpc_gss_svc_integrity => {
-                let signed = [&sequence.to_be_bytes()[..], results].concat();
-                let mut mic = keys.mic(self.context.next_token(), &signed).to_vec();
-                flip(&mut mic, damage == Damage::Body);
-                encoder.opaque(&signed).opaque(&mic);
-            }
-            RpcGssServiceT::rpc_gss_svc_privacy => {
-                let at = begin_body(&mut encoder);
-                encoder.raw(&[0; WRAP_HEADROOM]).u32(sequence).raw(results);
-                let buffer = encoder.as_mut_vec();
-                buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
-                let (_, token) = buffer.split_at_mut(at + 4);
-                let (confounder, sequence) = (random()?, self.context.next_token());
-                let token = Segments::from(token);
-                krb5::wrap(&mut [WrapMessage { keys, sequence, confounder, token }]);
-                flip(encoder.as_mut_vec(), damage == Damage::Body);
-                end_body(&mut encoder, at);
-            }
+        if status == Accepted::Success {
+            let end = self.channel(sequence).seal(
+                &mut encoder,
+                || self.context.next_token(),
+                random()?,
+                |encoder| {
+                    encoder.raw(results);
+                },
+            );
+            let has_token = self.service != RpcGssServiceT::rpc_gss_svc_none;
+            flip(
+                encoder.as_mut_vec().get_mut(..end).unwrap_or_default(),
+                has_token && damage == Damage::Body,
+            );
         }
         Ok(encoder.into_vec())
     }

@@ -1,10 +1,11 @@
 //! The bytes of callbacks and of their answers (RFC 8881 section 20, RFC 5531).
 
-use super::security::{CONFOUNDER_LEN, Proof};
+use super::security::Proof;
 use nfs4::{
     CB_COMPOUND, CbCompound4Args, CbGetattr4Res, CbSequence4Args, CbSequence4Resok, NFS_CB, NfsCbArgop4,
     NfsCbOpnum4, Nfsstat4, Purpose, ReferringCall4, ReferringCallList4, attributes, decode_fattr4,
 };
+use rpcsec::CONFOUNDER_LEN;
 use state::{BackCall, CallbackEnd, HeldAttributes, ReferringCall};
 use xdr::{Decode, Decoder};
 

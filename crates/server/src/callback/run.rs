@@ -3,7 +3,7 @@
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
 use super::message::{self, Answer, Said};
-use super::security::{CONFOUNDER_LEN, Opened, Proof};
+use super::security::{Opened, Proof};
 use crate::engine::{FileKey, Nfs};
 use nfs4::{
     Bitmap4, CbGetattr4Args, CbNotifyLock4Args, CbOffload4Args, CbRecall4Args, CbRecallAny4Args,
@@ -11,6 +11,7 @@ use nfs4::{
     RCA4_TYPE_MASK_WDATA_DLG, StableHow4, StateOwner4, WriteResponse4,
 };
 use rpc::ConnectionId;
+use rpcsec::CONFOUNDER_LEN;
 use state::{CallbackEnd, CallbackTask, ClientKey, GetattrWait, NoBackChannel, Offload};
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,20 +5,14 @@
 
 use crate::engine::{Compound, Nfs};
 use crate::rpcsec::SharedContext;
-use krb5::{Segments, TokenError, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
 use nfs4::{CallbackSecParms4, Nfsstat4};
-use rpc::gss::{
-    GssCredential, RpcGssProcT, RpcGssServiceT, begin_body, end_body, integrity_body, privacy_body,
-    protected_data,
-};
+use rpc::gss::{GssCredential, RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, AuthFlavor, AuthSys, CallHeader, OpaqueAuth, RECORD_MARK_LEN, ReplyHeader};
+use rpcsec::{CONFOUNDER_LEN, Channel};
 use state::{BackChannel, CallbackSecurity};
 use std::borrow::Cow;
 use std::time::Duration;
 use xdr::{Encode, Encoder};
-
-/// Random bytes that an encrypted callback takes.
-pub(super) const CONFOUNDER_LEN: usize = 16;
 
 /// How one callback is authenticated, and what its answer has to prove.
 #[derive(Debug)]
@@ -166,29 +160,18 @@ impl GssProof {
         let signed = encoder.as_slice().get(RECORD_MARK_LEN..).unwrap_or_default();
         let mic = context.keys().mic(context.next_token_sequence(), signed);
         OpaqueAuth::gss(&mic).encode(encoder);
-        match service {
-            RpcGssServiceT::rpc_gss_svc_none => {
+        self.channel().seal(
+            encoder,
+            || context.next_token_sequence(),
+            confounder,
+            |encoder| {
                 encoder.value(args);
-            }
-            RpcGssServiceT::rpc_gss_svc_integrity => {
-                let at = begin_body(encoder);
-                encoder.u32(sequence).value(args);
-                let body = encoder.as_slice().get(at + 4..).unwrap_or_default();
-                let mic = context.keys().mic(context.next_token_sequence(), body);
-                end_body(encoder, at);
-                encoder.opaque(&mic);
-            }
-            RpcGssServiceT::rpc_gss_svc_privacy => {
-                let at = begin_body(encoder);
-                encoder.raw(&[0; WRAP_HEADROOM]).u32(sequence).value(args);
-                let buffer = encoder.as_mut_vec();
-                buffer.resize(buffer.len() + context.keys().wrap_trailer_len(), 0);
-                let (_, token) = buffer.split_at_mut(at + 4);
-                let (keys, sequence) = (context.keys(), context.next_token_sequence());
-                krb5::wrap(&mut [WrapMessage { keys, sequence, confounder, token: Segments::from(token) }]);
-                end_body(encoder, at);
-            }
-        }
+            },
+        );
+    }
+
+    fn channel(&self) -> Channel<'_> {
+        Channel { keys: self.context.keys(), service: self.service, sequence: self.sequence }
     }
 
     /// Checks an accepted answer (RFC 2203 section 5.3.3.2). None: it is not genuine.
@@ -205,25 +188,6 @@ impl GssProof {
         if status != Accepted::Success {
             return Some(Opened::Refused);
         }
-        match self.service {
-            RpcGssServiceT::rpc_gss_svc_none => Some(Opened::Results(record.get(results_at..)?.into())),
-            RpcGssServiceT::rpc_gss_svc_integrity => {
-                let (body, sequence) = integrity_body(record, results_at).ok()?;
-                keys.verify(record.get(body.signed.clone())?, record.get(body.checksum.clone())?).ok()?;
-                (sequence == self.sequence).then_some(Opened::Results(record.get(body.data())?.into()))
-            }
-            RpcGssServiceT::rpc_gss_svc_privacy => {
-                let mut token = record.get(privacy_body(record, results_at).ok()?)?.to_vec();
-                let result = Err(TokenError::Malformed);
-                let mut batch = [UnwrapMessage { keys, token: Segments::from(&mut token[..]), result }];
-                krb5::unwrap(&mut batch);
-                let [UnwrapMessage { result, .. }] = batch;
-                // A token that is only signed is genuine, but it is not what the service says.
-                let plain = result.ok().filter(|opened| opened.sealed)?.plain;
-                let (sequence, data) = protected_data(&token, plain).ok()?;
-                let results = token.get(data)?.to_vec();
-                (sequence == self.sequence).then_some(Opened::Results(results.into()))
-            }
-        }
+        self.channel().open(record, results_at).ok().map(Opened::Results)
     }
 }
