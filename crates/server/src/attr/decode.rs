@@ -69,7 +69,7 @@ impl Settable {
 /// be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR, [`OpStop::Deferred`] for names that are not in
 /// a cache.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
-    let supported = supported(c.minor, features(c.fh()?));
+    let supported = supported(c.progress.minor, features(c.fh()?));
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
     if !fattr.attrmask.is_subset_of(&SETTABLE) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());

@@ -29,7 +29,7 @@ pub fn encode(
     reply: &mut Encoder,
 ) -> OpResult {
     let features = features(fh);
-    let supported = supported(c.minor, features);
+    let supported = supported(c.progress.minor, features);
     let mut mask = wanted.and(&supported);
     if attributes.btime.is_none() {
         mask.clear(nfs4::FATTR4_TIME_CREATE);

@@ -22,7 +22,7 @@ pub use times::{Kind, Stage, Times};
 
 pub(crate) use job::{Job, Verdict};
 
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, Nfs, Patience, Ran, Suspended};
+use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, Patience, Ran};
 use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
 use metrics::{Reports, Trouble};
 use nfs4::NfsOpnum4;
@@ -93,7 +93,7 @@ pub trait Engine: Send + Sync {
 }
 
 impl Engine for Nfs {
-    type Suspended = Box<Suspended>;
+    type Suspended = Box<CompoundState>;
 
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
         match patience {
@@ -102,7 +102,7 @@ impl Engine for Nfs {
         }
     }
 
-    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> Ran {
+    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> Ran {
         Nfs::go_on(self, call, reply, suspended)
     }
 
@@ -110,17 +110,22 @@ impl Engine for Nfs {
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
-        suspended: Box<Suspended>,
+        suspended: Box<CompoundState>,
         outcome: VfsResult<()>,
     ) -> CompoundOutcome {
         Nfs::settled(self, call, reply, suspended, outcome)
     }
 
-    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+    fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundOutcome {
         Nfs::resume(self, call, reply, suspended)
     }
 
-    fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
+    fn give_up(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        suspended: Box<CompoundState>,
+    ) -> CompoundOutcome {
         Nfs::give_up(self, call, reply, suspended)
     }
 

@@ -1,7 +1,7 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
 use super::unsettled::Unsettled;
-use super::{Call, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, Patience};
+use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, Patience};
 use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
@@ -49,56 +49,66 @@ impl Position {
     }
 }
 
-/// The state of one COMPOUND while it runs.
-pub struct Compound<'c> {
-    /// The server.
-    pub nfs: &'c Nfs,
-    /// The call.
-    pub call: &'c Call<'c>,
-    /// The exports that were in force when the call began.
-    pub exports: Arc<ExportTable>,
-    /// The minor version, 0 to 2.
-    pub minor: u32,
-    /// Where we are.
-    pub position: Position,
-    /// The current filehandle.
-    pub current: Option<Fh>,
-    /// Whether the call's flavor is not the one for the current filehandle.
-    pub restricted: bool,
-    /// The saved filehandle.
-    pub saved: Option<Fh>,
-    /// The current stateid.
-    pub stateid: Option<Stateid4>,
-    /// The saved stateid.
-    pub saved_stateid: Option<Stateid4>,
-    /// The session, once SEQUENCE has succeeded.
-    pub session: Option<InSession>,
-    /// What there is instead in NFSv4.0.
-    pub v40: Of40,
-    /// A reply out of the reply cache that stands for the whole COMPOUND.
-    pub replay: Option<Arc<[u8]>>,
-    /// Where in the reply buffer COMPOUND4res begins.
-    pub reply_start: usize,
-    /// Length that the reply buffer may not exceed.
-    pub reply_end: usize,
-    /// Files that the operation changes, from which others' delegations are kept off until its end.
-    pub changing: RefCell<Vec<FileKey>>,
-    /// What operations have changed and have not put on stable storage: see [`Compound::settle`].
-    pub(super) unsettled: RefCell<Vec<Unsettled>>,
-    /// Where in the reply the result of the operation that runs begins.
-    pub(super) result_at: usize,
-    /// How long operations may still wait for names where they may wait.
-    pub(super) names_wait_left: Cell<Duration>,
-    /// Whether operations may wait, or else are to fail with [`OpStop::Deferred`].
-    pub patience: Patience,
+/// How far a COMPOUND has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its operations run.
+    Running,
+    /// Its next operation has to wait.
+    Deferred(DeferReason),
+    /// All operations have run, the last one with this status. Their changes are not on stable storage yet.
+    Executed(Nfsstat4),
 }
 
-impl<'c> Compound<'c> {
-    /// Begins a COMPOUND whose reply starts at `reply_start` of the buffer and has no session yet.
-    pub fn new(nfs: &'c Nfs, call: &'c Call<'c>, minor: u32, count: u32, reply_start: usize) -> Self {
+/// What a COMPOUND owns. It moves as a whole when the COMPOUND is deferred and another thread resumes it.
+///
+/// While it is deferred, its slot stays in use: it must be given to [`Nfs::resume`], [`Nfs::give_up`] or
+/// [`Nfs::settled`].
+#[must_use = "its slot stays busy until it is resumed or given up"]
+#[derive(Debug)]
+pub struct CompoundState {
+    pub(super) phase: Phase,
+    /// The exports that were active when the call arrived.
+    pub(crate) exports: Arc<ExportTable>,
+    /// The minor version, 0 to 2.
+    pub(crate) minor: u32,
+    /// The index of the current operation.
+    pub(crate) position: Position,
+    /// The current filehandle.
+    pub(crate) current: Option<Fh>,
+    /// Whether the flavor of the call differs from the flavors of the current filehandle's export.
+    pub(crate) restricted: bool,
+    /// The saved filehandle.
+    pub(crate) saved: Option<Fh>,
+    /// The current stateid.
+    pub(crate) stateid: Option<Stateid4>,
+    /// The saved stateid.
+    pub(crate) saved_stateid: Option<Stateid4>,
+    /// The session, after SEQUENCE has succeeded.
+    pub(crate) session: Option<InSession>,
+    /// The state that replaces the session in NFSv4.0.
+    pub(crate) v40: Of40,
+    /// The cached reply that answers the whole COMPOUND.
+    pub(crate) replay: Option<Arc<[u8]>>,
+    /// The offset of COMPOUND4res in the reply buffer.
+    pub(crate) reply_start: usize,
+    /// Most bytes of the reply buffer.
+    pub(crate) reply_end: usize,
+    /// The offset of the number of results in the reply buffer.
+    pub(super) count_at: usize,
+    /// The offset in the arguments of the first operation that has not run.
+    pub(super) args_at: usize,
+    /// The offset of the current operation's result in the reply buffer.
+    pub(super) result_at: usize,
+    /// Changes that are not on stable storage: see [`Compound::settle`].
+    pub(super) unsettled: RefCell<Vec<Unsettled>>,
+}
+
+impl CompoundState {
+    /// Begins a COMPOUND without a session. COMPOUND4res starts at `reply_start` of the reply buffer.
+    pub(super) fn new(nfs: &Nfs, minor: u32, count: u32, reply_start: usize) -> Self {
         Self {
-            nfs,
-            call,
+            phase: Phase::Running,
             exports: nfs.exports.snapshot(),
             minor,
             position: Position { index: 0, count },
@@ -112,12 +122,52 @@ impl<'c> Compound<'c> {
             replay: None,
             reply_start,
             reply_end: reply_start.saturating_add(nfs.config.sessionless_reply_max),
-            changing: RefCell::default(),
-            unsettled: RefCell::default(),
+            count_at: reply_start,
+            args_at: 0,
             result_at: reply_start,
-            names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
-            patience: Patience::Waits,
+            unsettled: RefCell::default(),
         }
+    }
+}
+
+/// A COMPOUND while a thread runs it: the state that it owns, and the environment that it borrows.
+pub struct Compound<'c> {
+    /// The server.
+    pub nfs: &'c Nfs,
+    /// The call.
+    pub call: &'c Call<'c>,
+    /// The state that outlives a deferral.
+    pub progress: &'c mut CompoundState,
+    /// Files that the current operation changes. Until it ends, no other client gets a delegation for them.
+    pub(super) changing: RefCell<Vec<FileKey>>,
+    /// The time that operations may still wait for the name service.
+    pub(super) names_wait_left: Cell<Duration>,
+    /// Whether operations wait on this thread or stop with [`OpStop::Deferred`](super::OpStop).
+    patience: Patience,
+}
+
+impl<'c> Compound<'c> {
+    /// Runs a COMPOUND from where its state stands.
+    pub(super) fn new(
+        nfs: &'c Nfs,
+        call: &'c Call<'c>,
+        progress: &'c mut CompoundState,
+        patience: Patience,
+    ) -> Self {
+        progress.phase = Phase::Running;
+        Self {
+            nfs,
+            call,
+            progress,
+            changing: RefCell::default(),
+            names_wait_left: Cell::new(LOOKUP_WAIT_MAX),
+            patience,
+        }
+    }
+
+    /// Whether operations may wait on this thread.
+    pub fn may_wait(&self) -> bool {
+        self.patience == Patience::Waits
     }
 
     /// Monotonic time of the call.
@@ -155,7 +205,7 @@ impl<'c> Compound<'c> {
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION without one.
     pub fn client(&self) -> Result<ClientKey, OpError> {
-        match &self.session {
+        match &self.progress.session {
             Some(session) => Ok(session.client),
             None => self.client_40(),
         }
@@ -166,7 +216,7 @@ impl<'c> Compound<'c> {
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE without one.
     pub fn fh(&self) -> Result<&Fh, OpError> {
-        self.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
+        self.progress.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
     }
 
     /// The current filehandle as an object of an export; `pseudo` is the answer for a pseudo directory.
@@ -190,9 +240,9 @@ impl<'c> Compound<'c> {
 
     /// Makes another filehandle the current one; the current stateid goes.
     pub fn set_current(&mut self, fh: Fh) {
-        self.current = Some(fh);
-        self.restricted = false;
-        self.stateid = None;
+        self.progress.current = Some(fh);
+        self.progress.restricted = false;
+        self.progress.stateid = None;
     }
 
     /// The caller as the export's backend shall see it.
@@ -206,7 +256,7 @@ impl<'c> Compound<'c> {
     /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid that means nothing.
     pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, OpError> {
         let stateid = match StateidKind::of(&stateid) {
-            StateidKind::Current => self.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
+            StateidKind::Current => self.progress.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
             _ => stateid,
         };
         // CLOSE leaves one behind that is never valid.
@@ -218,13 +268,13 @@ impl<'c> Compound<'c> {
 
     /// Bytes that the result of the operation may still take, the next operation's status kept free.
     pub fn room(&self, reply: &Encoder) -> usize {
-        let kept = if self.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
-        self.reply_end.saturating_sub(reply.len() + kept)
+        let kept = if self.progress.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
+        self.progress.reply_end.saturating_sub(reply.len() + kept)
     }
 
     /// The status for a result that does not fit (RFC 8881 section 2.10.6.4).
     pub fn too_big(&self) -> Nfsstat4 {
-        match &self.session {
+        match &self.progress.session {
             Some(session)
                 if session.cache_this && session.fore.response_cached < session.fore.response_size =>
             {
@@ -236,7 +286,7 @@ impl<'c> Compound<'c> {
 
     /// Reads the number of the next operation without moving on; `args` stands behind the one that runs.
     pub fn peek(&self, args: &Decoder<'_>) -> Option<u32> {
-        if self.position.is_last() {
+        if self.progress.position.is_last() {
             return None;
         }
         let mut ahead = *args;
@@ -245,16 +295,19 @@ impl<'c> Compound<'c> {
 
     /// Ends the use of the slot; `reply` is what a retry will get.
     pub fn finish(&mut self, reply: Option<&[u8]>) {
-        if let Some(token) = self.session.as_mut().and_then(|session| session.token.take()) {
+        if let Some(token) = self.progress.session.as_mut().and_then(|session| session.token.take()) {
             self.state().finish(token, reply);
         }
     }
 }
 
-/// A slot is freed, and changes end, even when an operation panics.
+/// Ends changes and frees the slot, also when an operation panics. A COMPOUND that is not finished keeps its
+/// slot.
 impl Drop for Compound<'_> {
     fn drop(&mut self) {
         self.end_changes();
-        self.finish(None);
+        if self.progress.phase == Phase::Running {
+            self.finish(None);
+        }
     }
 }

@@ -155,10 +155,11 @@ impl Compound<'_> {
         if decoded.export == PSEUDO_EXPORT {
             let fileid = decoded.object.try_into().map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;
             let fileid = u64::from_be_bytes(fileid);
-            let there = self.exports.pseudo().contains(fileid, self.client_ip());
+            let there = self.progress.exports.pseudo().contains(fileid, self.client_ip());
             return if there { Ok(Fh::Pseudo(fileid)) } else { Err(Nfsstat4::NFS4ERR_STALE.into()) };
         }
-        let export = self.exports.by_id(decoded.export).filter(|export| export.admits(self.client_ip()));
+        let export =
+            self.progress.exports.by_id(decoded.export).filter(|export| export.admits(self.client_ip()));
         let export = export.ok_or(Nfsstat4::NFS4ERR_STALE)?;
         let handle = ObjectHandle::new(decoded.object).ok_or(Nfsstat4::NFS4ERR_BADHANDLE)?;
         Ok(Fh::of(export, handle))

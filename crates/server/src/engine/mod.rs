@@ -36,7 +36,7 @@ mod wrongsec;
 
 pub use call::{Call, CompoundOutcome};
 pub use change::Change;
-pub use compound::{Compound, InSession, Position};
+pub use compound::{Compound, CompoundState, InSession, Phase, Position};
 pub use config::{ClientRecords, NfsConfig, NoRecords, Start};
 pub use delegations::Delegations;
 pub use error::{Cause, DeferReason, ErrorBody, OpError, OpResult, OpStop, vfs_status};
@@ -53,5 +53,5 @@ pub use outcomes::Outcomes;
 pub use run::Ran;
 pub use shortage::Shortage;
 pub(crate) use status::allowed as allowed_status;
-pub use suspend::{Patience, Suspended};
+pub use suspend::Patience;
 pub use v40::Of40;

@@ -37,8 +37,8 @@ impl Compound<'_> {
     /// Finds a name of the pseudo file system in a pseudo directory or on the root of an export.
     pub fn lookup_pseudo(&self, directory: &Fh, name: &[u8]) -> Option<Fh> {
         let place = directory.place()?;
-        let child = self.exports.pseudo().lookup(place, name, self.client_ip())?;
-        Fh::of_place(&self.exports, child)
+        let child = self.progress.exports.pseudo().lookup(place, name, self.client_ip())?;
+        Fh::of_place(&self.progress.exports, child)
     }
 
     /// Finds the directory above a directory.
@@ -47,8 +47,8 @@ impl Compound<'_> {
     /// NFS4ERR_NOENT at the top, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
     pub fn parent(&self, directory: &Fh) -> OpResult<Fh> {
         if let Some(place) = directory.place() {
-            let parent = self.exports.pseudo().parent(place, self.client_ip());
-            let parent = parent.and_then(|parent| Fh::of_place(&self.exports, parent));
+            let parent = self.progress.exports.pseudo().parent(place, self.client_ip());
+            let parent = parent.and_then(|parent| Fh::of_place(&self.progress.exports, parent));
             return parent.ok_or(Nfsstat4::NFS4ERR_NOENT.into());
         }
         let Fh::Object(object) = directory else { return Err(Nfsstat4::NFS4ERR_NOENT.into()) };
@@ -65,8 +65,8 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_SERVERFAULT when there is none, which is our fault.
     pub fn root(&self) -> Result<Fh, OpError> {
-        let place = self.exports.pseudo().root(self.client_ip());
-        Fh::of_place(&self.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
+        let place = self.progress.exports.pseudo().root(self.client_ip());
+        Fh::of_place(&self.progress.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
 
     /// Returns an object's attributes as the backend or the pseudo file system has them. A file that has lost its last name
@@ -87,7 +87,7 @@ impl Compound<'_> {
                 known => Ok(known?),
             },
             Fh::Pseudo(fileid) => {
-                let attributes = self.exports.pseudo().attributes(*fileid, self.client_ip());
+                let attributes = self.progress.exports.pseudo().attributes(*fileid, self.client_ip());
                 attributes.ok_or(Nfsstat4::NFS4ERR_STALE.into())
             }
         }
@@ -97,7 +97,7 @@ impl Compound<'_> {
     /// (RFC 8881 section 5.8.2.23).
     pub fn mounted_on_fileid(&self, fh: &Fh, attributes: &Attributes) -> u64 {
         let covered = match fh.place() {
-            Some(place @ Place::Export(_)) => self.exports.pseudo().fileid(place),
+            Some(place @ Place::Export(_)) => self.progress.exports.pseudo().fileid(place),
             _ => match fh {
                 Fh::Object(object) => object.export.backend.mounted_on(&object.handle),
                 Fh::Pseudo(_) => None,

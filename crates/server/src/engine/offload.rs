@@ -105,7 +105,7 @@ impl Compound<'_> {
     /// are no threads for them.
     pub(crate) fn copy_later(&self, object: &Object, range: CopyRange) -> Result<Stateid4, CopyRange> {
         let (nfs, file) = (self.nfs, object.key());
-        let session = self.session.as_ref();
+        let session = self.progress.session.as_ref();
         let Some((client, token)) = session.map(|session| (session.client, session.token.as_ref())) else {
             return Err(range);
         };

@@ -2,8 +2,8 @@
 
 use super::table::{self, Operation, Place};
 use super::{
-    Call, Cause, Compound, CompoundOutcome, DeferReason, ErrorBody, Fh, Nfs, OpError, OpResult, OpStop,
-    Patience, Suspended, space, status,
+    Call, Cause, Compound, CompoundOutcome, CompoundState, DeferReason, ErrorBody, Fh, Nfs, OpError,
+    OpResult, OpStop, Patience, Phase, space, status,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ impl<'a> Header<'a> {
 
 /// How far a COMPOUND was run.
 #[derive(Debug)]
-pub enum Ran<S = Box<Suspended>> {
+pub enum Ran<S = Box<CompoundState>> {
     /// To its end; the reply is complete.
     Done(CompoundOutcome),
     /// To an operation that would wait: the reply holds the results before it. Or to its end, but for that what it has changed is not on
@@ -52,7 +52,7 @@ impl Nfs {
     pub fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
         match self.begin(call, reply, Patience::Waits) {
             Ran::Done(outcome) => outcome,
-            Ran::Suspended(suspended) => self.resume(call, reply, suspended),
+            Ran::Suspended(state) => self.resume(call, reply, state),
         }
     }
 
@@ -79,12 +79,16 @@ impl Nfs {
         reply.u32(Nfsstat4::NFS4_OK as u32).opaque(header.tag);
         let count_at = reply.len();
         reply.u32(0);
-        let mut compound = Compound::new(self, call, header.minor, header.count, start);
-        compound.patience = patience;
+        let mut state = CompoundState::new(self, header.minor, header.count, start);
+        state.count_at = count_at;
+        state.args_at = args.position();
         if header.minor == 0 {
-            compound.reply_end = start.saturating_add(self.reply_max_40(call));
+            state.reply_end = start.saturating_add(self.reply_max_40(call));
         }
-        compound.run_from(&mut args, reply, (start, count_at), 0)
+        match self.run_operations(call, reply, &mut state, patience) {
+            Some(outcome) => Ran::Done(outcome),
+            None => Ran::Suspended(Box::new(state)),
+        }
     }
 
     /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or one that is too long.
@@ -105,26 +109,52 @@ impl Nfs {
     }
 
     /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
-    pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> CompoundOutcome {
-        match self.go_on(call, reply, suspended) {
+    pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundOutcome {
+        match self.go_on(call, reply, state) {
             Ran::Done(outcome) => outcome,
-            Ran::Suspended(suspended) => {
-                let outcome = suspended.settle();
-                self.settled(call, reply, suspended, outcome)
+            Ran::Suspended(state) => {
+                let outcome = state.settle();
+                self.settled(call, reply, state, outcome)
             }
         }
     }
 
     /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when all operations have run. Then the same call and
     /// reply are to be given to [`Nfs::settled`], on any thread.
-    pub fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<Suspended>) -> Ran {
-        if suspended.unsettled().is_some() {
-            return Ran::Suspended(suspended);
+    pub fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, mut state: Box<CompoundState>) -> Ran {
+        if state.unsettled().is_some() {
+            return Ran::Suspended(state);
         }
-        let Suspended { start, count_at, args_at, .. } = *suspended;
-        let mut compound = Compound::resumed(self, call, *suspended);
-        let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
-        compound.run_from(&mut args, reply, (start, count_at), args_at)
+        match self.run_operations(call, reply, &mut state, Patience::Waits) {
+            Some(outcome) => Ran::Done(outcome),
+            None => Ran::Suspended(state),
+        }
+    }
+
+    /// Runs the operations of a COMPOUND from where its state stands. Returns `None` if it is not finished:
+    /// its phase says why.
+    fn run_operations(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        state: &mut CompoundState,
+        patience: Patience,
+    ) -> Option<CompoundOutcome> {
+        let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
+        let mut compound = Compound::new(self, call, state, patience);
+        let status = match compound.run(&mut args, reply) {
+            Ok(status) => compound.settle_but_one(status, reply),
+            Err(reason) => {
+                compound.progress.args_at += args.position();
+                compound.progress.phase = Phase::Deferred(reason);
+                return None;
+            }
+        };
+        if compound.progress.unsettled.get_mut().is_empty() {
+            return Some(compound.end(status, reply));
+        }
+        compound.progress.phase = Phase::Executed(status);
+        None
     }
 
     /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would wait.
@@ -132,19 +162,18 @@ impl Nfs {
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
-        suspended: Box<Suspended>,
+        mut state: Box<CompoundState>,
     ) -> CompoundOutcome {
-        if suspended.unsettled().is_some() {
-            // All of it has been run, and there is nothing to come again for.
-            return self.resume(call, reply, suspended);
+        if state.unsettled().is_some() {
+            // All operations have run: a retry would gain nothing.
+            return self.resume(call, reply, state);
         }
-        let Suspended { start, count_at, args_at, .. } = *suspended;
-        let mut compound = Compound::resumed(self, call, *suspended);
-        let mut args = Decoder::new(call.args.get(args_at..).unwrap_or_default());
+        let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
+        let mut compound = Compound::new(self, call, &mut state, Patience::Waits);
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        let status = write_failure(compound.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
-        compound.position.index += 1;
-        compound.end(status, reply, start, count_at)
+        let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
+        compound.progress.position.index += 1;
+        compound.end(status, reply)
     }
 }
 
@@ -189,61 +218,26 @@ impl Compound<'_> {
     ///
     /// # Errors
     /// The reason why the next operation is deferred. Then `args` begins with that operation.
-    fn run(
-        &mut self,
-        args: &mut Decoder<'_>,
-        reply: &mut Encoder,
-        start: usize,
-    ) -> Result<Nfsstat4, DeferReason> {
+    fn run(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let mut status = Nfsstat4::NFS4_OK;
         while status == Nfsstat4::NFS4_OK
-            && self.position.index < self.position.count
-            && self.replay.is_none()
+            && self.progress.position.index < self.progress.position.count
+            && self.progress.replay.is_none()
         {
             status = self.step(args, reply)?;
-            if self.position.index == 0 {
-                self.begin_session_reply(start);
+            if self.progress.position.index == 0 {
+                self.begin_session_reply();
             }
-            self.position.index += 1;
+            self.progress.position.index += 1;
         }
         Ok(status)
     }
 
-    /// Runs operations to the end, and ends the COMPOUND where nothing is to be waited for; `args` begins at `args_at` of the arguments.
-    fn run_from(
-        &mut self,
-        args: &mut Decoder<'_>,
-        reply: &mut Encoder,
-        (start, count_at): (usize, usize),
-        args_at: usize,
-    ) -> Ran {
-        let status = match self.run(args, reply, start) {
-            Ok(status) => status,
-            Err(reason) => {
-                let args_at = args_at + args.position();
-                return Ran::Suspended(Box::new(self.suspend(reason, start, count_at, args_at)));
-            }
-        };
-        let status = self.settle_but_one(status, reply);
-        if self.unsettled.get_mut().is_empty() {
-            return Ran::Done(self.end(status, reply, start, count_at));
-        }
-        let mut suspended =
-            self.suspend(DeferReason::CurrentExport, start, count_at, args_at + args.position());
-        suspended.ended = Some(status);
-        Ran::Suspended(Box::new(suspended))
-    }
-
     /// Completes the reply and ends the slot's use.
-    pub(super) fn end(
-        &mut self,
-        status: Nfsstat4,
-        reply: &mut Encoder,
-        start: usize,
-        count_at: usize,
-    ) -> CompoundOutcome {
-        let operations = self.position.index;
-        if let Some(cached) = self.replay.take() {
+    pub(super) fn end(&mut self, status: Nfsstat4, reply: &mut Encoder) -> CompoundOutcome {
+        let (start, count_at) = (self.progress.reply_start, self.progress.count_at);
+        let operations = self.progress.position.index;
+        if let Some(cached) = self.progress.replay.take() {
             reply.truncate(start);
             reply.raw(&cached);
             return CompoundOutcome { status, operations, replayed: true };
@@ -251,7 +245,7 @@ impl Compound<'_> {
         reply.patch_u32(start, status as u32);
         reply.patch_u32(count_at, operations);
         let result = reply.as_slice().get(start..).unwrap_or_default();
-        if self.v40.once.get() {
+        if self.progress.v40.once.get() {
             self.nfs.keep_reply(self.call, result);
         }
         self.keep(result, status);
@@ -259,11 +253,11 @@ impl Compound<'_> {
     }
 
     /// Applies the session's limits to the reply, once SEQUENCE has told which session it is.
-    fn begin_session_reply(&mut self, start: usize) {
+    fn begin_session_reply(&mut self) {
         if let Some((fore, cache_this)) =
-            self.session.as_ref().map(|session| (session.fore, session.cache_this))
+            self.progress.session.as_ref().map(|session| (session.fore, session.cache_this))
         {
-            self.limit_reply(&fore, cache_this, start);
+            self.limit_reply(&fore, cache_this, self.progress.reply_start);
         }
     }
 
@@ -273,9 +267,9 @@ impl Compound<'_> {
     /// The reason why the operation is deferred. Then nothing of it is in the reply.
     fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let (before, number_at) = (*args, reply.len());
-        self.result_at = number_at;
+        self.progress.result_at = number_at;
         let number = args.u32();
-        let operation = number.ok().and_then(|number| table::find(number, self.minor));
+        let operation = number.ok().and_then(|number| table::find(number, self.progress.minor));
         let opnum = operation.map_or(NfsOpnum4::OP_ILLEGAL, |operation| operation.opnum);
         self.call.operation.store(opnum as u32, Relaxed);
         reply.u32(opnum as u32);
@@ -296,7 +290,7 @@ impl Compound<'_> {
             }
             Err(OpStop::Failed(error)) => {
                 self.note_cause(opnum, error.cause);
-                fail(self.minor, opnum, error, reply, status_at, body)
+                fail(self.progress.minor, opnum, error, reply, status_at, body)
             }
         };
         self.nfs.outcomes.count(self.call.connection.0, opnum, status);
@@ -305,7 +299,7 @@ impl Compound<'_> {
 
     /// Counts and logs the error that a status stands for.
     fn note_cause(&self, opnum: NfsOpnum4, cause: Cause) {
-        let object = match &self.current {
+        let object = match &self.progress.current {
             Some(Fh::Object(object)) => Some(object),
             _ => None,
         };
@@ -329,20 +323,20 @@ impl Compound<'_> {
             result
         })?;
         // What has a reserve has fitted; what changed nothing may be taken back.
-        let unlimited = || self.session.is_none() && self.minor > 0;
+        let unlimited = || self.progress.session.is_none() && self.progress.minor > 0;
         let fits = operation.result_max > 0 || unlimited() || self.fits(reply);
         if fits { Ok(()) } else { Err(self.too_big().into()) }
     }
 
     fn fits(&self, reply: &Encoder) -> bool {
-        let kept = if self.position.is_last() { 0 } else { space::STATUS_RESERVE };
-        reply.len() + kept <= self.reply_end
+        let kept = if self.progress.position.is_last() { 0 } else { space::STATUS_RESERVE };
+        reply.len() + kept <= self.progress.reply_end
     }
 
     /// Checks the columns of an operation's row.
     fn check(&self, operation: &Operation, reply: &Encoder) -> OpResult {
         self.check_place(operation.place)?;
-        let forbidden = self.session.as_ref().map(|session| session.forbidden);
+        let forbidden = self.progress.session.as_ref().map(|session| session.forbidden);
         if forbidden.is_some_and(|set| set.contains(operation.opnum as u32)) {
             return Err(Nfsstat4::NFS4ERR_WRONG_CRED.into());
         }
@@ -361,14 +355,16 @@ impl Compound<'_> {
 
     /// Checks how the operation stands to SEQUENCE.
     fn check_place(&self, place: Place) -> Result<(), OpError> {
-        let alone = self.position.count == 1;
+        let alone = self.progress.position.count == 1;
         let status = match place {
-            Place::First if self.position.index > 0 => Nfsstat4::NFS4ERR_SEQUENCE_POS,
+            Place::First if self.progress.position.index > 0 => Nfsstat4::NFS4ERR_SEQUENCE_POS,
             Place::Alone if !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
-            Place::AloneOrInSession if self.session.is_none() && !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
-            Place::InSession if self.session.is_none() => Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION,
+            Place::AloneOrInSession if self.progress.session.is_none() && !alone => {
+                Nfsstat4::NFS4ERR_NOT_ONLY_OP
+            }
+            Place::InSession if self.progress.session.is_none() => Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION,
             Place::Once => {
-                self.v40.once.set(true);
+                self.progress.v40.once.set(true);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -379,9 +375,9 @@ impl Compound<'_> {
     /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs next to
     /// nothing.
     fn keep(&mut self, result: &[u8], status: Nfsstat4) {
-        let asked = self.session.as_ref().is_some_and(|session| session.cache_this);
-        let cheap =
-            result.len() <= CACHED_UNASKED_MAX && (status != Nfsstat4::NFS4_OK || self.position.count == 1);
+        let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
+        let cheap = result.len() <= CACHED_UNASKED_MAX
+            && (status != Nfsstat4::NFS4_OK || self.progress.position.count == 1);
         self.finish((asked || cheap).then_some(result));
     }
 }

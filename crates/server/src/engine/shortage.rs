@@ -51,7 +51,7 @@ impl Compound<'_> {
 
     /// A file of the file system that is full.
     fn full_space(&self) -> Where {
-        match &self.current {
+        match &self.progress.current {
             Some(Fh::Object(object)) => Where::FileSystemOf(object.key()),
             _ => Where::Nowhere,
         }

@@ -9,7 +9,7 @@ pub const STATUS_RESERVE: usize = 12;
 impl Compound<'_> {
     /// Applies the limits of the session's fore channel to the reply that began at `reply_start`.
     pub fn limit_reply(&mut self, fore: &ChannelAttrs, cache_this: bool, reply_start: usize) {
-        self.reply_end = reply_start.saturating_add(reply_max(self.call, fore, cache_this));
+        self.progress.reply_end = reply_start.saturating_add(reply_max(self.call, fore, cache_this));
     }
 }
 

@@ -9,7 +9,9 @@
 //! stable itself. They are no better off without an order of the disk, and there is one: file systems with a journal write changes of names down in the order in which they were
 //! made (ext4, xfs), or with what they depend on (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change, and so after that of the other.
 
-use super::{Cause, Compound, FileKey, Nfs, Object, OpResult, Suspended, run, vfs_status};
+use super::{
+    Cause, Compound, CompoundState, FileKey, Nfs, Object, OpResult, Patience, Phase, run, vfs_status,
+};
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use vfs::{VfsError, VfsResult};
@@ -44,21 +46,21 @@ impl Compound<'_> {
         if !backend.settles(&object.handle) {
             return Ok(());
         }
-        if self.minor == 0 {
+        if self.progress.minor == 0 {
             return Ok(backend.settle(&object.handle)?);
         }
-        let (index, mut unsettled) = (self.position.index, self.unsettled.borrow_mut());
+        let (index, mut unsettled) = (self.progress.position.index, self.progress.unsettled.borrow_mut());
         if unsettled.iter().all(|other| other.object.key() != object.key()) {
             let object = object.clone();
-            unsettled.push(Unsettled { object, index, result_at: self.result_at, opened: None });
+            unsettled.push(Unsettled { object, index, result_at: self.progress.result_at, opened: None });
         }
         Ok(())
     }
 
     /// Takes note of what an OPEN whose file is not on stable storage yet has given.
     pub fn opened_unsettled(&self, object: &Object, stateid: Stateid4, delegation: Option<Stateid4>) {
-        for unsettled in self.unsettled.borrow_mut().iter_mut() {
-            if unsettled.index == self.position.index {
+        for unsettled in self.progress.unsettled.borrow_mut().iter_mut() {
+            if unsettled.index == self.progress.position.index {
                 unsettled.opened = Some(Opened { file: object.key(), stateid, delegation });
             }
         }
@@ -68,8 +70,8 @@ impl Compound<'_> {
     /// new place comes first.
     pub(super) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
-        while self.unsettled.get_mut().len() > 1 {
-            let unsettled = self.unsettled.get_mut().remove(0);
+        while self.progress.unsettled.get_mut().len() > 1 {
+            let unsettled = self.progress.unsettled.get_mut().remove(0);
             let outcome = unsettled.object.export.backend.settle(&unsettled.object.handle);
             status = self.settled(&unsettled, outcome, status, reply);
         }
@@ -95,7 +97,7 @@ impl Compound<'_> {
             });
         }
         // An earlier one may have failed already.
-        if unsettled.index >= self.position.index {
+        if unsettled.index >= self.progress.position.index {
             return status;
         }
         let at = reply.as_slice().get(unsettled.result_at..).unwrap_or_default();
@@ -103,15 +105,16 @@ impl Compound<'_> {
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
         self.nfs.outcomes.note_cause(self.now(), opnum, Some(&unsettled.object), Cause::Backend(error));
         reply.truncate(unsettled.result_at);
-        self.position.index = unsettled.index + 1;
-        run::write_failure(self.minor, opnum, vfs_status(error), reply)
+        self.progress.position.index = unsettled.index + 1;
+        run::write_failure(self.progress.minor, opnum, vfs_status(error), reply)
     }
 }
 
-impl Suspended {
+impl CompoundState {
     /// Which object is to be put on stable storage before a COMPOUND is answered whose operations have all run.
     pub fn unsettled(&self) -> Option<FileKey> {
-        self.ended.and(self.unsettled.first()).map(|unsettled| unsettled.object.key())
+        let Phase::Executed(_) = self.phase else { return None };
+        self.unsettled.borrow().first().map(|unsettled| unsettled.object.key())
     }
 
     /// Puts it there; for all whose changes were made before this began.
@@ -120,7 +123,7 @@ impl Suspended {
     /// The backend's: then none of them is to be acknowledged.
     pub fn settle(&self) -> VfsResult<()> {
         let settle = |unsettled: &Unsettled| unsettled.object.export.backend.settle(&unsettled.object.handle);
-        self.unsettled.iter().try_for_each(settle)
+        self.unsettled.borrow().iter().try_for_each(settle)
     }
 }
 
@@ -130,15 +133,17 @@ impl Nfs {
         &self,
         call: &Call<'_>,
         reply: &mut Encoder,
-        mut suspended: Box<Suspended>,
+        mut state: Box<CompoundState>,
         outcome: Result<(), VfsError>,
     ) -> super::CompoundOutcome {
-        let Suspended { start, count_at, ended, .. } = *suspended;
-        let unsettled = std::mem::take(&mut suspended.unsettled);
-        let mut compound = Compound::resumed(self, call, *suspended);
-        let status = ended.unwrap_or(Nfsstat4::NFS4ERR_SERVERFAULT);
+        let status = match state.phase {
+            Phase::Executed(status) => status,
+            Phase::Running | Phase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
+        };
+        let unsettled = state.unsettled.take();
+        let mut compound = Compound::new(self, call, &mut state, Patience::Waits);
         let settle = |status, unsettled: &Unsettled| compound.settled(unsettled, outcome, status, reply);
         let status = unsettled.iter().fold(status, settle);
-        compound.end(status, reply, start, count_at)
+        compound.end(status, reply)
     }
 }

@@ -29,10 +29,10 @@ impl Compound<'_> {
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION since NFSv4.1.
     pub(super) fn client_40(&self) -> Result<ClientKey, OpError> {
-        if self.minor > 0 {
+        if self.progress.minor > 0 {
             return Err(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION.into());
         }
-        Ok(self.v40.client.unwrap_or_else(|| ClientKey::of_connection(self.call.connection.0)))
+        Ok(self.progress.v40.client.unwrap_or_else(|| ClientKey::of_connection(self.call.connection.0)))
     }
 
     /// The client whose stateid comes with I/O: the session's, or in NFSv4.0 whoever was given it; its lease is renewed.
@@ -40,9 +40,9 @@ impl Compound<'_> {
     /// # Errors
     /// Those of [`state::State::client_of_stateid_40`].
     pub fn client_of(&self, stateid: &Stateid4) -> Result<ClientKey, OpError> {
-        match &self.session {
+        match &self.progress.session {
             Some(session) => Ok(session.client),
-            None if self.minor == 0 => {
+            None if self.progress.minor == 0 => {
                 Ok(self.state().client_of_stateid_40(self.now(), &self.sender(), stateid)?)
             }
             None => self.client_40(),

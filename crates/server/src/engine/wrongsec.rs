@@ -14,7 +14,7 @@ impl Compound<'_> {
             Fh::Pseudo(fileid) => Place::Node(*fileid),
             Fh::Object(object) => Place::Export(object.export.id),
         };
-        let mut flavors = self.exports.pseudo().flavors(place, self.call.peer);
+        let mut flavors = self.progress.exports.pseudo().flavors(place, self.call.peer);
         flavors.retain(|flavor| self.nfs.config.flavors.contains(flavor));
         flavors
     }
@@ -53,7 +53,7 @@ impl Compound<'_> {
         if self.flavor_allowed(fh) {
             return Ok(false);
         }
-        let left = self.position.count.saturating_sub(self.position.index + 1);
+        let left = self.progress.position.count.saturating_sub(self.progress.position.index + 1);
         match following(*args, left) {
             Some(next) if !decides(next, args) || self.machine_may(next) => Ok(true),
             // Clients ask for attributes in the COMPOUND that gives up a user's state by machine credential.
@@ -70,7 +70,7 @@ impl Compound<'_> {
     pub fn put(&mut self, fh: Fh, args: &Decoder<'_>) -> OpResult {
         let restricted = self.check_put(&fh, args)?;
         self.set_current(fh);
-        self.restricted = restricted;
+        self.progress.restricted = restricted;
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl Compound<'_> {
             operation,
             OP_LOOKUP | OP_LOOKUPP | OP_OPEN | OP_SECINFO | OP_SECINFO_NO_NAME | OP_SAVEFH | OP_GETATTR
         );
-        if !self.restricted || step || self.machine_may(operation as u32) {
+        if !self.progress.restricted || step || self.machine_may(operation as u32) {
             return Ok(());
         }
         Err(Nfsstat4::NFS4ERR_ACCESS.into())
@@ -98,13 +98,17 @@ impl Compound<'_> {
     /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing nearer, and Linux
     /// reports it as "Operation not permitted".
     pub fn check_admitted(&self) -> Result<(), Nfsstat4> {
-        if self.exports.admits(self.client_ip()) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_CLID_INUSE) }
+        if self.progress.exports.admits(self.client_ip()) {
+            Ok(())
+        } else {
+            Err(Nfsstat4::NFS4ERR_CLID_INUSE)
+        }
     }
 
     /// Whether the machine credential may send the operation for any user's state (SP4_MACH_CRED).
     fn machine_may(&self, operation: u32) -> bool {
         let sender = self.sender();
-        let session = self.session.as_ref();
+        let session = self.progress.session.as_ref();
         session.is_some_and(|session| self.state().machine_may(session.client, &sender, operation))
     }
 }

@@ -25,7 +25,7 @@ const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let asked = args.u32()?;
     let (directory, permissions) = judge(c)?;
-    let xattrs = c.minor >= 2 && attr::features(c.fh()?).xattrs;
+    let xattrs = c.progress.minor >= 2 && attr::features(c.fh()?).xattrs;
     let known = if directory { OF_DIRECTORY } else { OF_FILE } | if xattrs { OF_XATTRS } else { 0 };
     let supported = asked & known;
     let mut access = supported & bits(directory, permissions);

@@ -10,7 +10,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and those of [`state::State::backchannel_ctl`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = BackchannelCtl4Args::decode(args)?;
-    let session = c.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;
+    let session = c.progress.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;
     let security = c.callback_security(&args.bca_sec_parms)?;
     c.state().backchannel_ctl(&session.sessionid, args.bca_cb_program, &security)?;
     Ok(())

@@ -13,7 +13,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let stateid = c.resolve(args.open_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
     let closed = c.with_effects(|state, effects| state.close(client, &stateid, &file, effects))?;
-    c.stateid = Some(closed);
+    c.progress.stateid = Some(closed);
     reply.value(&closed);
     Ok(())
 }

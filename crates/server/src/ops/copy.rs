@@ -60,13 +60,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and as
 /// [`Compound::file_to_read`].
 pub fn source(c: &Compound<'_>, stateid: Stateid4) -> OpResult<(Object, Arc<dyn OpenFile>)> {
-    let saved = c.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
+    let saved = c.progress.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
     let Fh::Object(object) = saved else { return Err(Nfsstat4::NFS4ERR_ISDIR.into()) };
     if !c.flavor_allowed(saved) {
         return Err(Nfsstat4::NFS4ERR_ACCESS.into());
     }
     let stateid = match StateidKind::of(&stateid) {
-        StateidKind::Current => c.saved_stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
+        StateidKind::Current => c.progress.saved_stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
         _ => stateid,
     };
     if StateidKind::of(&stateid) == StateidKind::Invalid {

@@ -19,7 +19,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         flags: args.csa_flags,
         fore: channel(&args.csa_fore_chan_attrs),
         back: channel(&args.csa_back_chan_attrs),
-        minor_version: c.minor,
+        minor_version: c.progress.minor,
         callback_program: args.csa_cb_program,
         callback_security: c.callback_security(&args.csa_sec_parms)?,
     };

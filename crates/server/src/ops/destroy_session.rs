@@ -11,8 +11,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// [`state::State::destroy_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = DestroySession4Args::decode(args)?;
-    let own = c.session.as_ref().map(|session| session.sessionid);
-    if own == Some(args.dsa_sessionid) && !c.position.is_last() {
+    let own = c.progress.session.as_ref().map(|session| session.sessionid);
+    if own == Some(args.dsa_sessionid) && !c.progress.position.is_last() {
         return Err(Nfsstat4::NFS4ERR_NOT_ONLY_OP.into());
     }
     let sender = c.sender();

@@ -19,7 +19,7 @@ const IMPLEMENTATION_NAME: &[u8] = concat!("Orthrus ", env!("CARGO_PKG_VERSION")
 /// NFS4ERR_CLID_INUSE from an address that no export admits, and those of [`state::State::exchange_id`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ExchangeId4Args::decode(args)?;
-    if c.minor < 2 && args.eia_flags & EXCHGID4_FLAG_SUPP_FENCE_OPS != 0 {
+    if c.progress.minor < 2 && args.eia_flags & EXCHGID4_FLAG_SUPP_FENCE_OPS != 0 {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let protect = match &args.eia_state_protect {

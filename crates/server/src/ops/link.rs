@@ -12,7 +12,7 @@ use xdr::{Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;
-    let object = match c.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)? {
+    let object = match c.progress.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)? {
         Fh::Pseudo(_) => return Err(Nfsstat4::NFS4ERR_ISDIR.into()),
         Fh::Object(object) if object.export.id == directory.export.id => object.clone(),
         Fh::Object(_) => return Err(Nfsstat4::NFS4ERR_XDEV.into()),

@@ -43,7 +43,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     };
     match locked {
         Ok(stateid) => {
-            c.stateid = Some(stateid);
+            c.progress.stateid = Some(stateid);
             reply.value(&stateid);
             Ok(())
         }

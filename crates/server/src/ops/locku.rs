@@ -16,7 +16,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let unlock =
         |state: &NfsState, effects: &mut _| state.locku(client, &stateid, &file, offset, length, effects);
     let stateid = c.with_effects(unlock)?;
-    c.stateid = Some(stateid);
+    c.progress.stateid = Some(stateid);
     reply.value(&stateid);
     Ok(())
 }

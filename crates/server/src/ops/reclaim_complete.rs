@@ -11,7 +11,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// [`state::State::reclaim_complete`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = ReclaimComplete4Args::decode(args)?;
-    if args.rca_one_fs && c.current.is_none() {
+    if args.rca_one_fs && c.progress.current.is_none() {
         return Err(Nfsstat4::NFS4ERR_NOFILEHANDLE.into());
     }
     let client = c.client()?;

@@ -13,12 +13,12 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let from_name = names::component(args.opaque(usize::MAX)?)?;
     let to_name = names::component(args.opaque(usize::MAX)?)?;
     let to = c.directory()?;
-    let from = match c.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)? {
+    let from = match c.progress.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)? {
         Fh::Object(from) if from.export.id == to.export.id => from.clone(),
         _ => return Err(Nfsstat4::NFS4ERR_XDEV.into()),
     };
     let covered = |fh: Option<&Fh>, name| fh.is_some_and(|fh| c.lookup_pseudo(fh, name).is_some());
-    if covered(c.saved.as_ref(), from_name) || covered(c.current.as_ref(), to_name) {
+    if covered(c.progress.saved.as_ref(), from_name) || covered(c.progress.current.as_ref(), to_name) {
         return Err(Nfsstat4::NFS4ERR_XDEV.into());
     }
     let held = c.hold_names(&[&from, &to])?;

@@ -9,8 +9,8 @@ use xdr::{Decoder, Encoder};
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE when none is saved, NFS4ERR_WRONGSEC.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
-    let fh = c.saved.clone().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
+    let fh = c.progress.saved.clone().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
     c.put(fh, args)?;
-    c.stateid = c.saved_stateid;
+    c.progress.stateid = c.progress.saved_stateid;
     Ok(())
 }

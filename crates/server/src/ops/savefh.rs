@@ -8,7 +8,7 @@ use xdr::{Decoder, Encoder};
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE.
 pub fn run(c: &mut Compound<'_>, _: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
-    c.saved = Some(c.fh()?.clone());
-    c.saved_stateid = c.stateid;
+    c.progress.saved = Some(c.fh()?.clone());
+    c.progress.saved_stateid = c.progress.stateid;
     Ok(())
 }

@@ -19,8 +19,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let name = names::component(args.opaque(usize::MAX)?)?;
     let child = c.lookup(c.fh()?, name)?;
     encode_flavors(&c.flavors(&child), reply);
-    c.current = None;
-    c.stateid = None;
+    c.progress.current = None;
+    c.progress.stateid = None;
     Ok(())
 }
 

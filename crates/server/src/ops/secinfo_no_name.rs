@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         SecinfoStyle4::SECINFO_STYLE4_PARENT => c.flavors(&c.parent(c.fh()?)?),
     };
     encode_flavors(&flavors, reply);
-    c.current = None;
-    c.stateid = None;
+    c.progress.current = None;
+    c.progress.stateid = None;
     Ok(())
 }

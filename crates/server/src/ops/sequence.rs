@@ -15,7 +15,7 @@ const RESULT: usize = 36;
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Sequence4Args::decode(args)?;
     let sender = c.sender();
-    let reply_min = c.call.reply_overhead + (reply.len() - c.reply_start) + RESULT;
+    let reply_min = c.call.reply_overhead + (reply.len() - c.progress.reply_start) + RESULT;
     let request = Sequence {
         sessionid: args.sa_sessionid,
         sequenceid: args.sa_sequenceid,
@@ -24,17 +24,17 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         cache_this: args.sa_cachethis,
         fingerprint: c.nfs.fingerprint(c.call.args, c.call.security),
         request_size: u32::try_from(c.call.request_size).unwrap_or(u32::MAX),
-        operations: c.position.count,
+        operations: c.progress.position.count,
         reply_min: u32::try_from(reply_min).unwrap_or(u32::MAX),
     };
     let begun = match c.with_effects(|state, effects| state.sequence(c.now(), &sender, &request, effects))? {
         Sequenced::Execute(begun) => begun,
         Sequenced::Replay(cached) => {
-            c.replay = Some(cached);
+            c.progress.replay = Some(cached);
             return Ok(());
         }
     };
-    c.session = Some(InSession {
+    c.progress.session = Some(InSession {
         token: Some(begun.token),
         client: begun.client,
         clientid: begun.clientid,

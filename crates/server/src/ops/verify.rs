@@ -25,7 +25,7 @@ pub fn nverify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) ->
 fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> OpResult<bool> {
     let theirs = Fattr4::decode(args)?;
     let fh = c.fh()?;
-    let supported = attr::supported(c.minor, attr::features(fh));
+    let supported = attr::supported(c.progress.minor, attr::features(fh));
     decode_fattr4(&theirs, Purpose::Compare, &supported).map_err(|error| error.status())?;
     let mut ours = Encoder::new();
     attr::encode(c, fh, &c.attributes_with(fh, &theirs.attrmask)?, &theirs.attrmask, &mut ours)?;

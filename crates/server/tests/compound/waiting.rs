@@ -4,7 +4,7 @@ use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use orthrus_server::dispatch::WaitsFor;
-use orthrus_server::engine::{Call, Patience, Ran, Suspended};
+use orthrus_server::engine::{Call, CompoundState, Patience, Ran};
 use rpc::ConnectionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const BEFORE: usize = 28;
 pub struct Waiting {
     args: Vec<u8>,
     reply: Encoder,
-    pub suspended: Box<Suspended>,
+    pub suspended: Box<CompoundState>,
 }
 
 /// How a COMPOUND came out of a thread that must not wait.

@@ -69,7 +69,7 @@ fn delegate(
     if write && object.export.read_only {
         return Err(WhyNoDelegation4::WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
-    let session = c.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
+    let session = c.progress.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (file, token) = (object.key(), session.token.as_ref());
     if !reclaim {
         // Before anything is opened or leased in vain.

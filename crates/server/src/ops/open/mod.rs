@@ -101,7 +101,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let delegation = delegate::grant(c, &object, share, &args.claim, payload);
     c.opened_unsettled(&object, stateid, delegate::stateid_of(&delegation));
     c.set_current(Fh::Object(object));
-    c.stateid = Some(stateid);
+    c.progress.stateid = Some(stateid);
     reply.value(&stateid).boolean(false).u64(change.before).u64(change.after);
     let notifies = if c.state().can_call_back(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | notifies).value(&attrset).value(&delegation);

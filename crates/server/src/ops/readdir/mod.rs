@@ -76,8 +76,8 @@ fn list_pseudo(
 ) -> OpResult<bool> {
     let c = listing.c;
     let Some(place) = directory.place() else { return Ok(true) };
-    for entry in c.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
-        let Some(fh) = Fh::of_place(&c.exports, entry.place) else { continue };
+    for entry in c.progress.exports.pseudo().entries(place, cookie & !mark, c.client_ip()) {
+        let Some(fh) = Fh::of_place(&c.progress.exports, entry.place) else { continue };
         let entry = Entry { cookie: entry.cookie | mark, name: entry.name.as_bytes(), fileid: entry.fileid };
         listing.add_crossing(&entry, &fh, reply)?;
         if listing.full {
@@ -98,7 +98,7 @@ fn list_object(
     let directory = Fh::Object(object.clone());
     let has_overlay = match directory.place() {
         Some(place @ Place::Export(_)) => {
-            c.exports.pseudo().entries(place, 0, c.client_ip()).next().is_some()
+            c.progress.exports.pseudo().entries(place, 0, c.client_ip()).next().is_some()
         }
         _ => false,
     };

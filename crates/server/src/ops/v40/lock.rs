@@ -30,7 +30,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 fn lock(c: &mut Compound<'_>, mut args: Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let done = ops::lock::run(c, &mut args, reply);
     // There is no current stateid in NFSv4.0.
-    c.stateid = None;
+    c.progress.stateid = None;
     done
 }
 

@@ -18,7 +18,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     sequenced::run(c, &owner, sequenced, reply, |c, reply, _| {
         sequenced::check_current(&decoded.lock_stateid)?;
         let done = ops::locku::run(c, &mut before.clone(), reply);
-        c.stateid = None;
+        c.progress.stateid = None;
         done
     })
 }

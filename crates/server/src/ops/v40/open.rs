@@ -22,7 +22,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     check_arms(&decoded)?;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
     let client = c.state().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?;
-    c.v40.client = Some(client);
+    c.progress.v40.client = Some(client);
     let owner = c.state().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
     let mut turn = sequenced::turn(c, &owner)?;
     if let Begin::Replay(replay) = turn.begin_open(sequenced.seqid, sequenced.request)? {
@@ -35,7 +35,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let start = reply.len();
     let result = c.with_room(|c| open(c, &decoded, client, &mut turn, reply));
     let mut filehandle = Encoder::new();
-    if let (Ok(()), Some(fh)) = (&result, &c.current) {
+    if let (Ok(()), Some(fh)) = (&result, &c.progress.current) {
         c.encode_fh(fh, &mut filehandle);
     }
     sequenced::end(c, &owner, &mut turn, sequenced, &result, reply, start, filehandle.as_slice());

@@ -24,7 +24,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
             return Err(Nfsstat4::NFS4ERR_INVAL.into());
         }
         let done = ops::open_downgrade::run(c, &mut before.clone(), reply);
-        c.stateid = None;
+        c.progress.stateid = None;
         done
     })
 }

@@ -8,8 +8,8 @@ use xdr::{Decoder, Encoder};
 /// # Errors
 /// As [`crate::ops::secinfo::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
-    let current = c.current.clone();
+    let current = c.progress.current.clone();
     crate::ops::secinfo::run(c, args, reply)?;
-    c.current = current;
+    c.progress.current = current;
     Ok(())
 }

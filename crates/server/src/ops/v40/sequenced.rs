@@ -35,7 +35,7 @@ impl Sequenced {
         let length = before.remaining().saturating_sub(after.remaining());
         let args = before.rest().get(..length).unwrap_or_default();
         let mut request = Encoder::new();
-        if let Some(fh) = &c.current {
+        if let Some(fh) = &c.progress.current {
             c.encode_fh(fh, &mut request);
         }
         request.raw(args);
@@ -64,7 +64,7 @@ pub fn run(
     run: impl FnOnce(&mut Compound<'_>, &mut Encoder, &mut Turn<'_>) -> OpResult,
 ) -> OpResult {
     let mut turn = turn(c, owner)?;
-    c.v40.client = Some(owner.client());
+    c.progress.v40.client = Some(owner.client());
     if let Begin::Replay(replay) = turn.begin(sequenced.seqid, sequenced.request)? {
         return again(c, &replay, reply);
     }
