@@ -1,6 +1,6 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
-use crate::{fuzz, licences, protocol, steps, tests};
+use crate::{fuzz, licences, protocol, steps, tests, tidy};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Arguments {
     list: bool,
 }
 
-/// What became of a step.
+/// The result of a step that did not fail.
 pub enum Outcome {
     /// It found nothing wrong.
     Passed,
@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
         what: "the generated wire types and the page of what is supported are current",
         run: codegen,
     },
+    Step { name: "tidy", what: "language, names and dependencies follow CONTRIBUTING", run: tidy },
     Step { name: "licences", what: "every dependency has an allowed licence", run: licences },
     Step { name: "clippy", what: "clippy finds nothing, warnings are errors", run: clippy },
     Step { name: "build", what: "the program builds for release", run: build },
@@ -93,6 +94,10 @@ fn format() -> anyhow::Result<Outcome> {
 fn codegen() -> anyhow::Result<Outcome> {
     steps::cargo(&["run", "--quiet", "--locked", "--package", "xdrgen", "--", "--check"])?;
     protocol::run(true).map(|()| Outcome::Passed)
+}
+
+fn tidy() -> anyhow::Result<Outcome> {
+    tidy::run(&tidy::Arguments::default()).map(|()| Outcome::Passed)
 }
 
 fn licences() -> anyhow::Result<Outcome> {

@@ -16,6 +16,7 @@ mod simulate;
 mod soak;
 mod steps;
 mod tests;
+mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -70,6 +71,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Check the language, names and dependencies of the tree; findings may only become fewer.
+    Tidy(tidy::Arguments),
     /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
     Licences,
 }
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Chart(arguments) => chart::run(&arguments),
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),
+        Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Licences => licences::check(),
     };
     match result {
