@@ -1,14 +1,16 @@
 //! One TCP connection: which of its requests may go on, and when it is over.
 
-use crate::driver::{Driver, Interest, Link};
+use crate::driver::{Driver, Interest, Link, Ready};
 use crate::input::Input;
-use crate::ledger::{Account, Budget, Ledger};
+use crate::ledger::{Account, Budget, Ledger, address};
 use crate::output::Output;
+use crate::strangers::Ticket;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
 use rpc::ConnectionId;
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -47,6 +49,20 @@ pub(crate) struct Connection {
     traffic: Traffic,
     /// Of the last reply.
     class: u8,
+    /// Of a stranger: its place in the lane, and the reports that it has not acted on.
+    ticket: Option<Ticket>,
+    reports: Reports,
+}
+
+/// What the driver has reported of a stranger since its last turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reports {
+    /// Bytes have arrived.
+    pub(crate) input: bool,
+    /// There is room for bytes to send.
+    pub(crate) output: bool,
+    /// The connection is over.
+    pub(crate) over: bool,
 }
 
 impl Connection {
@@ -67,14 +83,49 @@ impl Connection {
             closing: false,
             traffic: Traffic::default(),
             class: 0,
+            ticket: None,
+            reports: Reports::default(),
         }
     }
 
-    /// Notes that the service vouches for the peer.
-    pub(crate) fn trust(&self, ledger: &Ledger) {
-        if !self.account.is_trusted() {
-            ledger.trust(&self.account);
+    /// Notes that the service vouches for the peer, and has the driver report it like others that it vouches for.
+    ///
+    /// # Errors
+    /// When the driver cannot.
+    pub(crate) fn trust(&mut self, driver: &mut Driver, ledger: &Ledger) -> io::Result<()> {
+        ledger.trust(&self.account);
+        match self.account.is_trusted() {
+            true => driver.promote(&mut self.link),
+            // Condemned meanwhile.
+            false => Ok(()),
         }
+    }
+
+    /// Notes what the driver has reported of a stranger.
+    pub(crate) fn report(&mut self, ready: Ready) {
+        self.link.disarm();
+        match ready {
+            Ready::Mail => {}
+            Ready::Input(_) => self.reports.input = true,
+            Ready::Output(_) => self.reports.output = true,
+            Ready::Over(_) => self.reports.over = true,
+        }
+    }
+
+    /// Takes what the driver has reported since the last turn.
+    pub(crate) fn take_reports(&mut self) -> Reports {
+        self.ticket = None;
+        std::mem::take(&mut self.reports)
+    }
+
+    /// The place in the lane of strangers.
+    pub(crate) fn ticket(&mut self) -> &mut Option<Ticket> {
+        &mut self.ticket
+    }
+
+    /// The peer's address as far as it counts.
+    pub(crate) fn address(&self) -> IpAddr {
+        address(self.account.peer().ip())
     }
 
     /// Reads once, and appends the records that are whole.

@@ -17,32 +17,54 @@ use std::time::Duration;
 const EVENTS_MAX: usize = 256;
 /// The event data of the mailbox; connections count from one.
 const MAIL: u64 = 0;
+/// The event data of the set of strangers.
+const STRANGERS: u64 = u64::MAX;
 /// Replies handed to the kernel in one call.
 const SLICES_MAX: usize = 64;
 /// Bytes handed to the kernel in one call: other connections are looked after in between.
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// Bytes read from a socket at once when no large record is under way.
 const SCRATCH_SIZE: usize = 256 << 10;
-/// The same for an untrusted connection: its short requests wait for their turns, each in memory of its own.
-const UNTRUSTED_READ_MAX: usize = 16 << 10;
+/// The same for a stranger: its short requests wait for their turns, each in memory of its own.
+const STRANGER_READ_MAX: usize = 16 << 10;
+/// Bytes of a stranger's large record that are read at once.
+const STRANGER_LARGE_READ_MAX: usize = 64 << 10;
 /// Bytes read beyond a large record: enough to learn what follows it.
 const HEAD_SIZE: usize = 4 << 10;
 
-/// The epoll set of one shard, made and used on its thread.
+/// The epoll sets of one shard, made and used on its thread.
 ///
-/// It knows no records: received bytes go into a connection's [`Input`], bytes to send come from its [`Output`].
+/// Strangers have a set of their own inside the main one, so that sockets whose turn it is not cost
+/// nothing, however much arrives on them. A stranger is reported once and then not again until
+/// [`Driver::watch`].
+///
+/// A driver knows no records: received bytes go into a connection's [`Input`], bytes to send come
+/// from its [`Output`].
 pub(crate) struct Driver {
     epoll: OwnedFd,
+    strangers: OwnedFd,
+    /// Whether a wait ends when a stranger is ready.
+    hears_strangers: bool,
     mailbox: Arc<Mailbox>,
     events: Vec<Event>,
     scratch: Vec<u8>,
 }
 
-/// A socket in the epoll set; dropping it closes the socket and takes it out of the set.
+/// A socket in one of the epoll sets; dropping it closes the socket and takes it out of the set.
 pub(crate) struct Link {
     id: u64,
     stream: TcpStream,
     interest: Interest,
+    is_stranger: bool,
+    /// Whether the set reports the socket: a stranger is disarmed by its report.
+    armed: bool,
+}
+
+impl Link {
+    /// Notes that the socket of a stranger has been reported.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = !self.is_stranger;
+    }
 }
 
 impl Driver {
@@ -50,34 +72,70 @@ impl Driver {
     pub(crate) fn new(mailbox: &Arc<Mailbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, mailbox.as_ref(), EventData::new_u64(MAIL), EventFlags::IN)?;
+        let strangers = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &strangers, EventData::new_u64(STRANGERS), EventFlags::IN)?;
         Ok(Self {
             epoll,
+            strangers,
+            hears_strangers: true,
             mailbox: mailbox.clone(),
             events: Vec::with_capacity(EVENTS_MAX),
             scratch: vec![0; SCRATCH_SIZE],
         })
     }
 
-    /// Takes over a connection's socket, which does not block.
+    /// Takes over the socket of a stranger, which does not block.
     pub(crate) fn add(&mut self, id: u64, stream: TcpStream) -> io::Result<Link> {
         let interest = Interest { input: true, output: false };
-        epoll::add(&self.epoll, &stream, EventData::new_u64(id), flags(interest))?;
-        Ok(Link { id, stream, interest })
+        let link = Link { id, stream, interest, is_stranger: true, armed: true };
+        epoll::add(&self.strangers, &link.stream, EventData::new_u64(id), flags(&link))?;
+        Ok(link)
     }
 
-    /// Says what of this connection the next wait is to report; it holds until the next call.
+    /// Moves the socket of a stranger to the main set.
+    pub(crate) fn promote(&mut self, link: &mut Link) -> io::Result<()> {
+        if !std::mem::take(&mut link.is_stranger) {
+            return Ok(());
+        }
+        link.armed = true;
+        epoll::delete(&self.strangers, &link.stream)?;
+        Ok(epoll::add(&self.epoll, &link.stream, EventData::new_u64(link.id), flags(link))?)
+    }
+
+    /// Says what of this connection the next wait is to report; for a stranger, once.
     pub(crate) fn watch(&mut self, link: &mut Link, interest: Interest) -> io::Result<()> {
-        if std::mem::replace(&mut link.interest, interest) != interest {
-            epoll::modify(&self.epoll, &link.stream, EventData::new_u64(link.id), flags(interest))?;
+        if std::mem::replace(&mut link.interest, interest) != interest || !link.armed {
+            link.armed = true;
+            let set = if link.is_stranger { &self.strangers } else { &self.epoll };
+            epoll::modify(set, &link.stream, EventData::new_u64(link.id), flags(link))?;
+        }
+        Ok(())
+    }
+
+    /// Says whether the next waits end when a stranger is ready.
+    pub(crate) fn hear_strangers(&mut self, hears: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.hears_strangers, hears) != hears {
+            let flags = if hears { EventFlags::IN } else { EventFlags::empty() };
+            epoll::modify(&self.epoll, &self.strangers, EventData::new_u64(STRANGERS), flags)?;
         }
         Ok(())
     }
 
     /// Waits until something watched is ready, and appends it to `ready`.
     pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.ask(false, timeout, ready)
+    }
+
+    /// Appends the strangers that are ready to `ready`.
+    pub(crate) fn poll_strangers(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.ask(true, Duration::ZERO, ready)
+    }
+
+    fn ask(&mut self, strangers: bool, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        let set = if strangers { &self.strangers } else { &self.epoll };
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        match epoll::wait(set, spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -86,6 +144,9 @@ impl Driver {
             if id == MAIL {
                 self.mailbox.silence();
                 ready.push(Ready::Mail);
+                continue;
+            }
+            if id == STRANGERS {
                 continue;
             }
             if flags.contains(EventFlags::OUT) {
@@ -111,9 +172,11 @@ impl Driver {
         let beyond = match input.expects_large() {
             true => HEAD_SIZE,
             false if trusted => scratch.len(),
-            false => UNTRUSTED_READ_MAX,
+            false => STRANGER_READ_MAX,
         };
         let target = input.target();
+        let most = if trusted { target.len() } else { target.len().min(STRANGER_LARGE_READ_MAX) };
+        let target = target.get_mut(..most).unwrap_or_default();
         let room = target.len();
         let mut places =
             [IoSliceMut::new(target), IoSliceMut::new(scratch.get_mut(..beyond).unwrap_or_default())];
@@ -136,10 +199,11 @@ impl Driver {
     }
 }
 
-fn flags(interest: Interest) -> EventFlags {
+fn flags(link: &Link) -> EventFlags {
     let mut flags = EventFlags::empty();
-    flags.set(EventFlags::IN, interest.input);
-    flags.set(EventFlags::OUT, interest.output);
+    flags.set(EventFlags::IN, link.interest.input);
+    flags.set(EventFlags::OUT, link.interest.output);
+    flags.set(EventFlags::ONESHOT, link.is_stranger);
     flags
 }
 
@@ -163,6 +227,16 @@ pub(crate) enum Ready {
     Output(u64),
     /// The connection is over, and nothing of it was watched.
     Over(u64),
+}
+
+impl Ready {
+    /// The connection that it is about.
+    pub(crate) fn connection(self) -> Option<u64> {
+        match self {
+            Self::Mail => None,
+            Self::Input(id) | Self::Output(id) | Self::Over(id) => Some(id),
+        }
+    }
 }
 
 /// What one call has received.

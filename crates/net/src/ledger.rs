@@ -13,14 +13,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The part of a budget above which it is short: no connection begins a request then that could wait.
 const SHORT_PART: (usize, usize) = (3, 4);
 /// The part of a budget down to which room is made, so that the next search has to wait for as many bytes again.
 const ROOM_PART: (usize, usize) = (5, 8);
-/// The part of a budget that untrusted connections may hold while it is short.
-const UNTRUSTED_PART: usize = 16;
+/// The part of a budget that untrusted connections may hold together: they alone never make it short.
+const UNTRUSTED_PART: (usize, usize) = (1, 4);
+/// The part down to which they make room.
+const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
+
+/// How long the server counts as busy after a trusted connection has moved anything.
+pub(crate) const BUSY_TIME: Duration = Duration::from_millis(100);
 
 /// A kind of memory with a budget of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +101,8 @@ pub(crate) struct Ledger {
     stats: Arc<Stats>,
     start: Instant,
     sums: [Sums; 2],
+    /// Milliseconds of the ledger's clock until which the server counts as busy.
+    busy_until: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -112,11 +119,31 @@ struct Table {
 impl Ledger {
     pub(crate) fn new(limits: Arc<Limits>, stats: Arc<Stats>) -> Self {
         let (start, sums, table) = (Instant::now(), Default::default(), Mutex::default());
-        Self { limits, stats, start, sums, table }
+        Self { limits, stats, start, sums, busy_until: AtomicU64::new(0), table }
+    }
+
+    /// Notes that a trusted connection of any shard is active.
+    pub(crate) fn note_activity(&self) {
+        let until = self.milliseconds() + BUSY_TIME.as_millis() as u64;
+        // Written once a millisecond: all shards read it.
+        if self.busy_until.load(Relaxed) < until {
+            self.busy_until.store(until, Relaxed);
+        }
+    }
+
+    /// Says whether a trusted connection has been active lately, so that strangers must leave time to it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.milliseconds() < self.busy_until.load(Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the server busy for good, or idle.
+    #[cfg(test)]
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.busy_until.store(if is_busy { u64::MAX } else { 0 }, Relaxed);
     }
 
     /// Enters a connection; the oldest untrusted connection of the address with most of them makes room in a full table.
@@ -234,35 +261,45 @@ impl Ledger {
         self.total(budget).load(Relaxed).saturating_sub(self.sums(budget).yielded.load(Relaxed))
     }
 
+    /// Bytes that untrusted connections hold, without those that are about to be free.
+    fn held_untrusted(&self, budget: Budget) -> usize {
+        let sums = self.sums(budget);
+        sums.untrusted.load(Relaxed).saturating_sub(sums.yielded.load(Relaxed))
+    }
+
     fn milliseconds(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Has connections closed where a budget is short because of untrusted ones, or used up.
+    /// Has untrusted connections closed that hold more than their part of a budget together. When a
+    /// budget is used up, untrusted connections are closed before trusted ones.
     fn make_room(&self, budget: Budget) {
         let max = self.max(budget);
-        let sums = self.sums(budget);
-        let untrusted = sums.untrusted.load(Relaxed).saturating_sub(sums.yielded.load(Relaxed));
-        let crowded = self.is_short(budget) && untrusted > max / UNTRUSTED_PART;
-        if !crowded && self.held(budget) <= max {
+        let is_crowded = || self.held_untrusted(budget) > part(max, UNTRUSTED_PART);
+        let is_full = || self.held(budget) > max;
+        if !is_crowded() && !is_full() {
             return;
         }
         let mut table = self.lock();
         // Another thread may have made room meanwhile.
-        self.close_largest(&mut table, budget, false, part(max, ROOM_PART));
-        if self.held(budget) > max {
-            self.close_largest(&mut table, budget, true, max);
+        if is_crowded() {
+            let target = part(max, UNTRUSTED_ROOM_PART);
+            self.close_largest(&mut table, budget, false, || self.held_untrusted(budget) > target);
+        }
+        if is_full() {
+            self.close_largest(&mut table, budget, false, || self.held(budget) > part(max, ROOM_PART));
+            self.close_largest(&mut table, budget, true, is_full);
         }
     }
 
-    /// Condemns connections until no more than `target` bytes are held, the largest holder of the largest address first.
-    fn close_largest(&self, table: &mut Table, budget: Budget, trusted: bool, target: usize) {
-        if self.held(budget) <= target {
+    /// Condemns connections for as long as `exceeds`, the largest holder of the largest address first.
+    fn close_largest(&self, table: &mut Table, budget: Budget, trusted: bool, exceeds: impl Fn() -> bool) {
+        if !exceeds() {
             return;
         }
         let now = self.milliseconds();
         let mut heap: BinaryHeap<Holders> = table.holders(budget, trusted, now).into();
-        while self.held(budget) > target {
+        while exceeds() {
             let Some(mut holders) = heap.pop() else { return };
             let Some((_, bytes, id)) = holders.connections.pop() else { continue };
             if let Some(account) = table.accounts.get(&id).cloned() {

@@ -11,6 +11,7 @@
 //! This crate never looks inside a record.
 
 mod activity;
+mod allowance;
 mod aside;
 mod connection;
 mod driver;
@@ -28,6 +29,7 @@ mod service;
 mod shard;
 mod sockets;
 mod stats;
+mod strangers;
 mod traffic;
 mod watchdog;
 

@@ -12,8 +12,8 @@ pub struct Limits {
     /// Bytes of one record, all fragments together: a WRITE of the largest size with its headers and token.
     pub record_size_max: usize,
     /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin no request above three
-    /// quarters of it. Untrusted connections of the address that holds most are closed then, and trusted ones only above
-    /// all of it.
+    /// quarters of it. Untrusted connections may hold a quarter of it; above that, those of the address that holds most
+    /// are closed. Trusted ones are closed only above all of it.
     pub input_bytes_max: usize,
     /// Bytes of memory of replies that wait for one slow reader; above it no further request of that connection is read
     /// or served.

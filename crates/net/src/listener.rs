@@ -1,10 +1,11 @@
 //! Accepts connections and deals them out to the shards.
 
-use crate::ledger::Ledger;
+use crate::allowance::Allowance;
+use crate::ledger::{BUSY_TIME, Ledger};
 use crate::outgoing::connection_id;
 use crate::shard::{Shard, ShardHandle};
 use crate::{Limits, Outgoing, Service, Shards, Stats};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
@@ -13,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that the kernel may hold before they are accepted.
-const BACKLOG_MAX: i32 = 1024;
+const BACKLOG_MAX: i32 = 4096;
+/// Connections that are accepted before the acceptor looks at its allowance.
+const BATCH_MAX: usize = 32;
 /// How long the acceptor rests when descriptors have run out, so that it does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -189,6 +192,8 @@ impl Drop for Running {
     }
 }
 
+/// Accepts connections, all of which are strangers: while honest clients are active it has an
+/// [`Allowance`] of time like each shard's strangers. Further connections wait in the kernel.
 struct Acceptor {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
@@ -200,13 +205,26 @@ struct Acceptor {
 impl Acceptor {
     fn run(self, stop: &Stop) {
         let mut count = 0u64;
+        let mut allowance = Allowance::new(Instant::now());
         while !stop.flag.load(Ordering::Acquire) {
-            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&stop.wake, PollFlags::IN)];
-            match poll(&mut fds, None) {
+            let is_busy = self.ledger.is_busy();
+            let wait = match is_busy {
+                // The server may be idle before the allowance is there.
+                true => allowance.wait(Instant::now()).min(BUSY_TIME),
+                false => Duration::ZERO,
+            };
+            match self.wait(stop, wait) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => tracing::error!("waiting for connections failed: {error}"),
             }
-            self.accept_all(&mut count);
+            if wait.is_zero() {
+                let start = Instant::now();
+                self.accept_batch(&mut count);
+                let now = Instant::now();
+                if is_busy {
+                    allowance.spend(now, now.saturating_duration_since(start));
+                }
+            }
         }
         // A shard that hangs must not keep the others from ending.
         self.shards.iter().for_each(ShardHandle::stop);
@@ -214,8 +232,17 @@ impl Acceptor {
         self.shards.into_iter().for_each(ShardHandle::join);
     }
 
-    fn accept_all(&self, count: &mut u64) {
-        loop {
+    /// Waits for a connection, or for `pause` if that is not zero, or until the server stops.
+    fn wait(&self, stop: &Stop, pause: Duration) -> rustix::io::Result<usize> {
+        let wake = PollFd::new(&stop.wake, PollFlags::IN);
+        match pause {
+            Duration::ZERO => poll(&mut [wake, PollFd::new(&self.socket, PollFlags::IN)], None),
+            pause => poll(&mut [wake], Timespec::try_from(pause).ok().as_ref()),
+        }
+    }
+
+    fn accept_batch(&self, count: &mut u64) {
+        for _ in 0..BATCH_MAX {
             match self.socket.accept() {
                 Ok((stream, peer)) => {
                     *count += 1;

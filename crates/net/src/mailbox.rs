@@ -43,8 +43,15 @@ impl Mailbox {
     /// Leaves a connection.
     pub(crate) fn add(&self, arrival: Arrival) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
-        self.ring();
+        let first = {
+            let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+            arrived.push(arrival);
+            arrived.len() == 1
+        };
+        // The first has woken the shard for all that follow until it takes them.
+        if first {
+            self.ring();
+        }
     }
 
     /// Takes the connections that were left.

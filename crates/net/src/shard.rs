@@ -6,6 +6,7 @@ use crate::driver::Ready;
 use crate::ledger::{Account, Ledger};
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
+use crate::strangers::{SLICE, STEPS_MAX};
 use crate::{Late, LateSink, Limits, Reply, Request, Service, Stats};
 use rpc::{ConnectionId, memory};
 use std::io;
@@ -131,7 +132,6 @@ impl<S: Service> Shard<S> {
             self.activity.rest();
             self.sockets.wait(SWEEP_INTERVAL, &mut ready);
             self.activity.wake();
-            self.sockets.release(true);
             self.service.woke(&mut self.scratch, self.aside.begin());
             // Who asks for little does not wait for those who ask for much.
             for ready in ready.drain(..) {
@@ -145,6 +145,7 @@ impl<S: Service> Shard<S> {
                 self.dispatch(ready);
             }
             self.tick();
+            self.serve_strangers();
             if Instant::now() >= next_sweep {
                 next_sweep = Instant::now() + SWEEP_INTERVAL;
                 self.sockets.close_overdue();
@@ -198,6 +199,22 @@ impl<S: Service> Shard<S> {
         self.sockets.write_done(id);
     }
 
+    /// Serves strangers for a slice of time, as far as their allowance lasts.
+    fn serve_strangers(&mut self) {
+        if !self.sockets.open_lane() {
+            return;
+        }
+        let start = Instant::now();
+        loop {
+            let steps = (0..STEPS_MAX).take_while(|_| self.sockets.step_stranger()).count();
+            self.tick();
+            if steps < STEPS_MAX || start.elapsed() >= SLICE {
+                break;
+            }
+        }
+        self.sockets.close_lane(start);
+    }
+
     /// Takes back calls that were away; those of connections that have closed are dropped.
     fn take_late(&mut self) {
         // Some may wait already: mail can come twice before they are served.
@@ -219,7 +236,7 @@ impl<S: Service> Shard<S> {
 
     /// Serves what has arrived, a batch at a time, then lets go of the connections that are over.
     fn tick(&mut self) {
-        self.sockets.release(false);
+        self.sockets.release();
         while self.sockets.has_requests() || !self.late.is_empty() {
             let mut arrived = self.sockets.take_requests();
             for request in arrived.drain(..) {
@@ -230,7 +247,7 @@ impl<S: Service> Shard<S> {
             }
             self.serve_batch();
             self.sockets.reuse_requests(arrived);
-            self.sockets.release(false);
+            self.sockets.release();
         }
         self.sockets.close_ended();
         self.tell_gone();

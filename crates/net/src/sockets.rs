@@ -2,8 +2,9 @@
 
 use crate::connection::{Connection, Progress, memory_of};
 use crate::driver::{Driver, Ready};
-use crate::ledger::{Budget, Ledger};
+use crate::ledger::{BUSY_TIME, Budget, Ledger};
 use crate::mailbox::Mailbox;
+use crate::strangers::Strangers;
 use crate::{Action, Limits, Reply, Request, Stats};
 use rpc::{ConnectionId, memory};
 use std::collections::{HashMap, HashSet};
@@ -38,6 +39,12 @@ pub(crate) struct Sockets {
     paused: HashSet<u64>,
     /// What was ready while only others were looked after.
     deferred: HashSet<Ready>,
+    /// Connections that are not trusted and have something to do.
+    strangers: Strangers,
+    /// Memory for what the driver reports of them.
+    reports: Vec<Ready>,
+    /// Whether a trusted connection has moved anything since the last wait.
+    active: bool,
     /// Replies that were just sent.
     spent: Vec<Vec<u8>>,
     /// The time that sending took, for whoever sets it to nothing.
@@ -65,6 +72,9 @@ impl Sockets {
             releasable: HashSet::new(),
             paused: HashSet::new(),
             deferred: HashSet::new(),
+            strangers: Strangers::new(Instant::now()),
+            reports: Vec::new(),
+            active: false,
             spent: Vec::new(),
             sending: Duration::ZERO,
         })
@@ -72,13 +82,17 @@ impl Sockets {
 
     /// Waits until something is to be done, at most so long.
     pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
+        if std::mem::take(&mut self.active) {
+            self.ledger.note_activity();
+        }
+        let timeout = timeout.min(self.hear_strangers());
         let timeout = match (self.deferred.is_empty() && self.releasable.is_empty(), self.paused.is_empty()) {
             (true, true) => timeout,
             (true, false) => timeout.min(SHORT_INTERVAL),
             (false, _) => Duration::ZERO,
         };
         ready.extend(self.deferred.drain());
-        self.ask(timeout, ready);
+        self.poll_for(timeout, ready);
         if !self.paused.is_empty() && !self.ledger.is_short(Budget::Input) {
             std::mem::take(&mut self.paused).into_iter().for_each(|id| self.read_done(id));
         }
@@ -86,13 +100,99 @@ impl Sockets {
 
     /// Says what is ready now.
     pub(crate) fn poll(&mut self, ready: &mut Vec<Ready>) {
-        self.ask(Duration::ZERO, ready);
+        self.poll_for(Duration::ZERO, ready);
     }
 
-    fn ask(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
+    fn poll_for(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
         if let Err(error) = self.driver.wait(timeout, ready) {
             tracing::error!("waiting for events failed: {error}");
         }
+    }
+
+    /// Has the next wait end for strangers if they may be served, and returns how long it may last.
+    fn hear_strangers(&mut self) -> Duration {
+        let wait = self.lane_wait();
+        if let Err(error) = self.driver.hear_strangers(wait.is_zero()) {
+            tracing::error!("strangers cannot be watched: {error}");
+        }
+        match wait {
+            Duration::ZERO if self.strangers.is_empty() => Duration::MAX,
+            // The server may be idle before the allowance is there.
+            wait => wait.min(BUSY_TIME),
+        }
+    }
+
+    /// Finds the strangers that are ready, if the lane may be served now. Returns whether there are any.
+    pub(crate) fn open_lane(&mut self) -> bool {
+        if !self.lane_wait().is_zero() {
+            return false;
+        }
+        let mut ready = std::mem::take(&mut self.reports);
+        if let Err(error) = self.driver.poll_strangers(&mut ready) {
+            tracing::error!("looking for strangers failed: {error}");
+        }
+        for report in ready.drain(..) {
+            let Some(id) = report.connection() else { continue };
+            // A trusted one is reported by the main set.
+            let Some(connection) = self.connections.get_mut(&id).filter(|it| !it.is_trusted()) else {
+                continue;
+            };
+            connection.report(report);
+            self.enqueue(id);
+        }
+        self.reports = ready;
+        !self.strangers.is_empty()
+    }
+
+    /// Gives a stranger a place in the lane, if it has none.
+    fn enqueue(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let address = connection.address();
+        connection.ticket().get_or_insert_with(|| self.strangers.push(address, id));
+    }
+
+    /// Takes one step for the stranger whose turn it is: sends, and then lets one call that waited
+    /// go on or reads once. Returns false when no stranger has anything to do.
+    pub(crate) fn step_stranger(&mut self) -> bool {
+        let Some(id) = self.strangers.pop() else { return false };
+        let Some(connection) = self.connections.get_mut(&id) else { return true };
+        let reports = connection.take_reports();
+        if reports.over {
+            self.end(id);
+            return true;
+        }
+        if reports.output {
+            self.write(id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return true };
+        if connection.has_held(&self.limits, &self.ledger) {
+            connection.release_held(&self.ledger, &mut self.requests);
+        } else if reports.input {
+            self.read_step(id);
+        }
+        self.read_done(id);
+        true
+    }
+
+    /// Pays for what strangers took on the shard since `start`, if that was at the cost of others.
+    pub(crate) fn close_lane(&mut self, start: Instant) {
+        if self.is_busy() {
+            let now = Instant::now();
+            self.strangers.spend(now, now.saturating_duration_since(start));
+        }
+    }
+
+    /// How long strangers must wait; zero when they may be served now.
+    fn lane_wait(&mut self) -> Duration {
+        match self.is_busy() {
+            true => self.strangers.wait(Instant::now()),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Says whether trusted connections of any shard are active.
+    fn is_busy(&self) -> bool {
+        self.active || self.ledger.is_busy()
     }
 
     /// Takes over the connections that the acceptor left.
@@ -156,6 +256,7 @@ impl Sockets {
 
     fn read_into(&mut self, id: u64, requests: &mut Vec<Request>) -> Option<usize> {
         let connection = self.connections.get_mut(&id)?;
+        self.active |= connection.is_trusted();
         match connection.read(&mut self.driver, &self.limits, &self.ledger, &self.stats, requests) {
             Progress::More(count) => return Some(count),
             Progress::Open => {}
@@ -196,6 +297,7 @@ impl Sockets {
     pub(crate) fn write_step(&mut self, id: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let start = connection.has_output().then(Instant::now);
+        self.active |= start.is_some() && connection.is_trusted();
         let progress = connection.write(&self.ledger, &self.stats, &mut self.spent);
         self.spent.drain(..).for_each(memory::give);
         if let Some(took) = start.map(|start| start.elapsed()) {
@@ -213,27 +315,27 @@ impl Sockets {
     /// Watches for room, and stops reading from a peer that does not take its replies.
     pub(crate) fn write_done(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.has_held(&self.limits, &self.ledger) {
-            self.releasable.insert(id);
+        let (has_held, is_trusted) =
+            (connection.has_held(&self.limits, &self.ledger), connection.is_trusted());
+        match is_trusted {
+            true if has_held => _ = self.releasable.insert(id),
+            false if has_held => self.enqueue(id),
+            _ => {}
         }
         if self.watch(id) == Progress::Closed {
             self.close(id);
         }
     }
 
-    /// Has requests that waited go on: those of trusted connections, and with `turn` the first of each untrusted one.
-    pub(crate) fn release(&mut self, turn: bool) {
+    /// Has requests of trusted connections go on that waited.
+    pub(crate) fn release(&mut self) {
         let Self { releasable, connections, limits, ledger, requests, .. } = self;
-        releasable.retain(|id| {
-            let Some(connection) = connections.get_mut(id) else { return false };
-            if !turn && !connection.is_trusted() {
-                return true;
-            }
+        for id in releasable.drain() {
+            let Some(connection) = connections.get_mut(&id) else { continue };
             if connection.has_held(limits, ledger) {
                 connection.release_held(ledger, requests);
             }
-            false
-        });
+        }
     }
 
     /// Takes the requests that have arrived, in their order.
@@ -284,9 +386,25 @@ impl Sockets {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
             match reply.action {
                 Action::Send(record) => connection.queue(record, reply.class, &self.ledger),
-                Action::Trust => connection.trust(&self.ledger),
+                Action::Trust => {
+                    if connection.is_trusted() {
+                        continue;
+                    }
+                    if let Err(error) = connection.trust(&mut self.driver, &self.ledger) {
+                        tracing::warn!("a connection could not be watched: {error}");
+                        self.ended.push(reply.connection.0);
+                    }
+                    if let Some(ticket) = connection.ticket().take() {
+                        self.strangers.remove(ticket);
+                    }
+                }
                 Action::Close => connection.close_when_sent(),
-                Action::Away(bytes) => connection.went_away(bytes, &self.stats),
+                Action::Away(bytes) => {
+                    if !connection.is_trusted() && (self.active || self.ledger.is_busy()) {
+                        self.strangers.spend_deferred(Instant::now());
+                    }
+                    connection.went_away(bytes, &self.stats);
+                }
             }
         }
     }
@@ -359,7 +477,10 @@ impl Sockets {
     }
 
     fn close(&mut self, id: u64) {
-        if let Some(connection) = self.connections.remove(&id) {
+        if let Some(mut connection) = self.connections.remove(&id) {
+            if let Some(ticket) = connection.ticket().take() {
+                self.strangers.remove(ticket);
+            }
             connection.close(&self.ledger, &self.stats);
             self.uncount();
             self.gone.push(ConnectionId(id));
@@ -376,3 +497,7 @@ impl Sockets {
         self.gone.drain(..)
     }
 }
+
+#[cfg(test)]
+#[path = "sockets_tests.rs"]
+mod tests;

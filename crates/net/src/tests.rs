@@ -381,18 +381,21 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
 
 #[test]
 fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
-    let (server, echo) = start(Limits { away_requests_max: 1, ..Limits::default() });
-    let mut stream = connect(&server);
-    stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
-    echo.wait_for_away(1);
-    stream.peek(&mut [0]).expect("the answer is here");
-    // An end with bytes unread is a reset.
-    drop(stream);
-    while server.stats().connections.load(Ordering::SeqCst) > 0 {
-        std::thread::sleep(Duration::from_millis(1));
+    for distrusts in [false, true] {
+        let (server, echo) = start(Limits { away_requests_max: 1, ..Limits::default() });
+        echo.distrusts.store(distrusts, Ordering::SeqCst);
+        let mut stream = connect(&server);
+        stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
+        echo.wait_for_away(1);
+        stream.peek(&mut [0]).expect("the answer is here");
+        // An end with bytes unread is a reset.
+        drop(stream);
+        while server.stats().connections.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
+        echo.give_back();
     }
-    assert_eq!(server.stats().away.load(Ordering::SeqCst), 0);
-    echo.give_back();
 }
 
 #[test]

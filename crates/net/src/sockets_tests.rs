@@ -1,0 +1,150 @@
+//! Strangers beside trusted connections, on one shard without a thread.
+
+use super::*;
+use rpc::record_mark;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+/// How long a test waits for the kernel.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct World {
+    listener: TcpListener,
+    mailbox: Arc<Mailbox>,
+    ledger: Arc<Ledger>,
+    stats: Arc<Stats>,
+    sockets: Sockets,
+}
+
+impl World {
+    fn new() -> Self {
+        let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
+        let (limits, stats) = (Arc::new(Limits::default()), Arc::new(Stats::default()));
+        let ledger = Arc::new(Ledger::new(limits.clone(), stats.clone()));
+        let sockets = Sockets::new(&mailbox, limits, stats.clone(), ledger.clone()).expect("descriptors");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        Self { listener, mailbox, ledger, stats, sockets }
+    }
+
+    /// Connects the client `id`, whose server side is a stranger.
+    fn connect(&mut self, id: u64) -> TcpStream {
+        let client =
+            TcpStream::connect(self.listener.local_addr().expect("it is bound")).expect("it listens");
+        let (stream, peer) = self.listener.accept().expect("a client");
+        stream.set_nonblocking(true).expect("a socket");
+        let account = self.ledger.open(ConnectionId(id), id, peer, self.mailbox.clone()).expect("a place");
+        self.stats.connections.fetch_add(1, Ordering::Relaxed);
+        self.mailbox.add((ConnectionId(id), stream, account));
+        self.sockets.take_arrived();
+        client
+    }
+
+    /// Has the service vouch for a connection.
+    fn trust(&mut self, id: u64) {
+        let trust = Reply { connection: ConnectionId(id), action: Action::Trust, class: 0 };
+        self.sockets.queue(std::iter::once(trust));
+    }
+
+    /// Takes what is left of the allowance, and an hour's more.
+    fn exhaust(&mut self) {
+        self.ledger.set_busy(true);
+        self.sockets.strangers.spend(Instant::now() + Duration::from_secs(3600), Duration::from_secs(1));
+    }
+
+    /// Waits until the main set reports a connection; nothing else may be reported but mail.
+    fn wait_for(&mut self, id: u64) {
+        let (start, mut ready) = (Instant::now(), Vec::new());
+        while !ready.contains(&Ready::Input(id)) {
+            assert!(start.elapsed() < PATIENCE, "the kernel does not report connection {id}");
+            self.sockets.wait(Duration::from_millis(10), &mut ready);
+        }
+        assert!(ready.iter().all(|ready| matches!(ready, Ready::Mail | Ready::Input(_))), "{ready:?}");
+        assert!(ready.iter().all(|ready| ready.connection().is_none_or(|other| other == id)), "{ready:?}");
+    }
+
+    /// Waits until strangers are ready.
+    fn wait_for_strangers(&mut self) {
+        let start = Instant::now();
+        while !self.sockets.open_lane() {
+            assert!(start.elapsed() < PATIENCE, "the kernel reports no stranger");
+            self.sockets.wait(Duration::from_millis(10), &mut Vec::new());
+        }
+    }
+
+    /// Takes the connections whose requests have arrived.
+    fn requests(&mut self) -> Vec<u64> {
+        self.sockets.take_requests().iter().map(|request| request.connection.0).collect()
+    }
+}
+
+fn record(length: usize) -> Vec<u8> {
+    [&record_mark(length)[..], &vec![7; length]].concat()
+}
+
+#[test]
+fn strangers_without_allowance_wait_while_a_trusted_connection_is_served() {
+    let mut world = World::new();
+    let (mut stranger, mut honest) = (world.connect(1), world.connect(2));
+    world.trust(2);
+    world.exhaust();
+    stranger.write_all(&record(10)).expect("sent");
+    honest.write_all(&record(10)).expect("sent");
+    world.wait_for(2);
+    assert!(!world.sockets.open_lane());
+    assert!(world.sockets.read_step(2).is_none(), "one read takes it all");
+    assert_eq!(world.requests(), [2]);
+    // An idle server serves them at once, allowance or not.
+    world.ledger.set_busy(false);
+    world.sockets.active = false;
+    world.wait_for_strangers();
+    assert!(world.sockets.step_stranger());
+    assert_eq!(world.requests(), [1]);
+}
+
+#[test]
+fn a_stranger_that_becomes_trusted_is_served_without_allowance_and_loses_nothing() {
+    let mut world = World::new();
+    let mut client = world.connect(1);
+    client.write_all(&record(10)).expect("sent");
+    world.wait_for_strangers();
+    // It has its place in the lane already.
+    world.exhaust();
+    world.trust(1);
+    assert!(world.sockets.strangers.is_empty());
+    world.wait_for(1);
+    world.sockets.read_step(1);
+    assert_eq!(world.requests(), [1]);
+}
+
+#[test]
+fn a_large_record_of_a_stranger_is_read_in_small_steps() {
+    let mut world = World::new();
+    let mut large = world.connect(1);
+    let sender = std::thread::spawn(move || large.write_all(&record(1 << 20)).map(|()| large));
+    let (mut taken, start) = (0, Instant::now());
+    let mut whole = false;
+    while !whole {
+        assert!(start.elapsed() < PATIENCE, "the record does not arrive");
+        world.wait_for_strangers();
+        while world.sockets.step_stranger() {
+            let received = world.stats.received_bytes.load(Ordering::Relaxed) as usize;
+            assert!(received - taken <= 80 << 10, "{} bytes in one step", received - taken);
+            taken = received;
+        }
+        whole = world.requests() == [1];
+    }
+    sender.join().expect("a sender").expect("sent");
+}
+
+#[test]
+fn a_stranger_that_closes_leaves_nothing_in_the_lane() {
+    let mut world = World::new();
+    let client = world.connect(1);
+    drop(client);
+    world.wait_for_strangers();
+    assert!(world.sockets.step_stranger());
+    world.sockets.close_ended();
+    assert!(world.sockets.strangers.is_empty());
+    assert_eq!(world.sockets.len(), 0);
+    assert_eq!(world.stats.connections.load(Ordering::Relaxed), 0);
+}
