@@ -1,4 +1,4 @@
-//! Workloads, measurements and the report on what each security flavor costs.
+//! Workloads and measurements of what each security flavor costs.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -6,11 +6,12 @@
 //! | [`measuring`] | the order of repetitions, samples, intervals, noise and limits of the machine, the record of a run |
 //! | [`link`] | a network of a stated rate between a run's client and server |
 //! | [`native`] | the driver that makes loads by the project's own client |
-//! | [`evaluation`] | which cases `quick`, `anf`, `ontap`, `nconnect` and own plans measure, and how their records are shown |
-//! | [`view`] | tables and charts as data; the page, Markdown, CSV and text that are made of them |
+//! | [`mounted`] | the driver that makes loads by fio and git on Linux mounts |
+//! | [`lanl`] | the driver and the evaluation that copy whole files |
+//! | [`evaluation`] | which cases `quick`, `anf`, `ontap`, `nconnect` and plans measure |
 //!
-//! Another way to make load (mounted folders and the tools of others) is another [`measuring::Driver`]; another evaluation is
-//! another [`measuring::Evaluation`] and a view of its record. Neither knows of the other.
+//! [`measuring`] knows neither drivers nor evaluations. A driver is a [`measuring::Driver`]; an
+//! evaluation is a [`measuring::Evaluation`] and a page of its record in the crate `report`.
 
 pub mod counters;
 pub mod cpu;
@@ -28,7 +29,6 @@ pub mod native;
 mod pattern;
 mod repository;
 mod server_process;
-pub mod view;
 mod watched;
 pub mod workload;
 

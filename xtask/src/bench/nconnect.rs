@@ -14,8 +14,8 @@ use bench::measuring::{
     self, Axes, Case, CaseRecord, Evaluation, Load, Reach, Record, Settings, Transfer, Watch,
 };
 use bench::native::{Counters, Native, Site, Target};
-use bench::view::form::cpu_unit;
 use bench::{Flavor, Unit};
+use report::form::cpu_unit;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 

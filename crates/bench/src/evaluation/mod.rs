@@ -1,36 +1,19 @@
-//! The evaluations: which cases they measure, and how their records are shown.
+//! The evaluations: which cases they measure. The crate `report` shows their records.
 
-mod anf;
-mod anf_view;
-mod compare;
-mod cost;
-mod generator;
-mod nconnect;
-mod ontap;
-mod ontap_view;
+pub mod anf;
+pub mod nconnect;
+pub mod ontap;
 mod plan;
 mod quick;
-mod quick_view;
-mod share;
-mod stages;
-#[cfg(test)]
-pub(crate) mod tests;
 
 pub use anf::{ANF, Anf, REPOSITORY};
-pub use compare::Compared;
-pub use cost::{Cost, headline};
-pub use generator::generator_notes;
 pub use nconnect::{NCONNECT, Nconnect};
 pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
 pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
-pub use share::{Share, share_sentence};
-pub use stages::stages_note;
 
 use crate::KnownRepository;
-use crate::lanl::LANL;
 use crate::measuring::{Case, Evaluation, Load, Record};
-use crate::view::{View, plain};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,21 +51,4 @@ impl Evaluation for Blocks {
             most.into_iter().map(|(path, clients)| Ok(clients * KnownRepository::of(path, stop)?.size()));
         sizes.try_fold(0, |most, size: Result<u64>| Ok(size?.max(most)))
     }
-}
-
-/// Shows a record as its evaluation does.
-pub fn view(record: &Record) -> View {
-    let mut view = match record.evaluation.as_str() {
-        ANF => anf_view::view(record),
-        ONTAP => ontap_view::view(record),
-        NCONNECT => nconnect::view(record),
-        QUICK => quick_view::view(record),
-        LANL => crate::lanl::view(record),
-        _ => plain(record, headline(record)),
-    };
-    stages::add(&mut view, record);
-    if let Some(link) = record.environment.link {
-        view.headline = format!("Over a link of {link}: {}", view.headline);
-    }
-    view
 }

@@ -1,13 +1,8 @@
 //! `bench nconnect`: one security context over several connections, in order and reordered, and what is lost by it.
 
 use super::Blocks;
-use super::cost::headline;
 use crate::Unit;
-use crate::measuring::{
-    Axes, Case, CaseRecord, ConnectionAxes, Evaluation, Load, Reach, Record, Settings, Transfer,
-};
-use crate::view::form::{percent, rate};
-use crate::view::{Axis, Chart, Figure, Lines, Plot, Table, View, busy_bars, limits, lines};
+use crate::measuring::{Axes, Case, ConnectionAxes, Evaluation, Load, Reach, Record, Settings, Transfer};
 
 /// Name of the evaluation.
 pub const NCONNECT: &str = "nconnect";
@@ -19,7 +14,7 @@ const CONNECTIONS: [u32; 5] = [1, 2, 4, 8, 16];
 const DEPTH: u32 = 64;
 
 /// Bytes of a request.
-const SIZE: u64 = 4096;
+pub const SIZE: u64 = 4096;
 
 /// See the module.
 pub struct Nconnect(Blocks);
@@ -51,7 +46,8 @@ impl Evaluation for Nconnect {
     }
 }
 
-fn group(connections: u32, reordered: bool) -> String {
+/// Names the group of a number of connections.
+pub fn group(connections: u32, reordered: bool) -> String {
     let plural = if connections == 1 { "" } else { "s" };
     let order = if reordered { ", reordered" } else { "" };
     format!("{connections} connection{plural}{order}")
@@ -73,147 +69,4 @@ fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Cas
         }),
     };
     settings.sides.iter().map(case).collect()
-}
-
-/// Shows a record of `nconnect`.
-pub fn view(record: &Record) -> View {
-    let charts = [false, true].into_iter().filter_map(|reordered| chart(record, reordered));
-    let charts = charts
-        .chain(busy_bars(record, |one| one.case.axes.connections().is_some_and(|axes| !axes.reordered)))
-        .collect();
-    let lost = if record.environment.mounts.is_empty() { losses(record) } else { lost_on_mounts(record) };
-    View { headline: sentence(record), tables: vec![rates(record), lost], charts }
-}
-
-/// What was lost over all connections, with what it costs.
-fn sentence(record: &Record) -> String {
-    let lost: u64 = record.cases.iter().map(lost).sum();
-    match lost {
-        0 if !record.left_out.is_empty() => headline(record),
-        0 => format!(
-            "{} Nothing was dropped, reconnected or sent again over any number of connections.",
-            headline(record)
-        ),
-        lost => {
-            format!("{} Several connections lost {lost} calls, connections or contexts.", headline(record))
-        }
-    }
-}
-
-/// What must not happen at all: drops, reconnects, repeated calls, renewed contexts.
-fn lost(one: &CaseRecord) -> u64 {
-    [
-        "window_drops",
-        "client_reconnects",
-        "client_calls_repeated",
-        "client_contexts_renewed",
-        "client_bad_xids",
-    ]
-    .iter()
-    .map(|name| one.counter(name))
-    .sum()
-}
-
-fn rates(record: &Record) -> Table {
-    let sides = record.sides();
-    let mut columns = vec!["random reads of 4 KiB"];
-    columns.extend(&sides);
-    let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. Reordered: the client \
-               holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
-               with krb5p and nconnect=8 falls from about 1 GB/s to about 0, because calls overrun the 128 entries of its window.";
-    let mut table = Table::new("IOPS by number of connections", how, &columns);
-    for name in record.groups() {
-        let cell = |side: &&str| {
-            let own = record.side(name, side)?.rate()?;
-            let single = record.side(&group(1, false), side).and_then(CaseRecord::rate);
-            let part = single.map_or(String::new(), |single| format!(" ({})", percent(own / single)));
-            Some(format!("{}{part}", rate(own, Unit::OperationsPerSecond)))
-        };
-        let blank = |side: &&str| record.blank(name, side);
-        table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
-    }
-    table
-}
-
-fn losses(record: &Record) -> Table {
-    let told =
-        record.cases.iter().flat_map(CaseRecord::counted).any(|sample| sample.counters.contains_key("calls"));
-    let how = if told {
-        "Counted by server and client over all repetitions; all of it should be 0. Behind: calls that arrived after 32 or more later ones of their context, \
-         which servers with a window of 32 would drop."
-    } else {
-        "Counted by the client over all repetitions; all of it should be 0. The server does not tell what it drops: a drop shows as a reconnect or a call that \
-         was sent again."
-    };
-    let mut table = Table::new(
-        "What was lost",
-        how,
-        &["case", "drops", "reconnects", "sent again", "contexts made anew", "behind by 32 or more"],
-    );
-    for one in record.cases.iter().filter(|one| one.figures.is_some()) {
-        let count = |name: &str| one.counter(name).to_string();
-        let drops = if told { count("window_drops") } else { "unknown".to_owned() };
-        let calls = one.counter("client_calls").max(1);
-        let behind: u64 = one
-            .counted()
-            .flat_map(|sample| &sample.counters)
-            .filter(|(name, _)| {
-                name.strip_prefix("lag_").and_then(|lag| lag.parse().ok()).is_some_and(|lag: u32| lag >= 32)
-            })
-            .map(|(_, count)| count)
-            .sum();
-        let behind = if told {
-            format!("{:.1} %", behind as f64 * 100.0 / calls as f64)
-        } else {
-            "unknown".to_owned()
-        };
-        let cells = vec![
-            drops,
-            count("client_reconnects"),
-            count("client_calls_repeated"),
-            count("client_contexts_renewed"),
-            behind,
-        ];
-        table.measured(one.case.id(), cells);
-    }
-    table
-}
-
-/// What the kernel's client tells of it.
-fn lost_on_mounts(record: &Record) -> Table {
-    let how = "Counted by the kernel's client over all repetitions (/proc/self/mountstats); all of it should be 0. A call that the server drops for its \
-               sequence window shows as one that was sent again, on a connection made anew. Contexts made anew are not told, and no calls can be \
-               reordered on purpose on a mount: what arrives in another order than it was numbered does so by itself.";
-    let columns = ["case", "calls", "reconnects", "sent again", "timeouts", "replies to no call"];
-    let mut table = Table::new("What was lost", how, &columns);
-    for one in record.cases.iter().filter(|one| one.figures.is_some()) {
-        let counted = [
-            "client_calls",
-            "client_reconnects",
-            "client_calls_repeated",
-            "client_timeouts",
-            "client_bad_xids",
-        ];
-        table.measured(one.case.id(), counted.map(|name| one.counter(name).to_string()).to_vec());
-    }
-    table
-}
-
-fn chart(record: &Record, reordered: bool) -> Option<Chart> {
-    // One connection is the first point of both charts.
-    let place = |one: &CaseRecord| one.case.axes.connections();
-    let wanted = |one: &CaseRecord| {
-        place(one).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
-    };
-    let lines = lines(record, wanted, Figure::Rate, |one, _| Some(f64::from(place(one)?.connections)));
-    (!lines.is_empty()).then(|| Chart {
-        section: "IOPS by number of connections".to_owned(),
-        title: if reordered { "Reordered".to_owned() } else { "In order".to_owned() },
-        plot: Plot::Lines(Lines {
-            x: Axis::logarithmic("connections"),
-            y: Axis::linear("IOPS"),
-            lines,
-            limits: limits::of_requests(record, SIZE),
-        }),
-    })
 }

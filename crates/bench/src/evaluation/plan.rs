@@ -230,3 +230,30 @@ impl Evaluation for OwnPlan {
         self.0.copies(stop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_cannot_be_used_says_what_is_allowed() {
+        let check = |case: &str| -> String {
+            let text = format!(r#"{{"case": [{{"name": "a", {case}}}]}}"#);
+            let plan: PlanFile = serde_json::from_str(&text).unwrap();
+            plan.check().map_or_else(|error| format!("{error:#}"), |()| String::new())
+        };
+        assert_eq!(check(r#""kind": "random", "size": 8192, "writes": 33"#), "");
+        for (case, said) in [
+            (r#""kind": "fast""#, "random, sequential or git"),
+            (r#""kind": "random", "size": 5000"#, "a power of two"),
+            (r#""kind": "random", "writes": 101"#, "0 to 100"),
+            (r#""kind": "random", "rate": 0"#, "rate must be"),
+            (r#""kind": "random", "connections": 17"#, "1 to 16"),
+            (r#""kind": "random", "slots": 0"#, "slots must be"),
+            (r#""kind": "random", "rsize": 5000"#, "rsize must be"),
+            (r#""kind": "random", "wsize": 2097152"#, "wsize must be"),
+        ] {
+            assert!(check(case).contains(said), "{case}: {}", check(case));
+        }
+    }
+}

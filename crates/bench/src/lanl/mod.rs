@@ -1,26 +1,20 @@
 //! The evaluation of "Kerberized Network File System for Clusters" (LANL): NFSv4 with each flavor and scp, side by side.
 
-mod average;
 mod by_scp;
 mod carrier;
 mod driver;
 mod evaluation;
-mod findings;
 mod native;
 mod on_mount;
 mod sources;
 mod to_host;
 mod transfer;
-mod view;
 
-pub use average::Average;
 pub use by_scp::ByScp;
 pub use carrier::{Carried, Carrier};
 pub use driver::{Copier, ServerCache, Way, Ways};
-pub use evaluation::{Caches, LANL, Lanl, SCALE_MIN, SCP, Scope};
-pub use findings::{Finding, Verdict, findings};
+pub use evaluation::{Caches, LANL, Lanl, SCALE_MIN, SCP, Scope, bytes, large, small};
 pub use native::Native;
 pub use on_mount::{OnMount, drop_cache};
 pub use sources::{Contents, Sources};
 pub use to_host::ToHost;
-pub use view::{scale_note, view};

@@ -2,7 +2,7 @@
 //!
 //! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`Driver`] measures one of them once; [`run`] interleaves
 //! repetitions, keeps every [`Sample`] in a [`Record`], and looks at the machine's noise in between. A record is plain data:
-//! JSON, CSV, and, by way of `view`, tables, charts and a page.
+//! the crate `report` makes tables, charts and pages of it.
 
 mod axes;
 mod case;

@@ -15,7 +15,7 @@ use crate::status::pid_of;
 use crate::{FLAVORS, Folder, Job, Options, Record, files, node_name, processes};
 use anyhow::{Context, bail};
 use bench::measuring::Record as Report;
-use bench::view::{csv, markdown, page};
+use report::{csv, markdown, page};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -117,7 +117,7 @@ fn alone(options: &Options, scope: Scope, bench: &Bench, prefix: &Path) -> anyho
     report.notes.extend(
         options.link.map(|link| format!("Every cable of the lab carried {link}, in each direction.")),
     );
-    let view = bench::evaluation::view(&report);
+    let view = report::view(&report);
     for (kind, text) in [
         ("html", page(&report, &view)),
         ("json", report.json()?),

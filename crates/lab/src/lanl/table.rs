@@ -2,7 +2,7 @@
 
 use super::{Lanl, Side};
 use crate::FLAVORS;
-use bench::lanl::Average;
+use report::Average;
 
 /// Writes the tables: time and rate of each copy by flavor, and what it cost node and server.
 pub fn table(lanl: &Lanl) -> String {

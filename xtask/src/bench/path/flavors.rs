@@ -7,8 +7,8 @@ use crate::bench::stand::{Stand, rate_unit};
 use crate::bench::stopped;
 use anyhow::Context;
 use bench::measuring::{Interval, Sample, compare};
-use bench::view::form::cpu_unit;
 use bench::{Endpoint, Flavor, Mount, Unit};
+use report::form::cpu_unit;
 
 /// Measures groups with the files in `store`.
 ///

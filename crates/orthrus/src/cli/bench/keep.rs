@@ -1,11 +1,13 @@
 //! Keeps a record and its reports in files.
 
 use anyhow::{Context, bail};
-use bench::evaluation::{Compared, generator_notes, stages_note, view};
 use bench::link::LinkSpec;
 use bench::measuring::Record;
 use bench::mounted::missing_enctypes;
-use bench::view::{compared_markdown, compared_page, csv, markdown, page, terminal};
+use report::{
+    Compared, compared_markdown, compared_page, csv, generator_notes, markdown, page, stages_note, terminal,
+    view,
+};
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Write;

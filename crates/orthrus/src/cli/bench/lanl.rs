@@ -8,6 +8,7 @@ use super::keep;
 use super::mounts::{MountArguments, Mounts};
 use crate::cli::stop;
 use anyhow::{Context, ensure};
+use bench::Flavor;
 use bench::Watched;
 use bench::lanl::{
     ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost,
@@ -17,7 +18,6 @@ use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
 use bench::mounted::{CopyProgram, Ssh, SshFolder};
 use bench::native::Target;
-use bench::{Flavor, lanl};
 use nix::unistd::geteuid;
 use realm::RealmEnctype;
 use serde_json::json;
@@ -341,7 +341,7 @@ fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>)
 
 /// Puts into the record what a reader has to know of this evaluation.
 fn note(record: &mut Record, scale: f64, cache: ServerCache, caches: Caches) {
-    record.notes.extend(lanl::scale_note(scale));
+    record.notes.extend(report::pages::scale_note(scale));
     keep::note_mounts(record);
     record.notes.push(
         match cache {

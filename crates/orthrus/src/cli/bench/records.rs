@@ -1,7 +1,7 @@
 //! `orthrus bench compare` and `orthrus bench report`: what can be done with records.
 
 use super::keep::{self, Files};
-use bench::evaluation::Compared;
+use report::Compared;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ impl Compare {
             out += &format!("    {}, {}\n", record.environment.processor, record.environment.program);
         }
         let shown = compared.view([&first, &second]);
-        out += &format!("{}\n{}\n", bench::view::tables(&shown), shown.headline);
+        out += &format!("{}\n{}\n", report::tables(&shown), shown.headline);
         print(&out)?;
         let Some(prefix) = self.output else { return Ok(()) };
         let command = format!(

@@ -9,8 +9,9 @@ mod shows;
 mod tables;
 
 use super::*;
-use crate::evaluation::{ANF, Compared, NCONNECT, tests::sample, view};
-use crate::measuring::Record;
+use crate::pages::tests::sample;
+use bench::evaluation::{ANF, NCONNECT};
+use bench::measuring::Record;
 use chromium::{Chromium, Look};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const RUNS: [&str; 8] = [
 
 /// Reads the JSON of a run.
 fn json(name: &str) -> String {
-    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view/tests/records");
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/records");
     let unpacked = Command::new("gzip").arg("-dc").arg(records.join(format!("{name}.json.gz"))).output();
     String::from_utf8(unpacked.expect("gzip starts").stdout).unwrap()
 }
@@ -132,7 +133,7 @@ fn every_sample_has_a_line_of_csv() {
     assert!(some.all(|line| columns(line) == 19), "{text}");
 }
 
-/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p orthrus-bench screenshots`.
+/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p orthrus-report screenshots`.
 #[test]
 fn screenshots_of_pages_are_made_where_they_are_asked_for() {
     let Some(place) = std::env::var_os("ORTHRUS_SCREENSHOTS") else { return };

@@ -1,9 +1,9 @@
 //! Who pays for a flavor: the processor time that it adds to that of the baseline, apart for client and server.
 
-use crate::Unit;
-use crate::measuring::{CaseRecord, Interval, Load, Record};
-use crate::view::Table;
-use crate::view::form::digits;
+use crate::Table;
+use crate::form::digits;
+use bench::Unit;
+use bench::measuring::{CaseRecord, Interval, Load, Record};
 
 use super::cost::{is_heavy, mean};
 

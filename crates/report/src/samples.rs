@@ -4,7 +4,7 @@ use super::figures;
 use super::form::{digits, escape};
 use super::html::{self, Section};
 use super::side;
-use crate::measuring::{CaseRecord, Record, Sample};
+use bench::measuring::{CaseRecord, Record, Sample};
 use std::fmt::Write;
 
 const HOW: &str = "The dots are all repetitions in their order, on a scale from zero; rings are the warm-up, which does not count.";

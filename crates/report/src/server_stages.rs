@@ -1,8 +1,8 @@
 //! Where the server's time goes, of each flavor, as a server tells it that is Orthrus.
 
-use crate::measuring::{CaseRecord, LoadLevel, Part, Record, STAGES};
-use crate::view::form::{digits, percent};
-use crate::view::{Chart, Plot, Stack, Stacks, Table, View};
+use crate::form::{digits, percent};
+use crate::{Chart, Plot, Stack, Stacks, Table, View};
+use bench::measuring::{CaseRecord, LoadLevel, Part, Record, STAGES};
 
 /// Title of the charts, and of the table.
 const TITLE: &str = "Where the server's time goes";

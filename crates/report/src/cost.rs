@@ -1,8 +1,8 @@
 //! What a side costs against the baseline: the averages of the later article, and the sentence that a reader takes away.
 
-use crate::Unit;
-use crate::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
-use crate::view::{Figure, form};
+use crate::{Figure, form};
+use bench::Unit;
+use bench::measuring::{CaseRecord, Comparison, Load, LoadLevel, Record};
 
 /// A machine whose noise is more than this part does not tell costs.
 const UNSTEADY: f64 = 0.3;

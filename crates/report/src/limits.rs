@@ -2,7 +2,7 @@
 
 use super::Table;
 use super::form::digits;
-use crate::measuring::{Case, Limit, Load, Record, Unit};
+use bench::measuring::{Case, Limit, Load, Record, Unit};
 
 /// The limits of what moves bytes that concern this run: its own encryption type alone, and the link where there was one.
 fn moving(record: &Record) -> impl Iterator<Item = (String, &Limit)> {

@@ -10,7 +10,7 @@ use super::{
     View, bars, figures, limits_table, lines, noise_sentence, parts, ratios, samples, share, side, spans,
     stacks,
 };
-use crate::measuring::Record;
+use bench::measuring::Record;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");

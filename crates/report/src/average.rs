@@ -42,7 +42,7 @@ impl Average {
             mean if mean >= 0.000_999_5 => (1e-3, "ms"),
             _ => (1e-6, "µs"),
         };
-        format!("{} {unit}", self.words(|seconds| crate::view::form::digits(seconds / part)))
+        format!("{} {unit}", self.words(|seconds| crate::form::digits(seconds / part)))
     }
 
     /// Writes it with `format`: `12.3 ±0.4`.

@@ -1,9 +1,9 @@
 //! What the paper found, as statements, and whether they hold here.
 
-use super::evaluation::SCP;
-use crate::measuring::{CaseRecord, Interval, Part, Record};
-use crate::view::Table;
-use crate::view::form::{percent, percent_range};
+use crate::Table;
+use crate::form::{percent, percent_range};
+use bench::lanl::SCP;
+use bench::measuring::{CaseRecord, Interval, Part, Record};
 
 /// How far rates may be apart that are called about equal.
 const ABOUT: f64 = 0.1;
@@ -184,8 +184,8 @@ fn much_cpu(record: &Record) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Unit;
-    use crate::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
+    use bench::Unit;
+    use bench::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
 
     fn record(rates: &[(Part, &str, f64, f64)]) -> Record {
         let sides = ["sys", "krb5", "krb5i", "krb5p", SCP].map(str::to_owned).to_vec();
@@ -272,7 +272,7 @@ mod tests {
             (Part::Large, "krb5", 80.0, 0.1),
             (Part::Large, "krb5i", 80.0, 0.1),
         ]);
-        record.noise = Some(crate::measuring::Noise { relative: 0.3, calibrations: 9 });
+        record.noise = Some(bench::measuring::Noise { relative: 0.3, calibrations: 9 });
         assert_eq!(verdicts(&record)[..3], [Verdict::NotShown, Verdict::NotMeasured, Verdict::NotShown]);
         record.noise = None;
         assert_eq!(verdicts(&record)[..3], [Verdict::Fails, Verdict::NotMeasured, Verdict::Holds]);

@@ -188,7 +188,7 @@ fn names(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Axis;
+    use crate::Axis;
 
     fn line(side: &str, values: &[(f64, f64)]) -> Line {
         let point = |(x, y): &(f64, f64)| Point { x: *x, y: *y, low: y * 0.9, high: y * 1.1, unsure: false };

@@ -1,9 +1,11 @@
 use super::*;
-use crate::measuring::{
-    Calibration, CaseRecord, Driver, Histogram, Latencies, Limit, Load, LoadLevel, Missing, Sample, Settings,
-    Stages, Turn, Watch, run,
-};
+use crate::{Compared, generator_notes, share_sentence, stages_note};
 use anyhow::Result;
+use bench::evaluation::{Anf, Nconnect, Ontap, OwnPlan, PLAN, PlanFile, QUICK_LOADS, Quick};
+use bench::measuring::{
+    Calibration, Case, CaseRecord, Driver, Evaluation, Histogram, Latencies, Limit, Load, LoadLevel, Missing,
+    Sample, Settings, Stages, Turn, Watch, run,
+};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -132,7 +134,7 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
     );
     let [first, second, shares, commands, ..] = &shown.tables[..] else { panic!("four tables") };
-    let cells = |row: &crate::view::Row| row.cells.join("; ").replace('\u{202f}', " ");
+    let cells = |row: &crate::Row| row.cells.join("; ").replace('\u{202f}', " ");
     assert_eq!(cells(&first.rows[8]), "−4 % → −4 %; −9 % → −9 %; −20 % → −20 %");
     assert_eq!(cells(&first.rows[9]), "−30 % → 0 %; −50 % → −25 %; −65 % → −43 %");
     assert_eq!(cells(&second.rows[0]), "−4 %; −9 %; −20 %");
@@ -154,7 +156,7 @@ fn whose_processor_time_a_flavor_costs_is_said_under_the_headline_and_only_where
     let request =
         "krb5p adds 5.62 µs of processor time to a request: 2.25 µs at the client, 3.38 µs at the server.";
     assert!(said.starts_with(request), "{said}");
-    for text in [crate::view::page(&record, &view(&record)), crate::view::markdown(&record, &view(&record))] {
+    for text in [crate::page(&record, &view(&record)), crate::markdown(&record, &view(&record))] {
         assert!(text.contains(request), "{text}");
     }
     let mut elsewhere = sample(ANF);
@@ -183,7 +185,7 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     assert!(shown.headline.ends_with("11 of its 22 cases failed and are not in that."), "{}", shown.headline);
     assert_eq!(shown.tables[0].rows[8].cells[2], "no answer in 20 s");
     assert_eq!(shown.tables[1].rows[0].cells[2], "failed");
-    let page = crate::view::page(&record, &shown);
+    let page = crate::page(&record, &shown);
     assert!(page.contains("✕ krb5p") && page.contains("<td>no answer in 20 s</td>") && !page.contains("NaN"));
     let nothing = |record: &mut Record| {
         let out = record.cases.iter().filter(|one| one.case.side != "sys");
@@ -193,7 +195,7 @@ fn what_has_failed_is_named_in_its_place_and_is_part_of_no_mean() {
     for name in [ANF, ONTAP, NCONNECT, QUICK, PLAN] {
         let mut record = sample(name);
         nothing(&mut record);
-        let text = crate::view::markdown(&record, &view(&record));
+        let text = crate::markdown(&record, &view(&record));
         assert!(
             text.contains("failed at all that was tried") && text.contains("| no answer in 20 s |"),
             "{text}"
@@ -210,7 +212,7 @@ fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
         "krb5p costs you 20 % of IOPS, 20 % of throughput and 167 µs."
     );
     assert_eq!(record.groups().len(), QUICK_LOADS);
-    let text = crate::view::tables(&shown);
+    let text = crate::tables(&shown);
     for load in record.groups() {
         assert!(text.contains(&format!("\n{load}\n")), "{text}");
     }
@@ -254,7 +256,7 @@ fn what_quick_cannot_show_is_not_called_a_cost() {
 fn the_climb_of_ontap_ends_for_each_side_where_it_is_saturated() {
     let record = sample(ONTAP);
     let steps = |side: &str| {
-        let of = |one: &&crate::measuring::CaseRecord| {
+        let of = |one: &&bench::measuring::CaseRecord| {
             one.case.side == side && one.case.axes.scheduled_on() == Some("4 KiB sequential reads, 1 client")
         };
         let steps = record.cases.iter().filter(of).filter_map(|one| one.case.axes.curve()?.step);
@@ -291,7 +293,7 @@ fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
     assert_eq!(blocks.len(), 5);
     assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));
     record.cases.retain(|one| one.case.axes.connections().is_some_and(|axes| !axes.reordered));
-    record.environment.mounts = vec![crate::mounted::MountFacts {
+    record.environment.mounts = vec![bench::mounted::MountFacts {
         side: "sys".to_owned(),
         folder: "/mnt".into(),
         source: "server:/export".to_owned(),
@@ -350,28 +352,6 @@ fn a_client_that_is_slow_or_always_busy_is_said_to_be() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_used_says_what_is_allowed() {
-    let check = |case: &str| -> String {
-        let text = format!(r#"{{"case": [{{"name": "a", {case}}}]}}"#);
-        let plan: PlanFile = serde_json::from_str(&text).unwrap();
-        plan.check().map_or_else(|error| format!("{error:#}"), |()| String::new())
-    };
-    assert_eq!(check(r#""kind": "random", "size": 8192, "writes": 33"#), "");
-    for (case, said) in [
-        (r#""kind": "fast""#, "random, sequential or git"),
-        (r#""kind": "random", "size": 5000"#, "a power of two"),
-        (r#""kind": "random", "writes": 101"#, "0 to 100"),
-        (r#""kind": "random", "rate": 0"#, "rate must be"),
-        (r#""kind": "random", "connections": 17"#, "1 to 16"),
-        (r#""kind": "random", "slots": 0"#, "slots must be"),
-        (r#""kind": "random", "rsize": 5000"#, "rsize must be"),
-        (r#""kind": "random", "wsize": 2097152"#, "wsize must be"),
-    ] {
-        assert!(check(case).contains(said), "{case}: {}", check(case));
-    }
-}
-
-#[test]
 fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     let mut record = sample(ANF);
     (record.complete, record.stopped_by) = (false, Some("krb5p: connection lost".to_owned()));
@@ -379,11 +359,9 @@ fn a_run_that_is_not_complete_and_lacks_a_flavor_is_shown_as_such() {
     record.cases.retain(|one| one.case.axes.level() == Some(LoadLevel::Low) && one.case.side != "krb5i");
     record.cases.iter_mut().skip(7).for_each(|one| one.figures = None);
     let shown = view(&record);
-    for text in [
-        crate::view::page(&record, &shown),
-        crate::view::markdown(&record, &shown),
-        crate::view::terminal(&record, &shown),
-    ] {
+    for text in
+        [crate::page(&record, &shown), crate::markdown(&record, &shown), crate::terminal(&record, &shown)]
+    {
         assert!(
             text.contains("not complete: krb5p: connection lost") && text.contains("NFS4ERR_WRONGSEC"),
             "{text}"

@@ -5,7 +5,7 @@ use super::form::{self, cpu_unit, digits, latency, rate, trust};
 use super::limits;
 use super::series::ratio;
 use super::{Row, Table, View};
-use crate::measuring::{CaseRecord, Record};
+use bench::measuring::{CaseRecord, Record};
 
 /// Title of the table of all figures.
 pub const ALL: &str = "All figures";
@@ -48,11 +48,11 @@ pub fn cells_or_reason(record: &Record, one: &CaseRecord) -> Option<Vec<String>>
 fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
     let figures = one.figures.as_ref()?;
     let against = figures.against.as_ref();
-    let cpu = |interval: Option<crate::measuring::Interval>| {
+    let cpu = |interval: Option<bench::measuring::Interval>| {
         interval
             .map_or("unknown".to_owned(), |cpu| format!("{} {}", digits(cpu.median), cpu_unit(one.case.unit)))
     };
-    let time = |interval: Option<crate::measuring::Interval>| {
+    let time = |interval: Option<bench::measuring::Interval>| {
         interval.map_or("–".to_owned(), |interval| latency(interval.median))
     };
     Some(vec![

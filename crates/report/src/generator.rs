@@ -1,8 +1,8 @@
 //! Whether the load generator held anything up.
 
-use crate::lanl::LANL;
-use crate::measuring::{CaseRecord, Interval, Load, Record, Sample};
-use crate::view::form::digits;
+use crate::form::digits;
+use bench::lanl::LANL;
+use bench::measuring::{CaseRecord, Interval, Load, Record, Sample};
 
 /// What one core of the client should drive: 4 KiB reads with sys a second, MB/s of krb5p.
 const READS: f64 = 400_000.0;

@@ -1,11 +1,11 @@
 //! The page and the Markdown of two runs side by side, in the look of a run's own.
 
-use super::facts::facts;
-use super::form::escape;
-use super::html::{self, Section};
-use super::{Table, View, page, text};
-use crate::evaluation::Compared;
-use crate::measuring::Record;
+use super::Compared;
+use crate::facts::facts;
+use crate::form::escape;
+use crate::html::{self, Section};
+use crate::{Table, View, page, text};
+use bench::measuring::Record;
 use std::fmt::Write;
 
 /// Names and values of both, side by side.

@@ -1,11 +1,9 @@
 //! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the page, and charts over all loads.
 
-use super::cost::headline;
-use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
-use crate::view::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
-use crate::view::{
-    ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, beside, busy_bars, limits, rate_bars,
-};
+use crate::cost::headline;
+use crate::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
+use crate::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, beside, busy_bars, limits, rate_bars};
+use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
 
 const NONE: &str = "–";
 

@@ -1,7 +1,7 @@
 //! Lines and ratios that are drawn from the cases of a record, with all their repetitions.
 
 use super::chart::{Line, Point, Ratio};
-use crate::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample};
+use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample};
 
 /// Which figure of a case a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

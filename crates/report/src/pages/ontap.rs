@@ -1,12 +1,12 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
-use super::cost::{Cost, headline, mean};
-use super::ontap::kept_up;
-use super::share::{ShareRow, share_table};
-use crate::measuring::{CaseRecord, Record, Sample};
-use crate::view::form::{compared, latency, percent, rate, short};
-use crate::view::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
-use crate::view::{busy_bars, limits, lines, ratio};
+use crate::cost::{Cost, headline, mean};
+use crate::cpu_attribution::{ShareRow, share_table};
+use crate::form::{compared, latency, percent, rate, short};
+use crate::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
+use crate::{busy_bars, limits, lines, ratio};
+use bench::evaluation::ontap::kept_up;
+use bench::measuring::{CaseRecord, Record, Sample};
 
 const NONE: &str = "–";
 
@@ -163,7 +163,7 @@ fn most(record: &Record, curves: &[String]) -> Table {
     for curve in curves {
         let cell = |side: &&str| {
             let figures = record.side(&format!("{curve}: the most"), side)?.figures.as_ref()?;
-            let said = rate(figures.rate.median, crate::Unit::OperationsPerSecond);
+            let said = rate(figures.rate.median, bench::Unit::OperationsPerSecond);
             Some(match &figures.against {
                 Some(against) => format!("{said} ({})", compared(against)),
                 None => said,
@@ -201,7 +201,7 @@ fn near(record: &Record, curves: &[String]) -> Table {
                 latency(figures.p99_us?.median)
             ))
         };
-        let name = format!("{curve}, {}", rate(at, crate::Unit::OperationsPerSecond));
+        let name = format!("{curve}, {}", rate(at, bench::Unit::OperationsPerSecond));
         // What failed on the way there did not come to be saturated.
         let blank = |side: &&str| {
             let failed = record.cases.iter().find(|one| {

@@ -1,7 +1,7 @@
 //! One line for each sample, for spreadsheets and scripts.
 
-use crate::Unit;
-use crate::measuring::Record;
+use bench::Unit;
+use bench::measuring::Record;
 use std::fmt::Write;
 
 const HEAD: &str = "group,side,repetition,warm_up,rate,unit,operations,bytes,seconds,offered,unserved,mean_us,p50_us,p90_us,p99_us,p999_us,max_us,client_cpu_seconds,server_cpu_seconds";

@@ -1,7 +1,7 @@
 //! Tables for the terminal and as Markdown.
 
 use super::{Kind, Row, Table, View, limits_table, noise_sentence, share};
-use crate::measuring::Record;
+use bench::measuring::Record;
 use std::fmt::Write;
 
 /// Says what the record lacks and what has to be known of it.

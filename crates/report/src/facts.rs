@@ -1,8 +1,8 @@
 //! Where and how a run was made.
 
 use super::form::{latency, utc};
-use crate::lanl::LANL;
-use crate::measuring::Record;
+use bench::lanl::LANL;
+use bench::measuring::Record;
 
 /// Returns names and values of what the figures depend on.
 pub fn facts(record: &Record) -> Vec<(&'static str, String)> {

@@ -1,9 +1,12 @@
 //! `bench compare`: two runs side by side, and what differs significantly.
 
-mod shown;
+mod page;
+mod view;
 
-use crate::Unit;
-use crate::measuring::{CaseRecord, Figures, Interval, Record};
+pub use page::{compared_markdown, compared_page};
+
+use bench::Unit;
+use bench::measuring::{CaseRecord, Figures, Interval, Record};
 use serde::Serialize;
 
 /// Version of the JSON form; a change that a reader must know about raises the number.

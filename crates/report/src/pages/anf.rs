@@ -1,13 +1,13 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
-use super::anf::{WRITES, group};
-use super::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
-use super::share::{ShareRow, share_table};
-use crate::Unit;
-use crate::measuring::{CaseRecord, Comparison, LoadLevel, Record, Workload};
-use crate::view::form::{added_or_none, compared, digits, mean_change};
-use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
-use crate::view::{busy_bars, is_unsure, limits, lines, ratio};
+use crate::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
+use crate::cpu_attribution::{ShareRow, share_table};
+use crate::form::{added_or_none, compared, digits, mean_change};
+use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::{busy_bars, is_unsure, limits, lines, ratio};
+use bench::Unit;
+use bench::evaluation::anf::{WRITES, group};
+use bench::measuring::{CaseRecord, Comparison, LoadLevel, Record, Workload};
 
 /// The flavors of the articles' columns.
 const FLAVORS: [&str; 3] = ["krb5", "krb5i", "krb5p"];

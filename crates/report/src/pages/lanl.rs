@@ -1,12 +1,12 @@
 //! The tables of the paper, ours beside what it found.
 
-use super::average::Average;
-use super::evaluation::bytes;
 use super::findings;
-use crate::measuring::{CaseRecord, Part, Record, Sample};
-use crate::view::form::{digits, percent};
-use crate::view::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
-use crate::view::{busy_bars, limits, lines, ratio};
+use crate::average::Average;
+use crate::form::{digits, percent};
+use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::{busy_bars, limits, lines, ratio};
+use bench::lanl::{bytes, large, small};
+use bench::measuring::{CaseRecord, Part, Record, Sample};
 
 /// Shows a record of `lanl`.
 pub fn view(record: &Record) -> View {
@@ -196,7 +196,7 @@ fn by_size(record: &Record) -> Option<Chart> {
 /// Says by how much a run is smaller than the published one.
 pub fn scale_note(scale: f64) -> Option<String> {
     (scale < 1.0).then(|| {
-        let (small, large) = (super::evaluation::small(scale), super::evaluation::large(scale));
+        let (small, large) = (small(scale), large(scale));
         format!(
             "Scaled down to {}\u{202f}% of the published sizes: files of up to {} instead of 2 GB, {} small files instead of 10,000, {} files of {} \
              instead of 500 MB.",

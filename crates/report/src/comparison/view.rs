@@ -1,10 +1,10 @@
 //! How two runs are shown: the statement, what each costs beside its own baseline, all cases.
 
 use super::{Compared, ComparedCase, Difference};
-use crate::evaluation::cost::Cost;
-use crate::measuring::Record;
-use crate::view::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
-use crate::view::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::cost::Cost;
+use crate::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
+use crate::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use bench::measuring::Record;
 
 const NONE: &str = "–";
 

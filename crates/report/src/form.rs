@@ -1,7 +1,7 @@
 //! Figures and texts as pages and tables write them.
 
-use crate::Unit;
-use crate::measuring::{Comparison, Interval};
+use bench::Unit;
+use bench::measuring::{Comparison, Interval};
 
 /// Formats with three significant digits, four up to 9 999, thousands apart: `45 700`, `1 234`, `12.3`, `0.97`, `0.013`.
 pub fn digits(value: f64) -> String {

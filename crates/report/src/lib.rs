@@ -1,0 +1,81 @@
+//! Reports on the records of `orthrus-bench`: tables and charts as plain data, and the page,
+//! Markdown, CSV and text that are written from them.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`pages`] | one file for each evaluation: [`view`] turns its record into a [`View`] |
+//! | [`comparison`] | two records side by side |
+//! | `cost`, `cpu_attribution`, `server_stages`, `generator` | sentences and tables that several pages share |
+//! | `chart`, `table` | charts and tables as data |
+//! | `lines`, `bars`, `spans`, `ratios`, `parts`, `stacks` | each draws one kind of chart as SVG |
+//! | `page`, `html`, `text`, `csv` | the output formats; they do not know which evaluation they write |
+//!
+//! This crate reads records and measures nothing; `bench` measures and knows no page.
+
+mod average;
+mod bars;
+mod chart;
+pub mod comparison;
+mod cost;
+mod cpu_attribution;
+mod csv;
+mod facts;
+mod figures;
+pub mod form;
+mod generator;
+mod html;
+mod limit_lines;
+pub mod limits;
+mod lines;
+mod page;
+pub mod pages;
+mod parts;
+mod ratios;
+mod samples;
+mod scale;
+mod series;
+mod server_stages;
+mod side;
+mod spans;
+mod stacks;
+mod svg;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use average::Average;
+pub use chart::{
+    Axis, Bar, Bars, Chart, Line, Lines, Part, Parts, Plot, Point, Ratio, RatioGroup, Ratios, Span, Spans,
+};
+pub use comparison::{Compared, compared_markdown, compared_page};
+pub use cost::{Cost, headline};
+pub use cpu_attribution::{Share, share_sentence};
+pub use csv::csv;
+pub use figures::{ALL, beside, busy_bars, noise_sentence, plain, rate_bars};
+pub use generator::generator_notes;
+pub use limits::limits_table;
+pub use page::page;
+pub use pages::view;
+pub use series::{Figure, is_unsure, line, lines, ratio};
+pub use server_stages::stages_note;
+pub use side::meaning;
+pub use stacks::{Stack, Stacks};
+pub use table::{Kind, Row, Table};
+pub use text::{markdown, tables, terminal};
+
+/// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of it.
+fn share(record: &bench::measuring::Record) -> Option<String> {
+    (record.evaluation != bench::lanl::LANL).then(|| share_sentence(record)).flatten()
+}
+
+/// What a reader of a run gets to see.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// The one sentence that a reader takes away.
+    pub headline: String,
+    /// Tables, the most telling first.
+    pub tables: Vec<Table>,
+    /// Charts.
+    pub charts: Vec<Chart>,
+}
