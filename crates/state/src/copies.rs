@@ -4,13 +4,16 @@
 //! stateid is good until the client cancels the copy or answers CB_OFFLOAD, or is gone itself: section 4.8 names no other end,
 //! so that a CLOSE ends none. What is no longer here is not copied on.
 
+use crate::Copies;
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::table::Table;
 use crate::{
-    CallbackTask, ClientKey, Effects, Nfsstat4, Principal, ReferringCall, Result, SlotToken, State, Stateid4,
+    CallbackTask, ClientKey, Effects, Nfsstat4, Principal, ReferringCall, Result, SlotToken, Stateid4,
 };
 use nfs4::Verifier4;
 use std::hash::Hash;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Names a copy; the server gives it back to say which one it means.
@@ -81,10 +84,29 @@ pub(crate) struct Copy<F> {
     verifier: Verifier4,
 }
 
+/// The copies that continue after their replies.
+#[derive(Debug)]
+pub(crate) struct CopyTable<F> {
+    table: Table<Copy<F>>,
+    /// Copies, for the limit.
+    count: AtomicUsize,
+}
+
+impl<F> CopyTable<F> {
+    pub(crate) fn new() -> Self {
+        Self { table: Table::new(), count: AtomicUsize::new(0) }
+    }
+
+    /// Returns the number that counts against the limit: a copy is counted before it is there.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+}
+
 /// The sequence number of a copy's stateid: it never changes, and zero means none (RFC 7862 section 4.8).
 const SEQID: u32 = 1;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     /// Begins a copy that goes on after its answer. `None` if it has to be done at once, since the client could not be told
     /// of its end, or so many copies go on already.
     pub fn begin_copy(
@@ -94,27 +116,29 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         token: Option<&SlotToken>,
     ) -> Option<(CopyKey, Stateid4)> {
         let begun = token.and_then(SlotToken::referring);
-        let record = self.client(client).ok()?;
+        let record = self.state.client(client).ok()?;
         let mut client_state = record.lock().ok()?;
-        if record.paths.load(Relaxed) == 0 || client_state.copies.len() >= self.limits.copies_per_client_max {
+        if record.paths.load(Relaxed) == 0
+            || client_state.copies.len() >= self.state.limits.copies_per_client_max
+        {
             return None;
         }
         // Counted before it is there: of several threads at the limit none gets beyond it.
-        if self.copies_count.fetch_add(1, Relaxed) >= self.limits.copies_max {
-            self.copies_count.fetch_sub(1, Relaxed);
+        if self.state.copies.count.fetch_add(1, Relaxed) >= self.state.limits.copies_max {
+            self.state.copies.count.fetch_sub(1, Relaxed);
             return None;
         }
         let NewCopy { file, user, verifier } = *copy;
         let (file, user) = (file.clone(), user.clone());
         let copy = Copy { client, file, user, count: 0, phase: CopyPhase::Waiting, begun, verifier };
-        let key = self.copies.insert(client_state.next_stripe(), copy);
+        let key = self.state.copies.table.insert(client_state.next_stripe(), copy);
         client_state.copies.insert(key);
-        Some((CopyKey(key), self.stateid(StateRef::Copy(key), SEQID)))
+        Some((CopyKey(key), self.state.stateid(StateRef::Copy(key), SEQID)))
     }
 
-    /// Tells whether the next piece of a copy is to be copied; then [`State::end_copy_piece`] or [`State::end_copy`] follows.
+    /// Tells whether the next piece of a copy is to be copied; then [`crate::Copies::end_copy_piece`] or [`crate::Copies::end_copy`] follows.
     pub fn begin_copy_piece(&self, copy: CopyKey) -> bool {
-        let begins = self.copies.write(copy.0, |copy| {
+        let begins = self.state.copies.table.write(copy.0, |copy| {
             let waits = copy.phase == CopyPhase::Waiting;
             if waits {
                 copy.phase = CopyPhase::Copying;
@@ -126,7 +150,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Takes note of how far a copy has come.
     pub fn end_copy_piece(&self, copy: CopyKey, count: u64) {
-        self.copies.write(copy.0, |copy| {
+        self.state.copies.table.write(copy.0, |copy| {
             copy.count = count;
             copy.phase = match copy.phase {
                 CopyPhase::Copying => CopyPhase::Waiting,
@@ -139,7 +163,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Ends a copy of which a piece was being copied: the client is called back, unless it has cancelled it.
     pub fn end_copy(&self, copy: CopyKey, count: u64, status: Nfsstat4, effects: &mut Effects<O>) {
         self.end_copy_piece(copy, count);
-        let told = self.copies.write(copy.0, |copy| {
+        let told = self.state.copies.table.write(copy.0, |copy| {
             let waits = copy.phase == CopyPhase::Waiting;
             if waits {
                 copy.phase = CopyPhase::Ended(status);
@@ -157,7 +181,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// NFS4ERR_BAD_STATEID.
     pub fn copy_status(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<CopyStatus> {
         let key = self.find_copy(stateid)?;
-        let found = self.copies.read(key, |copy| {
+        let found = self.state.copies.table.read(key, |copy| {
             let complete = match copy.phase {
                 _ if copy.client != client || copy.file != *file => return None,
                 CopyPhase::Waiting | CopyPhase::Copying => None,
@@ -181,10 +205,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         stateid: &Stateid4,
         file: &F,
     ) -> Result<()> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let key = self.find_copy(stateid)?;
         let mut client_state = record.lock_any();
-        let cancelled = self.copies.write(key, |copy| {
+        let cancelled = self.state.copies.table.write(key, |copy| {
             if copy.client != client || copy.user != *user || copy.file != *file {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
@@ -205,7 +229,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns what CB_OFFLOAD is to say; `None` when it needs not be said (any more).
     pub fn offload(&self, copy: CopyKey) -> Option<Offload<F>> {
-        let stateid = self.stateid(StateRef::Copy(copy.0), SEQID);
+        let stateid = self.state.stateid(StateRef::Copy(copy.0), SEQID);
         let say = |copy: &Copy<F>| match copy.phase {
             CopyPhase::Ended(status) => Some(Offload {
                 stateid,
@@ -217,12 +241,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             }),
             _ => None,
         };
-        self.copies.read(copy.0, say).flatten()
+        self.state.copies.table.read(copy.0, say).flatten()
     }
 
     /// Forgets a copy whose CB_OFFLOAD the client has answered.
     pub fn offload_answered(&self, client: ClientKey, copy: CopyKey) {
-        let Ok(record) = self.client(client) else { return };
+        let Ok(record) = self.state.client(client) else { return };
         let mut client_state = record.lock_any();
         if client_state.copies.remove(&copy.0) {
             self.remove_copy(copy.0);
@@ -232,8 +256,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns the callbacks of copies that have ended and whose clients have not said that they know.
     pub fn unanswered_offloads(&self) -> Vec<CallbackTask> {
         let mut tasks = Vec::new();
-        if self.copies_count.load(Relaxed) > 0 {
-            self.copies.each(|key, copy| {
+        if self.state.copies.count.load(Relaxed) > 0 {
+            self.state.copies.table.each(|key, copy| {
                 if matches!(copy.phase, CopyPhase::Ended(_)) {
                     tasks.push(CallbackTask::Offload { client: copy.client, copy: CopyKey(key) });
                 }
@@ -244,13 +268,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Forgets a copy; whoever holds the state of its client has taken it out of them.
     pub(crate) fn remove_copy(&self, key: Key) {
-        if self.copies.remove(key).is_some() {
-            self.copies_count.fetch_sub(1, Relaxed);
+        if self.state.copies.table.remove(key).is_some() {
+            self.state.copies.count.fetch_sub(1, Relaxed);
         }
     }
 
     fn find_copy(&self, stateid: &Stateid4) -> Result<Key> {
-        match self.state_ref(stateid)? {
+        match self.state.state_ref(stateid)? {
             StateRef::Copy(key) if stateid.seqid == SEQID => Ok(key),
             _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         }

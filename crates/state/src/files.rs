@@ -1,5 +1,6 @@
 //! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section 9.1).
 
+use crate::Opens;
 use crate::delegations::HeldDelegation;
 use crate::hash::Keyed;
 use crate::locks::ranges::RangeTable;
@@ -108,22 +109,38 @@ impl<F: Clone + Eq + Hash> Files<F> {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`State::access`].
-    /// What delegations have against it is for [`State::begin_change`] and [`State::check_unopened_read`].
+impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
+    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`crate::Opens::access`].
+    /// What delegations have against it is for [`crate::Delegations::begin_change`] and [`crate::Delegations::check_unopened_read`].
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
     pub fn anonymous_access(&self, now: Duration, file: &F, access: u32) -> Result<()> {
-        if self.in_grace(now) {
+        if self.state.leases().in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE);
         }
-        if self.files.read(file).get(file).is_some_and(|file| file.shares.union().deny & access != 0) {
+        if self.state.files.read(file).get(file).is_some_and(|file| file.shares.union().deny & access != 0) {
             return Err(Nfsstat4::NFS4ERR_LOCKED);
         }
         Ok(())
     }
 
+    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when it has none.
+    pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
+        let opens: Vec<Key> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
+        let own = |open: &Open<F, O>| {
+            (open.client == client && self.state.is_named(&open.file, file)).then(|| take(&open.payload))
+        };
+        opens.into_iter().find_map(|key| self.state.opens.read(key, own).flatten())
+    }
+
+    /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
+    pub fn is_open(&self, file: &F) -> bool {
+        self.state.files.read(file).get(file).is_some_and(|file| !file.opens.is_empty())
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Lets files have several names: names that are equal are of one file, whose shares, locks and delegations stand against
     /// each other, and `view` tells them apart. To a client they are different files: its own delegation by one name does not
     /// cover what it does by another, and a stateid is good with the name that it was given for. By default all equal names are
@@ -135,19 +152,5 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Whether a name is the one that something was given for.
     pub(crate) fn is_named(&self, known: &F, name: &F) -> bool {
         known == name && (self.view)(known) == (self.view)(name)
-    }
-
-    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when it has none.
-    pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
-        let opens: Vec<Key> = self.files.read(file).get(file)?.opens.values().copied().collect();
-        let own = |open: &Open<F, O>| {
-            (open.client == client && self.is_named(&open.file, file)).then(|| take(&open.payload))
-        };
-        opens.into_iter().find_map(|key| self.opens.read(key, own).flatten())
-    }
-
-    /// Tells whether anybody has the file open (for REMOVE and RENAME over it).
-    pub fn is_open(&self, file: &F) -> bool {
-        self.files.read(file).get(file).is_some_and(|file| !file.opens.is_empty())
     }
 }

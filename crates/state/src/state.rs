@@ -1,28 +1,19 @@
 //! The whole state of one server.
 
-use crate::clients::Client;
-use crate::clients::grace;
+use crate::clients::ClientTable;
+use crate::clients::grace::{self, Grace};
 use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenants;
-use crate::copies::Copy;
-use crate::delegations::Delegation;
-use crate::delegations::recalls::Contention;
+use crate::copies::CopyTable;
+use crate::delegations::DelegationTable;
 use crate::files::{Files, View};
-use crate::locks::LockState;
-use crate::locks::ranges::LockRange;
-use crate::locks::waits::Notices;
-use crate::opens::{Open, Owner};
+use crate::locks::LockTable;
+use crate::opens::OpenTable;
 use crate::scramble::Scramble;
-use crate::sessions::Session;
-use crate::sessions::connections::ConnectionTable;
-use crate::slab::Key;
-use crate::table::Table;
-use crate::v40::Shared;
+use crate::sessions::SessionTable;
+use crate::v40::V40Table;
 use crate::{Limits, PrincipalHash};
-use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What one start of the server is given.
@@ -89,86 +80,39 @@ pub struct State<F, O> {
     pub(crate) epoch: u32,
     pub(crate) scramble: Scramble,
     pub(crate) principal_key: [u8; 16],
-    /// When the grace period ends, in nanoseconds; zero when there is none. Changes under the registry only.
-    pub(crate) grace_until: AtomicU64,
-    /// Beyond which reclaims do not extend it, in nanoseconds.
-    pub(crate) grace_latest: u64,
-    /// Bytes of sessions and their cached replies, as counted for the tenants.
-    pub(crate) session_memory: AtomicUsize,
+    pub(crate) grace: Grace,
     pub(crate) tenants: Tenants,
-    /// Whether more waits to be carried out than is good: then clients are asked to use fewer slots.
-    pub(crate) overloaded: AtomicBool,
-
-    pub(crate) registry: Mutex<Registry>,
-    pub(crate) clients: Table<Arc<Client>>,
-    pub(crate) sessions: Table<Arc<Session>>,
-    pub(crate) connections: ConnectionTable,
-
+    pub(crate) clients: ClientTable,
+    pub(crate) sessions: SessionTable,
     pub(crate) files: Files<F>,
-    /// Open owners and lock owners; they live as long as they have opens or lock stateids.
-    pub(crate) owners: Table<Owner>,
-    pub(crate) opens: Table<Open<F, O>>,
-    pub(crate) locks: Table<LockState>,
-    pub(crate) delegations: Table<Delegation<F, O>>,
-    /// Delegations that are recalled, by the time when they are revoked.
-    pub(crate) recalls: Mutex<BTreeSet<(Duration, Key)>>,
-    pub(crate) contention: Contention,
-    pub(crate) notices: Notices<F>,
-    /// Ranges that were unlocked; a leaf of the lock order.
-    pub(crate) unlocked: Mutex<Vec<(F, LockRange)>>,
-    /// Delegations, for the limit, and those for writing that are not revoked, for whoever looks at attributes.
-    pub(crate) delegations_count: AtomicUsize,
-    pub(crate) write_delegations: AtomicUsize,
-    /// Copies that go on after their answers.
-    pub(crate) copies: Table<Copy<F>>,
-    /// Those, for the limit.
-    pub(crate) copies_count: AtomicUsize,
-    /// Opens, for the limit.
-    pub(crate) opens_count: AtomicUsize,
-    /// Lock stateids and locked ranges together, for the limit.
-    pub(crate) locks_count: AtomicUsize,
-    pub(crate) v40: Shared,
+    pub(crate) opens: OpenTable<F, O>,
+    pub(crate) locks: LockTable<F>,
+    pub(crate) delegations: DelegationTable<F, O>,
+    pub(crate) copies: CopyTable<F>,
+    pub(crate) v40: V40Table,
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Starts with nothing; the grace period begins at `now` if there are prior clients.
     pub fn new(limits: Limits, boot: Boot, now: Duration) -> Self {
         let waiting = grace::waiting(boot.prior_clients);
-        let (grace_until, grace_latest) = match waiting.is_empty() {
-            true => (0, 0),
-            false => grace::deadlines(now, &limits),
-        };
+        let grace = Grace::new(!waiting.is_empty(), now, &limits);
         Self {
             limits,
             view: |_| 0,
             epoch: boot.epoch,
             scramble: Scramble::new(&boot.hash_key),
             principal_key: boot.principal_key,
-            grace_until: AtomicU64::new(grace_until),
-            grace_latest,
-            session_memory: AtomicUsize::new(0),
+            grace,
             tenants: Tenants::default(),
-            overloaded: AtomicBool::new(false),
-            registry: Mutex::new(Registry::new(waiting)),
-            clients: Table::new(),
-            sessions: Table::new(),
-            connections: ConnectionTable::new(),
+            clients: ClientTable::new(Registry::new(waiting)),
+            sessions: SessionTable::new(),
             files: Files::new(boot.hash_key),
-            owners: Table::new(),
-            opens: Table::new(),
-            locks: Table::new(),
-            delegations: Table::new(),
-            recalls: Mutex::default(),
-            contention: Contention::new(),
-            notices: Notices::default(),
-            unlocked: Mutex::default(),
-            delegations_count: AtomicUsize::new(0),
-            write_delegations: AtomicUsize::new(0),
-            copies: Table::new(),
-            copies_count: AtomicUsize::new(0),
-            opens_count: AtomicUsize::new(0),
-            locks_count: AtomicUsize::new(0),
-            v40: Shared::default(),
+            opens: OpenTable::new(),
+            locks: LockTable::new(),
+            delegations: DelegationTable::new(),
+            copies: CopyTable::new(),
+            v40: V40Table::default(),
         }
     }
 
@@ -180,21 +124,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Counts what there is, part by part: while requests run the numbers need not be of one moment.
     pub fn counts(&self) -> Counts {
         let lock_stateids = self.locks.len();
-        let mut reply_cache: usize = 0;
-        self.sessions
-            .each(|_, session| reply_cache = reply_cache.wrapping_add(session.activity.cached_len()));
         Counts {
             clients: self.registry().clients.len(),
             sessions: self.sessions.len(),
             opens: self.opens.len(),
             lock_stateids,
-            ranges: self.locks_count.load(Relaxed).saturating_sub(lock_stateids),
+            ranges: self.locks.count().saturating_sub(lock_stateids),
             delegations: self.delegations.len(),
-            copies: self.copies_count.load(Relaxed),
+            copies: self.copies.count(),
             files: self.files.len(),
-            owners: self.v40.owners.load(Relaxed),
-            reply_cache,
-            session_memory: self.session_memory.load(Relaxed),
+            owners: self.v40.owners(),
+            reply_cache: self.sessions.cached_len(),
+            session_memory: self.sessions.memory(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Stateids (RFC 8881 section 8.2): special ones, and the check of a sequence number.
 
+use crate::Locks;
+use crate::Opens;
 use crate::locks::LockState;
 use crate::opens::Open;
 use crate::scramble::Domain;
@@ -83,43 +85,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         })
     }
 
-    /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
-    /// number is good; zero stands for the current one.
-    pub(crate) fn read_open<R>(
-        &self,
-        client: ClientKey,
-        key: Key,
-        seqid: u32,
-        run: impl FnOnce(&Open<F, O>) -> Result<R>,
-    ) -> Result<R> {
-        let found = self.opens.read(key, |open| match open.client == client {
-            true => check_seqid(seqid, open.seqid).and_then(|()| run(open)),
-            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
-        });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
-    }
-
-    /// As [`State::read_open`], for lock stateids.
-    pub(crate) fn read_lock<R>(
-        &self,
-        client: ClientKey,
-        key: Key,
-        seqid: u32,
-        run: impl FnOnce(&LockState) -> R,
-    ) -> Result<R> {
-        let found = self.locks.read(key, |lock| match lock.client == client {
-            true => check_seqid(seqid, lock.seqid).map(|()| run(lock)),
-            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
-        });
-        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
-    }
-
     fn find_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<StateRef> {
         let found = self.state_ref(stateid)?;
         match found {
-            StateRef::Open(key) => self.read_open(client, key, stateid.seqid, |_| Ok(()))?,
-            StateRef::Lock(key) => self.read_lock(client, key, stateid.seqid, |_| ())?,
-            StateRef::Delegation(key) => self.read_delegation(client, key, stateid.seqid, |_| Ok(()))?,
+            StateRef::Open(key) => self.opens().read_open(client, key, stateid.seqid, |_| Ok(()))?,
+            StateRef::Lock(key) => self.locks().read_lock(client, key, stateid.seqid, |_| ())?,
+            StateRef::Delegation(key) => {
+                self.delegations().read_delegation(client, key, stateid.seqid, |_| Ok(()))?
+            }
             // For OFFLOAD_STATUS and OFFLOAD_CANCEL alone.
             StateRef::Copy(_) => return Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         }
@@ -146,7 +119,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let mut client_state = record.lock_any();
         let key = match (self.find_stateid(client, stateid), self.state_ref(stateid)?) {
             (Err(Nfsstat4::NFS4ERR_DELEG_REVOKED), StateRef::Delegation(key)) => {
-                self.remove_delegation(&record, &mut client_state, key, effects);
+                self.delegations().remove_delegation(&record, &mut client_state, key, effects);
                 return Ok(());
             }
             (found, _) => match found? {
@@ -156,14 +129,49 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 }
             },
         };
-        let lock = self.lock_of(key)?;
+        let lock = self.locks().lock_of(key)?;
         let mut files = self.files.lock(&lock.file);
         let file = files.get_mut(&lock.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         if file.ranges.holds(lock.owner) {
             return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
         }
-        self.remove_lock_state(&mut client_state, &lock.file, file, key, effects);
+        self.locks().remove_lock_state(&mut client_state, &lock.file, file, key, effects);
         Ok(())
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
+    /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
+    /// number is good; zero stands for the current one.
+    pub(crate) fn read_open<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&Open<F, O>) -> Result<R>,
+    ) -> Result<R> {
+        let found = self.state.opens.read(key, |open| match open.client == client {
+            true => check_seqid(seqid, open.seqid).and_then(|()| run(open)),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
+    /// As [`crate::Opens::read_open`], for lock stateids.
+    pub(crate) fn read_lock<R>(
+        &self,
+        client: ClientKey,
+        key: Key,
+        seqid: u32,
+        run: impl FnOnce(&LockState) -> R,
+    ) -> Result<R> {
+        let found = self.state.locks.read(key, |lock| match lock.client == client {
+            true => check_seqid(seqid, lock.seqid).map(|()| run(lock)),
+            false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
+        });
+        found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
     }
 }
 

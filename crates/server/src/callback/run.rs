@@ -43,7 +43,7 @@ impl Nfs {
     /// Tells whether a COMPOUND still waits for what a client is to say (see
     /// [`WaitsFor::answer`](crate::dispatch::WaitsFor::answer)).
     pub fn getattr_pending(&self, look: GetattrWait) -> bool {
-        self.state.getattr_pending(look)
+        self.state.delegations().getattr_pending(look)
     }
 
     /// Sends callbacks, as far as there are slots and connections; the others wait or are for housekeeping to repeat.
@@ -56,8 +56,8 @@ impl Nfs {
     fn start_callback(&self, task: CallbackTask, tries: u8, now: Duration) {
         let Some(said) = self.said(&task) else { return };
         let begun = match (task, client_of(&task)) {
-            (CallbackTask::Probe { sessionid }, _) => self.state.begin_probe(&sessionid),
-            (_, Some(client)) => self.state.begin_callback(client),
+            (CallbackTask::Probe { sessionid }, _) => self.state.callbacks().begin_probe(&sessionid),
+            (_, Some(client)) => self.state.callbacks().begin_callback(client),
             (_, None) => return,
         };
         match (begun, client_of(&task)) {
@@ -75,20 +75,20 @@ impl Nfs {
         match task {
             CallbackTask::Probe { .. } => Some(Said::default()),
             CallbackTask::Recall { delegation, .. } => {
-                let recall = self.state.recall(*delegation)?;
+                let recall = self.state.delegations().recall(*delegation)?;
                 let fh = self.filehandle(&recall.file).into();
                 let args = CbRecall4Args { stateid: recall.stateid, truncate: false, fh };
                 let operation = Some(NfsCbArgop4::OP_CB_RECALL(args));
                 Some(Said { operation, referring: recall.granted })
             }
             CallbackTask::Getattr { delegation, .. } => {
-                let fh = self.filehandle(&self.state.getattr_file(*delegation)?).into();
+                let fh = self.filehandle(&self.state.delegations().getattr_file(*delegation)?).into();
                 let attr_request = Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE]);
                 let operation = Some(NfsCbArgop4::OP_CB_GETATTR(CbGetattr4Args { fh, attr_request }));
                 Some(Said { operation, referring: None })
             }
             CallbackTask::NotifyLock { notice, .. } => {
-                let notice = self.state.lock_notice(*notice)?;
+                let notice = self.state.locks().lock_notice(*notice)?;
                 let cnla_fh = self.filehandle(&notice.file).into();
                 let owner = notice.owner.to_vec().into();
                 let cnla_lock_owner = StateOwner4 { clientid: notice.clientid, owner };
@@ -96,7 +96,7 @@ impl Nfs {
                 Some(Said { operation: Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(args)), referring: None })
             }
             CallbackTask::Offload { copy, .. } => {
-                let offload = self.state.offload(*copy)?;
+                let offload = self.state.copies().offload(*copy)?;
                 let referring = offload.begun;
                 Some(Said {
                     operation: Some(NfsCbArgop4::OP_CB_OFFLOAD(self.cb_offload(offload))),
@@ -143,7 +143,7 @@ impl Nfs {
         match self.proof(&sent.call.channel, now) {
             Some(proof) => sent.proof = Arc::new(proof),
             None => {
-                self.state.callback_contexts_lost(&sent.call);
+                self.state.callbacks().callback_contexts_lost(&sent.call);
                 return self.lose(sent, now, true);
             }
         }
@@ -173,15 +173,15 @@ impl Nfs {
         let (task, tries) = (sent.task, sent.tries);
         match opened.as_deref().map_or(Answer::Refused, message::answer) {
             Answer::Done(results) => {
-                self.state.end_callback(sent.call, CallbackEnd::Answered);
+                self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Ok(results), now);
             }
             Answer::Failed(status) => {
-                self.state.end_callback(sent.call, CallbackEnd::Answered);
+                self.state.callbacks().end_callback(sent.call, CallbackEnd::Answered);
                 self.answered(&task, Err(status), now);
             }
             Answer::Again(end) => {
-                self.state.end_callback(sent.call, end);
+                self.state.callbacks().end_callback(sent.call, end);
                 // NFS4ERR_DELAY is for later.
                 match end != CallbackEnd::Unknown && tries < TRIES_MAX {
                     true => self.start_callback(task, tries, now),
@@ -200,24 +200,26 @@ impl Nfs {
     /// that granted the delegation may yet reach it.
     fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>, now: Duration) {
         match (task, results) {
-            (CallbackTask::Recall { delegation, .. }, Ok(_)) => self.state.recall_answered(*delegation),
+            (CallbackTask::Recall { delegation, .. }, Ok(_)) => {
+                self.state.delegations().recall_answered(*delegation)
+            }
             (CallbackTask::Recall { .. }, Err(status)) => {
                 tracing::debug!(status = status.name(), "a client refuses a recall");
             }
             (CallbackTask::Getattr { delegation, .. }, results) => {
                 let held = results.ok().and_then(message::held_attributes);
-                if self.state.getattr_answered(*delegation, held) {
+                if self.state.delegations().getattr_answered(*delegation, held) {
                     self.start_callback(*task, 0, now);
                 }
                 self.callbacks.wake();
             }
-            (CallbackTask::NotifyLock { notice, .. }, _) => self.state.lock_notice_done(*notice),
+            (CallbackTask::NotifyLock { notice, .. }, _) => self.state.locks().lock_notice_done(*notice),
             // It is said again by housekeeping.
             (CallbackTask::Offload { .. }, Err(Nfsstat4::NFS4ERR_DELAY)) => {}
             // Whatever the answer is, the stateid ends with it (RFC 7862 section 4.8).
             (CallbackTask::Offload { client, copy }, _) => {
                 self.offloads.count_answered();
-                self.state.offload_answered(*client, *copy);
+                self.state.copies().offload_answered(*client, *copy);
             }
             (CallbackTask::Probe { .. } | CallbackTask::RecallAny { .. }, _) => {}
         }
@@ -227,15 +229,17 @@ impl Nfs {
     /// its connection is there and does not carry callbacks.
     fn lose(&self, mut sent: Sent, now: Duration, silent: bool) {
         if silent {
-            self.state.callback_unanswered(&sent.call);
+            self.state.callbacks().callback_unanswered(&sent.call);
         }
         match self.said(&sent.task) {
-            Some(said) if sent.tries < TRIES_MAX && self.state.redirect_callback(&mut sent.call) => {
+            Some(said)
+                if sent.tries < TRIES_MAX && self.state.callbacks().redirect_callback(&mut sent.call) =>
+            {
                 self.send_callback(sent, &said, now);
             }
             said => {
                 let Sent { task, tries, call, .. } = sent;
-                self.state.end_callback(call, CallbackEnd::Unknown);
+                self.state.callbacks().end_callback(call, CallbackEnd::Unknown);
                 // A probe is of its session; others may go to another one.
                 match client_of(&task) {
                     _ if said.is_none() => {}
@@ -251,10 +255,10 @@ impl Nfs {
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => {
-                self.state.getattr_answered(*delegation, None);
+                self.state.delegations().getattr_answered(*delegation, None);
                 self.callbacks.wake();
             }
-            CallbackTask::NotifyLock { notice, .. } => self.state.lock_notice_done(*notice),
+            CallbackTask::NotifyLock { notice, .. } => self.state.locks().lock_notice_done(*notice),
             CallbackTask::Probe { .. }
             | CallbackTask::Recall { .. }
             | CallbackTask::RecallAny { .. }
@@ -281,9 +285,9 @@ impl Nfs {
             self.lose(sent, now, true);
         }
         self.start_callbacks(self.callbacks.take_waiting(), now);
-        self.callbacks.keep_contexts(|| self.state.callback_contexts(), now);
-        let mut due = self.state.unanswered_recalls();
-        due.extend(self.state.unanswered_offloads());
+        self.callbacks.keep_contexts(|| self.state.callbacks().callback_contexts(), now);
+        let mut due = self.state.delegations().unanswered_recalls();
+        due.extend(self.state.copies().unanswered_offloads());
         if !due.is_empty() {
             let under_way = self.callbacks.under_way();
             due.retain(|task| !under_way.contains(task));

@@ -38,7 +38,9 @@ impl Nfs {
         for (file, break_time) in files {
             // A quarter is left for what is not done at once.
             let within = break_time / 4 * 3;
-            self.with_effects(now, |state, effects| state.recall_all(now, &file, within, effects));
+            self.with_effects(now, |state, effects| {
+                state.delegations().recall_all(now, &file, within, effects)
+            });
         }
     }
 }

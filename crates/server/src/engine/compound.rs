@@ -296,7 +296,7 @@ impl<'c> Compound<'c> {
     /// Ends the use of the slot; `reply` is what a retry will get.
     pub fn finish(&mut self, reply: Option<&[u8]>) {
         if let Some(token) = self.progress.session.as_mut().and_then(|session| session.token.take()) {
-            self.state().finish(token, reply);
+            self.state().sessions().finish(token, reply);
         }
     }
 }

@@ -51,7 +51,9 @@ impl Compound<'_> {
         }
         let (client, file) = (self.client()?, object.key());
         self.past_expired(&file, || {
-            self.with_effects(|state, effects| state.begin_change(self.now(), client, &file, effects))
+            self.with_effects(|state, effects| {
+                state.delegations().begin_change(self.now(), client, &file, effects)
+            })
         })?;
         self.changing.borrow_mut().push(file);
         Ok(())
@@ -76,7 +78,7 @@ impl Compound<'_> {
     /// Ends the changes of an operation.
     pub fn end_changes(&self) {
         let changed: Vec<FileKey> = std::mem::take(&mut *self.changing.borrow_mut());
-        changed.iter().for_each(|file| self.state().end_change(file));
+        changed.iter().for_each(|file| self.state().delegations().end_change(file));
     }
 
     /// Checks that nobody may have changed a file's data without telling.
@@ -86,7 +88,9 @@ impl Compound<'_> {
     pub fn check_unopened_read(&self, object: &Object) -> OpResult {
         let (client, file) = (self.client()?, object.key());
         self.past_expired(&file, || {
-            self.with_effects(|state, effects| state.check_unopened_read(self.now(), client, &file, effects))
+            self.with_effects(|state, effects| {
+                state.delegations().check_unopened_read(self.now(), client, &file, effects)
+            })
         })
     }
 
@@ -101,14 +105,16 @@ impl Compound<'_> {
             return self.attributes(fh);
         }
         let (client, file) = (self.client()?, object.key());
-        if !self.state().others_write(client, &file) {
+        if !self.state().delegations().others_write(client, &file) {
             return self.attributes(fh);
         }
         self.await_holder(client, &file)?;
         // What is found may have to be put down.
         self.check_disk(object)?;
         let look = || {
-            self.with_effects(|state, effects| state.holder_attributes(self.now(), client, &file, effects))
+            self.with_effects(|state, effects| {
+                state.delegations().holder_attributes(self.now(), client, &file, effects)
+            })
         };
         match self.past_expired(&file, look)? {
             Some(looked) => self.attributes_held(object, looked),
@@ -125,7 +131,7 @@ impl Compound<'_> {
         if self.may_wait() {
             return Ok(());
         }
-        match self.with_effects(|state, effects| state.ask_holder(client, file, effects)) {
+        match self.with_effects(|state, effects| state.delegations().ask_holder(client, file, effects)) {
             Some(look) => Err(DeferReason::Holder(look).into()),
             None => Ok(()),
         }

@@ -30,7 +30,7 @@ impl Compound<'_> {
             StateidKind::Ordinary => {
                 let (client, file) = (self.client_of(&stateid)?, object.key());
                 let take = |payload: &OpenPayload| (payload.user, payload.read.clone());
-                let (user, read) = self.state().access(client, &stateid, &file, SHARE_READ, take)?;
+                let (user, read) = self.state().opens().access(client, &stateid, &file, SHARE_READ, take)?;
                 self.check_user(object, user, SHARE_READ)?;
                 read.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
             }
@@ -57,7 +57,7 @@ impl Compound<'_> {
         }
         let take = |payload: &OpenPayload| (payload.user, payload.any().cloned());
         let (user, file) =
-            self.state().access(self.client_of(&stateid)?, &stateid, &object.key(), 0, take)?;
+            self.state().opens().access(self.client_of(&stateid)?, &stateid, &object.key(), 0, take)?;
         self.check_user(object, user, SHARE_READ)?;
         file.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
@@ -82,7 +82,7 @@ impl Compound<'_> {
     /// Returns the open file of any open that the client has of an object.
     pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
         let client = self.client().ok()?;
-        self.state().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
+        self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
     }
 
     /// Returns what an open with WRITE access holds.
@@ -92,7 +92,7 @@ impl Compound<'_> {
     pub fn opened_for_write(&self, object: &Object, stateid: &Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let (client, file) = (self.client_of(stateid)?, object.key());
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
-        let (user, write) = self.state().access(client, stateid, &file, SHARE_WRITE, take)?;
+        let (user, write) = self.state().opens().access(client, stateid, &file, SHARE_WRITE, take)?;
         self.check_user(object, user, SHARE_WRITE)?;
         write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
     }
@@ -126,9 +126,9 @@ impl Compound<'_> {
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
     pub fn check_anonymous(&self, object: &Object, access: u32) -> OpResult {
         let file = object.key();
-        match self.state().anonymous_access(self.now(), &file, access) {
+        match self.state().opens().anonymous_access(self.now(), &file, access) {
             Err(Nfsstat4::NFS4ERR_LOCKED) if self.expired_give_way(&file)? => {
-                Ok(self.state().anonymous_access(self.now(), &file, access)?)
+                Ok(self.state().opens().anonymous_access(self.now(), &file, access)?)
             }
             allowed => Ok(allowed?),
         }
@@ -140,13 +140,13 @@ impl Compound<'_> {
     /// # Errors
     /// [`OpStop::Deferred`], since their records go from stable storage.
     pub fn expired_give_way(&self, file: &FileKey) -> OpResult<bool> {
-        if !self.state().is_held_by_expired(self.now(), file) {
+        if !self.state().leases().is_held_by_expired(self.now(), file) {
             return Ok(false);
         }
         if !self.may_wait() {
             return Err(DeferReason::CurrentExport.into());
         }
-        Ok(self.with_effects(|state, effects| state.free_expired(self.now(), file, effects)))
+        Ok(self.with_effects(|state, effects| state.leases().free_expired(self.now(), file, effects)))
     }
 
     /// Runs what answers NFS4ERR_DELAY while delegations are recalled; clients whose leases have run out are not waited for.

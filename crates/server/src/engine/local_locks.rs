@@ -190,7 +190,7 @@ fn raised(locked: LockedFor, write: bool) -> LockedFor {
 impl Nfs {
     /// Brings what file systems hold to what clients have left of ranges that they have unlocked.
     pub(super) fn unlock_locally(&self, now: Duration) {
-        let unlocked = self.state.take_unlocked();
+        let unlocked = self.state.locks().take_unlocked();
         if self.local_locks.files.load(Relaxed) == 0 {
             return;
         }
@@ -213,7 +213,7 @@ impl Nfs {
     /// have, they have had in the file system: nobody can be in the way.
     fn settle(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
         let mut outcome = Ok(());
-        for (piece, locked) in self.state.locked_within(file, range) {
+        for (piece, locked) in self.state.locks().locked_within(file, range) {
             outcome = outcome.and(locks.set(piece.offset(), piece.last(), kind(locked)).map(drop));
         }
         outcome
@@ -222,7 +222,7 @@ impl Nfs {
     /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is locked any more is let go.
     fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
         let file = turn.file;
-        while !turn.end(|| self.state.has_locks(&file)) {
+        while !turn.end(|| self.state.locks().has_locks(&file)) {
             turn.unlocked().into_iter().for_each(|range| self.bring_up_to_date(&turn, range, now));
         }
     }
@@ -242,7 +242,8 @@ impl Compound<'_> {
     pub fn lock(&self, object: &Object, request: &Lock<'_, FileKey>) -> Result<nfs4::Stateid4, LockFailure> {
         let client = self.client()?;
         let lock = || {
-            let lock = |state: &NfsState, effects: &mut _| state.lock(self.now(), client, request, effects);
+            let lock =
+                |state: &NfsState, effects: &mut _| state.locks().lock(self.now(), client, request, effects);
             Ok(self.with_effects(lock)?)
         };
         if !self.locks_locally(object) {
@@ -263,13 +264,13 @@ impl Compound<'_> {
         lock: &dyn Fn() -> Result<nfs4::Stateid4, LockFailure>,
     ) -> Result<nfs4::Stateid4, LockFailure> {
         let (client, file) = (self.client()?, request.file);
-        let payload = self.state().lock_allowed(self.now(), client, request, OpenPayload::clone)?;
+        let payload = self.state().locks().lock_allowed(self.now(), client, request, OpenPayload::clone)?;
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         if !self.prepare(turn, &payload, request.write)? {
             return lock();
         }
         let Some(locks) = &turn.locks else { return lock() };
-        let before = self.state().locked_within(file, range);
+        let before = self.state().locks().locked_within(file, range);
         let way = self.raise(&**locks, &before, range, request.write);
         let locked = match way {
             Ok(Way::Free) => lock(),
@@ -303,7 +304,7 @@ impl Compound<'_> {
         let Some(new) = opened.range_locks(payload.write.is_some())? else { return Ok(there) };
         if there {
             // All that is locked so far is for reading: two may have that at once, and then the former goes.
-            for (piece, locked) in self.state().locked_within(&turn.file, LockRange::WHOLE) {
+            for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
                 if locked != LockedFor::Nothing {
                     new.set(piece.offset(), piece.last(), kind(locked))?;
                 }

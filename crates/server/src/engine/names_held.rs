@@ -65,7 +65,7 @@ impl<K: Hash + Eq> Drop for Hold<'_, K> {
 impl<'c> Compound<'c> {
     /// Whether anybody may have a delegation, or get one while the operation runs.
     pub(super) fn may_be_delegated(&self) -> bool {
-        self.nfs.config.delegations != Delegations::None || self.state().has_delegations()
+        self.nfs.config.delegations != Delegations::None || self.state().delegations().has_delegations()
     }
 
     /// Keeps the names of directories as they are for everybody else, where that matters. It waits for whoever changes one of

@@ -119,14 +119,14 @@ impl Nfs {
 
     /// Forgets what was bound to a connection (RFC 8881 section 2.10.3.1).
     pub fn connection_closed(&self, connection: ConnectionId) {
-        self.state.connection_closed(connection.0);
+        self.state.sessions().connection_closed(connection.0);
         self.callback_connection_closed(connection);
     }
 
     /// Expires leases and ends the grace period; to be called about once a second.
     pub fn housekeeping(&self, now: Duration) {
         self.recall_broken(now);
-        let expired = self.with_effects(now, |state, effects| state.expire(now, effects));
+        let expired = self.with_effects(now, |state, effects| state.leases().expire(now, effects));
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");
         }
@@ -135,7 +135,7 @@ impl Nfs {
 
     /// Says whether more waits than is good: clients are then asked to send less at once.
     pub fn set_overloaded(&self, overloaded: bool) {
-        self.state.set_overloaded(overloaded);
+        self.state.sessions().set_overloaded(overloaded);
     }
 
     /// Counts of operations by status, and of errors of file systems, for metrics.

@@ -109,23 +109,24 @@ impl Compound<'_> {
         let Some((client, token)) = session.map(|session| (session.client, session.token.as_ref())) else {
             return Err(range);
         };
-        let changes =
-            self.with_effects(|state, effects| state.begin_change(self.now(), client, &file, effects));
+        let changes = self.with_effects(|state, effects| {
+            state.delegations().begin_change(self.now(), client, &file, effects)
+        });
         if changes.is_err() || nfs.offloads.runner.get().is_none() {
             return Err(range);
         }
         let verifier = nfs.write_verifier();
         let new = NewCopy { file: &file, user: &self.call.security.sender, verifier };
-        let Some((key, stateid)) = nfs.state.begin_copy(client, &new, token) else {
-            nfs.state.end_change(&file);
+        let Some((key, stateid)) = nfs.state.copies().begin_copy(client, &new, token) else {
+            nfs.state.delegations().end_change(&file);
             return Err(range);
         };
         nfs.offloads.begun.fetch_add(1, Relaxed);
         match nfs.offloads.submit(Box::new(BackgroundCopy { key, file, range, done: 0 })) {
             Ok(()) => Ok(stateid),
             Err(copy) => {
-                nfs.state.offload_answered(client, key);
-                nfs.state.end_change(&copy.file);
+                nfs.state.copies().offload_answered(client, key);
+                nfs.state.delegations().end_change(&copy.file);
                 Err(copy.range)
             }
         }
@@ -149,18 +150,18 @@ impl Nfs {
     /// monotonic time.
     pub fn copy_on(&self, mut copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
         loop {
-            if !self.state.begin_copy_piece(copy.key) {
-                return self.state.end_change(&copy.file);
+            if !self.state.copies().begin_copy_piece(copy.key) {
+                return self.state.delegations().end_change(&copy.file);
             }
             let ended = self.copy_piece(&mut copy);
             if let Some(status) = ended {
-                self.state.end_change(&copy.file);
+                self.state.delegations().end_change(&copy.file);
                 self.with_effects(clock(), |state, effects| {
-                    state.end_copy(copy.key, copy.done, status, effects);
+                    state.copies().end_copy(copy.key, copy.done, status, effects);
                 });
                 return;
             }
-            self.state.end_copy_piece(copy.key, copy.done);
+            self.state.copies().end_copy_piece(copy.key, copy.done);
             match self.offloads.submit(copy) {
                 Ok(()) => return,
                 // Others may want the thread, but what has begun is not given up.

@@ -68,14 +68,14 @@ impl Compound<'_> {
             Where::FileSystemOf(key) => file.shares_space_with(key),
             Where::Nowhere => false,
         };
-        if !self.state().has_expired(self.now(), meant) {
+        if !self.state().leases().has_expired(self.now(), meant) {
             return Ok(false);
         }
         if !self.may_wait() {
             return Err(DeferReason::CurrentExport.into());
         }
-        let released =
-            self.with_effects(|state, effects| state.release_expired(self.now(), count, meant, effects));
+        let released = self
+            .with_effects(|state, effects| state.leases().release_expired(self.now(), count, meant, effects));
         if released > 0 {
             tracing::info!(clients = released, "clients with expired leases gave way to a shortage");
         }
@@ -87,12 +87,14 @@ impl Compound<'_> {
     /// # Errors
     /// As [`Compound::with_room`].
     pub fn expired_make_room_for_open(&self) -> OpResult<bool> {
-        if !self.state().has_expired(self.now(), |_| true) {
+        if !self.state().leases().has_expired(self.now(), |_| true) {
             return Ok(false);
         }
         if !self.may_wait() {
             return Err(DeferReason::CurrentExport.into());
         }
-        Ok(self.with_effects(|state, effects| state.make_room_for_open(self.now(), &self.sender(), effects)))
+        Ok(self.with_effects(|state, effects| {
+            state.clients().make_room_for_open(self.now(), &self.sender(), effects)
+        }))
     }
 }

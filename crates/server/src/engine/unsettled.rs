@@ -91,9 +91,9 @@ impl Compound<'_> {
         if let (Some(opened), Ok(client)) = (unsettled.opened, self.client()) {
             self.with_effects(|state, effects| {
                 if let Some(delegation) = opened.delegation {
-                    let _ = state.delegreturn(client, &delegation, &opened.file, effects);
+                    let _ = state.delegations().delegreturn(client, &delegation, &opened.file, effects);
                 }
-                let _ = state.close(client, &opened.stateid, &opened.file, effects);
+                let _ = state.opens().close(client, &opened.stateid, &opened.file, effects);
             });
         }
         // An earlier one may have failed already.

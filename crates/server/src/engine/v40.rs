@@ -43,7 +43,7 @@ impl Compound<'_> {
         match &self.progress.session {
             Some(session) => Ok(session.client),
             None if self.progress.minor == 0 => {
-                Ok(self.state().client_of_stateid_40(self.now(), &self.sender(), stateid)?)
+                Ok(self.state().v40().client_of_stateid_40(self.now(), &self.sender(), stateid)?)
             }
             None => self.client_40(),
         }

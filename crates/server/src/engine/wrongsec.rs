@@ -109,7 +109,7 @@ impl Compound<'_> {
     fn machine_may(&self, operation: u32) -> bool {
         let sender = self.sender();
         let session = self.progress.session.as_ref();
-        session.is_some_and(|session| self.state().machine_may(session.client, &sender, operation))
+        session.is_some_and(|session| self.state().clients().machine_may(session.client, &sender, operation))
     }
 }
 

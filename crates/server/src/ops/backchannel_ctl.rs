@@ -12,6 +12,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let args = BackchannelCtl4Args::decode(args)?;
     let session = c.progress.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;
     let security = c.callback_security(&args.bca_sec_parms)?;
-    c.state().backchannel_ctl(&session.sessionid, args.bca_cb_program, &security)?;
+    c.state().callbacks().backchannel_ctl(&session.sessionid, args.bca_cb_program, &security)?;
     Ok(())
 }

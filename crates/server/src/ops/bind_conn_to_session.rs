@@ -19,7 +19,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         ChannelDirFromClient4::CDFC4_BACK_OR_BOTH => ChannelDirection::BackOrBoth,
     };
     let sender = c.sender();
-    let bound = c.state().bind_conn_to_session(&sender, &args.bctsa_sessid, direction)?;
+    let bound = c.state().sessions().bind_conn_to_session(&sender, &args.bctsa_sessid, direction)?;
     let direction = match bound {
         Bound::Fore => ChannelDirFromServer4::CDFS4_FORE,
         Bound::Back => ChannelDirFromServer4::CDFS4_BACK,

@@ -12,7 +12,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let args = Close4Args::decode(args)?;
     let stateid = c.resolve(args.open_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
-    let closed = c.with_effects(|state, effects| state.close(client, &stateid, &file, effects))?;
+    let closed = c.with_effects(|state, effects| state.opens().close(client, &stateid, &file, effects))?;
     c.progress.stateid = Some(closed);
     reply.value(&closed);
     Ok(())

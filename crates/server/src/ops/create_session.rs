@@ -24,8 +24,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         callback_security: c.callback_security(&args.csa_sec_parms)?,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let ok =
-        c.with_effects(|state, effects| state.create_session(c.now(), &sender, &request, random, effects))?;
+    let ok = c.with_effects(|state, effects| {
+        state.sessions().create_session(c.now(), &sender, &request, random, effects)
+    })?;
     reply.opaque_fixed(&ok.sessionid).u32(ok.sequence).u32(ok.flags);
     encode_channel(&ok.fore, reply);
     encode_channel(&ok.back, reply);

@@ -12,6 +12,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let args = Delegreturn4Args::decode(args)?;
     let stateid = c.resolve(args.deleg_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
-    c.with_effects(|state, effects| state.delegreturn(client, &stateid, &file, effects))?;
+    c.with_effects(|state, effects| state.delegations().delegreturn(client, &stateid, &file, effects))?;
     Ok(())
 }

@@ -11,6 +11,6 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = DestroyClientid4Args::decode(args)?;
     let sender = c.sender();
-    c.with_effects(|state, effects| state.destroy_clientid(&sender, args.dca_clientid, effects))?;
+    c.with_effects(|state, effects| state.clients().destroy_clientid(&sender, args.dca_clientid, effects))?;
     Ok(())
 }

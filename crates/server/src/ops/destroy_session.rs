@@ -16,6 +16,6 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
         return Err(Nfsstat4::NFS4ERR_NOT_ONLY_OP.into());
     }
     let sender = c.sender();
-    c.state().destroy_session(&sender, &args.dsa_sessionid, own.as_ref())?;
+    c.state().sessions().destroy_session(&sender, &args.dsa_sessionid, own.as_ref())?;
     Ok(())
 }

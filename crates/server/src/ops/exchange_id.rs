@@ -38,8 +38,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         protect,
     };
     let (sender, random) = (c.sender(), c.nfs.random());
-    let ok =
-        c.with_effects(|state, effects| state.exchange_id(c.now(), &sender, &request, random, effects))?;
+    let ok = c.with_effects(|state, effects| {
+        state.clients().exchange_id(c.now(), &sender, &request, random, effects)
+    })?;
     reply.u64(ok.clientid).u32(ok.sequenceid).u32(ok.flags);
     encode_protect(&ok.protect, reply);
     let owner = &c.nfs.config.server_owner;

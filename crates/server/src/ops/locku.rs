@@ -13,8 +13,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let stateid = c.resolve(args.lock_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
     let (offset, length) = (args.offset, args.length);
-    let unlock =
-        |state: &NfsState, effects: &mut _| state.locku(client, &stateid, &file, offset, length, effects);
+    let unlock = |state: &NfsState, effects: &mut _| {
+        state.locks().locku(client, &stateid, &file, offset, length, effects)
+    };
     let stateid = c.with_effects(unlock)?;
     c.progress.stateid = Some(stateid);
     reply.value(&stateid);

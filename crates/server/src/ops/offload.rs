@@ -11,7 +11,7 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn status(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = OffloadStatus4Args::decode(args)?;
     let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-    let found = c.state().copy_status(c.client()?, &args.osa_stateid, &file)?;
+    let found = c.state().copies().copy_status(c.client()?, &args.osa_stateid, &file)?;
     let osr_complete = found.complete.into_iter().collect();
     reply.value(&OffloadStatus4Resok { osr_count: found.count, osr_complete });
     Ok(())
@@ -25,5 +25,5 @@ pub fn cancel(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> 
     let args = OffloadCancel4Args::decode(args)?;
     let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
     let user = &c.call.security.sender;
-    Ok(c.state().cancel_copy(c.client()?, user, &args.oca_stateid, &file)?)
+    Ok(c.state().copies().cancel_copy(c.client()?, user, &args.oca_stateid, &file)?)
 }

@@ -20,7 +20,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let stateid = c.resolve(args.open_stateid)?;
     let (client, file) = (c.client()?, c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?);
-    let stateid = c.state().open_downgrade(client, &stateid, &file, access, args.share_deny)?;
+    let stateid = c.state().opens().open_downgrade(client, &stateid, &file, access, args.share_deny)?;
     c.progress.stateid = Some(stateid);
     reply.value(&stateid);
     Ok(())

@@ -15,6 +15,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
         return Err(Nfsstat4::NFS4ERR_NOFILEHANDLE.into());
     }
     let client = c.client()?;
-    c.with_effects(|state, effects| state.reclaim_complete(c.now(), client, args.rca_one_fs, effects))?;
+    c.with_effects(|state, effects| {
+        state.leases().reclaim_complete(c.now(), client, args.rca_one_fs, effects)
+    })?;
     Ok(())
 }

@@ -27,7 +27,9 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         operations: c.progress.position.count,
         reply_min: u32::try_from(reply_min).unwrap_or(u32::MAX),
     };
-    let begun = match c.with_effects(|state, effects| state.sequence(c.now(), &sender, &request, effects))? {
+    let begun = match c
+        .with_effects(|state, effects| state.sessions().sequence(c.now(), &sender, &request, effects))?
+    {
         Sequenced::Execute(begun) => begun,
         Sequenced::Replay(cached) => {
             c.progress.replay = Some(cached);

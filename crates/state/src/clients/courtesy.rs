@@ -3,19 +3,19 @@
 //! A machine that slept or a network that was cut then costs nobody anything. At the first conflict all of such a client goes,
 //! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
 
+use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::slab::Key;
-use crate::{ClientKey, Effects, State};
+use crate::{ClientKey, Effects};
 use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Tells whether a client whose lease has run out has the file open or delegated: it may be what is in somebody's way.
     pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
         let holders = self.holders(file);
-        let registry = self.registry();
+        let registry = self.state.registry();
         holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
     }
 
@@ -23,11 +23,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// they were in the way of may be tried again.
     pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
         let holders = self.holders(file);
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let mut freed = false;
         for key in holders {
-            if registry.client(key).is_ok_and(|client| self.expired(client, now)) {
-                self.remove_client(&mut registry, key, true, effects);
+            if registry.client(key).is_ok_and(|client| self.state.clients().expired(client, now)) {
+                self.state.clients().remove_client(&mut registry, key, true, effects);
                 freed = true;
             }
         }
@@ -45,12 +45,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> usize {
         let over = registry.clients.iter().filter(|(_, client)| self.is_over(client, now) && meant(client));
-        let mut over: Vec<_> = over.map(|(key, client)| (self.renewed(client), *key)).collect();
+        let mut over: Vec<_> =
+            over.map(|(key, client)| (self.state.clients().renewed(client), *key)).collect();
         over.sort_unstable();
         let mut released = 0;
         for (_, key) in over {
-            if released < count && registry.client(key).is_ok_and(|client| self.expired(client, now)) {
-                self.remove_client(registry, key, true, effects);
+            if released < count
+                && registry.client(key).is_ok_and(|client| self.state.clients().expired(client, now))
+            {
+                self.state.clients().remove_client(registry, key, true, effects);
                 released += 1;
             }
         }
@@ -59,7 +62,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Tells whether there is a client whose lease has run out and that has a file open or delegated that is meant.
     pub fn has_expired(&self, now: Duration, meant: impl Fn(&F) -> bool) -> bool {
-        let registry = self.registry();
+        let registry = self.state.registry();
         registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, &meant))
     }
 
@@ -73,27 +76,28 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> usize {
         let meant = |client: &Enrolled| self.holds(client, &meant);
-        self.release_expired_clients(&mut self.registry(), now, meant, count, effects)
+        self.release_expired_clients(&mut self.state.registry(), now, meant, count, effects)
     }
 
     fn holds(&self, client: &Enrolled, meant: impl Fn(&F) -> bool) -> bool {
         let client_state = client.record.lock_any();
-        let is_open = |key: &Key| self.opens.read(*key, |open| meant(&open.file)) == Some(true);
-        let is_delegated = |key: &Key| self.delegations.read(*key, |held| meant(&held.file)) == Some(true);
+        let is_open = |key: &Key| self.state.opens.read(*key, |open| meant(&open.file)) == Some(true);
+        let is_delegated =
+            |key: &Key| self.state.delegations.read(*key, |held| meant(&held.file)) == Some(true);
         client_state.opens.iter().any(is_open) || client_state.delegations.iter().any(is_delegated)
     }
 
     fn holders(&self, file: &F) -> BTreeSet<ClientKey> {
-        let files = self.files.read(file);
+        let files = self.state.files.read(file);
         let Some(file) = files.get(file) else { return BTreeSet::new() };
-        let opens = file.opens.values().filter_map(|key| self.opens.read(*key, |open| open.client));
+        let opens = file.opens.values().filter_map(|key| self.state.opens.read(*key, |open| open.client));
         opens.chain(file.delegations.keys().map(|(client, _)| *client)).collect()
     }
 
     /// The clients from which delegations are recalled.
     pub(crate) fn recalled_from(&self) -> BTreeSet<ClientKey> {
-        let keys: Vec<_> = self.recalls().iter().map(|(_, key)| *key).collect();
-        keys.into_iter().filter_map(|key| self.delegations.read(key, |held| held.client)).collect()
+        let keys: Vec<_> = self.state.delegations.recalls().iter().map(|(_, key)| *key).collect();
+        keys.into_iter().filter_map(|key| self.state.delegations.read(key, |held| held.client)).collect()
     }
 
     /// Tells whether a client may stay although its lease has run out. What holds nothing has nothing to lose.
@@ -103,23 +107,27 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// When a client that holds something goes even if nobody wants it.
     pub(crate) fn stays_until(&self, client: &Enrolled) -> Duration {
-        self.renewed(client).saturating_add(self.limits.lease).saturating_add(self.limits.courtesy_max)
+        self.state
+            .clients()
+            .renewed(client)
+            .saturating_add(self.state.limits.lease)
+            .saturating_add(self.state.limits.courtesy_max)
     }
 
     fn is_over(&self, client: &Enrolled, now: Duration) -> bool {
-        now >= self.renewed(client).saturating_add(self.limits.lease)
+        now >= self.state.clients().renewed(client).saturating_add(self.state.limits.lease)
     }
 
     /// Tells whether more than three quarters of something is used that all clients share: what is left is kept for those who
     /// have little, so a few greedy ones do not end the courtesy of others.
     fn is_crowded(&self, registry: &Registry) -> bool {
-        let limits = &self.limits;
+        let limits = &self.state.limits;
         [
             (registry.clients.len(), limits.clients_max),
-            (self.opens_count.load(Relaxed), limits.opens_max),
-            (self.locks_count.load(Relaxed), limits.locks_max),
-            (self.delegations_count.load(Relaxed), limits.delegations_max),
-            (self.session_memory.load(Relaxed), limits.reply_cache_max),
+            (self.state.opens.count(), limits.opens_max),
+            (self.state.locks.count(), limits.locks_max),
+            (self.state.delegations.count(), limits.delegations_max),
+            (self.state.sessions.memory(), limits.reply_cache_max),
         ]
         .iter()
         .any(|(used, max)| *used > 0 && *used >= max - max / 4)

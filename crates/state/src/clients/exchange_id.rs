@@ -1,12 +1,13 @@
 //! EXCHANGE_ID (RFC 8881 section 18.35): a client owner gets a client id.
 
+use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::mach_cred::{MUST_ALLOW_SUPPORTED, MUST_ENFORCE_SUPPORTED};
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
 use crate::v40::NAME_PREFIX;
-use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result, State};
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Protection, Result};
 use nfs4::{
     EXCHGID4_FLAG_BIND_PRINC_STATEID, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
     EXCHGID4_FLAG_SUPP_FENCE_OPS, EXCHGID4_FLAG_SUPP_MOVED_MIGR, EXCHGID4_FLAG_SUPP_MOVED_REFER,
@@ -78,7 +79,7 @@ pub struct ExchangeIdOk {
     pub protect: StateProtect,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// Handles EXCHANGE_ID: all nine cases of RFC 8881 section 18.35.4. `random` sets where the sequence of
     /// CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it: below 2^31, for clients that
     /// keep it in a signed number.
@@ -94,9 +95,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<ExchangeIdOk> {
         self.check_exchange_id(caller, args)?;
-        let mut registry = self.registry();
-        self.end_grace_if_over(Some(&mut registry), now, effects);
-        let creator = Creator::of(&self.principal_key, caller);
+        let mut registry = self.state.registry();
+        self.state.leases().end_grace_if_over(Some(&mut registry), now, effects);
+        let creator = Creator::of(&self.state.principal_key, caller);
         let confirmed = registry.confirmed.get(args.owner).copied();
         if args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0 {
             return update_client(&registry, caller, args, confirmed);
@@ -117,14 +118,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
             self.remove_client(&mut registry, key, false, effects); // case 4, or a leftover of case 5
         }
-        let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
+        let tenant = self.state.sessions().make_room_for_client(&mut registry, now, caller, effects)?;
         Ok(self.new_client(&mut registry, now, creator, args, random as u32 >> 1, tenant)) // cases 1, 3, 4, 5
     }
 
     fn check_exchange_id(&self, caller: &Caller<'_>, args: &ExchangeId<'_>) -> Result<()> {
         let unprotected = args.protect != StateProtect::None && caller.protection < Protection::Integrity;
         if args.flags & !EXCHGID4_FLAG_MASK_A != 0
-            || args.owner.len() > self.limits.owner_size_max
+            || args.owner.len() > self.state.limits.owner_size_max
             || args.owner.starts_with(NAME_PREFIX)
             || unprotected
         {
@@ -175,7 +176,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         create_sequence: u32,
         tenant: Arc<Tenant>,
     ) -> ExchangeIdOk {
-        let id = registry.new_clientid(self.epoch, &self.scramble);
+        let id = registry.new_clientid(self.state.epoch, &self.state.scramble);
         let protect = args.protect.granted();
         let record = Arc::new(Client::new(id, args.owner, args.verifier, creator, protect, tenant));
         let enrolled = Enrolled {
@@ -188,7 +189,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             recorded: false,
         };
         let ok = enrolled.describe();
-        let key = ClientKey(self.clients.insert(id as u32, record));
+        let key = self.state.clients.insert(record);
         registry.enroll(key, enrolled);
         ok
     }

@@ -12,13 +12,17 @@
 //! Whether the period runs is one number that requests only read. Reclaims hold the registry, so that the period does
 //! not end between the check and what is reclaimed.
 
+use crate::Leases;
 use crate::clients::registry::{Registry, Waiting};
 use crate::clients::{Client, ClientState};
 use crate::sessions::nanoseconds;
-use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result, State};
+use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Release},
+};
 use std::time::Duration;
 
 /// The longest pause between two reclaims for which the grace period goes on beyond its time, up to twice its length.
@@ -29,21 +33,36 @@ pub(crate) fn waiting(prior_clients: Vec<PriorClient>) -> Waiting {
     prior_clients.into_iter().map(|client| (client.owner.into_boxed_slice(), client.principal)).collect()
 }
 
-/// When a grace period that begins now ends, and when at the latest, in nanoseconds.
-pub(crate) fn deadlines(now: Duration, limits: &Limits) -> (u64, u64) {
-    let after = |grace| nanoseconds(now.saturating_add(grace));
-    // Zero means that there is none.
-    (after(limits.grace).max(1), after(limits.grace.saturating_mul(2)))
+/// When the grace period ends; requests only read it.
+#[derive(Debug)]
+pub(crate) struct Grace {
+    /// Nanoseconds; zero when there is no grace period. It changes under the registry only.
+    until: AtomicU64,
+    /// Nanoseconds beyond which reclaims do not extend it.
+    latest: u64,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl Grace {
+    /// Begins the grace period if there are clients that may reclaim.
+    pub(crate) fn new(begins: bool, now: Duration, limits: &Limits) -> Self {
+        if !begins {
+            return Self { until: AtomicU64::new(0), latest: 0 };
+        }
+        let after = |grace| nanoseconds(now.saturating_add(grace));
+        // Zero means that there is none.
+        let until = AtomicU64::new(after(limits.grace).max(1));
+        Self { until, latest: after(limits.grace.saturating_mul(2)) }
+    }
+}
+
+impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Tells whether the grace period runs: what may conflict with state yet to be reclaimed answers NFS4ERR_GRACE.
     pub fn in_grace(&self, now: Duration) -> bool {
-        nanoseconds(now) < self.grace_until.load(Acquire)
+        nanoseconds(now) < self.state.grace.until.load(Acquire)
     }
 
     pub(crate) fn grace_deadline(&self) -> Option<Duration> {
-        match self.grace_until.load(Acquire) {
+        match self.state.grace.until.load(Acquire) {
             0 => None,
             until => Some(Duration::from_nanos(until)),
         }
@@ -60,7 +79,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         one_fs: bool,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let enrolled = registry.client_mut(client)?;
         if one_fs {
             return Ok(());
@@ -122,9 +141,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Who is in the middle of reclaiming gets to its end: clients come late to a server that many have to come back to.
     /// (The registry is held.)
     fn extend_grace(&self, now: Duration) {
-        let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.grace_latest);
-        if until > self.grace_until.load(Acquire) {
-            self.grace_until.store(until, Release);
+        let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.state.grace.latest);
+        if until > self.state.grace.until.load(Acquire) {
+            self.state.grace.until.store(until, Release);
         }
     }
 
@@ -132,7 +151,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     pub(crate) fn reclaimed(&self, registry: &mut Registry, owner: &[u8], effects: &mut Effects<O>) {
         if registry.waiting.remove(owner).is_some()
             && registry.waiting.is_empty()
-            && self.grace_until.swap(0, AcqRel) != 0
+            && self.state.grace.until.swap(0, AcqRel) != 0
         {
             registry.push(Effect::GraceEnded, effects);
         }
@@ -150,12 +169,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         match registry {
             Some(registry) => self.end_grace(registry, effects),
-            None => self.end_grace(&mut self.registry(), effects),
+            None => self.end_grace(&mut self.state.registry(), effects),
         }
     }
 
     fn end_grace(&self, registry: &mut Registry, effects: &mut Effects<O>) {
-        if self.grace_until.swap(0, AcqRel) == 0 {
+        if self.state.grace.until.swap(0, AcqRel) == 0 {
             return; // Another thread was faster.
         }
         for (owner, creator) in std::mem::take(&mut registry.waiting) {

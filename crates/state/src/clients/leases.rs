@@ -1,22 +1,23 @@
 //! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see `courtesy`).
 
+use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
-use crate::{ClientKey, Effects, State};
+use crate::{ClientKey, Effects};
 use std::hash::Hash;
 use std::time::Duration;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
     /// Removes every client whose lease has run out, unless it is spared for what it holds, ends a grace period that is over,
     /// and revokes delegations that were not given back in time. Returns how many clients went.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let expired = self.expire_clients(&mut registry, now, true, effects);
         self.end_grace_if_over(Some(&mut registry), now, effects);
-        self.trim_sessions(&mut registry, now);
+        self.state.sessions().trim_sessions(&mut registry, now);
         drop(registry);
-        self.revoke_overdue(now, effects);
-        self.sweep_owners(now, effects);
-        self.shed_delegations(now, effects);
+        self.state.delegations().revoke_overdue(now, effects);
+        self.state.v40().sweep_owners(now, effects);
+        self.state.delegations().shed_delegations(now, effects);
         expired
     }
 
@@ -35,27 +36,26 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         let clients = registry.clients.iter();
         let expired: Vec<ClientKey> = clients
-            .filter(|(key, client)| !spared(key, client) && self.expired(client, now))
+            .filter(|(key, client)| !spared(key, client) && self.state.clients().expired(client, now))
             .map(|(key, _)| *key)
             .collect();
         for key in &expired {
-            self.remove_client(registry, *key, true, effects);
+            self.state.clients().remove_client(registry, *key, true, effects);
         }
         expired.len()
     }
 
-    /// Returns when [`State::expire`] has something to do next, at the earliest, as long as memory is not short.
+    /// Returns when [`crate::Leases::expire`] has something to do next, at the earliest, as long as memory is not short.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let registry = self.registry();
-        let idle = registry
-            .clients
-            .values()
-            .filter(|client| self.sessions_of(client).iter().all(|session| session.activity.running() == 0));
+        let registry = self.state.registry();
+        let idle = registry.clients.values().filter(|client| {
+            self.state.clients().sessions_of(client).iter().all(|session| session.activity.running() == 0)
+        });
         let leases = idle.map(|client| match client.record.holds_state() {
             true => self.stays_until(client),
-            false => self.renewed(client).saturating_add(self.limits.lease),
+            false => self.state.clients().renewed(client).saturating_add(self.state.limits.lease),
         });
-        let recalls = self.recalls().first().map(|(until, _)| *until);
+        let recalls = self.state.delegations.recalls().first().map(|(until, _)| *until);
         leases.chain(self.grace_deadline()).chain(recalls).min()
     }
 }

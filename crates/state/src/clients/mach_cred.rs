@@ -1,7 +1,8 @@
 //! SP4_MACH_CRED (RFC 8881 section 2.10.8.3): which principal may send which operation.
 
+use crate::Clients;
 use crate::clients::Client;
-use crate::{Caller, ClientKey, Nfsstat4, OpSet, Result, State, StateProtect};
+use crate::{Caller, ClientKey, Nfsstat4, OpSet, Result, StateProtect};
 use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
@@ -56,15 +57,15 @@ impl Client {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an operation needs the
     /// machine principal and integrity or privacy. Cheap; call it once a COMPOUND, right after SEQUENCE, or each time
     /// with the one operation that comes next.
     ///
     /// # Errors
-    /// NFS4ERR_WRONG_CRED (see [`State::forbidden_operations`] for which), NFS4ERR_DEADSESSION.
+    /// NFS4ERR_WRONG_CRED (see [`crate::Clients::forbidden_operations`] for which), NFS4ERR_DEADSESSION.
     pub fn check_operations(&self, client: ClientKey, caller: &Caller<'_>, ops: OpSet) -> Result<()> {
-        self.client(client)?;
+        self.state.client(client)?;
         if self.forbidden_operations(client, caller).and(ops).is_empty() {
             return Ok(());
         }
@@ -73,13 +74,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
-        self.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
+        self.state.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
     }
 
     /// Tells whether the caller is the client's machine principal, protected, and the operation is in spo_must_allow:
     /// then flavor and ownership rules of the export do not apply to it (RFC 8881 section 2.10.8.3).
     pub fn machine_may(&self, client: ClientKey, caller: &Caller<'_>, operation: u32) -> bool {
-        self.client(client).is_ok_and(|record| match record.protect {
+        self.state.client(client).is_ok_and(|record| match record.protect {
             StateProtect::MachCred { must_allow, .. } => {
                 must_allow.contains(operation) && record.is_spoken_for_by(caller)
             }

@@ -11,9 +11,11 @@ pub(crate) mod tenants;
 pub(crate) mod users;
 
 use crate::clients::creator::Creator;
+use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
 use crate::slab::Key;
+use crate::table::Table;
 use crate::v40::V40Client;
 use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +82,29 @@ pub(crate) struct ClientState {
     turn: u32,
 }
 
+/// The clients: the registry behind one lock, and the records that requests find by key.
+#[derive(Debug)]
+pub(crate) struct ClientTable {
+    registry: Mutex<Registry>,
+    table: Table<Arc<Client>>,
+}
+
+impl ClientTable {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self { registry: Mutex::new(registry), table: Table::new() }
+    }
+
+    /// Adds a record. Keys of clients spread over the stripes by client id.
+    pub(crate) fn insert(&self, record: Arc<Client>) -> ClientKey {
+        ClientKey(self.table.insert(record.id as u32, record))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, mut run: impl FnMut(&Client)) {
+        self.table.each(|_, client| run(client));
+    }
+}
+
 impl ClientState {
     pub(crate) fn next_stripe(&mut self) -> u32 {
         self.turn = self.turn.wrapping_add(1);
@@ -137,6 +162,6 @@ impl Client {
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns a client that a COMPOUND began with; it can be gone by now, when it restarted or was replaced.
     pub(crate) fn client(&self, key: ClientKey) -> Result<Arc<Client>> {
-        self.clients.get(key.0).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
+        self.clients.table.get(key.0).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
     }
 }

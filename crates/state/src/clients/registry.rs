@@ -2,6 +2,7 @@
 //!
 //! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
 
+use crate::Clients;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::scramble::{Domain, Scramble};
@@ -150,16 +151,18 @@ impl Registry {
 impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Locks the registry: the first lock of the order.
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the next thing to do off the queue, in the order in which state has changed.
     pub fn next_effect(&self) -> Option<Effect> {
         self.registry().effects.pop_front()
     }
+}
 
+impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     pub(crate) fn sessions_of(&self, enrolled: &Enrolled) -> Vec<Arc<Session>> {
-        enrolled.sessions.iter().filter_map(|key| self.sessions.get(*key)).collect()
+        enrolled.sessions.iter().filter_map(|key| self.state.sessions.get(*key)).collect()
     }
 
     /// Tells when a client's lease was renewed last.
@@ -185,7 +188,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Tells whether a client's lease has run out and nothing of it runs; then its gates are closed, so that it stays so.
     pub(crate) fn expired(&self, enrolled: &Enrolled, now: Duration) -> bool {
-        let over = || now >= self.renewed(enrolled).saturating_add(self.limits.lease);
+        let over = || now >= self.renewed(enrolled).saturating_add(self.state.limits.lease);
         if !over() || !self.close_gates(enrolled) {
             return false;
         }
@@ -208,17 +211,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) {
         let Ok(enrolled) = registry.client(key) else { return };
         for session in enrolled.sessions.clone() {
-            self.remove_session(registry, session);
+            self.state.sessions().remove_session(registry, session);
         }
         let Some(enrolled) = registry.clients.remove(&key) else { return };
         let record = &enrolled.record;
         record.tenant.clients.fetch_sub(1, Relaxed);
-        self.clients.remove(key.0);
+        self.state.clients.table.remove(key.0);
         let mut client_state = record.lock_any();
-        self.forget_client_40(record, &client_state);
-        self.remove_opens(&mut client_state, effects);
-        self.remove_delegations(record, &mut client_state, effects);
-        std::mem::take(&mut client_state.copies).into_iter().for_each(|key| self.remove_copy(key));
+        self.state.v40().forget_client_40(record, &client_state);
+        self.state.opens().remove_opens(&mut client_state, effects);
+        self.state.delegations().remove_delegations(record, &mut client_state, effects);
+        std::mem::take(&mut client_state.copies)
+            .into_iter()
+            .for_each(|key| self.state.copies().remove_copy(key));
         client_state.closed = true;
         drop(client_state);
         registry.by_id.remove(&record.id);
@@ -229,7 +234,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         if forget && enrolled.confirmed && (enrolled.recorded || registry.may_reclaim(record)) {
             registry.push(Effect::ForgetClient { owner: record.owner.to_vec() }, effects);
-            self.reclaimed(registry, &record.owner, effects);
+            self.state.leases().reclaimed(registry, &record.owner, effects);
         }
     }
 }

@@ -3,9 +3,10 @@
 //! A machine has one client for all of its users, and a user may have many clients. So opens and locks have two limits: a
 //! user's share of what its client may have, and its tenant's share of what the server may have.
 
+use crate::Clients;
 use crate::clients::ClientState;
 use crate::clients::tenants::{Pool, Tenant, is_of};
-use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result, State};
+use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -43,15 +44,15 @@ impl ClientState {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     fn opens_pool(&self, own: usize) -> Pool {
-        let (max, all) = (self.limits.opens_max, self.opens_count.load(Relaxed));
-        Pool { max, all, holders: self.tenants.len() + usize::from(own == 0) }
+        let (max, all) = (self.state.limits.opens_max, self.state.opens.count());
+        Pool { max, all, holders: self.state.tenants.len() + usize::from(own == 0) }
     }
 
     fn locks_pool(&self) -> Pool {
-        let (max, all) = (self.limits.locks_max, self.locks_count.load(Relaxed));
-        Pool { max, all, holders: self.tenants.len() }
+        let (max, all) = (self.state.limits.locks_max, self.state.locks.count());
+        Pool { max, all, holders: self.state.tenants.len() }
     }
 
     /// Checks one more open against the limits of the client and of the server, and unless it is reclaimed, against the
@@ -65,9 +66,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         opener: &Caller<'_>,
         claim: OpenClaim,
     ) -> Result<()> {
-        let client_max = self.limits.opens_per_client_max;
+        let client_max = self.state.limits.opens_per_client_max;
         let of_client = client_state.opens.len();
-        if of_client >= client_max || self.opens_count.load(Relaxed) >= self.limits.opens_max {
+        if of_client >= client_max || self.state.opens.count() >= self.state.limits.opens_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         // What fitted before a restart fits after it, in whatever order it is reclaimed.
@@ -76,7 +77,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         }
         let (own, of_tenant) = match client_state.users.get(&opener.principal.0) {
             Some(user) => (user.opens.load(Relaxed), user.tenant.opens.load(Relaxed)),
-            None => (0, self.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
+            None => (0, self.state.tenants.find(opener).map_or(0, |tenant| tenant.opens.load(Relaxed))),
         };
         let fits = client_state.pool(client_max, of_client, own).admits(own)
             && self.opens_pool(of_tenant).admits(of_tenant);
@@ -86,17 +87,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the client goes whose lease ran out
     /// first, one of the opener's tenant if that has used up its share. Tells whether there was one.
     pub fn make_room_for_open(&self, now: Duration, opener: &Caller<'_>, effects: &mut Effects<O>) -> bool {
-        let tenant = self.tenants.find(opener);
+        let tenant = self.state.tenants.find(opener);
         let opens = tenant.as_ref().map_or(0, |tenant| tenant.opens.load(Relaxed));
         let pool = self.opens_pool(opens);
         if pool.all < pool.max && pool.admits(opens) {
             return false;
         }
         let whose = tenant.as_ref().filter(|_| !pool.is_fair(opens));
-        self.release_expired_clients(&mut self.registry(), now, is_of(whose), 1, effects) > 0
+        self.state.leases().release_expired_clients(&mut self.state.registry(), now, is_of(whose), 1, effects)
+            > 0
     }
 
-    /// Checks so many more locks as [`State::check_open_limits`] does opens; they are counted for all clients already.
+    /// Checks so many more locks as [`crate::Clients::check_open_limits`] does opens; they are counted for all clients already.
     ///
     /// # Errors
     /// NFS4ERR_DELAY.
@@ -107,8 +109,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         more: usize,
         reclaims: bool,
     ) -> Result<()> {
-        let client_max = self.limits.locks_per_client_max;
-        if client_state.locks + more > client_max || self.locks_count.load(Relaxed) > self.limits.locks_max {
+        let client_max = self.state.limits.locks_per_client_max;
+        if client_state.locks + more > client_max || self.state.locks.count() > self.state.limits.locks_max {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
         let (own, of_tenant) = (user.locks.load(Relaxed), user.tenant.locks.load(Relaxed));
@@ -118,7 +120,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_DELAY) }
     }
 
-    /// As [`State::make_room_for_open`], for so many locks.
+    /// As [`crate::Clients::make_room_for_open`], for so many locks.
     pub(crate) fn make_room_for_locks(
         &self,
         now: Duration,
@@ -131,6 +133,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return false;
         }
         let whose = Some(tenant).filter(|_| !pool.is_fair(locks));
-        self.release_expired_clients(&mut self.registry(), now, is_of(whose), 1, effects) > 0
+        self.state.leases().release_expired_clients(&mut self.state.registry(), now, is_of(whose), 1, effects)
+            > 0
     }
 }

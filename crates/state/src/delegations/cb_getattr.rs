@@ -3,9 +3,10 @@
 //! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those who had asked before the
 //! callback was sent, and for each of them once: so nobody sees what was true before he asked.
 
+use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
 use crate::slab::Key;
-use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, State};
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -131,26 +132,26 @@ impl GetattrWaits {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Tells whether another client has a delegation for writing on a file, so that its attributes may be more than a look
     /// away. Costs the look at one number while there is none.
     pub fn others_write(&self, client: ClientKey, file: &F) -> bool {
-        self.write_delegations.load(Relaxed) > 0 && self.other_writer(client, file).is_some()
+        self.state.delegations.writers.load(Relaxed) > 0 && self.other_writer(client, file).is_some()
     }
 
     /// Returns the other client that has a delegation for writing, and that delegation.
     fn other_writer(&self, client: ClientKey, file: &F) -> Option<(ClientKey, Key)> {
-        let (files, own) = (self.files.read(file), (client, (self.view)(file)));
+        let (files, own) = (self.state.files.read(file), (client, (self.state.view)(file)));
         let mut all = files.get(file)?.delegations.iter();
         all.find(|(holder, held)| **holder != own && held.write)
             .map(|((holder, _), held)| (*holder, held.key))
     }
 
     /// Has the holder of a delegation for writing asked, if another client has one and has not said yet what it has. Returns what
-    /// to wait for; then, and if there is nothing to wait for, [`State::holder_attributes`] is next.
+    /// to wait for; then, and if there is nothing to wait for, [`crate::Delegations::holder_attributes`] is next.
     pub fn ask_holder(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<GetattrWait> {
         let (holder, key) = self.other_writer(client, file)?;
-        let asked = self.delegations.write(key, |delegation| {
+        let asked = self.state.delegations.table.write(key, |delegation| {
             let held = delegation.phase == DelegationPhase::Held;
             let asked = if held { delegation.getattr_waits.ask(client) } else { None };
             asked.filter(|_| delegation.getattr_waits.waits(client))
@@ -167,7 +168,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let waits = |delegation: &Delegation<F, O>| {
             delegation.phase == DelegationPhase::Held && delegation.getattr_waits.waits(look.client)
         };
-        self.delegations.read(look.delegation.0, waits).unwrap_or(false)
+        self.state.delegations.table.read(look.delegation.0, waits).unwrap_or(false)
     }
 
     /// Returns what the holder of a delegation for writing says of a file, if another client has one.
@@ -181,11 +182,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<Option<HolderReply>> {
-        if self.write_delegations.load(Relaxed) == 0 {
+        if self.state.delegations.writers.load(Relaxed) == 0 {
             return Ok(None);
         }
         let Some((holder, key)) = self.other_writer(client, file) else { return Ok(None) };
-        let turn = self.delegations.write(key, |delegation| match delegation.phase {
+        let turn = self.state.delegations.table.write(key, |delegation| match delegation.phase {
             DelegationPhase::Held => (delegation.getattr_waits.turn(client), delegation.change),
             DelegationPhase::Recalled { .. } | DelegationPhase::Revoked => (AttributesTurn::Recall, 0),
         });
@@ -212,12 +213,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             let waits = found.getattr_waits.under_way && found.phase == DelegationPhase::Held;
             waits.then(|| found.file.clone())
         };
-        self.delegations.read(delegation.0, asks).flatten()
+        self.state.delegations.table.read(delegation.0, asks).flatten()
     }
 
     /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns whether to ask again.
     pub fn getattr_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
-        let answered = self.delegations.write(delegation.0, |delegation| match held {
+        let answered = self.state.delegations.table.write(delegation.0, |delegation| match held {
             Some(held) => delegation.getattr_waits.answered(held),
             None => {
                 delegation.getattr_waits.refused();

@@ -1,15 +1,16 @@
 //! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and 18.6).
 
+use crate::Delegations;
 use crate::clients::{Client, ClientState};
 use crate::delegations::{Delegation, DelegationPhase, SEQID};
 use crate::opens::shares::WRITE;
 use crate::slab::Key;
 use crate::stateids::{StateRef, check_seqid};
-use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
+use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Handles DELEGRETURN of a delegation on `file`.
     ///
     /// # Errors
@@ -21,7 +22,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let mut client_state = record.lock_any();
         let key = self.find_delegation(client, stateid, file, 0)?;
         self.remove_delegation(&record, &mut client_state, key, effects);
@@ -36,11 +37,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         access: u32,
     ) -> Result<Key> {
-        let StateRef::Delegation(key) = self.state_ref(stateid)? else {
+        let StateRef::Delegation(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
         self.read_delegation(client, key, stateid.seqid, |delegation| {
-            match self.is_named(&delegation.file, file) {
+            match self.state.is_named(&delegation.file, file) {
                 true if access & WRITE != 0 && !delegation.write => Err(Nfsstat4::NFS4ERR_OPENMODE),
                 true => Ok(key),
                 false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
@@ -48,7 +49,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         })
     }
 
-    /// As [`State::read_open`], for delegations; a revoked one is of no use.
+    /// As [`crate::Opens::read_open`], for delegations; a revoked one is of no use.
     pub(crate) fn read_delegation<R>(
         &self,
         client: ClientKey,
@@ -56,7 +57,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         seqid: u32,
         run: impl FnOnce(&Delegation<F, O>) -> Result<R>,
     ) -> Result<R> {
-        let found = self.delegations.read(key, |delegation| {
+        let found = self.state.delegations.table.read(key, |delegation| {
             if delegation.client != client {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
@@ -69,7 +70,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
     }
 
-    /// As [`State::access`], with the stateid of a delegation: one for writing serves for reading, too.
+    /// As [`crate::Opens::access`], with the stateid of a delegation: one for writing serves for reading, too.
     pub(crate) fn delegated_access<R>(
         &self,
         client: ClientKey,
@@ -80,7 +81,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> Result<R> {
         self.read_delegation(client, key, seqid, |delegation| {
-            if !self.is_named(&delegation.file, file) {
+            if !self.state.is_named(&delegation.file, file) {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             if access & WRITE != 0 && !delegation.write {
@@ -98,10 +99,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         key: Key,
         effects: &mut Effects<O>,
     ) {
-        let revoked = self.delegations.read(key, |delegation| delegation.phase == DelegationPhase::Revoked);
+        let revoked =
+            self.state.delegations.table.read(key, |delegation| delegation.phase == DelegationPhase::Revoked);
         self.take_delegation(key);
-        let Some(delegation) = self.delegations.remove(key) else { return };
-        self.delegations_count.fetch_sub(1, Relaxed);
+        let Some(delegation) = self.state.delegations.table.remove(key) else { return };
+        self.state.delegations.count.fetch_sub(1, Relaxed);
         client_state.delegations.remove(&key);
         if revoked == Some(true) {
             self.count_revoked(record, client_state, false);
@@ -112,9 +114,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has ended before.
     pub(crate) fn take_delegation(&self, key: Key) {
         let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
-        let Some((client, name)) = self.delegations.read(key, look) else { return };
-        let mut files = self.files.lock(&name);
-        let before = self.delegations.write(key, |delegation| {
+        let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };
+        let mut files = self.state.files.lock(&name);
+        let before = self.state.delegations.table.write(key, |delegation| {
             (std::mem::replace(&mut delegation.phase, DelegationPhase::Revoked), delegation.write)
         });
         let Some((phase, write)) = before.filter(|(phase, _)| *phase != DelegationPhase::Revoked) else {
@@ -122,13 +124,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return;
         };
         if let DelegationPhase::Recalled { until, .. } = phase {
-            self.recalls().remove(&(until, key));
+            self.state.delegations.recalls().remove(&(until, key));
         }
         if write {
-            self.write_delegations.fetch_sub(1, Relaxed);
+            self.state.delegations.writers.fetch_sub(1, Relaxed);
         }
         if let Some(file) = files.get_mut(&name) {
-            file.delegations.remove(&(client, (self.view)(&name)));
+            file.delegations.remove(&(client, (self.state.view)(&name)));
             if file.is_idle() {
                 files.remove(&name);
             }

@@ -8,16 +8,22 @@ pub(crate) mod cb_getattr;
 pub(crate) mod delegreturn;
 pub(crate) mod recalls;
 
+use crate::Delegations;
 use crate::clients::ClientState;
 use crate::delegations::cb_getattr::GetattrWaits;
+use crate::delegations::recalls::Contention;
 use crate::files::{FileState, Holder};
 use crate::opens::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, State, Stateid4};
+use crate::table::Table;
+use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, Stateid4};
 use nfs4::WhyNoDelegation4;
+use std::collections::BTreeSet;
 use std::hash::Hash;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Opens of a file that are looked at to see whether they are all the client's own; with more it gets no delegation.
@@ -91,6 +97,59 @@ pub(crate) struct Delegation<F, O> {
     pub(crate) getattr_waits: GetattrWaits,
 }
 
+/// The delegations, and those of them that are recalled.
+#[derive(Debug)]
+pub(crate) struct DelegationTable<F, O> {
+    table: Table<Delegation<F, O>>,
+    /// Recalled delegations by the time when they are revoked; a leaf of the lock order.
+    recalls: Mutex<BTreeSet<(Duration, Key)>>,
+    contention: Contention,
+    /// Delegations, for the limit.
+    count: AtomicUsize,
+    /// Delegations for writing that are not revoked: GETATTR looks for one only when there are any.
+    writers: AtomicUsize,
+}
+
+impl<F, O> DelegationTable<F, O> {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            recalls: Mutex::default(),
+            contention: Contention::new(),
+            count: AtomicUsize::new(0),
+            writers: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the number that counts against the limit: a delegation is counted before it is there.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&Delegation<F, O>) -> R) -> Option<R> {
+        self.table.read(key, run)
+    }
+
+    /// Locks the recalled delegations, by the time when they are revoked. A leaf of the lock order.
+    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, Key)>> {
+        self.recalls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, run: impl FnMut(Key, &Delegation<F, O>)) {
+        self.table.each(run);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writers(&self) -> usize {
+        self.writers.load(Relaxed)
+    }
+}
+
 /// The sequence number of a delegation's stateid: it never changes.
 pub(crate) const SEQID: u32 = 1;
 
@@ -101,7 +160,7 @@ pub(crate) struct HeldDelegation {
     pub(crate) write: bool,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Grants a delegation on a file that the client has just opened, if it pays and nobody stands against it. `payload`
     /// is what READ (and WRITE) with its stateid will get; where it is not needed it is among the closed ones.
     ///
@@ -123,7 +182,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     /// Says whether a client may get a delegation on a file as things stand, so that nothing is done in vain before
-    /// [`State::delegate`].
+    /// [`crate::Delegations::delegate`].
     ///
     /// # Errors
     /// Why there is none.
@@ -134,15 +193,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         write: bool,
     ) -> core::result::Result<(), WhyNoDelegation4> {
-        if !self.can_call_back(client) {
+        if !self.state.callbacks().can_call_back(client) {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
-        if self.contention.is_recent(self.files.hash(file), now) {
+        if self.state.delegations.contention.is_recent(self.state.files.hash(file), now) {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
-        let files = self.files.read(file);
+        let files = self.state.files.read(file);
         let state = files.get(file);
-        state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.view)(file)), write))
+        state.map_or(Ok(()), |state| self.check_delegable(state, (client, (self.state.view)(file)), write))
     }
 
     fn delegate_with(
@@ -156,18 +215,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> core::result::Result<Delegated, WhyNoDelegation4> {
         let granted = token.and_then(SlotToken::referring);
         let resource = |_| WhyNoDelegation4::WND4_RESOURCE;
-        let record = self.client(client).map_err(resource)?;
+        let record = self.state.client(client).map_err(resource)?;
         let mut client_state = record.lock().map_err(resource)?;
         let reachable = record.paths.load(Relaxed) > 0;
         if !reachable && !request.reclaim {
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
-        if !request.reclaim && self.contention.is_recent(self.files.hash(request.file), now) {
+        if !request.reclaim
+            && self.state.delegations.contention.is_recent(self.state.files.hash(request.file), now)
+        {
             return Err(WhyNoDelegation4::WND4_CONTENTION);
         }
-        let mut files = self.files.lock(request.file);
+        let mut files = self.state.files.lock(request.file);
         if let Some(file) = files.get(request.file) {
-            self.check_delegable(file, (client, (self.view)(request.file)), request.write)?;
+            self.check_delegable(file, (client, (self.state.view)(request.file)), request.write)?;
         }
         self.count_delegation(&mut client_state, client, now, effects)?;
         let delegation = Delegation {
@@ -180,18 +241,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             change: request.change,
             getattr_waits: GetattrWaits::default(),
         };
-        let key = self.delegations.insert(client_state.next_stripe(), delegation);
+        let key = self.state.delegations.table.insert(client_state.next_stripe(), delegation);
         let held = HeldDelegation { key, write: request.write };
         files
             .entry(request.file.clone())
             .or_default()
             .delegations
-            .insert((client, (self.view)(request.file)), held);
+            .insert((client, (self.state.view)(request.file)), held);
         if request.write {
-            self.write_delegations.fetch_add(1, Relaxed);
+            self.state.delegations.writers.fetch_add(1, Relaxed);
         }
         client_state.delegations.insert(key);
-        let stateid = self.stateid(StateRef::Delegation(key), SEQID);
+        let stateid = self.state.stateid(StateRef::Delegation(key), SEQID);
         Ok(Delegated { stateid, write: request.write, recall: !reachable })
     }
 
@@ -224,9 +285,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return false;
         }
         file.opens.values().all(|key| {
-            let allows = self.opens.read(*key, |open| {
+            let allows = self.state.opens.read(*key, |open| {
                 let harmless = open.share.access & WRITE == 0 && open.share.deny & READ == 0;
-                (open.client, (self.view)(&open.file)) == holder || !write && harmless
+                (open.client, (self.state.view)(&open.file)) == holder || !write && harmless
             });
             allows.unwrap_or(false)
         })
@@ -241,14 +302,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         now: Duration,
         effects: &mut Effects<O>,
     ) -> core::result::Result<(), WhyNoDelegation4> {
-        let (own, own_max) = (client_state.delegations.len(), self.limits.delegations_per_client_max);
+        let (own, own_max) = (client_state.delegations.len(), self.state.limits.delegations_per_client_max);
         if own >= own_max - own_max / 8 {
             recall_any(client_state, client, own_max / 2, now, effects);
         }
         // Counted before it is there: of several threads at the limit none gets beyond it.
-        let before = self.delegations_count.fetch_add(1, Relaxed);
-        if own >= own_max || before >= self.limits.delegations_max {
-            self.delegations_count.fetch_sub(1, Relaxed);
+        let before = self.state.delegations.count.fetch_add(1, Relaxed);
+        if own >= own_max || before >= self.state.limits.delegations_max {
+            self.state.delegations.count.fetch_sub(1, Relaxed);
             return Err(WhyNoDelegation4::WND4_RESOURCE);
         }
         Ok(())

@@ -1,20 +1,19 @@
 //! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections 10.4.5 and 10.4.6).
 
+use crate::Delegations;
 use crate::clients::{Client, ClientState};
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase, ReferringCall, recall_any};
 use crate::files::FileState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
-use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a file counts as contended after a delegation of it had to be recalled: none is granted meanwhile.
@@ -59,15 +58,10 @@ pub struct Recall<F> {
     pub granted: Option<ReferringCall>,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Delegations that are recalled, by the time when they are revoked. A leaf of the lock order.
-    pub(crate) fn recalls(&self) -> MutexGuard<'_, BTreeSet<(Duration, Key)>> {
-        self.recalls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Tells whether there are any delegations, so that an operation may need to find out which file it is about.
     pub fn has_delegations(&self) -> bool {
-        self.delegations_count.load(Relaxed) > 0
+        self.state.delegations.count.load(Relaxed) > 0
     }
 
     /// Recalls what stands against an operation of a client on a file whose stripe the caller holds: all delegations of
@@ -84,14 +78,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         changes: bool,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let own = (client, (self.view)(name));
+        let own = (client, (self.state.view)(name));
         let others = file.delegations.iter().filter(|(holder, _)| **holder != own);
         let mut against = others.filter(|(_, held)| changes || held.write).peekable();
         if against.peek().is_none() {
             return Ok(());
         }
-        self.contention.note(self.files.hash(name), now);
-        let until = now.saturating_add(self.limits.recall_time);
+        self.state.delegations.contention.note(self.state.files.hash(name), now);
+        let until = now.saturating_add(self.state.limits.recall_time);
         for ((holder, _), held) in against {
             self.begin_recall(*holder, held.key, until, effects);
         }
@@ -100,7 +94,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's stripe.
     fn begin_recall(&self, client: ClientKey, key: Key, until: Duration, effects: &mut Effects<O>) {
-        let before = self.delegations.write(key, |delegation| {
+        let before = self.state.delegations.table.write(key, |delegation| {
             let before = delegation.phase;
             match &mut delegation.phase {
                 DelegationPhase::Held => {
@@ -113,12 +107,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         });
         match before {
             Some(DelegationPhase::Held) => {
-                self.recalls().insert((until, key));
+                self.state.delegations.recalls().insert((until, key));
                 let delegation = DelegationKey(key);
                 effects.callbacks.push(CallbackTask::Recall { client, delegation });
             }
             Some(DelegationPhase::Recalled { until: before, .. }) if until < before => {
-                let mut recalls = self.recalls();
+                let mut recalls = self.state.delegations.recalls();
                 recalls.remove(&(before, key));
                 recalls.insert((until, key));
             }
@@ -129,10 +123,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Recalls all delegations of a file for somebody who is no client; those that are not back within that time are revoked. For a
     /// while nobody gets one.
     pub fn recall_all(&self, now: Duration, file: &F, within: Duration, effects: &mut Effects<O>) {
-        let files = self.files.lock(file);
+        let files = self.state.files.lock(file);
         let Some(state) = files.get(file).filter(|state| !state.delegations.is_empty()) else { return };
-        self.contention.note(self.files.hash(file), now);
-        let until = now.saturating_add(self.limits.recall_time.min(within));
+        self.state.delegations.contention.note(self.state.files.hash(file), now);
+        let until = now.saturating_add(self.state.limits.recall_time.min(within));
         for ((holder, _), held) in &state.delegations {
             self.begin_recall(*holder, held.key, until, effects);
         }
@@ -141,17 +135,17 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns what `take` makes of what the client's own delegation for writing on a file was granted with, if it has one. Costs
     /// the look at one number while there is none.
     pub fn own_writer<R>(&self, client: ClientKey, file: &F, take: impl FnOnce(&O) -> R) -> Option<R> {
-        if self.write_delegations.load(Relaxed) == 0 {
+        if self.state.delegations.writers.load(Relaxed) == 0 {
             return None;
         }
-        let own = (client, (self.view)(file));
-        let held = self.files.read(file).get(file)?.delegations.get(&own).copied()?;
+        let own = (client, (self.state.view)(file));
+        let held = self.state.files.read(file).get(file)?.delegations.get(&own).copied()?;
         let payload = |delegation: &Delegation<F, O>| delegation.payload.as_ref().map(take);
-        self.delegations.read(held.key, payload).flatten().filter(|_| held.write)
+        self.state.delegations.table.read(held.key, payload).flatten().filter(|_| held.write)
     }
 
     /// Begins a change of a file other than by an open for writing: of its attributes, names, or data with a special stateid.
-    /// Until [`State::end_change`] nobody gets a delegation on it.
+    /// Until [`crate::Delegations::end_change`] nobody gets a delegation on it.
     ///
     /// # Errors
     /// NFS4ERR_DELAY while others have delegations: they are recalled.
@@ -162,7 +156,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut files = self.files.lock(file);
+        let mut files = self.state.files.lock(file);
         if let Some(state) = files.get(file) {
             self.check_delegations(now, client, file, state, true, effects)?;
         }
@@ -170,9 +164,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(())
     }
 
-    /// Ends a change that [`State::begin_change`] has begun.
+    /// Ends a change that [`crate::Delegations::begin_change`] has begun.
     pub fn end_change(&self, file: &F) {
-        let mut files = self.files.lock(file);
+        let mut files = self.state.files.lock(file);
         if let Some(state) = files.get_mut(file) {
             state.changing = state.changing.saturating_sub(1);
             if state.is_idle() {
@@ -193,10 +187,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        if self.write_delegations.load(Relaxed) == 0 {
+        if self.state.delegations.writers.load(Relaxed) == 0 {
             return Ok(());
         }
-        match self.files.read(file).get(file) {
+        match self.state.files.read(file).get(file) {
             Some(state) => self.check_delegations(now, client, file, state, false, effects),
             None => Ok(()),
         }
@@ -204,19 +198,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns what CB_RECALL is to say; `None` when it needs not be said (any more).
     pub fn recall(&self, delegation: DelegationKey) -> Option<Recall<F>> {
-        let stateid = self.stateid(StateRef::Delegation(delegation.0), 1);
+        let stateid = self.state.stateid(StateRef::Delegation(delegation.0), 1);
         let say = |delegation: &Delegation<F, O>| match delegation.phase {
             DelegationPhase::Recalled { answered: false, .. } => {
                 Some(Recall { stateid, file: delegation.file.clone(), granted: delegation.granted })
             }
             _ => None,
         };
-        self.delegations.read(delegation.0, say).flatten()
+        self.state.delegations.table.read(delegation.0, say).flatten()
     }
 
     /// Notes that the client has taken a recall: it is not said again.
     pub fn recall_answered(&self, delegation: DelegationKey) {
-        self.delegations.write(delegation.0, |delegation| {
+        self.state.delegations.table.write(delegation.0, |delegation| {
             if let DelegationPhase::Recalled { answered, .. } = &mut delegation.phase {
                 *answered = true;
             }
@@ -225,9 +219,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns the recalls that no client has taken yet.
     pub fn unanswered_recalls(&self) -> Vec<CallbackTask> {
-        let keys: Vec<Key> = self.recalls().iter().map(|(_, key)| *key).collect();
+        let keys: Vec<Key> = self.state.delegations.recalls().iter().map(|(_, key)| *key).collect();
         let task = |key: Key| {
-            self.delegations.read(key, |found| match found.phase {
+            self.state.delegations.table.read(key, |found| match found.phase {
                 DelegationPhase::Recalled { answered: false, .. } => {
                     Some(CallbackTask::Recall { client: found.client, delegation: DelegationKey(key) })
                 }
@@ -239,14 +233,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Revokes the delegations that were not given back in time, and returns how many.
     pub(crate) fn revoke_overdue(&self, now: Duration, effects: &mut Effects<O>) -> usize {
-        let overdue: Vec<Key> =
-            self.recalls().iter().take_while(|(until, _)| *until <= now).map(|(_, key)| *key).collect();
+        let overdue: Vec<Key> = self
+            .state
+            .delegations
+            .recalls()
+            .iter()
+            .take_while(|(until, _)| *until <= now)
+            .map(|(_, key)| *key)
+            .collect();
         overdue.into_iter().filter(|key| self.revoke(*key, effects)).count()
     }
 
     fn revoke(&self, key: Key, effects: &mut Effects<O>) -> bool {
-        let holder = self.delegations.read(key, |delegation| delegation.client);
-        let Some(record) = holder.and_then(|holder| self.client(holder).ok()) else { return false };
+        let holder = self.state.delegations.table.read(key, |delegation| delegation.client);
+        let Some(record) = holder.and_then(|holder| self.state.client(holder).ok()) else { return false };
         let mut client_state = record.lock_any();
         if !client_state.delegations.contains(&key) {
             return false; // It came back at the last moment.
@@ -254,7 +254,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         // Before the conflict is over, so that whoever sees its outcome can see why.
         self.count_revoked(&record, &mut client_state, true);
         self.take_delegation(key);
-        let payload = self.delegations.write(key, |delegation| delegation.payload.take());
+        let payload = self.state.delegations.table.write(key, |delegation| delegation.payload.take());
         effects.closed.extend(payload.flatten());
         true
     }
@@ -272,11 +272,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Asks the clients with the most delegations for some back while nearly all are out.
     pub(crate) fn shed_delegations(&self, now: Duration, effects: &mut Effects<O>) {
-        let max = self.limits.delegations_max;
-        if self.delegations_count.load(Relaxed) < max - max / 8 {
+        let max = self.state.limits.delegations_max;
+        if self.state.delegations.count.load(Relaxed) < max - max / 8 {
             return;
         }
-        let registry = self.registry();
+        let registry = self.state.registry();
         let fair = max / registry.clients.len().max(1) / 2;
         for (key, client) in &registry.clients {
             let mut client_state = client.record.lock_any();

@@ -1,16 +1,17 @@
 //! Locks that are held elsewhere as well, for others than clients to see: what is asked first, and what has to follow.
 
-use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4, State};
+use crate::Locks;
+use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
 use std::hash::Hash;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Checks all that [`State::lock`] will check, and returns what `take` makes of the payload of the open, so that the range can be
-    /// locked elsewhere first. A client that waits is remembered as by [`State::lock`].
+impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
+    /// Checks all that [`crate::Locks::lock`] will check, and returns what `take` makes of the payload of the open, so that the range can be
+    /// locked elsewhere first. A client that waits is remembered as by [`crate::Locks::lock`].
     ///
     /// # Errors
-    /// Those of [`State::lock`].
+    /// Those of [`crate::Locks::lock`].
     pub fn lock_allowed<R>(
         &self,
         now: Duration,
@@ -19,20 +20,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         take: impl FnOnce(&O) -> R,
     ) -> core::result::Result<R, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let registry = request.reclaim.then(|| self.registry());
-        let record = self.client(client)?;
+        let registry = request.reclaim.then(|| self.state.registry());
+        let record = self.state.client(client)?;
         let client_state = record.lock()?;
         let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.files.lock(request.file);
+        let mut files = self.state.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
-        let taken = self.opens.read(place.open, |open| take(&open.payload));
+        let taken = self.state.opens.read(place.open, |open| take(&open.payload));
         taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
 
     /// Returns how a range of a file is locked by all clients together, in pieces that follow each other and cover it.
     pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
-        let files = self.files.read(file);
+        let files = self.state.files.read(file);
         match files.get(file) {
             Some(file) => file.ranges.coverage(range),
             None => vec![(range, LockedFor::Nothing)],
@@ -41,18 +42,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Tells whether anybody has locked anything of a file.
     pub fn has_locks(&self, file: &F) -> bool {
-        self.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
+        self.state.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
     }
 
     /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has locked any more is to be
     /// unlocked elsewhere, too.
     pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
-        std::mem::take(&mut *self.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that a range was unlocked; the caller holds the file's stripe.
     pub(crate) fn note_unlocked(&self, file: &F, range: LockRange, effects: &mut Effects<O>) {
         effects.unlocked = true;
-        self.unlocked.lock().unwrap_or_else(PoisonError::into_inner).push((file.clone(), range));
+        self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner).push((file.clone(), range));
     }
 }

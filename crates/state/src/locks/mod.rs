@@ -5,22 +5,26 @@ pub(crate) mod ranges;
 pub(crate) mod requests;
 pub(crate) mod waits;
 
+use crate::Locks;
 use crate::clients::registry::Registry;
 use crate::clients::users::User;
 use crate::clients::{Client, ClientState};
 use crate::files::FileState;
 use crate::locks::ranges::{Held, RangeTable};
 use crate::locks::waits::LockWait;
+use crate::locks::waits::Notices;
 use crate::opens::shares::{READ, WRITE};
-use crate::opens::{Open, Owner, next_seqid};
+use crate::opens::{Open, next_seqid};
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::table::Table;
 use crate::{
-    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, State,
-    Stateid4,
+    ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, Stateid4,
 };
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -36,6 +40,46 @@ pub(crate) struct LockState {
     /// Whom it counts for: the open's user.
     pub(crate) user: Arc<User>,
     pub(crate) seqid: u32,
+}
+
+/// The lock stateids, and who is to be told of unlocked ranges.
+#[derive(Debug)]
+pub(crate) struct LockTable<F> {
+    table: Table<LockState>,
+    /// Lock stateids and locked ranges together, for the limit.
+    count: AtomicUsize,
+    notices: Notices<F>,
+    /// Ranges that were unlocked, for [`crate::Locks::take_unlocked`]; a leaf of the lock order.
+    unlocked: Mutex<Vec<(F, LockRange)>>,
+}
+
+impl<F> LockTable<F> {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            count: AtomicUsize::new(0),
+            notices: Notices::default(),
+            unlocked: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the number of lock stateids and locked ranges, those included that are reserved for LOCKs that run.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&LockState) -> R) -> Option<R> {
+        self.table.read(key, run)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, run: impl FnMut(Key, &LockState)) {
+        self.table.each(run);
+    }
 }
 
 /// What LOCK, LOCKU and FREE_STATEID work on.
@@ -55,7 +99,7 @@ pub(crate) struct LockTarget<F> {
 /// A LOCK may cut one range into three parts and make a lock stateid.
 const LOCKS_PER_LOCK_MAX: usize = 3;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Handles LOCK and returns the lock stateid. A client that waits for what it is refused is told when it may be free, and asks
     /// again.
     ///
@@ -86,9 +130,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         request: &Lock<'_, F>,
         effects: &mut Effects<O>,
     ) -> bool {
-        let Ok(record) = self.client(client) else { return false };
+        let Ok(record) = self.state.client(client) else { return false };
         let Ok(place) = self.resolve_locker(&record.lock_any(), client, request) else { return false };
-        self.make_room_for_locks(now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
+        self.state.clients().make_room_for_locks(now, &place.user.tenant, LOCKS_PER_LOCK_MAX, effects)
     }
 
     fn lock_once(
@@ -99,11 +143,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> core::result::Result<Stateid4, LockError> {
         let range = LockRange::new(request.offset, request.length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let registry = request.reclaim.then(|| self.registry());
-        let record = self.client(client)?;
+        let registry = request.reclaim.then(|| self.state.registry());
+        let record = self.state.client(client)?;
         let mut client_state = record.lock()?;
         let place = self.lock_place(now, client, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.files.lock(request.file);
+        let mut files = self.state.files.lock(request.file);
         let file = files.get_mut(request.file).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.check_free(client, &record, &place, file, range, request)?;
         self.reserve_locks(&client_state, &place.user, request.reclaim)?;
@@ -120,7 +164,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         };
         let lock = |ranges: &mut RangeTable<Key>, owner| ranges.lock(owner, range, request.write);
         let locked = self.change_ranges(&mut client_state, &place.user, file, key, lock);
-        self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+        self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         // What was locked for writing may be locked for reading now.
         self.notify_lock_waits(file, effects);
         Ok(locked?)
@@ -137,7 +181,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         request: &Lock<'_, F>,
     ) -> Result<LockTarget<F>> {
         let place = self.resolve_locker(client_state, client, request)?;
-        self.check_grace(now, record, client_state, registry)?;
+        self.state.leases().check_grace(now, record, client_state, registry)?;
         // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section 18.10.3).
         match place.access & if request.write { WRITE } else { READ } {
             0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
@@ -184,12 +228,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         length: u64,
     ) -> core::result::Result<(), LockError> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let record = self.client(client)?;
+        let record = self.state.client(client)?;
         let owner = record.lock()?.lock_owners.get(owner).copied().unwrap_or(NOBODY);
-        if self.in_grace(now) {
+        if self.state.leases().in_grace(now) {
             return Err(Nfsstat4::NFS4ERR_GRACE.into());
         }
-        let files = self.files.read(file);
+        let files = self.state.files.read(file);
         match files.get(file).and_then(|file| file.ranges.conflict(owner, range, write)) {
             Some(held) => Err(LockError::Denied(self.denied(held))),
             None => Ok(()),
@@ -210,7 +254,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<Stateid4> {
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let mut client_state = record.lock_any();
         let key = self.find_lock(client, stateid, file)?;
         let user = self.lock_of(key)?.user;
@@ -220,7 +264,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         if splits && self.reserve_locks(&client_state, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
-        let mut files = self.files.lock(file);
+        let mut files = self.state.files.lock(file);
         let unlock = |ranges: &mut RangeTable<Key>, owner| ranges.unlock(owner, range);
         let unlocked = match files.get_mut(file) {
             Some(state) => {
@@ -232,7 +276,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             None => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         };
         if splits {
-            self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+            self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         }
         unlocked
     }
@@ -246,8 +290,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<LockTarget<F>> {
         match request.locker {
             Locker::New { open_stateid, owner } => {
-                let open = self.find_open(client, &open_stateid, request.file)?;
-                if owner.len() > self.limits.owner_size_max {
+                let open = self.state.opens().find_open(client, &open_stateid, request.file)?;
+                if owner.len() > self.state.limits.owner_size_max {
                     return Err(Nfsstat4::NFS4ERR_INVAL);
                 }
                 let owner = client_state.lock_owners.get(owner).copied().unwrap_or(NOBODY);
@@ -260,24 +304,24 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn place(&self, open: Key, owner: Key, state: Option<Key>) -> Result<LockTarget<F>> {
         let look = |open: &Open<F, O>| (open.file.clone(), open.share.access, Arc::clone(&open.user));
-        let (file, access, user) = self.opens.read(open, look).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let (file, access, user) = self.state.opens.read(open, look).ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         Ok(LockTarget { open, file, access, user, owner, state })
     }
 
     /// Returns what a lock stateid belongs to.
     pub(crate) fn lock_of(&self, key: Key) -> Result<LockTarget<F>> {
-        let found = self.locks.read(key, |lock| (lock.open, lock.owner));
+        let found = self.state.locks.table.read(key, |lock| (lock.open, lock.owner));
         let (open, owner) = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         self.place(open, owner, Some(key))
     }
 
     /// Finds the lock stateid, which has to be one of `file`.
     fn find_lock(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<Key> {
-        let StateRef::Lock(key) = self.state_ref(stateid)? else {
+        let StateRef::Lock(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
         let open = self.read_lock(client, key, stateid.seqid, |lock| lock.open)?;
-        match self.opens.read(open, |open| self.is_named(&open.file, file)) {
+        match self.state.opens.read(open, |open| self.state.is_named(&open.file, file)) {
             Some(true) => Ok(key),
             _ => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         }
@@ -285,7 +329,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn denied(&self, held: Held<Key>) -> LockDenied {
         // Whoever holds a range has a lock stateid, and its owner lives, as long as the file's stripe is locked.
-        let owner = self.owners.read(held.holder, |owner| (owner.clientid, owner.name.to_vec()));
+        let owner = self.state.opens.owner(held.holder, |owner| (owner.clientid, owner.name.to_vec()));
         let (clientid, owner) = owner.unwrap_or_default();
         LockDenied {
             offset: held.range.offset(),
@@ -300,17 +344,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn name_of(&self, request: &Lock<'_, F>, owner: Key) -> Arc<[u8]> {
         match request.locker {
             Locker::New { owner, .. } => owner.into(),
-            Locker::Existing(_) => self.owners.read(owner, |owner| owner.name.clone()).unwrap_or_default(),
+            Locker::Existing(_) => {
+                self.state.opens.owner(owner, |owner| owner.name.clone()).unwrap_or_default()
+            }
         }
     }
 
     /// Counts the most that one operation may make, or says that it would be too much; the caller counts it down again
     /// when what was made is counted by itself.
     fn reserve_locks(&self, client_state: &ClientState, user: &User, reclaims: bool) -> Result<()> {
-        self.locks_count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
-        let checked = self.check_lock_limits(client_state, user, LOCKS_PER_LOCK_MAX, reclaims);
+        self.state.locks.count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
+        let checked =
+            self.state.clients().check_lock_limits(client_state, user, LOCKS_PER_LOCK_MAX, reclaims);
         if checked.is_err() {
-            self.locks_count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
+            self.state.locks.count.fetch_sub(LOCKS_PER_LOCK_MAX, Relaxed);
         }
         checked
     }
@@ -329,19 +376,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             Some(key) => *key,
             None => {
                 let name: Arc<[u8]> = owner.into();
-                let key = self.owners.insert(turn, Owner { clientid, name: name.clone(), uses: 0 });
+                let key = self.state.opens.insert_owner(turn, clientid, name.clone());
                 client_state.lock_owners.insert(name, key);
                 key
             }
         };
-        self.owners.write(owner, |owner| owner.uses += 1);
+        self.state.opens.use_owner(owner);
         // The change of ranges that follows makes the first sequence number 1.
         let key = self
+            .state
             .locks
+            .table
             .insert(turn, LockState { client, owner, open, user: Arc::clone(&place.user), seqid: 0 });
         client_state.lock_states.insert((owner, open), key);
         self.count_locks(client_state, &place.user, 0, 1);
-        self.opens.write(open, |open| open.locks.push(key));
+        self.state.opens.add_lock(open, key);
         key
     }
 
@@ -354,7 +403,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         key: Key,
         change: impl FnOnce(&mut RangeTable<Key>, Key),
     ) -> Result<Stateid4> {
-        let changed = self.locks.write(key, |lock| {
+        let changed = self.state.locks.table.write(key, |lock| {
             lock.seqid = next_seqid(lock.seqid);
             (lock.seqid, lock.owner)
         });
@@ -362,13 +411,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let before = file.ranges.len();
         change(&mut file.ranges, owner);
         self.count_locks(client_state, user, before, file.ranges.len());
-        Ok(self.stateid(StateRef::Lock(key), seqid))
+        Ok(self.state.stateid(StateRef::Lock(key), seqid))
     }
 
     /// Counts lock stateids and ranges that were made or went.
     fn count_locks(&self, client_state: &mut ClientState, user: &User, before: usize, after: usize) {
         client_state.locks = (client_state.locks + after).saturating_sub(before);
-        for count in [&self.locks_count, &user.locks, &user.tenant.locks] {
+        for count in [&self.state.locks.count, &user.locks, &user.tenant.locks] {
             if after >= before {
                 count.fetch_add(after - before, Relaxed);
             } else {
@@ -387,9 +436,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         key: Key,
         effects: &mut Effects<O>,
     ) {
-        let Some(lock) = self.locks.remove(key) else { return };
+        let Some(lock) = self.state.locks.table.remove(key) else { return };
         client_state.lock_states.remove(&(lock.owner, lock.open));
-        self.opens.write(lock.open, |open| open.locks.retain(|other| *other != key));
+        self.state.opens.remove_lock(lock.open, key);
         let mut gone = 1;
         if !self.has_lock_state(client_state, lock.owner, name) {
             if let Some(hull) = file.ranges.hull(lock.owner) {
@@ -399,7 +448,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             self.notify_lock_waits(file, effects);
         }
         self.count_locks(client_state, &lock.user, gone, 0);
-        self.release_owner(client_state, lock.owner);
+        self.state.opens().release_owner(client_state, lock.owner);
     }
 
     /// Tells whether the lock owner has a lock stateid on the file.
@@ -407,6 +456,6 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let of_owner = client_state.lock_states.range((owner, Key::MIN)..=(owner, Key::MAX));
         of_owner
             .into_iter()
-            .any(|((_, open), _)| self.opens.read(*open, |open| open.file == *file).unwrap_or(false))
+            .any(|((_, open), _)| self.state.opens.read(*open, |open| open.file == *file).unwrap_or(false))
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as well.
 
+use crate::Callbacks;
+use crate::Locks;
 use crate::files::FileState;
 use crate::locks::ranges::LockRange;
 use crate::slab::Key;
-use crate::{CallbackTask, ClientKey, Clientid4, Effects, State};
+use crate::{CallbackTask, ClientKey, Clientid4, Effects};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,14 +84,14 @@ impl<F> FileState<F> {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Has those told who waited for what may be free by now. The caller holds the file's stripe.
     pub(crate) fn notify_lock_waits(&self, file: &mut FileState<F>, effects: &mut Effects<O>) {
         let ranges = &file.ranges;
         let free = |wait: &mut LockWait<F>| ranges.conflict(wait.owner, wait.range, wait.write).is_none();
         for wait in file.waits.extract_if(.., free) {
             let LockWait { file, client, clientid, name: owner, .. } = wait;
-            if let Some(notice) = self.notices.insert(LockNotice { file, clientid, owner }) {
+            if let Some(notice) = self.state.locks.notices.insert(LockNotice { file, clientid, owner }) {
                 effects.callbacks.push(CallbackTask::NotifyLock { client, notice });
             }
         }
@@ -97,18 +99,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Returns what CB_NOTIFY_LOCK is to say.
     pub fn lock_notice(&self, notice: NoticeKey) -> Option<LockNotice<F>> {
-        self.notices.lock().1.get(&notice.0).cloned()
+        self.state.locks.notices.lock().1.get(&notice.0).cloned()
     }
 
     /// Forgets a notice that was answered, or could not be sent.
     pub fn lock_notice_done(&self, notice: NoticeKey) {
-        self.notices.lock().1.remove(&notice.0);
+        self.state.locks.notices.lock().1.remove(&notice.0);
     }
+}
 
+impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Tells whether the server can call a client back, to notify it of locks among others.
     pub fn can_call_back(&self, client: ClientKey) -> bool {
         let paths =
             |record: Arc<crate::clients::Client>| record.paths.load(std::sync::atomic::Ordering::Relaxed);
-        self.client(client).is_ok_and(|record| paths(record) > 0)
+        self.state.client(client).is_ok_and(|record| paths(record) > 0)
     }
 }

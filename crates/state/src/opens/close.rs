@@ -1,15 +1,16 @@
 //! OPEN_DOWNGRADE and CLOSE (RFC 8881 sections 18.18 and 18.2), and the end of opens for other reasons.
 
+use crate::Opens;
 use crate::clients::ClientState;
 use crate::opens::next_seqid;
 use crate::opens::shares::share;
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{ClientKey, Effects, Nfsstat4, Result, State, Stateid4};
+use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Handles OPEN_DOWNGRADE on the open of `file`; the payload stays, the access that READ and WRITE have shrinks.
     ///
     /// # Errors
@@ -22,12 +23,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         access: u32,
         deny: u32,
     ) -> Result<Stateid4> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let _books = record.lock_any();
         let key = self.find_open(client, stateid, file)?;
         let target = share(access, deny)?;
-        let mut files = self.files.lock(file);
-        let shrunk = self.opens.write(key, |open| {
+        let mut files = self.state.files.lock(file);
+        let shrunk = self.state.opens.table.write(key, |open| {
             open.seen = open.seen.within(target).ok_or(Nfsstat4::NFS4ERR_INVAL)?;
             open.seqid = next_seqid(open.seqid);
             Ok((std::mem::replace(&mut open.share, target), open.seqid))
@@ -37,7 +38,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             file.shares.remove(before);
             file.shares.add(target);
         }
-        Ok(self.stateid(StateRef::Open(key), seqid))
+        Ok(self.state.stateid(StateRef::Open(key), seqid))
     }
 
     /// Handles CLOSE. Locks made under the open go with it, one of the two choices of RFC 8881 section 18.2.4: a client that
@@ -53,7 +54,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         file: &F,
         effects: &mut Effects<O>,
     ) -> Result<Stateid4> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_BAD_STATEID)?;
         let mut client_state = record.lock_any();
         let key = self.find_open(client, stateid, file)?;
         self.remove_open(&mut client_state, key, effects);
@@ -62,10 +63,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Finds the open that an open stateid names, which has to be one of `file`.
     pub(crate) fn find_open(&self, client: ClientKey, stateid: &Stateid4, file: &F) -> Result<Key> {
-        let StateRef::Open(key) = self.state_ref(stateid)? else {
+        let StateRef::Open(key) = self.state.state_ref(stateid)? else {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         };
-        self.read_open(client, key, stateid.seqid, |open| match self.is_named(&open.file, file) {
+        self.read_open(client, key, stateid.seqid, |open| match self.state.is_named(&open.file, file) {
             true => Ok(key),
             false => Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         })
@@ -73,18 +74,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it had denied them.
     pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: Key, effects: &mut Effects<O>) {
-        let Some(file_name) = self.opens.read(key, |open| open.file.clone()) else { return };
-        let mut files = self.files.lock(&file_name);
-        let Some(open) = self.opens.remove(key) else { return };
-        self.opens_count.fetch_sub(1, Relaxed);
+        let Some(file_name) = self.state.opens.table.read(key, |open| open.file.clone()) else { return };
+        let mut files = self.state.files.lock(&file_name);
+        let Some(open) = self.state.opens.table.remove(key) else { return };
+        self.state.opens.count.fetch_sub(1, Relaxed);
         client_state.opens.remove(&key);
         open.user.opens.fetch_sub(1, Relaxed);
         open.user.tenant.opens.fetch_sub(1, Relaxed);
         if let Some(file) = files.get_mut(&file_name) {
             for lock in open.locks {
-                self.remove_lock_state(client_state, &file_name, file, lock, effects);
+                self.state.locks().remove_lock_state(client_state, &file_name, file, lock, effects);
             }
-            file.opens.remove(&(open.owner, (self.view)(&file_name)));
+            file.opens.remove(&(open.owner, (self.state.view)(&file_name)));
             file.shares.remove(open.share);
             if file.is_idle() {
                 files.remove(&file_name);
@@ -105,14 +106,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Counts an owner's use down; with the last one it goes.
     pub(crate) fn release_owner(&self, client_state: &mut ClientState, key: Key) {
-        let uses = self.owners.write(key, |owner| {
+        let uses = self.state.opens.owners.write(key, |owner| {
             owner.uses = owner.uses.saturating_sub(1);
             owner.uses
         });
         if uses != Some(0) {
             return;
         }
-        if let Some(owner) = self.owners.remove(key) {
+        if let Some(owner) = self.state.opens.owners.remove(key) {
             // One name can be an open owner's and a lock owner's: the key tells which entry is meant.
             for table in [&mut client_state.open_owners, &mut client_state.lock_owners] {
                 if table.get(&owner.name) == Some(&key) {

@@ -4,6 +4,7 @@ pub(crate) mod close;
 pub(crate) mod requests;
 pub(crate) mod shares;
 
+use crate::Opens;
 use crate::clients::registry::Registry;
 use crate::clients::users::User;
 use crate::clients::{Client, ClientState};
@@ -12,9 +13,11 @@ use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
 use crate::opens::shares::{Seen, Share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, State, Stateid4};
+use crate::table::Table;
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -46,6 +49,86 @@ pub(crate) struct Open<F, O> {
     pub(crate) locks: Vec<Key>,
 }
 
+/// The opens, and the open-owners and lock-owners in whose names they are.
+#[derive(Debug)]
+pub(crate) struct OpenTable<F, O> {
+    table: Table<Open<F, O>>,
+    /// An owner lives as long as it has opens or lock stateids.
+    owners: Table<Owner>,
+    /// Opens, for the limit.
+    count: AtomicUsize,
+}
+
+impl<F, O> OpenTable<F, O> {
+    pub(crate) fn new() -> Self {
+        Self { table: Table::new(), owners: Table::new(), count: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the number that counts against the limit: an open is counted before it is there.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    pub(crate) fn read<R>(&self, key: Key, run: impl FnOnce(&Open<F, O>) -> R) -> Option<R> {
+        self.table.read(key, run)
+    }
+
+    /// Moves an open's stateid on; returns its new sequence number.
+    pub(crate) fn advance_seqid(&self, key: Key) -> Option<u32> {
+        self.table.write(key, |open| {
+            open.seqid = next_seqid(open.seqid);
+            open.seqid
+        })
+    }
+
+    /// Notes a lock stateid that was made under an open.
+    pub(crate) fn add_lock(&self, open: Key, lock: Key) {
+        self.table.write(open, |open| open.locks.push(lock));
+    }
+
+    pub(crate) fn remove_lock(&self, open: Key, lock: Key) {
+        self.table.write(open, |open| open.locks.retain(|other| *other != lock));
+    }
+
+    pub(crate) fn owner<R>(&self, key: Key, run: impl FnOnce(&Owner) -> R) -> Option<R> {
+        self.owners.read(key, run)
+    }
+
+    /// Adds an owner without opens and lock stateids.
+    pub(crate) fn insert_owner(&self, stripe: u32, clientid: Clientid4, name: Arc<[u8]>) -> Key {
+        self.owners.insert(stripe, Owner { clientid, name, uses: 0 })
+    }
+
+    /// Counts one more open or lock stateid of an owner.
+    pub(crate) fn use_owner(&self, key: Key) {
+        self.owners.write(key, |owner| owner.uses += 1);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, run: impl FnMut(Key, &Open<F, O>)) {
+        self.table.each(run);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_seqid(&self, key: Key, seqid: u32) {
+        self.table.write(key, |open| open.seqid = seqid);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn owners_len(&self) -> usize {
+        self.owners.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each_owner(&self, run: impl FnMut(Key, &Owner)) {
+        self.owners.each(run);
+    }
+}
+
 /// The owner's open of a file, as OPEN found it.
 #[derive(Clone, Copy)]
 struct Own {
@@ -70,9 +153,9 @@ struct Granted {
     own: Option<Own>,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything: grace, claim, limits.
-    /// On NFS4ERR_NOSPC [`State::make_room_for_open`] may help.
+    /// On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
     ///
     /// # Errors
     /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC, NFS4ERR_DEADSESSION.
@@ -84,8 +167,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        let registry = (claim == OpenClaim::Previous).then(|| self.registry());
-        let record = self.client(client)?;
+        let registry = (claim == OpenClaim::Previous).then(|| self.state.registry());
+        let record = self.state.client(client)?;
         let client_state = record.lock()?;
         self.check_allowed(now, &record, &client_state, registry.as_deref(), opener, owner, claim)
     }
@@ -106,12 +189,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<()> {
         // What a client has opened under a delegation is covered by that, in the grace period as well.
         if !matches!(claim, OpenClaim::Delegated(_)) {
-            self.check_grace(now, record, client_state, reclaim)?;
+            self.state.leases().check_grace(now, record, client_state, reclaim)?;
         }
-        if owner.len() > self.limits.owner_size_max {
+        if owner.len() > self.state.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
-        self.check_open_limits(client_state, opener, claim)
+        self.state.clients().check_open_limits(client_state, opener, claim)
     }
 
     fn check_request(
@@ -126,12 +209,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim)
     }
 
-    /// Checks all that [`State::open`] will check and returns the access bits with which the payload has to be opened
+    /// Checks all that [`crate::Opens::open`] will check and returns the access bits with which the payload has to be opened
     /// (the request's and those that the owner already has on this file), and what `take` makes of the payload of the
     /// owner's open, so that an OPEN for more can keep using it.
     ///
     /// # Errors
-    /// Those of [`State::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (delegations of others
+    /// Those of [`crate::Opens::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (delegations of others
     /// are recalled), and with a delegation NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
     pub fn open_check<R>(
         &self,
@@ -141,13 +224,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         take: impl FnOnce(&O) -> R,
         effects: &mut Effects<O>,
     ) -> Result<(u32, Option<R>)> {
-        let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
-        let record = self.client(client)?;
+        let registry = (request.claim == OpenClaim::Previous).then(|| self.state.registry());
+        let record = self.state.client(client)?;
         let client_state = record.lock()?;
         self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
-        let files = self.files.read(request.file);
+        let files = self.state.files.read(request.file);
         let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
-        let payload = granted.own.and_then(|own| self.opens.read(own.key, |open| take(&open.payload)));
+        let payload =
+            granted.own.and_then(|own| self.state.opens.table.read(own.key, |open| take(&open.payload)));
         Ok((granted.needed, payload))
     }
 
@@ -164,18 +248,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let share = request.share()?;
         if let OpenClaim::Delegated(stateid) = request.claim {
             // A delegation for reading is none for writing; OPEN has no NFS4ERR_OPENMODE.
-            let found = self.find_delegation(client, &stateid, request.file, share.access);
+            let found =
+                self.state.delegations().find_delegation(client, &stateid, request.file, share.access);
             found.map_err(|status| match status {
                 Nfsstat4::NFS4ERR_OPENMODE => Nfsstat4::NFS4ERR_BAD_STATEID,
                 status => status,
             })?;
         }
         let Some(file) = file else { return Ok(Granted { share, needed: share.access, own: None }) };
-        let (owner, view) = (client_state.open_owners.get(request.owner), (self.view)(request.file));
+        let (owner, view) = (client_state.open_owners.get(request.owner), (self.state.view)(request.file));
         let own = owner.and_then(|owner| file.opens.get(&(*owner, view))).and_then(|key| {
             let own =
                 |open: &Open<F, O>| Own { key: *key, share: open.share, payload_access: open.payload_access };
-            self.opens.read(*key, own)
+            self.state.opens.table.read(*key, own)
         });
         let own_share = own.map(|own| own.share).unwrap_or_default();
         let reclaims = request.claim == OpenClaim::Previous;
@@ -190,7 +275,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { Nfsstat4::NFS4ERR_SHARE_DENIED };
             return Err(status);
         }
-        let delegations = self.check_delegations(now, client, request.file, file, request.changes(), effects);
+        let delegations = self.state.delegations().check_delegations(
+            now,
+            client,
+            request.file,
+            file,
+            request.changes(),
+            effects,
+        );
         delegations.map_err(|status| if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { status })?;
         Ok(Granted { share, needed: share.access | own_share.access, own })
     }
@@ -199,7 +291,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// `payload_access`. On any error, and when it is not needed, it is among the closed payloads of `effects`.
     ///
     /// # Errors
-    /// Those of [`State::open_check`].
+    /// Those of [`crate::Opens::open_check`].
     pub fn open(
         &self,
         now: Duration,
@@ -225,11 +317,11 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         payload_access: u32,
         effects: &mut Effects<O>,
     ) -> Result<OpenOutcome> {
-        let registry = (request.claim == OpenClaim::Previous).then(|| self.registry());
-        let record = self.client(client)?;
+        let registry = (request.claim == OpenClaim::Previous).then(|| self.state.registry());
+        let record = self.state.client(client)?;
         let mut client_state = record.lock()?;
         self.check_request(now, &record, &client_state, registry.as_deref(), request)?;
-        let mut files = self.files.lock(request.file);
+        let mut files = self.state.files.lock(request.file);
         let granted = self.grant(now, client, &client_state, files.get(request.file), request, effects)?;
         let had = granted.own.map_or(0, |own| own.payload_access);
         if granted.needed & !had != 0 && granted.needed & !payload_access != 0 {
@@ -257,7 +349,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let after = own.share.union(share);
         file.shares.remove(own.share);
         file.shares.add(after);
-        let seqid = self.opens.write(own.key, |open| {
+        let seqid = self.state.opens.table.write(own.key, |open| {
             if after.access & !open.payload_access != 0
                 && let Some(payload) = payload
             {
@@ -270,7 +362,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             open.seqid
         });
         let seqid = seqid.ok_or(Nfsstat4::NFS4ERR_DEADSESSION)?;
-        Ok(self.stateid(StateRef::Open(own.key), seqid))
+        Ok(self.state.stateid(StateRef::Open(own.key), seqid))
     }
 
     fn open_first(
@@ -283,13 +375,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<Stateid4> {
         let given = payload.take().ok_or(Nfsstat4::NFS4ERR_SERVERFAULT)?;
         // Counted before it is there: of several threads at the limit none gets beyond it.
-        if self.opens_count.fetch_add(1, Relaxed) >= self.limits.opens_max {
-            self.opens_count.fetch_sub(1, Relaxed);
+        if self.state.opens.count.fetch_add(1, Relaxed) >= self.state.limits.opens_max {
+            self.state.opens.count.fetch_sub(1, Relaxed);
             *payload = Some(given);
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         let opener = &request.opener;
-        let user = client_state.user(opener.principal, || self.tenants.of(opener));
+        let user = client_state.user(opener.principal, || self.state.tenants.of(opener));
         user.opens.fetch_add(1, Relaxed);
         user.tenant.opens.fetch_add(1, Relaxed);
         let turn = client_state.next_stripe();
@@ -298,13 +390,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             None => {
                 let name: Arc<[u8]> = request.owner.into();
                 let owner = Owner { clientid: new.clientid, name: name.clone(), uses: 0 };
-                *client_state.open_owners.entry(name).or_insert(self.owners.insert(turn, owner))
+                *client_state.open_owners.entry(name).or_insert(self.state.opens.owners.insert(turn, owner))
             }
         };
-        self.owners.write(owner, |owner| owner.uses += 1);
+        self.state.opens.owners.write(owner, |owner| owner.uses += 1);
         let file = files.entry(request.file.clone()).or_default();
         file.shares.add(new.share);
-        let key = self.opens.insert(
+        let key = self.state.opens.table.insert(
             turn,
             Open {
                 client: new.client,
@@ -319,9 +411,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 locks: Vec::new(),
             },
         );
-        file.opens.insert((owner, (self.view)(request.file)), key);
+        file.opens.insert((owner, (self.state.view)(request.file)), key);
         client_state.opens.insert(key);
-        Ok(self.stateid(StateRef::Open(key), 1))
+        Ok(self.state.stateid(StateRef::Open(key), 1))
     }
 
     /// Returns what `take` makes of the payload of an open or lock stateid, for I/O on `file`: `access` is READ 1,
@@ -338,17 +430,26 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         access: u32,
         take: impl FnOnce(&O) -> R,
     ) -> Result<R> {
-        let (open, seqid) = match self.state_ref(stateid)? {
+        let (open, seqid) = match self.state.state_ref(stateid)? {
             StateRef::Delegation(key) => {
-                return self.delegated_access(client, key, stateid.seqid, file, access, take);
+                return self.state.delegations().delegated_access(
+                    client,
+                    key,
+                    stateid.seqid,
+                    file,
+                    access,
+                    take,
+                );
             }
             StateRef::Open(key) => (key, stateid.seqid),
             // Zero: whatever the open's sequence number is.
-            StateRef::Lock(key) => (self.read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0),
+            StateRef::Lock(key) => {
+                (self.state.locks().read_lock(client, key, stateid.seqid, |lock| lock.open)?, 0)
+            }
             StateRef::Copy(_) => return Err(Nfsstat4::NFS4ERR_BAD_STATEID),
         };
         self.read_open(client, open, seqid, |open| {
-            if !self.is_named(&open.file, file) {
+            if !self.state.is_named(&open.file, file) {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             if access & !open.share.access != 0 {

@@ -1,7 +1,8 @@
 //! What the server needs to call a client back (RFC 8881 sections 2.10.3.1 and 18.33).
 
+use crate::Callbacks;
 use crate::sessions::{Callback, Session, nanoseconds};
-use crate::{Limits, Nfsstat4, Result, Sessionid4, State};
+use crate::{Limits, Nfsstat4, Result, Sessionid4};
 use std::hash::Hash;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -129,11 +130,11 @@ impl Session {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Returns the handles (gcbp_handle_from_server) of the contexts that callbacks go by.
     pub fn callback_contexts(&self) -> Vec<Vec<u8>> {
         let mut handles = Vec::new();
-        self.sessions.each(|_, session| {
+        self.state.sessions.table.each(|_, session| {
             for security in &session.callback().security {
                 if let CallbackSecurity::Gss { handle_from_server, .. } = security {
                     handles.push(handle_from_server.clone());
@@ -154,14 +155,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         program: u32,
         security: &[CallbackSecurity],
     ) -> Result<()> {
-        let session = self.session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
-        let mut security = CallbackSecurity::kept(security, &self.limits);
+        let session = self.state.sessions().session(sessionid).map_err(|_| Nfsstat4::NFS4ERR_DEADSESSION)?;
+        let mut security = CallbackSecurity::kept(security, &self.state.limits);
         let mut connections = session.connections_mut();
         let mut callback = session.callback();
         let earlier: Vec<_> =
             callback.security.drain(..).filter(|earlier| !security.contains(earlier)).collect();
         security.extend(earlier);
-        security.truncate(self.limits.callback_security_max);
+        security.truncate(self.state.limits.callback_security_max);
         session.path.set_contexts(CallbackSecurity::contexts_until(&security));
         *callback = Callback { program, security };
         drop(callback);

@@ -4,9 +4,10 @@
 //! and connection. A callback keeps its slot until the client has answered it. Where an answer is lost the sequence id is
 //! used again, since nobody knows whether the client has seen it.
 
+use crate::Callbacks;
 use crate::sessions::backchannel::Ability;
 use crate::sessions::{Connection, Session};
-use crate::{BackChannel, ClientKey, Sessionid4, State};
+use crate::{BackChannel, ClientKey, Sessionid4};
 use nfs4::{
     SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
     SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
@@ -39,7 +40,7 @@ pub enum CallbackEnd {
     Misordered,
 }
 
-/// A callback's place: the arguments of its CB_SEQUENCE, and how to send it. To be given to [`State::end_callback`].
+/// A callback's place: the arguments of its CB_SEQUENCE, and how to send it. To be given to [`crate::Callbacks::end_callback`].
 #[must_use = "its slot stays busy until the callback is ended"]
 #[derive(Debug)]
 pub struct BackCall {
@@ -193,14 +194,14 @@ impl Session {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Takes a slot for a callback to a client, on the first of its sessions that can carry one.
     ///
     /// # Errors
     /// [`NoBackChannel`].
     pub fn begin_callback(&self, client: ClientKey) -> Result<BackCall, NoBackChannel> {
-        let sessions = match self.registry().client(client) {
-            Ok(enrolled) => self.sessions_of(enrolled),
+        let sessions = match self.state.registry().client(client) {
+            Ok(enrolled) => self.state.clients().sessions_of(enrolled),
             Err(_) => return Err(NoBackChannel::Down),
         };
         let mut why = NoBackChannel::Down;
@@ -219,7 +220,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// # Errors
     /// [`NoBackChannel`].
     pub fn begin_probe(&self, sessionid: &Sessionid4) -> Result<BackCall, NoBackChannel> {
-        self.session(sessionid).map_err(|_| NoBackChannel::Down)?.begin_callback()
+        self.state.sessions().session(sessionid).map_err(|_| NoBackChannel::Down)?.begin_callback()
     }
 
     /// Moves a callback to another connection of its session, because the one that it was sent on is gone or

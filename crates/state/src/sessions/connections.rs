@@ -1,8 +1,9 @@
 //! Which connection belongs to which session (RFC 8881 sections 2.10.3.1 and 18.34).
 
+use crate::Sessions;
 use crate::sessions::{Connection, Session};
 use crate::slab::Key;
-use crate::{Caller, Nfsstat4, Result, Sessionid4, State, StateProtect};
+use crate::{Caller, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -140,7 +141,7 @@ impl ConnectionTable {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles BIND_CONN_TO_SESSION; answer bctsr_use_conn_in_rdma_mode false.
     ///
     /// # Errors
@@ -152,7 +153,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         direction: ChannelDirection,
     ) -> Result<Bound> {
         // So that the session does not go in the middle of it.
-        let _registry = self.registry();
+        let _registry = self.state.registry();
         let session = self.session(sessionid)?;
         let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
@@ -177,8 +178,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Forgets a connection that is closed.
     pub fn connection_closed(&self, connection: u64) {
-        for key in self.connections.take(connection) {
-            if let Some(session) = self.sessions.get(key) {
+        for key in self.state.sessions.connections.take(connection) {
+            if let Some(session) = self.state.sessions.table.get(key) {
                 let mut connections = session.connections_mut();
                 connections.retain(|other| other.id != connection);
                 session.update_path(&connections);
@@ -217,10 +218,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return;
         }
         connections.push(connection);
-        self.connections.associate(connection.id, session.key);
-        if connections.len() > self.limits.connections_per_session_max.max(1) {
+        self.state.sessions.connections.associate(connection.id, session.key);
+        if connections.len() > self.state.limits.connections_per_session_max.max(1) {
             let oldest = connections.remove(0);
-            self.connections.forget(oldest.id, session.key);
+            self.state.sessions.connections.forget(oldest.id, session.key);
             session.update_path(connections);
         }
     }
@@ -232,7 +233,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         session.update_path(&[]);
         drop(connections);
         for connection in forgotten {
-            self.connections.forget(connection.id, session.key);
+            self.state.sessions.connections.forget(connection.id, session.key);
         }
     }
 }

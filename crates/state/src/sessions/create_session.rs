@@ -1,5 +1,6 @@
 //! CREATE_SESSION (RFC 8881 section 18.36): a client id is confirmed and gets a session.
 
+use crate::Sessions;
 use crate::clients::Client;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::{Tenant, is_of};
@@ -8,8 +9,7 @@ use crate::sessions::memory::{Counted, Pressure, TIGHT_PART};
 use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
 use crate::{
-    CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State,
-    StateProtect,
+    CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect,
 };
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
@@ -81,7 +81,7 @@ pub struct CreateSessionOk {
     pub back: ChannelAttrs,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles CREATE_SESSION, its replays included. `random` goes into the session id.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         random: u64,
         effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let (key, client) = registry.by_id(args.clientid)?;
         check_principal(client, caller)?;
         if args.sequence == client.create_sequence && !depends_on_args(&client.create_reply) {
@@ -139,7 +139,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> Result<CreateSessionOk> {
         check_args(args)?;
-        if registry.client(key)?.sessions.len() >= self.limits.sessions_per_client_max {
+        if registry.client(key)?.sessions.len() >= self.state.limits.sessions_per_client_max {
             return Err(Nfsstat4::NFS4ERR_NOSPC);
         }
         let tenant = Arc::clone(&registry.client(key)?.record.tenant);
@@ -171,7 +171,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         while self.pressure(tenant) == Pressure::Short {
             let others = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
             let whose = if others { None } else { Some(tenant) };
-            let freed = self.release_expired_clients(registry, now, is_of(whose), 1, effects) > 0
+            let freed = self.state.leases().release_expired_clients(registry, now, is_of(whose), 1, effects)
+                > 0
                 || self.free_sessions(registry, now, tenant);
             if !freed {
                 return Err(Nfsstat4::NFS4ERR_DELAY);
@@ -191,19 +192,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         args: &CreateSession,
         random: u64,
     ) -> Arc<Session> {
-        let security = CallbackSecurity::kept(&args.callback_security, &self.limits);
+        let security = CallbackSecurity::kept(&args.callback_security, &self.state.limits);
         let path = PathStatus::default();
         path.set_contexts(CallbackSecurity::contexts_until(&security));
         let counted = Counted::new(&fore, &security);
         let callback = Callback { program: args.callback_program, security };
-        let session = self.sessions.insert_with(random as u32, |key| {
+        let session = self.state.sessions.table.insert_with(random as u32, |key| {
             Arc::new(Session {
-                id: sessionid(self.epoch, key.index, random),
+                id: sessionid(self.state.epoch, key.index, random),
                 key,
                 client,
                 record: Arc::clone(record),
                 fore,
-                back: ChannelAttrs { requests: back.requests.min(self.limits.back_slots_max), ..back },
+                back: ChannelAttrs { requests: back.requests.min(self.state.limits.back_slots_max), ..back },
                 slots: Slots::new(fore.requests),
                 activity: SessionActivity::default(),
                 connections: RwLock::default(),
@@ -238,12 +239,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             let earlier = registry.client(old)?;
             if !registry.is_of(&earlier.record, &record.creator) {
                 // It was confirmed after this record was made.
-                self.make_way(registry, now, earlier, &record.creator)?;
+                self.state.clients().make_way(registry, now, earlier, &record.creator)?;
             }
             // The record on stable storage is of its creator.
             let same = earlier.record.creator.hash == record.creator.hash;
             recorded |= same && earlier.recorded;
-            self.remove_client(registry, old, !same, effects);
+            self.state.clients().remove_client(registry, old, !same, effects);
         }
         registry.unconfirmed.remove(&(Arc::clone(&owner), record.creator.hash));
         registry.confirmed.insert(owner, key);
@@ -256,7 +257,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Negotiates the fore channel: never more than asked, never more than the limits, and fewer slots where memory is tight.
     fn fore_channel(&self, asked: &ChannelAttrs, pressure: Pressure) -> ChannelAttrs {
-        let limits = &self.limits;
+        let limits = &self.state.limits;
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
         let wanted = asked.requests.clamp(1, limits.slots_max.max(1));
         let requests = match pressure {

@@ -1,10 +1,12 @@
 //! DESTROY_SESSION and DESTROY_CLIENTID (RFC 8881 sections 18.37 and 18.50).
 
-use crate::{Caller, Clientid4, Effects, Nfsstat4, Result, Sessionid4, State, StateProtect};
+use crate::Clients;
+use crate::Sessions;
+use crate::{Caller, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect};
 use nfs4::NfsOpnum4;
 use std::hash::Hash;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles DESTROY_SESSION. `own` is the session of the COMPOUND's SEQUENCE, if it has one: its one running slot
     /// does not count as busy. (That the operation comes last then is for the server to check.)
     ///
@@ -16,7 +18,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         sessionid: &Sessionid4,
         own: Option<&Sessionid4>,
     ) -> Result<()> {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let session = self.session(sessionid)?;
         let client = &session.record;
         if client.protect != StateProtect::None && !client.is_spoken_for_by(caller) {
@@ -33,7 +35,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         self.remove_session(&mut registry, session.key);
         Ok(())
     }
+}
 
+impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
     /// Handles DESTROY_CLIENTID, which is for the principal that created the client.
     ///
     /// # Errors
@@ -44,7 +48,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         clientid: Clientid4,
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let (key, client) = registry.by_id(clientid)?;
         let record = &client.record;
         // Without state protection nothing else says whose the id is, and other flavors than krb5p show it to everybody.

@@ -1,13 +1,14 @@
 //! Memory of sessions and their cached replies: what is in use is counted, and what runs short is taken back from
 //! whoever holds most (RFC 8881 section 2.10.6.1).
 
+use crate::Sessions;
 use crate::clients::registry::Registry;
 use crate::clients::tenants::{Pool, Tenant, is_of};
 use crate::sessions::Session;
 use crate::sessions::create_session::ChannelAttrs;
 use crate::sessions::slots::{SlotState, Slots};
 use crate::slab::Key;
-use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result, State};
+use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -116,10 +117,10 @@ pub(crate) enum Pressure {
     Short,
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     pub(crate) fn memory_pool(&self) -> Pool {
-        let (max, all) = (self.limits.reply_cache_max, self.session_memory.load(Relaxed));
-        Pool { max, all, holders: self.tenants.len() }
+        let (max, all) = (self.state.limits.reply_cache_max, self.state.sessions.memory.load(Relaxed));
+        Pool { max, all, holders: self.state.tenants.len() }
     }
 
     pub(crate) fn pressure(&self, tenant: &Tenant) -> Pressure {
@@ -133,14 +134,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     fn count_memory(&self, tenant: &Tenant, bytes: usize) {
         if bytes > 0 {
-            self.session_memory.fetch_add(bytes, Relaxed);
+            self.state.sessions.memory.fetch_add(bytes, Relaxed);
             tenant.memory.fetch_add(bytes, Relaxed);
         }
     }
 
     fn discount_memory(&self, tenant: &Tenant, bytes: usize) {
         if bytes > 0 {
-            self.session_memory.fetch_sub(bytes, Relaxed);
+            self.state.sessions.memory.fetch_sub(bytes, Relaxed);
             tenant.memory.fetch_sub(bytes, Relaxed);
         }
     }
@@ -168,7 +169,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             registry.retired_at = now;
         }
         let mut sessions = Vec::new();
-        self.sessions.each(|_, session| sessions.push(Arc::clone(session)));
+        self.state.sessions.table.each(|_, session| sessions.push(Arc::clone(session)));
         for session in &sessions {
             if retires
                 && let Some(used) = session.activity.outstanding.turn()
@@ -179,19 +180,19 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             let lowered = session.counted.lower(session.activity.cached_len());
             self.discount_memory(&session.record.tenant, lowered);
         }
-        self.tenants.sweep();
+        self.state.tenants.sweep();
     }
 
     /// Takes back memory for one more session of a tenant that has used up its share: unused sessions go, those of the tenant
     /// that holds most, or the tenant's own where it has its fair part. Tells whether any went.
     pub(crate) fn free_sessions(&self, registry: &mut Registry, now: Duration, tenant: &Arc<Tenant>) -> bool {
         let fair = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
-        let largest = || self.tenants.largest(|tenant| &tenant.memory);
+        let largest = || self.state.tenants.largest(|tenant| &tenant.memory);
         let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else { return false };
         let of_victim = |session: &Arc<Session>| Arc::ptr_eq(&session.record.tenant, &victim);
         let mut unused: Vec<(bool, Duration, Key)> = Vec::new();
-        let (mut all, quiet) = (0, now.saturating_sub(self.limits.lease / 4));
-        self.sessions.each(|key, session| {
+        let (mut all, quiet) = (0, now.saturating_sub(self.state.limits.lease / 4));
+        self.state.sessions.table.each(|key, session| {
             if of_victim(session) {
                 all += 1;
                 let (used, since) = session.used();
@@ -203,7 +204,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         unused.sort_unstable();
         let mut freed = false;
         for (.., key) in unused.into_iter().take((all / EVICTED_PART).max(1)) {
-            if self.sessions.get(key).is_some_and(|session| session.activity.close(0)) {
+            if self.state.sessions.table.get(key).is_some_and(|session| session.activity.close(0)) {
                 self.remove_session(registry, key);
                 freed = true;
             }
@@ -216,7 +217,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// has most, or the tenant's own where it has its fair part.
     pub(crate) fn unused_clients(&self, registry: &Registry, tenant: &Arc<Tenant>) -> Vec<ClientKey> {
         let fair = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
-        let largest = || self.tenants.largest(|tenant| &tenant.clients);
+        let largest = || self.state.tenants.largest(|tenant| &tenant.clients);
         let Some(victim) = (if fair { largest() } else { Some(Arc::clone(tenant)) }) else {
             return Vec::new();
         };
@@ -225,12 +226,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let (mut all, mut unused) = (0, Vec::new());
         for (key, client) in members {
             all += 1;
-            let sessions = self.sessions_of(client);
+            let sessions = self.state.clients().sessions_of(client);
             let is_idle = client.activities(&sessions).all(|activity| activity.running() == 0);
             let reclaims = registry.may_reclaim(&client.record);
             if is_idle && !reclaims && !client.record.holds_state() {
                 let used = client.activities(&sessions).any(|activity| activity.renewed() > Duration::ZERO);
-                unused.push((client.confirmed, used, self.renewed(client), *key));
+                unused.push((client.confirmed, used, self.state.clients().renewed(client), *key));
             }
         }
         unused.sort_unstable();
@@ -248,14 +249,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         caller: &Caller<'_>,
         effects: &mut Effects<O>,
     ) -> Result<Arc<Tenant>> {
-        let tenant = self.tenants.of(caller);
+        let tenant = self.state.tenants.of(caller);
         while !self.client_pool(registry).admits(tenant.clients.load(Relaxed)) {
             if tenant.searched_in_vain(now) {
                 return Err(Nfsstat4::NFS4ERR_DELAY);
             }
             let others = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
             let whose = if others { None } else { Some(&tenant) };
-            let mut freed = self.release_expired_clients(registry, now, is_of(whose), 1, effects);
+            let mut freed =
+                self.state.leases().release_expired_clients(registry, now, is_of(whose), 1, effects);
             if freed == 0 {
                 for key in self.unused_clients(registry, &tenant) {
                     freed += usize::from(self.remove_unused_client(registry, key, effects));
@@ -276,21 +278,21 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         effects: &mut Effects<O>,
     ) -> bool {
         let Ok(client) = registry.client(key) else { return false };
-        if !self.close_gates(client) {
+        if !self.state.clients().close_gates(client) {
             return false;
         }
         // An OPEN may have come and gone before the gates were closed.
         if client.record.holds_state() {
-            self.reopen_gates(client);
+            self.state.clients().reopen_gates(client);
             return false;
         }
-        self.remove_client(registry, key, true, effects);
+        self.state.clients().remove_client(registry, key, true, effects);
         true
     }
 
     pub(crate) fn client_pool(&self, registry: &Registry) -> Pool {
-        let (max, all) = (self.limits.clients_max, registry.clients.len());
-        Pool { max, all, holders: self.tenants.len() }
+        let (max, all) = (self.state.limits.clients_max, registry.clients.len());
+        Pool { max, all, holders: self.state.tenants.len() }
     }
 }
 

@@ -9,14 +9,18 @@ pub(crate) mod memory;
 pub(crate) mod sequence;
 pub(crate) mod slots;
 
+use crate::Sessions;
 use crate::clients::Client;
 use crate::clients::registry::Registry;
 use crate::sessions::callbacks::{BackSlots, PathStatus};
+use crate::sessions::connections::ConnectionTable;
 use crate::sessions::memory::{Counted, Outstanding};
 use crate::sessions::slots::Slots;
 use crate::slab::Key;
-use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4, State};
+use crate::table::Table;
+use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4};
 use std::hash::Hash;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -43,6 +47,59 @@ pub(crate) struct Session {
     pub(crate) created: Duration,
     /// The memory that its client's tenant has for it.
     pub(crate) counted: Counted,
+}
+
+/// The sessions, their connections, and the memory that they use together.
+#[derive(Debug)]
+pub(crate) struct SessionTable {
+    table: Table<Arc<Session>>,
+    connections: ConnectionTable,
+    /// Bytes of sessions and their cached replies, as counted for the tenants.
+    memory: AtomicUsize,
+    /// Whether the server is overloaded: clients are asked to use fewer slots.
+    overloaded: AtomicBool,
+}
+
+impl SessionTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            connections: ConnectionTable::new(),
+            memory: AtomicUsize::new(0),
+            overloaded: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<Arc<Session>> {
+        self.table.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the bytes that are counted for all sessions.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.load(Relaxed)
+    }
+
+    /// Returns the bytes of all cached replies.
+    pub(crate) fn cached_len(&self) -> usize {
+        let mut bytes: usize = 0;
+        self.table.each(|_, session| bytes = bytes.wrapping_add(session.activity.cached_len()));
+        bytes
+    }
+
+    #[cfg(test)]
+    pub(crate) fn each(&self, mut run: impl FnMut(&Session)) {
+        self.table.each(|_, session| run(session));
+    }
+
+    /// Counts connections and their associations.
+    #[cfg(test)]
+    pub(crate) fn connection_lens(&self) -> (usize, usize) {
+        self.connections.lens()
+    }
 }
 
 /// How to call the client back.
@@ -157,10 +214,13 @@ fn index_of(id: &Sessionid4) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     pub(crate) fn session(&self, id: &Sessionid4) -> Result<Arc<Session>> {
-        let found =
-            self.sessions.read_at(index_of(id), |session| (session.id == *id).then(|| Arc::clone(session)));
+        let found = self
+            .state
+            .sessions
+            .table
+            .read_at(index_of(id), |session| (session.id == *id).then(|| Arc::clone(session)));
         found.flatten().ok_or(Nfsstat4::NFS4ERR_BADSESSION)
     }
 
@@ -174,7 +234,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Removes a session with its reply cache and associations; its client stays. Requests that run on it end quietly.
     pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(session) = self.state.sessions.table.remove(key) else { return };
         session.activity.close(u32::MAX);
         self.discount_session(&session);
         self.forget_connections(&session);

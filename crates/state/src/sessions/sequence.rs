@@ -1,11 +1,12 @@
 //! SEQUENCE (RFC 8881 sections 2.10.6 and 18.46): exactly-once semantics by slots.
 
+use crate::Sessions;
 use crate::sessions::Session;
 use crate::sessions::memory::{Pressure, TIGHT_PART};
 use crate::sessions::slots::{SlotCheck, SlotState};
 use crate::{
     CallbackTask, Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4,
-    SlotToken, State,
+    SlotToken,
 };
 use std::hash::Hash;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub struct SequenceOk {
 /// A COMPOUND that may run now.
 #[derive(Debug)]
 pub struct Begun {
-    /// Give it to [`State::finish`] with the reply, whatever becomes of the COMPOUND.
+    /// Give it to [`crate::Sessions::finish`] with the reply, whatever becomes of the COMPOUND.
     pub token: SlotToken,
     /// The client, for the operations that follow.
     pub client: ClientKey,
@@ -65,7 +66,7 @@ pub struct Begun {
     pub reply: SequenceOk,
     /// The fore channel's limits: the server checks the reply against response_size and response_cached.
     pub fore: ChannelAttrs,
-    /// Operations that this caller may not send for this client (see [`State::forbidden_operations`]).
+    /// Operations that this caller may not send for this client (see [`crate::Clients::forbidden_operations`]).
     pub forbidden: OpSet,
 }
 
@@ -74,11 +75,11 @@ pub struct Begun {
 pub enum Sequenced {
     /// It is new: run it.
     Execute(Begun),
-    /// It is a retry: send these bytes, as given to [`State::finish`].
+    /// It is a retry: send these bytes, as given to [`crate::Sessions::finish`].
     Replay(Arc<[u8]>),
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the client's state
     /// protection lets it.
     ///
@@ -95,7 +96,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     ) -> Result<Sequenced> {
         // Here, and not only when leases are looked at: who has not reclaimed must be off stable storage before the
         // first conflicting operation is answered.
-        self.end_grace_if_over(None, now, effects);
+        self.state.leases().end_grace_if_over(None, now, effects);
         let session = self.session(&args.sessionid)?;
         session.check_connection(caller.connection)?;
         if args.slotid >= session.fore.requests {
@@ -127,7 +128,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn enter(&self, session: &Session) -> Result<()> {
         while !session.activity.enter() {
             // Whoever closed the gate may be about to open it again, and holds the registry until that is decided.
-            drop(self.registry());
+            drop(self.state.registry());
             if session.activity.is_closed() {
                 return Err(Nfsstat4::NFS4ERR_BADSESSION);
             }
@@ -181,7 +182,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             highest_slotid: highest,
             target_highest_slotid: self.target(&session, highest),
             // A client that has to reclaim knows it already, since its client id of before the restart was stale.
-            status_flags: session.status_flags(now, self.limits.lease),
+            status_flags: session.status_flags(now, self.state.limits.lease),
         };
         Begun {
             client: session.client,
@@ -199,7 +200,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         match self.pressure(&session.record.tenant) {
             Pressure::Short => 0,
             Pressure::Tight => highest / TIGHT_PART,
-            Pressure::None if self.overloaded.load(Relaxed) => highest / TIGHT_PART,
+            Pressure::None if self.state.sessions.overloaded.load(Relaxed) => highest / TIGHT_PART,
             Pressure::None => highest,
         }
     }
@@ -208,8 +209,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// them again. Requests on the slots above are still served.
     pub fn set_overloaded(&self, overloaded: bool) {
         // Nearly always nothing changes: the cache line stays shared.
-        if self.overloaded.load(Relaxed) != overloaded {
-            self.overloaded.store(overloaded, Relaxed);
+        if self.state.sessions.overloaded.load(Relaxed) != overloaded {
+            self.state.sessions.overloaded.store(overloaded, Relaxed);
         }
     }
 

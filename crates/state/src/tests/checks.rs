@@ -31,7 +31,7 @@ pub(super) fn check_ranges(state: &TestState) {
             let range = LockRange::new(byte, 1).unwrap();
             for owner in &owners {
                 if let Some(held) = file.ranges.conflict(*owner, range, false) {
-                    assert!(state.owners.read(held.holder, |_| ()).is_some(), "its owner lives");
+                    assert!(state.opens.owner(held.holder, |_| ()).is_some(), "its owner lives");
                     let own = file.ranges.conflict(held.holder, range, true);
                     assert!(own.is_none_or(|own| own.holder == held.holder), "{held:?} {own:?}");
                 }
@@ -48,14 +48,14 @@ pub(super) fn check_counts(state: &TestState) {
         file_opens += file.opens.len();
         assert!(!file.is_idle());
     });
-    state.owners.each(|_, owner| uses += owner.uses);
+    state.opens.each_owner(|_, owner| uses += owner.uses);
     let (opens, locks) = (state.opens.len(), state.locks.len());
     assert_eq!(ranges, state.counts().ranges);
-    assert_eq!((opens, opens), (file_opens, state.opens_count.load(Relaxed)));
+    assert_eq!((opens, opens), (file_opens, state.opens.count()));
     assert_eq!(uses, opens + locks);
     check_delegations(state);
     let (mut of_clients, mut records) = ([0; 4], 0);
-    state.clients.each(|_, client| {
+    state.clients.each(|client| {
         let client_state = client.lock_any();
         let of_client = [
             client_state.opens.len(),
@@ -99,12 +99,9 @@ pub(super) fn check_delegations(state: &TestState) {
             }
         }
     });
-    assert_eq!(*state.recalls(), waiting);
-    assert_eq!(
-        (of_files.len() + revoked, writes),
-        (state.delegations.len(), count(&state.write_delegations))
-    );
-    assert_eq!(state.delegations.len(), count(&state.delegations_count));
+    assert_eq!(*state.delegations.recalls(), waiting);
+    assert_eq!((of_files.len() + revoked, writes), (state.delegations.len(), state.delegations.writers()));
+    assert_eq!(state.delegations.len(), state.delegations.count());
     state.opens.each(|_, open| {
         let others =
             of_files.values().filter(|(client, file, _)| *client != open.client && *file == open.file);
@@ -114,7 +111,7 @@ pub(super) fn check_delegations(state: &TestState) {
         }
     });
     let (mut of_clients, mut revoked_of_clients) = (0, 0);
-    state.clients.each(|_, client| {
+    state.clients.each(|client| {
         let client_state = client.lock_any();
         of_clients += client_state.delegations.len();
         revoked_of_clients += client_state.revoked;
@@ -124,13 +121,9 @@ pub(super) fn check_delegations(state: &TestState) {
     assert_eq!((of_clients, revoked_of_clients), (state.delegations.len(), revoked));
 }
 
-fn count(number: &std::sync::atomic::AtomicUsize) -> usize {
-    number.load(Relaxed)
-}
-
 fn check_sessions(state: &TestState, of_clients: usize) {
     let (mut sessions, mut counted, mut associated) = (0, 0, 0);
-    state.sessions.each(|_, session| {
+    state.sessions.each(|session| {
         assert!(!session.activity.is_closed());
         sessions += 1;
         counted += session.counted.bytes();
@@ -141,5 +134,5 @@ fn check_sessions(state: &TestState, of_clients: usize) {
         assert_eq!(running, session.activity.running() as usize);
     });
     assert_eq!((sessions, counted), (of_clients, state.counts().session_memory));
-    assert_eq!(state.connections.lens().1, associated);
+    assert_eq!(state.sessions.connection_lens().1, associated);
 }

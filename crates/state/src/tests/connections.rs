@@ -11,8 +11,11 @@ fn without_protection_a_sequence_associates_its_connection() {
     let mut client = world.ready("a");
     client.connection = 2;
     world.renew(&mut client);
-    let bound =
-        world.state.bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth);
+    let bound = world.state.sessions().bind_conn_to_session(
+        &client.caller(),
+        &client.sessionid,
+        ChannelDirection::BackOrBoth,
+    );
     assert_eq!(bound, Ok(Bound::Both), "what SEQUENCE associated can still be bound");
 }
 
@@ -23,7 +26,7 @@ fn binding_again_changes_nothing_and_other_channels_are_refused() {
     let mut client = world.ready("a");
     client.connection = 2;
     let bind = |client: &TestClient, direction| {
-        world.state.bind_conn_to_session(&client.caller(), &client.sessionid, direction)
+        world.state.sessions().bind_conn_to_session(&client.caller(), &client.sessionid, direction)
     };
     assert_eq!(bind(&client, ChannelDirection::Fore), Ok(Bound::Fore));
     assert_eq!(bind(&client, ChannelDirection::Fore), Ok(Bound::Fore));
@@ -42,22 +45,27 @@ fn the_backchannel_is_gone_with_its_connection_and_comes_back_with_another() {
     let mut world = World::new();
     let mut client = world.ready("a");
     let key = world.key(&client);
-    let call = world.state.begin_callback(key).unwrap();
+    let call = world.state.callbacks().begin_callback(key).unwrap();
     assert_eq!(call.sessionid(), client.sessionid);
     assert_eq!((call.channel.connection, call.channel.program), (1, 0x4000_0000));
-    world.state.end_callback(call, CallbackEnd::Answered);
-    world.state.connection_closed(1);
-    assert_eq!(world.state.begin_callback(key).unwrap_err(), NoBackChannel::Down);
+    world.state.callbacks().end_callback(call, CallbackEnd::Answered);
+    world.state.sessions().connection_closed(1);
+    assert_eq!(world.state.callbacks().begin_callback(key).unwrap_err(), NoBackChannel::Down);
     client.connection = 5;
     world
         .state
+        .sessions()
         .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::BackOrBoth)
         .unwrap();
-    world.state.backchannel_ctl(&client.sessionid, 9, &vec![CallbackSecurity::None; 100]).unwrap();
-    let call = world.state.begin_callback(key).unwrap();
+    world
+        .state
+        .callbacks()
+        .backchannel_ctl(&client.sessionid, 9, &vec![CallbackSecurity::None; 100])
+        .unwrap();
+    let call = world.state.callbacks().begin_callback(key).unwrap();
     assert_eq!((call.channel.connection, call.channel.program), (5, 9));
-    world.state.end_callback(call, CallbackEnd::Answered);
-    let session = world.state.session(&client.sessionid).unwrap();
+    world.state.callbacks().end_callback(call, CallbackEnd::Answered);
+    let session = world.state.sessions().session(&client.sessionid).unwrap();
     assert_eq!(session.callback.lock().unwrap().security.len(), 8);
 }
 
@@ -70,7 +78,7 @@ fn a_session_forgets_its_oldest_connection_rather_than_grow() {
         client.connection = connection;
         world.renew(&mut client);
     }
-    assert_eq!(world.state.connections.lens(), (4, 4));
-    (10..1000).for_each(|connection| world.state.connection_closed(connection));
-    assert_eq!(world.state.connections.lens(), (0, 0));
+    assert_eq!(world.state.sessions.connection_lens(), (4, 4));
+    (10..1000).for_each(|connection| world.state.sessions().connection_closed(connection));
+    assert_eq!(world.state.sessions.connection_lens(), (0, 0));
 }

@@ -8,17 +8,17 @@ const FILE: u32 = 7;
 
 fn begin(world: &World, client: &TestClient) -> Option<(CopyKey, Stateid4)> {
     let new = NewCopy { file: &FILE, user: &client.principal, verifier: [3; 8] };
-    world.state.begin_copy(world.key(client), &new, None)
+    world.state.copies().begin_copy(world.key(client), &new, None)
 }
 
 fn end(world: &World, copy: CopyKey, count: u64) -> Vec<CallbackTask> {
     let mut effects = Effects::default();
-    world.state.end_copy(copy, count, Nfsstat4::NFS4_OK, &mut effects);
+    world.state.copies().end_copy(copy, count, Nfsstat4::NFS4_OK, &mut effects);
     effects.callbacks
 }
 
 fn cancel(world: &World, client: &TestClient, stateid: &Stateid4) -> Result<()> {
-    world.state.cancel_copy(world.key(client), &client.principal, stateid, &FILE)
+    world.state.copies().cancel_copy(world.key(client), &client.principal, stateid, &FILE)
 }
 
 #[test]
@@ -27,23 +27,26 @@ fn a_copy_is_known_until_its_end_was_answered() {
     let mut world = World::new();
     let client = world.ready("a");
     let (copy, stateid) = begin(&world, &client).unwrap();
-    let status = |world: &World| world.state.copy_status(world.key(&client), &stateid, &FILE);
+    let status = |world: &World| world.state.copies().copy_status(world.key(&client), &stateid, &FILE);
     assert_eq!(status(&world), Ok(CopyStatus { count: 0, complete: None }));
-    assert!(world.state.begin_copy_piece(copy) && !world.state.begin_copy_piece(copy), "one at a time");
-    world.state.end_copy_piece(copy, 10);
+    assert!(
+        world.state.copies().begin_copy_piece(copy) && !world.state.copies().begin_copy_piece(copy),
+        "one at a time"
+    );
+    world.state.copies().end_copy_piece(copy, 10);
     assert_eq!(status(&world), Ok(CopyStatus { count: 10, complete: None }));
-    assert!(world.state.begin_copy_piece(copy));
+    assert!(world.state.copies().begin_copy_piece(copy));
     let told = CallbackTask::Offload { client: world.key(&client), copy };
-    assert_eq!(world.state.offload(copy), None);
+    assert_eq!(world.state.copies().offload(copy), None);
     assert_eq!(end(&world, copy, 15), [told]);
-    assert_eq!(world.state.unanswered_offloads(), [told]);
+    assert_eq!(world.state.copies().unanswered_offloads(), [told]);
     assert_eq!(status(&world), Ok(CopyStatus { count: 15, complete: Some(Nfsstat4::NFS4_OK) }));
-    let offload = world.state.offload(copy).unwrap();
+    let offload = world.state.copies().offload(copy).unwrap();
     assert_eq!((offload.stateid, offload.count, offload.verifier), (stateid, 15, [3; 8]));
-    assert!(!world.state.begin_copy_piece(copy));
-    world.state.offload_answered(world.key(&client), copy);
+    assert!(!world.state.copies().begin_copy_piece(copy));
+    world.state.copies().offload_answered(world.key(&client), copy);
     assert_eq!(status(&world), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
-    assert_eq!((world.state.counts().copies, world.state.unanswered_offloads()), (0, vec![]));
+    assert_eq!((world.state.counts().copies, world.state.copies().unanswered_offloads()), (0, vec![]));
 }
 
 #[test]
@@ -52,11 +55,11 @@ fn a_copy_is_cancelled_when_no_piece_of_it_is_being_copied() {
     let mut world = World::new();
     let client = world.ready("a");
     let (copy, stateid) = begin(&world, &client).unwrap();
-    assert!(world.state.begin_copy_piece(copy));
+    assert!(world.state.copies().begin_copy_piece(copy));
     assert_eq!(cancel(&world, &client, &stateid), Err(Nfsstat4::NFS4ERR_DELAY));
     assert_eq!(cancel(&world, &client, &stateid), Err(Nfsstat4::NFS4ERR_DELAY));
     assert_eq!(end(&world, copy, 5), [], "nobody wants to hear of it");
-    assert!(!world.state.begin_copy_piece(copy));
+    assert!(!world.state.copies().begin_copy_piece(copy));
     assert_eq!(cancel(&world, &client, &stateid), Ok(()));
     assert_eq!(cancel(&world, &client, &stateid), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
     assert_eq!(world.state.counts().copies, 0);
@@ -74,8 +77,8 @@ fn a_copy_is_its_clients_and_its_users() {
         assert_eq!(cancel(&world, wrong, &stateid), Err(Nfsstat4::NFS4ERR_BAD_STATEID));
     }
     let state = &world.state;
-    assert!(state.copy_status(world.key(&other), &stateid, &FILE).is_err());
-    assert!(state.copy_status(world.key(&client), &stateid, &8).is_err());
+    assert!(state.copies().copy_status(world.key(&other), &stateid, &FILE).is_err());
+    assert!(state.copies().copy_status(world.key(&client), &stateid, &8).is_err());
     // It is no stateid of anything else (RFC 8881 section 18.48.3).
     assert_eq!(state.test_stateid(world.key(&client), &stateid), Nfsstat4::NFS4ERR_BAD_STATEID);
     assert!(state.access(world.key(&client), &stateid, &FILE, 1).is_err());
@@ -93,13 +96,13 @@ fn copies_are_limited_and_end_with_their_clients() {
     assert_eq!(begin(&world, &a), None, "of one client");
     begin(&world, &b).unwrap();
     assert_eq!(begin(&world, &b), None, "of all");
-    world.state.begin_copy_piece(first.0);
+    world.state.copies().begin_copy_piece(first.0);
     let mut again = TestClient { verifier: [2; 8], ..TestClient::new("a") };
     world.mount(&mut again);
     assert_eq!(world.state.counts().copies, 1, "the client was started anew");
     assert_eq!(end(&world, first.0, 9), []);
     assert!(begin(&world, &b).is_some());
-    world.state.destroy_session(&b.caller(), &b.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&b.caller(), &b.sessionid, None).unwrap();
     world.state.destroy_clientid(&b.caller(), b.clientid).unwrap();
     assert_eq!(world.state.counts().copies, 0);
     assert!(begin(&world, &again).is_some());

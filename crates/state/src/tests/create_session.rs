@@ -149,8 +149,12 @@ fn a_destroyed_session_is_gone_and_a_client_without_sessions_can_go() {
         Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY)
     );
     let begun = world.begin(&mut client);
-    world.state.destroy_session(&client.caller(), &client.sessionid, Some(&client.sessionid)).unwrap();
-    world.state.finish(begun.token, Some(b"reply"));
+    world
+        .state
+        .sessions()
+        .destroy_session(&client.caller(), &client.sessionid, Some(&client.sessionid))
+        .unwrap();
+    world.state.sessions().finish(begun.token, Some(b"reply"));
     assert_eq!(world.sequence(&client, client.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
     assert_eq!(
         world.state.destroy_clientid(&client.caller(), client.clientid),
@@ -171,10 +175,10 @@ fn a_session_with_other_running_slots_is_not_destroyed() {
     let mut world = World::new();
     let mut client = world.ready("a");
     let begun = world.begin(&mut client);
-    let destroyed = world.state.destroy_session(&client.caller(), &client.sessionid, None);
+    let destroyed = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
     assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_DELAY));
-    world.state.finish(begun.token, None);
-    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.sessions().finish(begun.token, None);
+    world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None).unwrap();
 }
 
 #[test]
@@ -182,9 +186,9 @@ fn the_reply_cache_of_a_destroyed_session_is_given_back() {
     let mut world = World::new();
     let mut client = world.ready("a");
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(&[0; 500]));
+    world.state.sessions().finish(begun.token, Some(&[0; 500]));
     assert_eq!(world.state.counts().reply_cache, 500);
     assert!(world.state.counts().session_memory >= 500);
-    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None).unwrap();
     assert_eq!((world.state.counts().reply_cache, world.state.counts().session_memory), (0, 0));
 }

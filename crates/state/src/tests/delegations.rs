@@ -35,7 +35,7 @@ fn recalled(world: &World) -> Vec<(ClientKey, DelegationKey)> {
 fn flags(world: &mut World, client: &mut TestClient) -> u32 {
     let begun = world.begin(client);
     let flags = begun.reply.status_flags;
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
     flags
 }
 
@@ -58,11 +58,11 @@ fn clients_read_by_their_delegations_until_one_of_them_wants_to_write() {
     let out = [out[&key_a], out[&key_b]];
     assert_eq!(world.open(&c, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     assert_eq!(recalled(&world), [], "once is enough");
-    let recall = world.state.recall(out[0]).unwrap();
+    let recall = world.state.delegations().recall(out[0]).unwrap();
     assert_eq!((recall.stateid, recall.file), (first, FILE));
     assert_eq!(world.state.access(key_a, &first, &FILE, READ), Ok(5), "it holds until it is back");
     world.state.delegreturn(key_a, &first, &FILE).unwrap();
-    assert_eq!(world.state.recall(out[0]), None);
+    assert_eq!(world.state.delegations().recall(out[0]), None);
     assert_eq!(world.open(&c, "o", FILE, WRITE, 0), Err(Nfsstat4::NFS4ERR_DELAY));
     world.state.delegreturn(key_b, &second, &FILE).unwrap();
     world.open(&c, "o", FILE, WRITE, 0).unwrap();
@@ -99,7 +99,7 @@ fn what_a_client_does_itself_is_no_conflict_with_its_delegation() {
     world.open(&a, "another owner", FILE, BOTH, WRITE).unwrap();
     let key = world.key(&a);
     world.state.begin_change(world.now, key, &FILE).unwrap();
-    world.state.end_change(&FILE);
+    world.state.delegations().end_change(&FILE);
     assert_eq!(recalled(&world), []);
 }
 
@@ -117,7 +117,7 @@ fn a_change_recalls_what_others_have_and_until_its_end_nobody_gets_more() {
     world.state.begin_change(world.now, key_b, &FILE).unwrap();
     world.open(&a, "o", FILE, READ, 0).unwrap();
     assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_CONTENTION));
-    world.state.end_change(&FILE);
+    world.state.delegations().end_change(&FILE);
     ask(&world, &a, false).unwrap();
 }
 
@@ -161,7 +161,7 @@ fn without_a_way_to_call_back_there_is_none() {
     let mut world = World::new();
     let a = world.ready("a");
     world.open(&a, "o", FILE, READ, 0).unwrap();
-    world.state.connection_closed(1);
+    world.state.sessions().connection_closed(1);
     assert_eq!(ask(&world, &a, false), Err(WhyNoDelegation4::WND4_RESOURCE));
     assert_eq!(world.closed(), 1, "what it would have been used with is given back");
 }
@@ -180,7 +180,7 @@ fn what_is_not_given_back_in_time_is_revoked_and_of_no_use_and_the_client_is_tol
     assert_eq!(world.state.test_stateid(key, &stateid), Nfsstat4::NFS4_OK);
     assert_eq!(world.state.free_stateid(key, &stateid), Err(Nfsstat4::NFS4ERR_LOCKS_HELD));
     world.pass(1);
-    assert_eq!(world.state.next_deadline(), Some(world.now));
+    assert_eq!(world.state.leases().next_deadline(), Some(world.now));
     world.state.expire(world.now);
     let revoked = Nfsstat4::NFS4ERR_DELEG_REVOKED;
     assert_eq!(world.state.access(key, &stateid, &FILE, READ), Err(revoked));
@@ -202,13 +202,13 @@ fn a_recall_is_due_until_the_client_has_taken_it() {
     let mut world = World::new();
     let (a, b) = (world.ready("a"), world.ready("b"));
     delegated(&mut world, &a, false);
-    assert_eq!(world.state.unanswered_recalls(), []);
+    assert_eq!(world.state.delegations().unanswered_recalls(), []);
     let _ = world.open(&b, "o", FILE, WRITE, 0);
-    let due = world.state.unanswered_recalls();
+    let due = world.state.delegations().unanswered_recalls();
     let [CallbackTask::Recall { client, delegation }] = due[..] else { panic!("{due:?}") };
     assert_eq!(client, world.key(&a));
-    world.state.recall_answered(delegation);
-    assert_eq!(world.state.unanswered_recalls(), []);
+    world.state.delegations().recall_answered(delegation);
+    assert_eq!(world.state.delegations().unanswered_recalls(), []);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn delegations_are_reclaimed_in_the_grace_period() {
     world.open_as(&a, "o", FILE, READ, 0, OpenClaim::Previous).unwrap();
     let request = DelegationRequest { file: &FILE, write: false, reclaim: true, change: 1 };
     let key = world.key(&a);
-    world.state.connection_closed(1);
+    world.state.sessions().connection_closed(1);
     let delegated = world.state.delegate(world.now, key, &request, 5).unwrap();
     assert!(delegated.recall, "there is no way to recall it later");
     assert_eq!(world.state.access(key, &delegated.stateid, &FILE, READ), Ok(5));
@@ -267,7 +267,7 @@ fn delegations_end_with_the_lease_when_they_are_in_the_way_and_a_client_that_has
     let open = Stateid4 { seqid: 0, ..world.open(&a, "o", FILE, READ, 0).unwrap() };
     world.state.close(key, &open, &FILE).unwrap();
     assert_eq!(world.state.access(key, &stateid, &FILE, READ), Ok(5), "it outlives the open");
-    world.state.destroy_session(&a.caller(), &a.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&a.caller(), &a.sessionid, None).unwrap();
     let destroyed = world.state.destroy_clientid(&a.caller(), a.clientid);
     assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_CLIENTID_BUSY));
     world.pass(59);
@@ -340,24 +340,24 @@ fn who_looks_is_told_what_the_holder_says_after_he_asked() {
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     let asked = world.state.take_callbacks();
     let [CallbackTask::Getattr { client, delegation }] = asked[..] else { panic!("{asked:?}") };
-    assert_eq!((client, world.state.getattr_file(delegation)), (key_a, Some(FILE)));
+    assert_eq!((client, world.state.delegations().getattr_file(delegation)), (key_a, Some(FILE)));
     assert_eq!(world.state.holder_attributes(world.now, key_c, &FILE), delay, "the holder was asked before");
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(world.state.take_callbacks(), []);
     let first = HeldAttributes { change: 2, size: 10 };
-    assert!(world.state.getattr_answered(delegation, Some(first)), "for who came late");
+    assert!(world.state.delegations().getattr_answered(delegation, Some(first)), "for who came late");
     assert_eq!(
         world.state.holder_attributes(world.now, key_b, &FILE),
         Ok(Some(HolderReply { held: first, granted: 1 }))
     );
     assert_eq!(world.state.holder_attributes(world.now, key_c, &FILE), delay);
     let second = HeldAttributes { change: 2, size: 20 };
-    assert!(!world.state.getattr_answered(delegation, Some(second)));
+    assert!(!world.state.delegations().getattr_answered(delegation, Some(second)));
     assert_eq!(
         world.state.holder_attributes(world.now, key_c, &FILE),
         Ok(Some(HolderReply { held: second, granted: 1 }))
     );
-    assert_eq!(world.state.getattr_file(delegation), None);
+    assert_eq!(world.state.delegations().getattr_file(delegation), None);
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay, "an answer is for one look");
     assert_eq!(world.state.take_callbacks(), asked);
 }
@@ -374,7 +374,7 @@ fn a_holder_that_does_not_say_is_asked_for_its_delegation() {
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     let asked = world.state.take_callbacks();
     let [CallbackTask::Getattr { delegation, .. }] = asked[..] else { panic!("{asked:?}") };
-    assert!(!world.state.getattr_answered(delegation, None));
+    assert!(!world.state.delegations().getattr_answered(delegation, None));
     assert_eq!(world.state.holder_attributes(world.now, key_b, &FILE), delay);
     assert_eq!(recalled(&world), [(key_a, delegation)]);
     world.state.delegreturn(key_a, &stateid, &FILE).unwrap();
@@ -406,7 +406,7 @@ fn who_is_no_client_has_all_of_a_file_recalled_sooner_than_clients_have() {
     assert_eq!(recalled(&world).len(), 1);
     let (now, shared) = (world.now, world.shared());
     let mut effects = Effects::default();
-    shared.recall_all(now, &FILE, within, &mut effects);
+    shared.delegations().recall_all(now, &FILE, within, &mut effects);
     assert!(effects.callbacks.is_empty(), "it is recalled already");
     super::checks::check_delegations(shared);
     world.pass(3);

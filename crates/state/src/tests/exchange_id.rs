@@ -53,7 +53,10 @@ fn another_principal_replaces_a_client_without_state_or_lease() {
     let mut other = TestClient { principal: Principal::new("sys:99"), ..TestClient::new("a") };
     let ok = world.exchange_id(&mut other, 0).unwrap();
     assert_ne!(ok.clientid, client.clientid);
-    assert_eq!(world.state.client_of_session(&client.sessionid), Err(Nfsstat4::NFS4ERR_BADSESSION));
+    assert_eq!(
+        world.state.sessions().client_of_session(&client.sessionid),
+        Err(Nfsstat4::NFS4ERR_BADSESSION)
+    );
 
     let holder = world.ready("b");
     world.open(&holder, "o", 1, 3, 0).unwrap();
@@ -183,7 +186,7 @@ fn a_client_id_is_destroyed_by_its_creator_alone() {
         }
         world.create_session(&mut client).unwrap();
         let caller = client.caller();
-        world.state.destroy_session(&caller, &client.sessionid, None).unwrap();
+        world.state.sessions().destroy_session(&caller, &client.sessionid, None).unwrap();
         assert_eq!(world.state.destroy_clientid(&caller, client.clientid), Ok(()));
     }
 }
@@ -208,7 +211,9 @@ fn a_stranger_with_the_owner_takes_nothing_from_a_client_that_is_about_to_confir
         assert_eq!(world.create_session(&mut stranger), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
         assert_eq!(world.exchange_id(&mut stranger, 0), Err(Nfsstat4::NFS4ERR_CLID_INUSE));
         assert_eq!(world.state.counts().opens, 1);
-        world.state.with(|state, effects| state.expire(world.now + Duration::from_secs(100_000), effects));
+        world
+            .state
+            .with(|state, effects| state.leases().expire(world.now + Duration::from_secs(100_000), effects));
     }
 }
 

@@ -55,7 +55,7 @@ fn a_client_that_lost_its_server_in_the_middle_of_a_copy_reclaims_and_goes_on() 
     world.state.lock(world.now, key, &lock).unwrap();
     complete(&mut world, &client).unwrap();
     assert_eq!(world.records(), [record("linux"), Effect::GraceEnded]);
-    assert!(!world.state.in_grace(world.now));
+    assert!(!world.state.leases().in_grace(world.now));
     assert!(world.open(&client, "o", 2, 3, 0).is_ok());
     assert!(world.state.access(key, &reclaimed, &1, 2).is_ok());
 }
@@ -73,7 +73,7 @@ fn who_is_in_the_middle_of_reclaiming_gets_to_its_end_within_twice_the_time() {
         reclaim(&mut world, &client, file as u32).unwrap();
         world.now += Duration::from_secs(seconds);
     }
-    assert!(world.state.in_grace(world.now));
+    assert!(world.state.leases().in_grace(world.now));
     world.now += Duration::from_secs(2);
     assert_eq!(reclaim(&mut world, &client, 9), Err(Nfsstat4::NFS4ERR_NO_GRACE));
 
@@ -81,7 +81,7 @@ fn who_is_in_the_middle_of_reclaiming_gets_to_its_end_within_twice_the_time() {
     world.mount(&mut client);
     let begin = world.now;
     let mut file = 0;
-    while world.state.in_grace(world.now) {
+    while world.state.leases().in_grace(world.now) {
         world.renew(&mut client);
         reclaim(&mut world, &client, file).unwrap();
         file += 1;
@@ -96,7 +96,7 @@ fn without_prior_clients_there_is_no_grace_period_and_nothing_to_reclaim() {
     let mut world = restarted(&[]);
     let mut client = TestClient::new("a");
     world.mount(&mut client);
-    assert!(!world.state.in_grace(world.now));
+    assert!(!world.state.leases().in_grace(world.now));
     assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
     complete(&mut world, &client).unwrap();
     assert_eq!(reclaim(&mut world, &client, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
@@ -134,10 +134,10 @@ fn a_client_that_was_not_recorded_reclaims_nothing() {
     world.mount(&mut stranger);
     assert_eq!(reclaim(&mut world, &stranger, 1), Err(Nfsstat4::NFS4ERR_RECLAIM_BAD));
     complete(&mut world, &stranger).unwrap();
-    assert!(world.state.in_grace(world.now), "a has not come back");
+    assert!(world.state.leases().in_grace(world.now), "a has not come back");
     assert_eq!(world.open(&stranger, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
-    assert_eq!(world.state.anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
-    let tested = world.state.lockt(world.now, world.key(&stranger), &1, b"p", true, 0, 1);
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, 2), Err(Nfsstat4::NFS4ERR_GRACE));
+    let tested = world.state.locks().lockt(world.now, world.key(&stranger), &1, b"p", true, 0, 1);
     assert_eq!(tested, Err(LockError::Status(Nfsstat4::NFS4ERR_GRACE)));
 }
 
@@ -149,10 +149,10 @@ fn grace_ends_when_the_last_recorded_client_is_complete() {
     world.mount(&mut a);
     complete(&mut world, &a).unwrap();
     assert_eq!(reclaim(&mut world, &a, 1), Err(Nfsstat4::NFS4ERR_NO_GRACE));
-    assert!(world.state.in_grace(world.now));
+    assert!(world.state.leases().in_grace(world.now));
     world.mount(&mut b);
     complete(&mut world, &b).unwrap();
-    assert!(!world.state.in_grace(world.now));
+    assert!(!world.state.leases().in_grace(world.now));
     assert_eq!(world.records(), [record("a"), record("b"), Effect::GraceEnded]);
 }
 
@@ -169,9 +169,9 @@ fn who_does_not_come_back_in_time_is_forgotten() {
     world.renew(&mut a);
     world.renew(&mut c);
     assert_eq!(world.state.expire(world.now), 0);
-    assert!(world.state.in_grace(world.now));
+    assert!(world.state.leases().in_grace(world.now));
     world.pass(1);
-    assert!(!world.state.in_grace(world.now));
+    assert!(!world.state.leases().in_grace(world.now));
     assert_eq!(world.state.expire(world.now), 0);
     // What c has not reclaimed yet others may have from now on, so a second restart must not let it.
     let expected: Vec<Effect> = vec![record("a"), forget("b"), forget("c"), Effect::GraceEnded];
@@ -219,7 +219,7 @@ fn an_expired_or_destroyed_client_must_not_reclaim_later() {
     world.state.expire(world.now);
     assert_eq!(world.records(), [forget("a")]);
     let client = world.ready("b");
-    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None).unwrap();
     world.state.destroy_clientid(&client.caller(), client.clientid).unwrap();
     assert_eq!(world.records(), [record("b"), forget("b")]);
 }
@@ -229,7 +229,7 @@ fn a_recorded_client_that_goes_ends_the_wait_for_it() {
     let mut world = restarted(&[b"a"]);
     let mut client = TestClient::new("a");
     world.mount(&mut client);
-    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None).unwrap();
     world.state.destroy_clientid(&client.caller(), client.clientid).unwrap();
     assert_eq!(world.records(), [forget("a"), Effect::GraceEnded]);
 }
@@ -294,7 +294,7 @@ fn the_right_to_reclaim_is_for_the_creator_of_the_client() {
         assert_eq!(world.open(&impostor, "o", 1, 3, 0), Err(Nfsstat4::NFS4ERR_GRACE));
         complete(&mut world, &impostor).unwrap();
         assert_eq!(world.records(), []);
-        assert!(world.state.in_grace(world.now));
+        assert!(world.state.leases().in_grace(world.now));
         // The client gets its owner back, and keeps it.
         world.mount(&mut client);
         assert_eq!(world.sequence(&impostor, impostor.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
@@ -316,7 +316,7 @@ fn a_stranger_that_goes_takes_no_right_to_reclaim_along() {
         world.mount(&mut impostor);
         complete(&mut world, &impostor).unwrap();
         let caller = impostor.caller();
-        world.state.destroy_session(&caller, &impostor.sessionid, None).unwrap();
+        world.state.sessions().destroy_session(&caller, &impostor.sessionid, None).unwrap();
         world.state.destroy_clientid(&caller, impostor.clientid).unwrap();
         assert_eq!(world.records(), []);
         let mut client = TestClient::new("a");

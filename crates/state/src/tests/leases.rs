@@ -15,11 +15,11 @@ fn an_expired_client_that_is_in_somebodys_way_loses_everything() {
     assert_eq!(world.open(&alive, "o", 1, 1, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
     world.pass(59);
     world.renew(&mut alive);
-    assert!(!world.state.is_held_by_expired(world.now, &1));
+    assert!(!world.state.leases().is_held_by_expired(world.now, &1));
     assert!(!world.state.free_expired(world.now, 1), "its lease has a second left");
     world.pass(1);
-    assert!(world.state.is_held_by_expired(world.now, &1));
-    assert!(!world.state.is_held_by_expired(world.now, &2));
+    assert!(world.state.leases().is_held_by_expired(world.now, &1));
+    assert!(!world.state.leases().is_held_by_expired(world.now, &2));
     assert!(!world.state.free_expired(world.now, 2), "it is not in the way there");
     assert_eq!(world.state.expire(world.now), 0);
     assert!(world.state.free_expired(world.now, 1));
@@ -42,7 +42,7 @@ fn an_expired_client_that_is_in_nobodys_way_goes_on_when_it_comes_back() {
     assert_eq!(world.state.expire(world.now), 1, "the one that holds nothing");
     assert_eq!(world.sequence(&idle, idle.args()).unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION);
     let day = Limits::default().courtesy_max;
-    assert_eq!(world.state.next_deadline(), Some(world.now - Duration::from_secs(3540) + day));
+    assert_eq!(world.state.leases().next_deadline(), Some(world.now - Duration::from_secs(3540) + day));
     world.renew(&mut slept);
     let key = world.key(&slept);
     assert!(world.state.access(key, &open, &1, 3).is_ok());
@@ -73,12 +73,12 @@ fn a_replay_renews_and_an_error_does_not() {
     let mut client = world.ready("a");
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(b"r"));
+    world.state.sessions().finish(begun.token, Some(b"r"));
     world.pass(30);
     assert!(world.sequence(&client, Sequence { sequenceid: 99, ..args }).is_err());
-    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(30)));
+    assert_eq!(world.state.leases().next_deadline(), Some(world.now + Duration::from_secs(30)));
     assert!(world.sequence(&client, args).is_ok());
-    assert_eq!(world.state.next_deadline(), Some(world.now + Duration::from_secs(60)));
+    assert_eq!(world.state.leases().next_deadline(), Some(world.now + Duration::from_secs(60)));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_lease_does_not_run_out_under_a_running_request() {
     let begun = world.begin(&mut client);
     world.pass(1000);
     assert_eq!(world.state.expire(world.now), 0);
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
     assert_eq!(world.state.expire(world.now), 1);
 }
 
@@ -102,7 +102,7 @@ fn an_unconfirmed_record_goes_after_a_lease_period() {
     world.pass(60);
     assert_eq!(world.state.expire(world.now), 1);
     assert_eq!(world.create_session(&mut client), Err(Nfsstat4::NFS4ERR_STALE_CLIENTID));
-    assert_eq!(world.state.next_deadline(), None);
+    assert_eq!(world.state.leases().next_deadline(), None);
 }
 
 #[test]
@@ -124,6 +124,6 @@ fn a_request_that_outlives_its_client_ends_quietly() {
     let opened = world.state.open(world.now, begun.client, &request, 5, 3);
     assert_eq!(opened, Err(Nfsstat4::NFS4ERR_DEADSESSION));
     assert_eq!(world.closed(), 1);
-    world.state.finish(begun.token, Some(b"late"));
+    world.state.sessions().finish(begun.token, Some(b"late"));
     assert_eq!(world.state.counts().reply_cache, 0);
 }

@@ -23,7 +23,7 @@ fn beyond_the_clients_max_the_oldest_unconfirmed_record_goes_and_confirmed_ones_
     for i in 0..100 {
         world.ready(&format!("one more {i}"));
     }
-    let stays = |client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    let stays = |client: &TestClient| world.state.sessions().client_of_session(&client.sessionid).is_ok();
     assert!(keepers.iter().chain([&keeper]).all(stays));
 }
 
@@ -109,7 +109,7 @@ fn a_callback_security_list_keeps_few_and_short_entries()
         expires: Duration::MAX,
     };
     let list = [vec![handle(1 << 20); 3], vec![handle(255), CallbackSecurity::None]].concat();
-    world.state.backchannel_ctl(&client.sessionid, 9, &list).unwrap();
+    world.state.callbacks().backchannel_ctl(&client.sessionid, 9, &list).unwrap();
     let kept = CallbackSecurity::kept(&list, world.state.limits());
     assert_eq!(kept, [handle(255), CallbackSecurity::None]);
     assert_eq!(CallbackSecurity::kept(&vec![CallbackSecurity::None; 100], world.state.limits()).len(), 8);

@@ -99,13 +99,13 @@ fn lockt_answers_for_an_owner_that_need_not_exist() {
     let open = world.open(&a, "o", 1, 3, 0).unwrap();
     world.lock(&a, new(open, "p"), 1, true, (10, 10)).unwrap();
     let test = |client: &TestClient, owner: &[u8], offset| {
-        world.state.lockt(world.now, world.key(client), &1, owner, false, offset, 1)
+        world.state.locks().lockt(world.now, world.key(client), &1, owner, false, offset, 1)
     };
     assert_eq!(test(&a, b"p", 10), Ok(()), "one's own lock is not in the way");
     assert!(matches!(test(&a, b"q", 10), Err(LockError::Denied(_))));
     assert!(matches!(test(&b, b"p", 19), Err(LockError::Denied(_))), "owners are told apart by client");
     assert_eq!(test(&b, b"p", 20), Ok(()));
-    let empty = world.state.lockt(world.now, world.key(&b), &1, b"p", false, 0, 0);
+    let empty = world.state.locks().lockt(world.now, world.key(&b), &1, b"p", false, 0, 0);
     assert_eq!(empty, Err(LockError::Status(Nfsstat4::NFS4ERR_INVAL)));
 }
 
@@ -150,7 +150,7 @@ fn the_ranges_of_an_owner_stay_while_it_has_another_lock_stateid_on_the_file() {
     assert_eq!(world.state.counts().ranges, 2);
     world.state.close(key, &y, &1).unwrap();
     assert_eq!(world.state.counts().ranges, 0);
-    assert_eq!(world.state.owners.len(), 0);
+    assert_eq!(world.state.opens.owners_len(), 0);
 }
 
 #[test]
@@ -202,10 +202,10 @@ fn who_waits_for_a_lock_is_told_when_it_may_be_free_and_not_before() {
     let told = world.state.take_callbacks();
     let [CallbackTask::NotifyLock { client, notice }] = told[..] else { panic!("{told:?}") };
     assert_eq!(client, key_c, "what is locked for reading may be locked for reading");
-    let said = world.state.lock_notice(notice).unwrap();
+    let said = world.state.locks().lock_notice(notice).unwrap();
     assert_eq!((said.file, said.clientid, &*said.owner), (1, c.clientid, &b"r"[..]));
-    world.state.lock_notice_done(notice);
-    assert_eq!(world.state.lock_notice(notice), None);
+    world.state.locks().lock_notice_done(notice);
+    assert_eq!(world.state.locks().lock_notice(notice), None);
     let first = Stateid4 { seqid: 0, ..first };
     world.state.locku(key_a, &first, &1, 0, 10).unwrap();
     assert_eq!(world.state.take_callbacks(), [], "the rest is locked yet");
@@ -248,7 +248,7 @@ fn who_cannot_be_called_back_or_does_not_wait_is_not_remembered() {
     let open_b = world.open(&b, "o", 1, 3, 0).unwrap();
     let new = |open_stateid| Locker::New { open_stateid, owner: b"p" };
     let held = world.lock(&a, new(open_a), 1, true, (0, 10)).unwrap();
-    world.state.connection_closed(1);
+    world.state.sessions().connection_closed(1);
     assert!(world.lock(&b, new(open_b), 1, true, (0, 10)).is_err());
     world.state.take_callbacks();
     world.state.locku(world.key(&a), &held, &1, 0, TO_END).unwrap();

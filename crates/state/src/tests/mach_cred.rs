@@ -86,12 +86,17 @@ fn connections_are_not_bound_by_themselves() {
     client.connection = 2;
     let refused = world.sequence(&client, client.args());
     assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
-    world.state.bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::Back).unwrap();
+    world
+        .state
+        .sessions()
+        .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::Back)
+        .unwrap();
     let refused = world.sequence(&client, client.args());
     assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
     client.connection = 3;
     world
         .state
+        .sessions()
         .bind_conn_to_session(&client.caller(), &client.sessionid, ChannelDirection::ForeOrBoth)
         .unwrap();
     world.renew(&mut client);
@@ -104,7 +109,7 @@ fn a_closed_connection_has_to_be_bound_again() {
     // RFC 8881 section 18.34.4
     let mut world = World::new();
     let client = mounted(&mut world);
-    world.state.connection_closed(client.connection);
+    world.state.sessions().connection_closed(client.connection);
     let refused = world.sequence(&client, client.args());
     assert_eq!(refused.unwrap_err(), Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION);
 }
@@ -123,25 +128,32 @@ fn only_the_protected_machine_principal_maintains_sessions() {
     };
     for intruder in [&alice, &weak] {
         let caller = intruder.caller();
-        let bound = world.state.bind_conn_to_session(&caller, &client.sessionid, ChannelDirection::Fore);
+        let bound =
+            world.state.sessions().bind_conn_to_session(&caller, &client.sessionid, ChannelDirection::Fore);
         assert_eq!(bound, Err(Nfsstat4::NFS4ERR_WRONG_CRED));
         let created = world.state.create_session(world.now, &caller, &intruder.create_args(), 1);
         assert_eq!(created, Err(Nfsstat4::NFS4ERR_WRONG_CRED));
-        let destroyed = world.state.destroy_session(&caller, &client.sessionid, None);
+        let destroyed = world.state.sessions().destroy_session(&caller, &client.sessionid, None);
         assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_WRONG_CRED));
         let destroyed = world.state.destroy_clientid(&caller, client.clientid);
         assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_WRONG_CRED));
         let ops: OpSet = [53, CREATE_SESSION].into_iter().collect();
-        assert_eq!(world.state.check_operations(key, &caller, ops), Err(Nfsstat4::NFS4ERR_WRONG_CRED));
+        assert_eq!(
+            world.state.clients().check_operations(key, &caller, ops),
+            Err(Nfsstat4::NFS4ERR_WRONG_CRED)
+        );
         let ops: OpSet = [53, 22, 25].into_iter().collect();
-        assert_eq!(world.state.check_operations(key, &caller, ops), Ok(()));
-        assert!(!world.state.machine_may(key, &caller, 4));
+        assert_eq!(world.state.clients().check_operations(key, &caller, ops), Ok(()));
+        assert!(!world.state.clients().machine_may(key, &caller, 4));
     }
     let caller = client.caller();
-    assert_eq!(world.state.check_operations(key, &caller, OpSet(u128::MAX)), Ok(()));
-    assert!(world.state.machine_may(key, &caller, 4) && !world.state.machine_may(key, &caller, 18));
+    assert_eq!(world.state.clients().check_operations(key, &caller, OpSet(u128::MAX)), Ok(()));
+    assert!(
+        world.state.clients().machine_may(key, &caller, 4)
+            && !world.state.clients().machine_may(key, &caller, 18)
+    );
     world.create_session(&mut client).unwrap();
-    world.state.destroy_session(&client.caller(), &client.sessionid, None).unwrap();
+    world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None).unwrap();
 }
 
 #[test]
@@ -150,7 +162,7 @@ fn a_session_is_not_destroyed_over_a_connection_that_is_not_bound() {
     let mut world = World::new();
     let mut client = mounted(&mut world);
     client.connection = 2;
-    let destroyed = world.state.destroy_session(&client.caller(), &client.sessionid, None);
+    let destroyed = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
     assert_eq!(destroyed, Err(Nfsstat4::NFS4ERR_CONN_NOT_BOUND_TO_SESSION));
 }
 
@@ -161,6 +173,6 @@ fn without_protection_nothing_is_forbidden() {
     let client = world.ready("a");
     let key = world.key(&client);
     let alice = user(&client);
-    assert_eq!(world.state.forbidden_operations(key, &alice.caller()), OpSet::default());
-    assert!(!world.state.machine_may(key, &client.caller(), 4));
+    assert_eq!(world.state.clients().forbidden_operations(key, &alice.caller()), OpSet::default());
+    assert!(!world.state.clients().machine_may(key, &client.caller(), 4));
 }

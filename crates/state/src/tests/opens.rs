@@ -86,7 +86,7 @@ fn a_payload_that_is_too_narrow_by_the_time_it_arrives_is_asked_for_again() {
     let opened = world.state.open(world.now, key, &request, 8, BOTH).unwrap();
     assert!(matches!(opened, OpenOutcome::Opened(Stateid4 { seqid: 2, .. })));
     let mut effects = Effects::default();
-    let checked = world.state.deref().open_check(world.now, key, &request, u64::clone, &mut effects);
+    let checked = world.state.deref().opens().open_check(world.now, key, &request, u64::clone, &mut effects);
     assert_eq!(checked, Ok((BOTH, Some(8))));
 }
 
@@ -129,14 +129,17 @@ fn a_downgrade_goes_back_to_what_some_of_the_opens_asked_for() {
     let (a, b) = (world.ready("a"), world.ready("b"));
     let key = world.key(&a);
     let stateid = world.open(&a, "o", 1, BOTH, WRITE).unwrap();
-    assert_eq!(world.state.open_downgrade(key, &stateid, &1, READ, WRITE), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(
+        world.state.opens().open_downgrade(key, &stateid, &1, READ, WRITE),
+        Err(Nfsstat4::NFS4ERR_INVAL)
+    );
     let stateid = world.open(&a, "o", 1, READ, 0).unwrap();
     assert_eq!(world.open(&b, "o", 1, WRITE, 0), Err(Nfsstat4::NFS4ERR_SHARE_DENIED));
-    let down = world.state.open_downgrade(key, &stateid, &1, READ, 0).unwrap();
+    let down = world.state.opens().open_downgrade(key, &stateid, &1, READ, 0).unwrap();
     assert_eq!((down.seqid, down.other), (3, stateid.other));
     assert_eq!(world.state.access(key, &down, &1, WRITE), Err(Nfsstat4::NFS4ERR_OPENMODE));
     assert!(world.open(&b, "o", 1, WRITE, 0).is_ok());
-    assert_eq!(world.state.open_downgrade(key, &down, &1, BOTH, 0), Err(Nfsstat4::NFS4ERR_INVAL));
+    assert_eq!(world.state.opens().open_downgrade(key, &down, &1, BOTH, 0), Err(Nfsstat4::NFS4ERR_INVAL));
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn the_sequence_number_of_a_stateid_wraps_past_zero() {
     let crate::stateids::StateRef::Open(open) = world.state.state_ref(&first).unwrap() else {
         panic!("no open")
     };
-    world.state.opens.write(open, |open| open.seqid = u32::MAX);
+    world.state.opens.set_seqid(open, u32::MAX);
     let wrapped = world.open(&client, "o", 1, BOTH, 0).unwrap();
     assert_eq!(wrapped.seqid, 1);
     let old = Stateid4 { seqid: u32::MAX, ..wrapped };
@@ -237,14 +240,14 @@ fn io_with_a_special_stateid_honours_share_reservations() {
     // RFC 8881 section 9.7
     let mut world = World::new();
     let client = world.ready("a");
-    assert_eq!(world.state.anonymous_access(world.now, &1, WRITE), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Ok(()));
     let stateid = world.open(&client, "o", 1, READ, WRITE).unwrap();
-    assert!(world.state.is_open(&1));
-    assert_eq!(world.state.anonymous_access(world.now, &1, READ), Ok(()));
-    assert_eq!(world.state.anonymous_access(world.now, &1, WRITE), Err(Nfsstat4::NFS4ERR_LOCKED));
-    assert_eq!(world.state.anonymous_access(world.now, &2, WRITE), Ok(()));
+    assert!(world.state.opens().is_open(&1));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, READ), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Err(Nfsstat4::NFS4ERR_LOCKED));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &2, WRITE), Ok(()));
     world.state.close(world.key(&client), &stateid, &1).unwrap();
-    assert_eq!(world.state.anonymous_access(world.now, &1, WRITE), Ok(()));
+    assert_eq!(world.state.opens().anonymous_access(world.now, &1, WRITE), Ok(()));
 }
 
 #[test]

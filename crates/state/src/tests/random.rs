@@ -158,7 +158,7 @@ impl Run {
 
     /// The client's key, while its session lives.
     fn key(&self, client: usize) -> Option<ClientKey> {
-        self.world.state.client_of_session(&self.clients[client].sessionid).ok()
+        self.world.state.sessions().client_of_session(&self.clients[client].sessionid).ok()
     }
 
     fn stateid(&self, index: usize) -> Option<(ClientKey, u32, Stateid4)> {
@@ -207,25 +207,25 @@ impl Run {
                     *last = sequenceid;
                     match finish {
                         0 => self.running.push(begun.token),
-                        1 => world.state.finish(begun.token, None),
-                        _ => world.state.finish(begun.token, Some(&[1; 100])),
+                        1 => world.state.sessions().finish(begun.token, None),
+                        _ => world.state.sessions().finish(begun.token, Some(&[1; 100])),
                     }
                 }
             }
             Step::Finish => {
                 if let Some(token) = self.running.pop() {
-                    world.state.finish(token, Some(&[2; 50]));
+                    world.state.sessions().finish(token, Some(&[2; 50]));
                 }
             }
             Step::DestroySession { client } => {
                 let client = &self.clients[client];
-                let _ = world.state.destroy_session(&client.caller(), &client.sessionid, None);
+                let _ = world.state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
             }
             Step::DestroyClientid { client } => {
                 let client = &self.clients[client];
                 let _ = world.state.destroy_clientid(&client.caller(), client.clientid);
             }
-            Step::ConnectionClosed(connection) => world.state.connection_closed(connection),
+            Step::ConnectionClosed(connection) => world.state.sessions().connection_closed(connection),
             Step::Pass(seconds) => {
                 world.pass(seconds);
                 world.state.expire(world.now);
@@ -271,7 +271,8 @@ impl Run {
             }
             Step::Downgrade { stateid, access, deny } => {
                 let (key, file, given) = self.stateid(stateid)?;
-                let downgraded = self.world.state.open_downgrade(key, &given, &file, access, deny).ok()?;
+                let downgraded =
+                    self.world.state.opens().open_downgrade(key, &given, &file, access, deny).ok()?;
                 self.note(stateid, downgraded);
             }
             Step::Close { stateid } => {
@@ -355,7 +356,7 @@ impl Run {
                 });
                 assert_eq!(others, 0, "a change waits for all delegations of others");
             }
-            Step::EndChange => self.world.state.end_change(&self.changing.pop()?),
+            Step::EndChange => self.world.state.delegations().end_change(&self.changing.pop()?),
             Step::Look { client, file } => {
                 let _ = self.world.state.check_unopened_read(now, self.key(client)?, &file);
             }
@@ -363,21 +364,22 @@ impl Run {
                 let client = &self.clients[client];
                 let caller = Caller { connection, ..client.caller() };
                 let direction = ChannelDirection::BackOrBoth;
-                let _ = self.world.state.bind_conn_to_session(&caller, &client.sessionid, direction);
+                let _ =
+                    self.world.state.sessions().bind_conn_to_session(&caller, &client.sessionid, direction);
             }
             Step::Callback { answered } => {
                 let Some(CallbackTask::Recall { client, delegation }) =
-                    self.world.state.unanswered_recalls().pop()
+                    self.world.state.delegations().unanswered_recalls().pop()
                 else {
                     return None;
                 };
-                assert!(self.world.state.recall(delegation).is_some());
-                let call = self.world.state.begin_callback(client).ok()?;
+                assert!(self.world.state.delegations().recall(delegation).is_some());
+                let call = self.world.state.callbacks().begin_callback(client).ok()?;
                 if answered {
-                    self.world.state.recall_answered(delegation);
-                    assert_eq!(self.world.state.recall(delegation), None);
+                    self.world.state.delegations().recall_answered(delegation);
+                    assert_eq!(self.world.state.delegations().recall(delegation), None);
                 }
-                self.world.state.end_callback(call, CallbackEnd::Answered);
+                self.world.state.callbacks().end_callback(call, CallbackEnd::Answered);
             }
             _ => self.session_step(step),
         }
@@ -398,7 +400,7 @@ impl Run {
 
     fn revoked(&self) -> usize {
         let mut revoked = 0;
-        self.world.state.clients.each(|_, client| revoked += client.lock_any().revoked);
+        self.world.state.clients.each(|client| revoked += client.lock_any().revoked);
         revoked
     }
 
@@ -436,11 +438,11 @@ proptest! {
             run.check();
         }
         run.running.clear();
-        run.changing.drain(..).for_each(|file| run.world.state.end_change(&file));
+        run.changing.drain(..).for_each(|file| run.world.state.delegations().end_change(&file));
         let mut sessions = Vec::new();
-        run.world.state.sessions.each(|key, _| sessions.push(key));
+        run.world.state.sessions.each(|session| sessions.push(session.key));
         let state = &run.world.state;
-        sessions.into_iter().for_each(|key| state.remove_session(&mut state.registry(), key));
+        sessions.into_iter().for_each(|key| state.sessions().remove_session(&mut state.registry(), key));
         run.world.pass(1000);
         run.world.now += Limits::default().courtesy_max;
         run.world.state.expire(run.world.now);

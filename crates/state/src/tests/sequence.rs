@@ -19,7 +19,7 @@ fn a_replayed_request_gets_the_cached_reply() {
     let args = client.args();
     let begun = world.begin(&mut client);
     assert_eq!((begun.reply.sessionid, begun.reply.sequenceid, begun.reply.slotid), (client.sessionid, 1, 0));
-    world.state.finish(begun.token, Some(b"the reply"));
+    world.state.sessions().finish(begun.token, Some(b"the reply"));
     assert_eq!(replay(world.sequence(&client, args)), b"the reply");
     assert_eq!(replay(world.sequence(&client, args)), b"the reply");
     world.renew(&mut client);
@@ -32,7 +32,7 @@ fn a_different_request_on_the_same_slot_and_sequence_is_a_false_retry() {
     let mut client = world.ready("a");
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(b"x"));
+    world.state.sessions().finish(begun.token, Some(b"x"));
     let other = Sequence { fingerprint: 77, ..args };
     assert_eq!(world.sequence(&client, other).unwrap_err(), Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY);
 }
@@ -44,7 +44,7 @@ fn another_principal_never_sees_a_cached_reply() {
     let mut client = world.ready("a");
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(b"secret"));
+    world.state.sessions().finish(begun.token, Some(b"secret"));
     client.principal = Principal::new("sys:1000");
     assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY);
 }
@@ -57,7 +57,7 @@ fn a_weaker_service_never_sees_a_cached_reply() {
     client.protection = Protection::Privacy;
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(b"secret"));
+    world.state.sessions().finish(begun.token, Some(b"secret"));
     for weaker in [Protection::None, Protection::Authentication, Protection::Integrity] {
         client.protection = weaker;
         assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY);
@@ -73,11 +73,11 @@ fn a_retry_of_a_reply_that_was_not_cached_says_so() {
     let mut client = world.ready("a");
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
     assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP);
     let args = client.args();
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(&[0; 2049]));
+    world.state.sessions().finish(begun.token, Some(&[0; 2049]));
     assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP);
 }
 
@@ -92,7 +92,7 @@ fn a_retry_on_another_connection_waits_while_the_first_copy_runs() {
     assert_eq!(world.sequence(&client, args).unwrap_err(), Nfsstat4::NFS4ERR_DELAY);
     let next = Sequence { sequenceid: args.sequenceid + 1, ..args };
     assert_eq!(world.sequence(&client, next).unwrap_err(), Nfsstat4::NFS4ERR_SEQ_MISORDERED);
-    world.state.finish(begun.token, Some(b"done"));
+    world.state.sessions().finish(begun.token, Some(b"done"));
     assert_eq!(replay(world.sequence(&client, args)), b"done");
 }
 
@@ -118,7 +118,7 @@ fn the_sequence_id_of_a_slot_wraps_to_zero() {
     let mut world = World::new();
     let mut client = world.ready("a");
     world.renew(&mut client);
-    world.state.session(&client.sessionid).unwrap().slots.lock(0).unwrap().sequence = u32::MAX;
+    world.state.sessions().session(&client.sessionid).unwrap().slots.lock(0).unwrap().sequence = u32::MAX;
     client.slot = 0;
     world.renew(&mut client);
     world.renew(&mut client);
@@ -140,7 +140,7 @@ fn slots_beyond_the_table_or_above_the_highest_in_use_are_refused() {
     };
     assert_eq!(begun.reply.highest_slotid, CHANNEL.requests - 1);
     assert_eq!(begun.reply.target_highest_slotid, CHANNEL.requests - 1);
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
 }
 
 #[test]
@@ -176,12 +176,12 @@ fn an_overloaded_server_asks_for_fewer_slots_and_still_serves_all() {
         let Ok(Sequenced::Execute(begun)) = world.sequence(&client, last) else {
             panic!("the last slot is refused")
         };
-        world.state.finish(begun.token, None);
+        world.state.sessions().finish(begun.token, None);
         begun.reply.target_highest_slotid
     };
-    world.state.set_overloaded(true);
+    world.state.sessions().set_overloaded(true);
     assert_eq!(target_of(&mut world, 1), (CHANNEL.requests - 1) / 4);
-    world.state.set_overloaded(false);
+    world.state.sessions().set_overloaded(false);
     assert_eq!(target_of(&mut world, 2), CHANNEL.requests - 1);
 }
 
@@ -193,8 +193,8 @@ fn slots_are_independent() {
     let zero = world.begin(&mut client);
     let one = Sequence { slotid: 1, highest_slotid: 1, sequenceid: 1, ..client.args() };
     let Ok(Sequenced::Execute(begun)) = world.sequence(&client, one) else { panic!("slot 1 is refused") };
-    world.state.finish(begun.token, Some(b"one"));
-    world.state.finish(zero.token, Some(b"zero"));
+    world.state.sessions().finish(begun.token, Some(b"one"));
+    world.state.sessions().finish(zero.token, Some(b"zero"));
     assert_eq!(replay(world.sequence(&client, one)), b"one");
 }
 
@@ -217,7 +217,7 @@ fn the_reply_cache_is_counted_as_slots_are_used_again() {
     let mut client = world.ready("a");
     for size in [100, 2000, 7, 0] {
         let begun = world.begin(&mut client);
-        world.state.finish(begun.token, Some(&vec![0; size]));
+        world.state.sessions().finish(begun.token, Some(&vec![0; size]));
         assert_eq!(world.state.counts().reply_cache, size);
     }
 }

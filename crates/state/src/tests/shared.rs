@@ -56,7 +56,7 @@ impl Shared {
         args: &ExchangeId<'_>,
         random: u64,
     ) -> Result<ExchangeIdOk> {
-        self.with(|state, effects| state.exchange_id(now, caller, args, random, effects))
+        self.with(|state, effects| state.clients().exchange_id(now, caller, args, random, effects))
     }
 
     pub(super) fn create_session(
@@ -66,27 +66,27 @@ impl Shared {
         args: &CreateSession,
         random: u64,
     ) -> Result<CreateSessionOk> {
-        self.with(|state, effects| state.create_session(now, caller, args, random, effects))
+        self.with(|state, effects| state.sessions().create_session(now, caller, args, random, effects))
     }
 
     pub(super) fn destroy_clientid(&self, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
-        self.with(|state, effects| state.destroy_clientid(caller, clientid, effects))
+        self.with(|state, effects| state.clients().destroy_clientid(caller, clientid, effects))
     }
 
     pub(super) fn sequence(&self, now: Duration, caller: &Caller<'_>, args: &Sequence) -> Result<Sequenced> {
-        self.with(|state, effects| state.sequence(now, caller, args, effects))
+        self.with(|state, effects| state.sessions().sequence(now, caller, args, effects))
     }
 
     pub(super) fn reclaim_complete(&self, now: Duration, client: ClientKey, one_fs: bool) -> Result<()> {
-        self.with(|state, effects| state.reclaim_complete(now, client, one_fs, effects))
+        self.with(|state, effects| state.leases().reclaim_complete(now, client, one_fs, effects))
     }
 
     pub(super) fn expire(&self, now: Duration) -> usize {
-        self.with(|state, effects| state.expire(now, effects))
+        self.with(|state, effects| state.leases().expire(now, effects))
     }
 
     pub(super) fn free_expired(&self, now: Duration, file: u32) -> bool {
-        self.with(|state, effects| state.free_expired(now, &file, effects))
+        self.with(|state, effects| state.leases().free_expired(now, &file, effects))
     }
 
     pub(super) fn open_check(
@@ -95,7 +95,7 @@ impl Shared {
         client: ClientKey,
         request: &OpenRequest<'_, u32>,
     ) -> Result<u32> {
-        self.with(|state, effects| state.open_check(now, client, request, |_| (), effects))
+        self.with(|state, effects| state.opens().open_check(now, client, request, |_| (), effects))
             .map(|(needed, _)| needed)
     }
 
@@ -107,7 +107,7 @@ impl Shared {
         payload: u64,
         payload_access: u32,
     ) -> Result<OpenOutcome> {
-        self.with(|state, effects| state.open(now, client, request, payload, payload_access, effects))
+        self.with(|state, effects| state.opens().open(now, client, request, payload, payload_access, effects))
     }
 
     pub(super) fn lock(
@@ -116,7 +116,7 @@ impl Shared {
         client: ClientKey,
         request: &Lock<'_, u32>,
     ) -> core::result::Result<Stateid4, LockError> {
-        self.with(|state, effects| state.lock(now, client, request, effects))
+        self.with(|state, effects| state.locks().lock(now, client, request, effects))
     }
 
     pub(super) fn locku(
@@ -127,11 +127,11 @@ impl Shared {
         offset: u64,
         length: u64,
     ) -> Result<Stateid4> {
-        self.with(|state, effects| state.locku(client, stateid, file, offset, length, effects))
+        self.with(|state, effects| state.locks().locku(client, stateid, file, offset, length, effects))
     }
 
     pub(super) fn close(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<Stateid4> {
-        self.with(|state, effects| state.close(client, stateid, file, effects))
+        self.with(|state, effects| state.opens().close(client, stateid, file, effects))
     }
 
     pub(super) fn free_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Result<()> {
@@ -145,15 +145,15 @@ impl Shared {
         request: &DelegationRequest<'_, u32>,
         payload: u64,
     ) -> core::result::Result<Delegated, WhyNoDelegation4> {
-        self.with(|state, effects| state.delegate(now, client, request, None, payload, effects))
+        self.with(|state, effects| state.delegations().delegate(now, client, request, None, payload, effects))
     }
 
     pub(super) fn delegreturn(&self, client: ClientKey, stateid: &Stateid4, file: &u32) -> Result<()> {
-        self.with(|state, effects| state.delegreturn(client, stateid, file, effects))
+        self.with(|state, effects| state.delegations().delegreturn(client, stateid, file, effects))
     }
 
     pub(super) fn begin_change(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
-        self.with(|state, effects| state.begin_change(now, client, file, effects))
+        self.with(|state, effects| state.delegations().begin_change(now, client, file, effects))
     }
 
     pub(super) fn holder_attributes(
@@ -162,11 +162,11 @@ impl Shared {
         client: ClientKey,
         file: &u32,
     ) -> Result<Option<HolderReply>> {
-        self.with(|state, effects| state.holder_attributes(now, client, file, effects))
+        self.with(|state, effects| state.delegations().holder_attributes(now, client, file, effects))
     }
 
     pub(super) fn check_unopened_read(&self, now: Duration, client: ClientKey, file: &u32) -> Result<()> {
-        self.with(|state, effects| state.check_unopened_read(now, client, file, effects))
+        self.with(|state, effects| state.delegations().check_unopened_read(now, client, file, effects))
     }
 
     pub(super) fn access(
@@ -176,6 +176,6 @@ impl Shared {
         file: &u32,
         access: u32,
     ) -> Result<u64> {
-        self.state.access(client, stateid, file, access, |payload| *payload)
+        self.state.opens().access(client, stateid, file, access, |payload| *payload)
     }
 }

@@ -40,7 +40,7 @@ fn renew_all(world: &mut World, clients: &mut [TestClient]) {
     for client in clients {
         if let Ok(Sequenced::Execute(begun)) = world.sequence(client, client.args()) {
             client.slot += 1;
-            world.state.finish(begun.token, Some(&[0; 2048]));
+            world.state.sessions().finish(begun.token, Some(&[0; 2048]));
         }
     }
 }
@@ -127,12 +127,12 @@ fn the_memory_of_a_session_is_what_it_caches_and_not_what_it_could() {
     let idle = world.state.counts().session_memory;
     assert!(idle < 8 * 1024, "{idle}");
     let begun = world.begin(&mut client);
-    world.state.finish(begun.token, Some(&[0; 2048]));
+    world.state.sessions().finish(begun.token, Some(&[0; 2048]));
     assert_eq!(world.state.counts().session_memory, idle, "room for one reply is counted from the beginning");
     for slotid in 1..8 {
         let args = Sequence { slotid, highest_slotid: slotid, sequenceid: 1, ..client.args() };
         let Ok(Sequenced::Execute(begun)) = world.sequence(&client, args) else { panic!() };
-        world.state.finish(begun.token, Some(&[0; 2048]));
+        world.state.sessions().finish(begun.token, Some(&[0; 2048]));
     }
     let used = world.state.counts().session_memory;
     assert!((idle + 7 * 2048..=idle + 8 * 2048 + 4096).contains(&used), "{used}");
@@ -147,7 +147,7 @@ fn fill(world: &mut World) -> (Vec<TestClient>, BTreeSet<Nfsstat4>) {
         for slotid in 0..8 {
             let args = Sequence { slotid, highest_slotid: 7, sequenceid: 1, fingerprint: 1, ..client.args() };
             match world.sequence(client, args) {
-                Ok(Sequenced::Execute(begun)) => world.state.finish(begun.token, Some(&[0; 2048])),
+                Ok(Sequenced::Execute(begun)) => world.state.sessions().finish(begun.token, Some(&[0; 2048])),
                 Ok(Sequenced::Replay(_)) => panic!("no replay"),
                 Err(status) => drop(refusals.insert(status)),
             }
@@ -166,11 +166,11 @@ fn a_tenant_that_caches_too_much_is_asked_for_slots_and_then_keeps_the_first_of_
     let newest = clients.last().unwrap();
     let Ok(Sequenced::Execute(begun)) = world.sequence(newest, newest.args()) else { panic!("slot 0 works") };
     assert_eq!(begun.reply.target_highest_slotid, 0);
-    world.state.finish(begun.token, Some(&[0; 2048]));
+    world.state.sessions().finish(begun.token, Some(&[0; 2048]));
     let mut other = world.ready("other");
     let begun = world.begin(&mut other);
     assert_eq!(begun.reply.target_highest_slotid, 7, "the other's share is untouched");
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn replies_are_dropped_on_slots_of_which_the_client_has_said_that_it_waits_for_n
     assert!(trimmed.reply_cache < full, "{} of {full}", trimmed.reply_cache);
     let begun = world.begin(&mut clients[0]);
     assert_eq!(begun.reply.target_highest_slotid, 7, "there is enough again");
-    world.state.finish(begun.token, None);
+    world.state.sessions().finish(begun.token, None);
     for client in &clients {
         let retry = Sequence {
             sequenceid: client.slot - 1,
@@ -323,8 +323,9 @@ fn expired_clients_give_way_before_an_open_is_refused() {
     for file in 10..14 {
         world.open(&alive, "o", file, 3, 0).unwrap();
     }
-    let is_there =
-        |world: &World, client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    let is_there = |world: &World, client: &TestClient| {
+        world.state.sessions().client_of_session(&client.sessionid).is_ok()
+    };
     assert!(!is_there(&world, &gone[0]), "the one whose lease ran out first");
     assert!(is_there(&world, &gone[2]) && is_there(&world, &gone[3]), "no more than it takes");
 }
@@ -348,7 +349,7 @@ fn expired_clients_give_way_before_a_lock_is_refused() {
     assert_eq!(early, Err(LockError::Status(Nfsstat4::NFS4ERR_DELAY)), "all have leases");
     world.pass(59);
     world.lock(&alive, locker, 10, true, (0, 9)).unwrap();
-    let is_there = |client: &TestClient| world.state.client_of_session(&client.sessionid).is_ok();
+    let is_there = |client: &TestClient| world.state.sessions().client_of_session(&client.sessionid).is_ok();
     assert_eq!(gone.iter().map(is_there).collect::<Vec<_>>(), [false, true, true]);
 }
 

@@ -23,7 +23,7 @@ fn on_threads(work: impl Fn(usize) + Sync) {
 }
 
 fn sequence(state: &TestState, now: Duration, client: &TestClient, args: &Sequence) -> Result<Sequenced> {
-    state.sequence(now, &client.caller(), args, &mut Effects::default())
+    state.sessions().sequence(now, &client.caller(), args, &mut Effects::default())
 }
 
 fn open(state: &TestState, client: ClientKey, owner: &[u8], share: (u32, u32)) -> Result<Stateid4> {
@@ -36,7 +36,7 @@ fn open(state: &TestState, client: ClientKey, owner: &[u8], share: (u32, u32)) -
         opener: anyone(),
         truncates: false,
     };
-    match state.open(Duration::from_secs(1000), client, &request, 7, 3, &mut Effects::default())? {
+    match state.opens().open(Duration::from_secs(1000), client, &request, 7, 3, &mut Effects::default())? {
         OpenOutcome::Opened(stateid) => Ok(stateid),
         OpenOutcome::Reopen(_) => panic!("the payload has all access"),
     }
@@ -44,7 +44,7 @@ fn open(state: &TestState, client: ClientKey, owner: &[u8], share: (u32, u32)) -
 
 fn close(state: &TestState, client: ClientKey, stateid: &Stateid4) -> usize {
     let mut effects = Effects::default();
-    state.close(client, &Stateid4 { seqid: 0, ..*stateid }, &1, &mut effects).unwrap();
+    state.opens().close(client, &Stateid4 { seqid: 0, ..*stateid }, &1, &mut effects).unwrap();
     effects.closed.len()
 }
 
@@ -62,7 +62,7 @@ fn of_many_copies_of_a_request_one_runs_and_all_others_wait_or_get_its_reply() {
                 match sequence(state, now, &client, &args) {
                     Ok(Sequenced::Execute(begun)) => {
                         assert_eq!(ran.fetch_add(1, SeqCst), 0, "it runs once");
-                        state.finish(begun.token, Some(&sequenceid.to_be_bytes()));
+                        state.sessions().finish(begun.token, Some(&sequenceid.to_be_bytes()));
                         break;
                     }
                     Ok(Sequenced::Replay(reply)) => {
@@ -92,7 +92,8 @@ fn a_session_goes_only_when_nothing_runs_on_it_and_lets_nothing_begin_then() {
         on_threads(|number| {
             for round in 1..=ROUNDS {
                 if number == 0 {
-                    let destroyed = state.destroy_session(&client.caller(), &client.sessionid, None);
+                    let destroyed =
+                        state.sessions().destroy_session(&client.caller(), &client.sessionid, None);
                     if destroyed.is_ok() {
                         gone.store(true, SeqCst);
                         assert_eq!(running.load(SeqCst), 0);
@@ -108,7 +109,7 @@ fn a_session_goes_only_when_nothing_runs_on_it_and_lets_nothing_begin_then() {
                         assert!(!gone.load(SeqCst));
                         running.fetch_add(1, SeqCst);
                         running.fetch_sub(1, SeqCst);
-                        state.finish(begun.token, None);
+                        state.sessions().finish(begun.token, None);
                     }
                     other => assert_eq!(other.unwrap_err(), Nfsstat4::NFS4ERR_BADSESSION),
                 }
@@ -130,7 +131,7 @@ fn a_lease_either_runs_out_or_is_renewed() {
         on_threads(|number| {
             for sequenceid in 1..=20 {
                 if number == 0 {
-                    state.expire(over, &mut Effects::default());
+                    state.leases().expire(over, &mut Effects::default());
                     continue;
                 }
                 let was_alive = alive.load(SeqCst);
@@ -139,9 +140,9 @@ fn a_lease_either_runs_out_or_is_renewed() {
                 match sequence(state, renewed, &client, &args) {
                     Ok(Sequenced::Execute(begun)) => {
                         // Whatever the time, nothing is taken from under it.
-                        state.expire(over, &mut Effects::default());
+                        state.leases().expire(over, &mut Effects::default());
                         assert!(open(state, begun.client, b"o", (1, 0)).is_ok());
-                        state.finish(begun.token, None);
+                        state.sessions().finish(begun.token, None);
                         alive.store(true, SeqCst);
                     }
                     other => {
@@ -170,11 +171,11 @@ fn two_owners_never_hold_what_one_of_them_denies() {
                 Ok(stateid) => {
                     assert_eq!(holders.fetch_add(1, SeqCst), 0);
                     won.fetch_add(1, SeqCst);
-                    let access = state.access(keys[number], &stateid, &1, 3, |payload| *payload);
+                    let access = state.opens().access(keys[number], &stateid, &1, 3, |payload| *payload);
                     assert_eq!(access, Ok(7));
                     holders.fetch_sub(1, SeqCst);
                     closed.fetch_add(close(state, keys[number], &stateid), SeqCst);
-                    let access = state.access(keys[number], &stateid, &1, 3, |payload| *payload);
+                    let access = state.opens().access(keys[number], &stateid, &1, 3, |payload| *payload);
                     assert_eq!(access, Err(Nfsstat4::NFS4ERR_BAD_STATEID));
                 }
                 Err(status) => assert_eq!(status, Nfsstat4::NFS4ERR_SHARE_DENIED),
@@ -212,13 +213,14 @@ fn two_owners_never_hold_a_write_lock_on_one_byte() {
                 length: range.1,
                 locker,
             };
-            match state.lock(now, client, &lock, &mut Effects::default()) {
+            match state.locks().lock(now, client, &lock, &mut Effects::default()) {
                 Ok(stateid) => {
                     assert_eq!(holders[byte].fetch_add(1, SeqCst), 0);
                     thread::yield_now();
                     holders[byte].fetch_sub(1, SeqCst);
                     if round % 2 == 0 {
                         let unlocked = state
+                            .locks()
                             .locku(client, &stateid, &1, range.0, range.1, &mut Effects::default())
                             .unwrap();
                         state.free_stateid(client, &unlocked, &mut Effects::default()).unwrap();
@@ -252,15 +254,16 @@ fn clients_that_come_and_go_leave_nothing_behind() {
                 protect: client.protect,
             };
             let random = (number * ROUNDS + round) as u64;
-            let known = state.exchange_id(now, &client.caller(), &args, random, &mut effects).unwrap();
+            let known =
+                state.clients().exchange_id(now, &client.caller(), &args, random, &mut effects).unwrap();
             (client.clientid, client.sequenceid) = (known.clientid, known.sequenceid);
             let args = client.create_args();
-            let created = state.create_session(now, &client.caller(), &args, random, &mut effects);
+            let created = state.sessions().create_session(now, &client.caller(), &args, random, &mut effects);
             let Ok(created) = created else { continue };
             client.sessionid = created.sessionid;
             let args = Sequence { sequenceid: 1, ..client.args() };
             if let Ok(Sequenced::Execute(begun)) = sequence(state, now, &client, &args) {
-                let _ = state.reclaim_complete(now, begun.client, false, &mut effects);
+                let _ = state.leases().reclaim_complete(now, begun.client, false, &mut effects);
                 if let Ok(stateid) = open(state, begun.client, b"o", (3, 0)) {
                     let locker = Locker::New { open_stateid: stateid, owner: b"l" };
                     let lock = Lock {
@@ -272,9 +275,9 @@ fn clients_that_come_and_go_leave_nothing_behind() {
                         length: 9,
                         locker,
                     };
-                    let _ = state.lock(now, begun.client, &lock, &mut Effects::default());
+                    let _ = state.locks().lock(now, begun.client, &lock, &mut Effects::default());
                 }
-                state.finish(begun.token, Some(b"reply"));
+                state.sessions().finish(begun.token, Some(b"reply"));
             }
         }
     });
@@ -282,7 +285,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
     check_counts(state);
     let late = now + Duration::from_secs(1000) + Limits::default().courtesy_max;
     let mut effects = Effects::default();
-    state.expire(late, &mut effects);
+    state.leases().expire(late, &mut effects);
     check_counts(state);
     assert_eq!(state.counts(), Counts::default());
 }
@@ -312,22 +315,27 @@ fn who_has_a_delegation_for_writing_is_alone_with_the_file() {
                 opener: anyone(),
                 truncates: false,
             };
-            let Ok(OpenOutcome::Opened(open)) = state.open(now, client, &request, 7, 3, &mut effects) else {
+            let Ok(OpenOutcome::Opened(open)) = state.opens().open(now, client, &request, 7, 3, &mut effects)
+            else {
                 thread::yield_now();
                 continue;
             };
             begun.fetch_add(1, SeqCst);
             let request = DelegationRequest { file: &1, write: true, reclaim: false, change: 0 };
-            if let Ok(delegated) = state.delegate(now, client, &request, None, 8, &mut effects) {
+            if let Ok(delegated) = state.delegations().delegate(now, client, &request, None, 8, &mut effects)
+            {
                 granted.fetch_add(1, SeqCst);
                 assert_eq!(begun.load(SeqCst), 1, "nobody else has it open");
                 thread::yield_now();
                 assert_eq!(begun.load(SeqCst), 1, "and nobody else opens it");
-                assert_eq!(state.access(client, &delegated.stateid, &1, 3, |payload| *payload), Ok(8));
-                state.delegreturn(client, &delegated.stateid, &1, &mut effects).unwrap();
+                assert_eq!(
+                    state.opens().access(client, &delegated.stateid, &1, 3, |payload| *payload),
+                    Ok(8)
+                );
+                state.delegations().delegreturn(client, &delegated.stateid, &1, &mut effects).unwrap();
             }
             begun.fetch_sub(1, SeqCst);
-            state.close(client, &open, &1, &mut effects).unwrap();
+            state.opens().close(client, &open, &1, &mut effects).unwrap();
         }
     });
     assert!(granted.load(SeqCst) > 0);

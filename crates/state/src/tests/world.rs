@@ -144,11 +144,11 @@ impl World {
     /// A COMPOUND of nothing but SEQUENCE: renews the lease.
     pub(super) fn renew(&mut self, client: &mut TestClient) {
         let begun = self.begin(client);
-        self.state.finish(begun.token, None);
+        self.state.sessions().finish(begun.token, None);
     }
 
     pub(super) fn key(&self, client: &TestClient) -> ClientKey {
-        self.state.client_of_session(&client.sessionid).unwrap()
+        self.state.sessions().client_of_session(&client.sessionid).unwrap()
     }
 
     pub(super) fn open(
@@ -182,9 +182,12 @@ impl World {
             opener,
             truncates: false,
         };
-        let make_room =
-            || self.state.with(|state, effects| state.make_room_for_open(self.now, &opener, effects));
-        while let Err(status) = self.state.open_allowed(self.now, key, &opener, owner.as_bytes(), claim) {
+        let make_room = || {
+            self.state.with(|state, effects| state.clients().make_room_for_open(self.now, &opener, effects))
+        };
+        while let Err(status) =
+            self.state.opens().open_allowed(self.now, key, &opener, owner.as_bytes(), claim)
+        {
             if status != Nfsstat4::NFS4ERR_NOSPC || !make_room() {
                 return Err(status);
             }

@@ -1,11 +1,12 @@
 //! SETCLIENTID, SETCLIENTID_CONFIRM and RENEW (RFC 7530 sections 16.33, 16.34 and 16.28).
 
 use super::{Confirm, V40Client, lock};
+use crate::V40;
 use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
-use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, State, StateProtect};
+use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, StateProtect};
 use std::hash::Hash;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError};
@@ -32,7 +33,7 @@ pub struct SetclientidOk {
     pub confirm: [u8; 8],
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Handles SETCLIENTID: all cases of RFC 7530 section 16.33.5. `random` becomes setclientid_confirm.
     ///
     /// # Errors
@@ -46,13 +47,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         random: u64,
         effects: &mut Effects<O>,
     ) -> Result<SetclientidOk> {
-        if args.id.len() > self.limits.owner_size_max {
+        if args.id.len() > self.state.limits.owner_size_max {
             return Err(Nfsstat4::NFS4ERR_INVAL);
         }
         let name = [NAME_PREFIX, args.id].concat();
-        let mut registry = self.registry();
-        self.end_grace_if_over(Some(&mut registry), now, effects);
-        let creator = Creator::of(&self.principal_key, caller);
+        let mut registry = self.state.registry();
+        self.state.leases().end_grace_if_over(Some(&mut registry), now, effects);
+        let creator = Creator::of(&self.state.principal_key, caller);
         if let Some(key) = registry.confirmed.get(&*name).copied() {
             let client = registry.client(key)?;
             let collides = !registry.is_of(&client.record, &creator);
@@ -61,15 +62,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 return Ok(SetclientidOk { clientid: client.record.id, confirm: v40.update(random) });
             }
             if collides {
-                self.make_way(&registry, now, client, &creator)?;
-                self.remove_client(&mut registry, key, true, effects);
+                self.state.clients().make_way(&registry, now, client, &creator)?;
+                self.state.clients().remove_client(&mut registry, key, true, effects);
             }
         }
         let unconfirmed = (Arc::from(&*name), creator.hash);
         if let Some(key) = registry.unconfirmed.get(&unconfirmed).copied() {
-            self.remove_client(&mut registry, key, false, effects);
+            self.state.clients().remove_client(&mut registry, key, false, effects);
         }
-        let tenant = self.make_room_for_client(&mut registry, now, caller, effects)?;
+        let tenant = self.state.sessions().make_room_for_client(&mut registry, now, caller, effects)?;
         Ok(self.new_client_40(&mut registry, now, creator, &name, args.verifier, random, tenant))
     }
 
@@ -85,7 +86,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         random: u64,
         tenant: Arc<Tenant>,
     ) -> SetclientidOk {
-        let id = registry.new_clientid(self.epoch, &self.scramble);
+        let id = registry.new_clientid(self.state.epoch, &self.state.scramble);
         let v40 = V40Client::default();
         let confirm = v40.begin(random);
         let mut record = Client::new(id, name, verifier, creator, StateProtect::None, tenant);
@@ -100,7 +101,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             renewed: now,
             recorded: false,
         };
-        let key = ClientKey(self.clients.insert(id as u32, record));
+        let key = self.state.clients.insert(record);
         registry.enroll(key, enrolled);
         SetclientidOk { clientid: id, confirm }
     }
@@ -118,7 +119,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         confirm: [u8; 8],
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         let (key, client) = registry.by_id_40(clientid)?;
         let record = Arc::clone(&client.record);
         let v40 = record.v40.as_ref().filter(|v40| v40.gave(confirm));
@@ -130,15 +131,15 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             v40.confirm(confirm);
             return Ok(());
         }
-        self.confirm_client(&mut registry, now, key, effects)?;
+        self.state.sessions().confirm_client(&mut registry, now, key, effects)?;
         v40.activity.renew(now);
         v40.recorded.store(registry.client(key)?.recorded, Release);
-        self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
+        self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).insert(clientid, key);
         Ok(())
     }
 
     /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease (RFC 7530 section 9.5) as
-    /// [`State::client_of_stateid_40`] does.
+    /// [`crate::V40::client_of_stateid_40`] does.
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more; or its lease is over and the
@@ -154,10 +155,12 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     }
 
     fn key_of_id_40(&self, clientid: Clientid4) -> Result<ClientKey> {
-        let key = self.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
-        key.ok_or_else(|| match self.registry().has_issued(clientid, self.epoch, &self.scramble) {
-            true => Nfsstat4::NFS4ERR_EXPIRED,
-            false => Nfsstat4::NFS4ERR_STALE_CLIENTID,
+        let key = self.state.v40.ids.read().unwrap_or_else(PoisonError::into_inner).get(&clientid).copied();
+        key.ok_or_else(|| {
+            match self.state.registry().has_issued(clientid, self.state.epoch, &self.state.scramble) {
+                true => Nfsstat4::NFS4ERR_EXPIRED,
+                false => Nfsstat4::NFS4ERR_STALE_CLIENTID,
+            }
         })
     }
 
@@ -167,7 +170,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// But only the creator's principal and callers from the creator's address keep the client alive. Others use it for
     /// as long as it is alive: a stranger who has come to know an id or a stateid cannot keep a dead client's locks.
     pub(super) fn visit_40(&self, now: Duration, caller: &Caller<'_>, key: ClientKey) -> Result<Arc<Client>> {
-        let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         // A stateid of a client of another minor version means nothing in this one.
         let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         if !v40.activity.enter() {
@@ -175,7 +178,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return Err(Nfsstat4::NFS4ERR_DELAY);
         }
         let near = v40.is_near(&record.creator, caller);
-        let over = now >= v40.activity.renewed().saturating_add(self.limits.lease);
+        let over = now >= v40.activity.renewed().saturating_add(self.state.limits.lease);
         if near {
             v40.activity.renew(now);
         }
@@ -187,10 +190,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// The latter renew a lease that is not over.
     ///
     /// # Errors
-    /// Those of [`State::client_of_id_40`], NFS4ERR_ACCESS.
+    /// Those of [`crate::V40::client_of_id_40`], NFS4ERR_ACCESS.
     pub fn renew_40(&self, now: Duration, caller: &Caller<'_>, clientid: Clientid4) -> Result<()> {
         let key = self.key_of_id_40(clientid)?;
-        let record = self.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         if !record.creator.is(caller) && !self.has_opened_40(&record, caller.principal) {
             return Err(Nfsstat4::NFS4ERR_ACCESS);
         }
@@ -209,23 +212,23 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Tells whether an NFSv4.0 client is on stable storage, so that it may reclaim what it gets.
     pub fn is_recorded_40(&self, key: ClientKey) -> bool {
         let v40 = |record: &Arc<Client>| record.v40.as_ref().map(|v40| v40.recorded.load(Acquire));
-        self.client(key).ok().as_ref().and_then(v40).unwrap_or(true)
+        self.state.client(key).ok().as_ref().and_then(v40).unwrap_or(true)
     }
 
     /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when, so it is done with the first
     /// OPEN (RFC 7530 section 9.6.3.4).
     pub fn record_client_40(&self, key: ClientKey, effects: &mut Effects<O>) {
-        let mut registry = self.registry();
+        let mut registry = self.state.registry();
         // An impostor must not take the place of the client that may still reclaim; it gets nothing before that is over.
         if registry.client(key).is_ok_and(|client| !registry.is_impostor(&client.record)) {
-            self.record_client(&mut registry, key, effects);
+            self.state.leases().record_client(&mut registry, key, effects);
         }
     }
 
     /// Forgets what is kept besides of an NFSv4.0 client that goes; its state are locked and still whole.
     pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
         let Some(v40) = &record.v40 else { return };
-        self.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
+        self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
         self.remember_gone(client_state);
         self.forget_owners(v40);
     }

@@ -30,17 +30,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, Weak};
 /// The part of a stateid that names what it is for.
 pub(crate) type Other = [u8; 12];
 
-/// What NFSv4.0 clients have besides what the others have, for the whole server. Each lock is a leaf.
+/// Server-wide state used only for NFSv4.0. Each lock is a leaf of the lock order.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct V40Table {
     /// Confirmed clients by the id that they were given.
-    pub(crate) ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
+    ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
     /// Owners whose last request was a CLOSE, by what it closed, so that a copy of it finds its reply. One an owner.
-    pub(crate) closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
+    closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
     /// What clients had that are gone.
-    pub(crate) gone: Mutex<Gone>,
+    gone: Mutex<Gone>,
     /// State-owners of all clients, for the limit.
-    pub(crate) owners: AtomicUsize,
+    owners: AtomicUsize,
+}
+
+impl V40Table {
+    /// Counts the state-owners of all clients.
+    pub(crate) fn owners(&self) -> usize {
+        self.owners.load(Relaxed)
+    }
 }
 
 /// What an NFSv4.0 client has besides what the others have.

@@ -2,15 +2,15 @@
 
 use super::sequence::Turn;
 use super::{OwnerKind, StateOwner};
-use crate::opens::next_seqid;
+use crate::V40;
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, State, Stateid4};
+use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no confirmation, for a reclaim.
     /// Returns whether the client has to send OPEN_CONFIRM.
     pub fn opened_40(
@@ -21,7 +21,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         confirmed: bool,
     ) -> bool {
         if !principal.is_proved()
-            && let Ok(record) = self.client(turn.owner.client)
+            && let Ok(record) = self.state.client(turn.owner.client)
             && let Some(v40) = &record.v40
         {
             v40.has_claimed_users.store(true, Relaxed);
@@ -32,7 +32,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             return false;
         }
         if let (Ok(StateRef::Open(key)), Ok(record)) =
-            (self.state_ref(stateid), self.client(turn.owner.client))
+            (self.state.state_ref(stateid), self.state.client(turn.owner.client))
             && let Some(v40) = &record.v40
         {
             turn.sequence.unconfirmed = Some(key);
@@ -44,9 +44,9 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Cancels the OPEN that an owner has not confirmed (RFC 7530 section 16.18.5).
     pub fn cancel_unconfirmed(&self, turn: &mut Turn<'_>, effects: &mut Effects<O>) {
         let Some(key) = turn.sequence.unconfirmed.take() else { return };
-        let Ok(record) = self.client(turn.owner.client) else { return };
+        let Ok(record) = self.state.client(turn.owner.client) else { return };
         let mut client_state = record.lock_any();
-        self.remove_open(&mut client_state, key, effects);
+        self.state.opens().remove_open(&mut client_state, key, effects);
         if let Some(v40) = &record.v40 {
             v40.note_unconfirmed(key, false);
         }
@@ -58,23 +58,20 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// NFS4ERR_BAD_STATEID (not the open that waits for it, or of another file), NFS4ERR_OLD_STATEID.
     pub fn open_confirm(&self, turn: &mut Turn<'_>, stateid: &Stateid4, file: &F) -> Result<Stateid4> {
         let client = turn.owner.client;
-        let key = self.find_open(client, stateid, file)?;
+        let key = self.state.opens().find_open(client, stateid, file)?;
         if turn.sequence.unconfirmed != Some(key) {
             return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
         }
-        let seqid = self.opens.write(key, |open| {
-            open.seqid = next_seqid(open.seqid);
-            open.seqid
-        });
+        let seqid = self.state.opens.advance_seqid(key);
         let seqid = seqid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         turn.sequence.unconfirmed = None;
         turn.sequence.confirmed = true;
-        if let Ok(record) = self.client(client)
+        if let Ok(record) = self.state.client(client)
             && let Some(v40) = &record.v40
         {
             v40.note_unconfirmed(key, false);
         }
-        Ok(self.stateid(StateRef::Open(key), seqid))
+        Ok(self.state.stateid(StateRef::Open(key), seqid))
     }
 
     /// Lets a copy of the owner's last request find its reply if that was a CLOSE: `closed` is its stateid.
@@ -98,7 +95,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         owner: &[u8],
         effects: &mut Effects<O>,
     ) -> Result<()> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         if let Some(known) = v40.find_owner(OwnerKind::Lock, &owner.into())
             && !v40.is_near(&record.creator, caller)
@@ -113,15 +110,18 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
                 .range((key, Key::MIN)..=(key, Key::MAX))
                 .map(|(_, state)| *state)
                 .collect();
-            let places: Vec<_> =
-                states.iter().filter_map(|state| Some((*state, self.lock_of(*state).ok()?.file))).collect();
-            let holds = |file: &F| self.files.read(file).get(file).is_some_and(|file| file.ranges.holds(key));
+            let places: Vec<_> = states
+                .iter()
+                .filter_map(|state| Some((*state, self.state.locks().lock_of(*state).ok()?.file)))
+                .collect();
+            let holds =
+                |file: &F| self.state.files.read(file).get(file).is_some_and(|file| file.ranges.holds(key));
             if places.iter().any(|(_, file)| holds(file)) {
                 return Err(Nfsstat4::NFS4ERR_LOCKS_HELD);
             }
             for (state, name) in places {
-                if let Some(file) = self.files.lock(&name).get_mut(&name) {
-                    self.remove_lock_state(&mut client_state, &name, file, state, effects);
+                if let Some(file) = self.state.files.lock(&name).get_mut(&name) {
+                    self.state.locks().remove_lock_state(&mut client_state, &name, file, state, effects);
                 }
             }
         }

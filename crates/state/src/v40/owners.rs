@@ -5,10 +5,11 @@
 
 use super::sequence::{Sequence, Turn};
 use super::{V40Client, lock};
+use crate::V40;
 use crate::clients::ClientState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
-use crate::{ClientKey, Effects, Nfsstat4, Principal, Result, State};
+use crate::{ClientKey, Effects, Nfsstat4, Principal, Result};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -111,7 +112,7 @@ impl V40Client {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Finds an owner by its name, or takes note of a new one.
     ///
     /// # Errors
@@ -123,7 +124,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         kind: OwnerKind,
         name: &[u8],
     ) -> Result<Arc<StateOwner>> {
-        let record = self.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
+        let record = self.state.client(client).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let v40 = record.v40.as_ref().ok_or(Nfsstat4::NFS4ERR_EXPIRED)?;
         let name: Arc<[u8]> = name.into();
         if let Some(owner) = v40.find_owner(kind, &name) {
@@ -133,12 +134,14 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         let client_state = record.lock().map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         let mut ledger = lock(&v40.ledger);
         // Counted before it is there: of several threads at the limit none gets beyond it.
-        let before = self.v40.owners.fetch_add(1, Relaxed);
-        if ledger.all.len() >= self.limits.owners_per_client_max || before >= self.limits.owners_max {
+        let before = self.state.v40.owners.fetch_add(1, Relaxed);
+        if ledger.all.len() >= self.state.limits.owners_per_client_max
+            || before >= self.state.limits.owners_max
+        {
             let gone = ledger.retain(|owner| !is_in_use(&client_state, owner));
             self.drop_owners(&gone);
             if gone.is_empty() {
-                self.v40.owners.fetch_sub(1, Relaxed);
+                self.state.v40.owners.fetch_sub(1, Relaxed);
                 return Err(Nfsstat4::NFS4ERR_RESOURCE);
             }
         }
@@ -148,7 +151,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         match ledger.all.entry((kind, name)) {
             std::collections::btree_map::Entry::Occupied(there) => {
                 // Another thread was faster.
-                self.v40.owners.fetch_sub(1, Relaxed);
+                self.state.v40.owners.fetch_sub(1, Relaxed);
                 Ok(Arc::clone(there.get()))
             }
             std::collections::btree_map::Entry::Vacant(place) => Ok(Arc::clone(place.insert(owner))),
@@ -157,8 +160,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Notes that owners are no more.
     fn drop_owners(&self, gone: &[Arc<StateOwner>]) {
-        self.v40.owners.fetch_sub(gone.len(), Relaxed);
-        let mut closed = lock(&self.v40.closed);
+        self.state.v40.owners.fetch_sub(gone.len(), Relaxed);
+        let mut closed = lock(&self.state.v40.closed);
         for other in gone.iter().filter_map(|owner| owner.turn(false)?.sequence.closed) {
             closed.remove(&other);
         }
@@ -180,21 +183,23 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// (RFC 7530 section 16.18.5). GetattrWaits at each client four times a lease.
     pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
         let keys: Vec<ClientKey> = {
-            let ids = self.v40.ids.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let ids = self.state.v40.ids.read().unwrap_or_else(std::sync::PoisonError::into_inner);
             ids.values().copied().collect()
         };
         for key in keys {
-            let Ok(record) = self.client(key) else { continue };
+            let Ok(record) = self.state.client(key) else { continue };
             let Some(v40) = &record.v40 else { continue };
             let mut client_state = record.lock_any();
             let mut ledger = lock(&v40.ledger);
-            if now < ledger.swept.saturating_add(self.limits.lease / 4) {
+            if now < ledger.swept.saturating_add(self.state.limits.lease / 4) {
                 continue;
             }
             ledger.swept = now;
             let since = |age: Duration| nanoseconds(now.saturating_sub(age));
-            let (unheard, unconfirmed) =
-                (since(self.limits.lease.saturating_add(self.limits.grace)), since(self.limits.lease));
+            let (unheard, unconfirmed) = (
+                since(self.state.limits.lease.saturating_add(self.state.limits.grace)),
+                since(self.state.limits.lease),
+            );
             let late: Vec<_> = ledger
                 .all
                 .values()
@@ -207,7 +212,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
             self.drop_owners(&gone);
             for open in late {
                 v40.note_unconfirmed(open, false);
-                self.remove_open(&mut client_state, open, effects);
+                self.state.opens().remove_open(&mut client_state, open, effects);
             }
         }
     }

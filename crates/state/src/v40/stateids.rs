@@ -1,10 +1,11 @@
 //! Whose a stateid is, where no session tells (RFC 7530 section 9.1.4.4).
 
 use super::{Other, OwnerKind, StateOwner, lock};
+use crate::V40;
 use crate::clients::{Client, ClientState};
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{Caller, ClientKey, Nfsstat4, Result, State, Stateid4, StateidKind};
+use crate::{Caller, ClientKey, Nfsstat4, Result, Stateid4, StateidKind};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
@@ -33,10 +34,10 @@ impl Gone {
     }
 }
 
-impl<F: Clone + Eq + Hash, O> State<F, O> {
+impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5), if the caller has the
     /// creator's principal or address; otherwise the lease must not be over. What the stateid is good for
-    /// is for [`State::access`] and the operations to say.
+    /// is for [`crate::Opens::access`] and the operations to say.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
@@ -60,8 +61,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn holder_40(&self, stateid: &Stateid4) -> Result<(ClientKey, Key)> {
         let state = self.ref_40(stateid)?;
         let found = match state {
-            StateRef::Open(key) => self.opens.read(key, |open| (open.client, key)),
-            StateRef::Lock(key) => self.locks.read(key, |lock| (lock.client, lock.open)),
+            StateRef::Open(key) => self.state.opens.read(key, |open| (open.client, key)),
+            StateRef::Lock(key) => self.state.locks.read(key, |lock| (lock.client, lock.open)),
             StateRef::Delegation(_) | StateRef::Copy(_) => None,
         };
         found.ok_or_else(|| self.missing_40(state))
@@ -70,12 +71,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     fn ref_40(&self, stateid: &Stateid4) -> Result<StateRef> {
         let [a, b, c, d, ..] = stateid.other;
         let epoch = u32::from_be_bytes([a, b, c, d]);
-        let earlier = epoch > 0 && epoch < self.epoch && StateidKind::of(stateid) == StateidKind::Ordinary;
-        if earlier { Err(Nfsstat4::NFS4ERR_STALE_STATEID) } else { self.state_ref(stateid) }
+        let earlier =
+            epoch > 0 && epoch < self.state.epoch && StateidKind::of(stateid) == StateidKind::Ordinary;
+        if earlier { Err(Nfsstat4::NFS4ERR_STALE_STATEID) } else { self.state.state_ref(stateid) }
     }
 
     fn missing_40(&self, state: StateRef) -> Nfsstat4 {
-        let gone = lock(&self.v40.gone);
+        let gone = lock(&self.state.v40.gone);
         let was = match state {
             StateRef::Open(key) => gone.all.contains(&(false, key)),
             StateRef::Lock(key) => gone.all.contains(&(true, key)),
@@ -86,7 +88,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Remembers what a client has that goes.
     pub(super) fn remember_gone(&self, client_state: &ClientState) {
-        let mut gone = lock(&self.v40.gone);
+        let mut gone = lock(&self.state.v40.gone);
         client_state.opens.iter().for_each(|key| gone.add(false, *key));
         client_state.lock_states.values().for_each(|key| gone.add(true, *key));
     }
@@ -102,10 +104,10 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         stateid: &Stateid4,
     ) -> Result<Arc<StateOwner>> {
         let StateRef::Open(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
-        match self.opens.read(key, |open| (open.client, open.owner)) {
+        match self.state.opens.read(key, |open| (open.client, open.owner)) {
             Some((client, owner)) => self.owner_by_key(now, caller, client, OwnerKind::Open, owner),
             None => {
-                let owner = lock(&self.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
+                let owner = lock(&self.state.v40.closed).get(&stateid.other).and_then(Weak::upgrade);
                 let owner = owner.ok_or_else(|| self.missing_40(StateRef::Open(key)))?;
                 self.visit_40(now, caller, owner.client)?;
                 owner.touch(now);
@@ -117,7 +119,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Returns the lock-owner of a lock stateid, and renews the lease.
     ///
     /// # Errors
-    /// As [`State::owner_of_open`].
+    /// As [`crate::V40::owner_of_open`].
     pub fn owner_of_lock(
         &self,
         now: Duration,
@@ -125,7 +127,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         stateid: &Stateid4,
     ) -> Result<Arc<StateOwner>> {
         let StateRef::Lock(key) = self.ref_40(stateid)? else { return Err(Nfsstat4::NFS4ERR_BAD_STATEID) };
-        let found = self.locks.read(key, |lock| (lock.client, lock.owner));
+        let found = self.state.locks.read(key, |lock| (lock.client, lock.owner));
         let (client, owner) = found.ok_or_else(|| self.missing_40(StateRef::Lock(key)))?;
         self.owner_by_key(now, caller, client, OwnerKind::Lock, owner)
     }
@@ -139,7 +141,7 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         owner: Key,
     ) -> Result<Arc<StateOwner>> {
         let record: Arc<Client> = self.visit_40(now, caller, client)?;
-        let name = self.owners.read(owner, |owner| Arc::clone(&owner.name));
+        let name = self.state.opens.owner(owner, |owner| Arc::clone(&owner.name));
         let found = name.zip(record.v40.as_ref()).and_then(|(name, v40)| v40.find_owner(kind, &name));
         let found = found.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?;
         found.touch(now);
@@ -148,13 +150,13 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 
     /// Takes note of what the owner's last request has closed, in the place of what it closed before.
     pub(super) fn note_closed(&self, owner: &Arc<StateOwner>, before: Option<Other>, now: Option<Other>) {
-        let mut closed = lock(&self.v40.closed);
+        let mut closed = lock(&self.state.v40.closed);
         if let Some(before) = before {
             closed.remove(&before);
         }
         if let Some(now) = now {
             // Owners that went in the middle of a request leave theirs behind.
-            if closed.len() > 2 * self.limits.owners_max {
+            if closed.len() > 2 * self.state.limits.owners_max {
                 closed.retain(|_, owner| owner.strong_count() > 0);
             }
             closed.insert(now, Arc::downgrade(owner));

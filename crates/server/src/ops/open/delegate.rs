@@ -73,7 +73,7 @@ fn delegate(
     let (file, token) = (object.key(), session.token.as_ref());
     if !reclaim {
         // Before anything is opened or leased in vain.
-        c.state().delegable(c.now(), session.client, &file, write)?;
+        c.state().delegations().delegable(c.now(), session.client, &file, write)?;
     }
     // With its stateid the client may read, and with one for writing write, whatever it has opened the file for.
     complete(c, object, &mut payload, SHARE_READ)?;
@@ -90,7 +90,7 @@ fn delegate(
     let change = attributes.map_err(|_| WhyNoDelegation4::WND4_RESOURCE)?.change;
     let wish = DelegationRequest { file: &file, write, reclaim, change };
     let delegate = |state: &NfsState, effects: &mut _| {
-        state.delegate(c.now(), session.client, &wish, token, payload, effects)
+        state.delegations().delegate(c.now(), session.client, &wish, token, payload, effects)
     };
     let mut delegated = c.with_effects(delegate)?;
     // Whom it stands against may have come before it was there to be recalled, or while the server was away.

@@ -40,7 +40,7 @@ pub fn open(
     }
     for _ in 0..RACES_MAX {
         let check = |state: &NfsState, effects: &mut _| {
-            state.open_check(c.now(), client, &request, OpenPayload::clone, effects)
+            state.opens().open_check(c.now(), client, &request, OpenPayload::clone, effects)
         };
         let (needed, held) = match c.with_effects(check) {
             Err(Nfsstat4::NFS4ERR_SHARE_DENIED | Nfsstat4::NFS4ERR_DELAY) if c.expired_give_way(&file)? => {
@@ -55,8 +55,9 @@ pub fn open(
             cut(c, &target.object, &payload)?;
         }
         let given = payload.clone();
-        let open =
-            |state: &NfsState, effects: &mut _| state.open(c.now(), client, &request, given, needed, effects);
+        let open = |state: &NfsState, effects: &mut _| {
+            state.opens().open(c.now(), client, &request, given, needed, effects)
+        };
         match c.with_effects(open)? {
             OpenOutcome::Opened(stateid) => return Ok((stateid, payload)),
             OpenOutcome::Reopen(_) => {}
@@ -155,7 +156,9 @@ impl Opening<'_, '_> {
     fn leased(&self, access: OpenAccess, granted: bool) -> OpResult<Option<Arc<dyn OpenFile>>> {
         let object = &self.target.object;
         let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());
-        let Some(file) = self.c.state().own_writer(self.c.client()?, &object.key(), take).flatten() else {
+        let Some(file) =
+            self.c.state().delegations().own_writer(self.c.client()?, &object.key(), take).flatten()
+        else {
             return Ok(None);
         };
         let caller = self.c.caller(&object.export);

@@ -103,7 +103,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.set_current(Fh::Object(object));
     c.progress.stateid = Some(stateid);
     reply.value(&stateid).boolean(false).u64(change.before).u64(change.after);
-    let notifies = if c.state().can_call_back(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
+    let notifies = if c.state().callbacks().can_call_back(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 };
     reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | notifies).value(&attrset).value(&delegation);
     Ok(())
 }
@@ -120,7 +120,7 @@ pub(crate) fn open(
 ) -> OpResult<Opened> {
     let (client, owner) = (c.client()?, &args.owner.owner);
     loop {
-        match c.state().open_allowed(c.now(), client, &c.sender(), owner, claim) {
+        match c.state().opens().open_allowed(c.now(), client, &c.sender(), owner, claim) {
             Err(Nfsstat4::NFS4ERR_NOSPC) if c.expired_make_room_for_open()? => {}
             allowed => break allowed?,
         }

@@ -14,12 +14,12 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = Close4Args::decode(args)?;
     let stateid = decoded.open_stateid;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_CLOSE, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_open(c.now(), &c.sender(), &stateid)?;
+    let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &stateid)?;
         let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
-        c.with_effects(|state, effects| state.close(owner.client(), &stateid, &file, effects))?;
-        c.state().keep_closed(turn, &owner, Some(&stateid));
+        c.with_effects(|state, effects| state.opens().close(owner.client(), &stateid, &file, effects))?;
+        c.state().v40().keep_closed(turn, &owner, Some(&stateid));
         reply.value(&Stateid4 { seqid: stateid.seqid.wrapping_add(1), ..stateid });
         Ok(())
     })

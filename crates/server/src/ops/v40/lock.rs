@@ -41,7 +41,7 @@ fn by_existing(
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
-    let owner = c.state().owner_of_lock(c.now(), &c.sender(), &existing.lock_stateid)?;
+    let owner = c.state().v40().owner_of_lock(c.now(), &c.sender(), &existing.lock_stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, _| {
         sequenced::check_current(&existing.lock_stateid)?;
         lock(c, args, reply)
@@ -56,14 +56,14 @@ fn by_new(
     args: Decoder<'_>,
     reply: &mut Encoder,
 ) -> OpResult {
-    let client = c.state().client_of_id_40(c.now(), &c.sender(), new.lock_owner.clientid)?;
-    let opener = c.state().owner_of_open(c.now(), &c.sender(), &new.open_stateid)?;
+    let client = c.state().v40().client_of_id_40(c.now(), &c.sender(), new.lock_owner.clientid)?;
+    let opener = c.state().v40().owner_of_open(c.now(), &c.sender(), &new.open_stateid)?;
     if opener.client() != client {
         return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
     }
     sequenced::run(c, &opener, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &new.open_stateid)?;
-        let owner = c.state().state_owner(c.now(), client, OwnerKind::Lock, &new.lock_owner.owner)?;
+        let owner = c.state().v40().state_owner(c.now(), client, OwnerKind::Lock, &new.lock_owner.owner)?;
         let mut own = sequenced::turn(c, &owner)?;
         if let Begin::Replay(replay) = own.begin(new.lock_seqid, sequenced.request)? {
             return sequenced::again(c, &replay, reply);

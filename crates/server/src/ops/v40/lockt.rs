@@ -12,6 +12,7 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Lockt4Args::decode(args)?;
-    c.progress.v40.client = Some(c.state().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?);
+    c.progress.v40.client =
+        Some(c.state().v40().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?);
     ops::lockt::run(c, &mut before.clone(), reply)
 }

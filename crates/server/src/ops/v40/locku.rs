@@ -14,7 +14,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let before = *args;
     let decoded = Locku4Args::decode(args)?;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_LOCKU, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_lock(c.now(), &c.sender(), &decoded.lock_stateid)?;
+    let owner = c.state().v40().owner_of_lock(c.now(), &c.sender(), &decoded.lock_stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, _| {
         sequenced::check_current(&decoded.lock_stateid)?;
         let done = ops::locku::run(c, &mut before.clone(), reply);

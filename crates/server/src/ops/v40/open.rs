@@ -21,16 +21,16 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = Open4Args::decode(args)?;
     check_arms(&decoded)?;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN, decoded.seqid, &before, args);
-    let client = c.state().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?;
+    let client = c.state().v40().client_of_id_40(c.now(), &c.sender(), decoded.owner.clientid)?;
     c.progress.v40.client = Some(client);
-    let owner = c.state().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
+    let owner = c.state().v40().state_owner(c.now(), client, OwnerKind::Open, &decoded.owner.owner)?;
     let mut turn = sequenced::turn(c, &owner)?;
     if let Begin::Replay(replay) = turn.begin_open(sequenced.seqid, sequenced.request)? {
         return sequenced::again(c, &replay, reply);
     }
     check_recorded(c, client)?;
     if !turn.is_confirmed() {
-        c.with_effects(|state, effects| state.cancel_unconfirmed(&mut turn, effects));
+        c.with_effects(|state, effects| state.v40().cancel_unconfirmed(&mut turn, effects));
     }
     let start = reply.len();
     let result = c.with_room(|c| open(c, &decoded, client, &mut turn, reply));
@@ -57,13 +57,13 @@ fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
 /// # Errors
 /// [`OpStop::Deferred`].
 fn check_recorded(c: &Compound<'_>, client: ClientKey) -> OpResult {
-    if c.state().is_recorded_40(client) {
+    if c.state().v40().is_recorded_40(client) {
         return Ok(());
     }
     if !c.may_wait() && c.nfs.records_may_wait() {
         return Err(DeferReason::CurrentExport.into());
     }
-    c.with_effects(|state, effects| state.record_client_40(client, effects));
+    c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
     Ok(())
 }
 
@@ -86,12 +86,12 @@ fn open(
         if stop.is(Nfsstat4::NFS4ERR_WRONG_TYPE) { Nfsstat4::NFS4ERR_SYMLINK.into() } else { stop }
     })?;
     c.end_changes();
-    if !c.state().is_recorded_40(client) {
+    if !c.state().v40().is_recorded_40(client) {
         // The grace period has ended in between, and the client was forgotten.
-        c.with_effects(|state, effects| state.record_client_40(client, effects));
+        c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
     }
     let reclaims = claim == OpenClaim::Previous;
-    let confirm = c.state().opened_40(turn, &opened.stateid, c.sender().principal, reclaims);
+    let confirm = c.state().v40().opened_40(turn, &opened.stateid, c.sender().principal, reclaims);
     c.set_current(Fh::Object(opened.object));
     let change = opened.change;
     reply.value(&opened.stateid).boolean(false).u64(change.before).u64(change.after);

@@ -15,16 +15,16 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let decoded = OpenConfirm4Args::decode(args)?;
     let stateid = decoded.open_stateid;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN_CONFIRM, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_open(c.now(), &c.sender(), &stateid)?;
+    let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &stateid)?;
     let mut turn = sequenced::turn(c, &owner)?;
     match turn.begin(sequenced.seqid, sequenced.request) {
         Ok(Begin::Replay(replay)) => return sequenced::again(c, &replay, reply),
         Ok(Begin::Run) => {}
         Err(status) => {
             if !turn.is_confirmed() {
-                c.with_effects(|state, effects| state.cancel_unconfirmed(&mut turn, effects));
+                c.with_effects(|state, effects| state.v40().cancel_unconfirmed(&mut turn, effects));
                 // So that a copy gets the same answer.
-                c.state().keep_closed(&mut turn, &owner, Some(&stateid));
+                c.state().v40().keep_closed(&mut turn, &owner, Some(&stateid));
             }
             return Err(status.into());
         }
@@ -32,7 +32,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let start = reply.len();
     let result = sequenced::check_current(&stateid)
         .and_then(|()| c.file(Nfsstat4::NFS4ERR_BAD_STATEID))
-        .and_then(|file| Ok(c.state().open_confirm(&mut turn, &stateid, &file)?))
+        .and_then(|file| Ok(c.state().v40().open_confirm(&mut turn, &stateid, &file)?))
         .map(|stateid| {
             reply.value(&stateid);
         })

@@ -17,7 +17,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let before = *args;
     let decoded = OpenDowngrade4Args::decode(args)?;
     let sequenced = Sequenced::new(c, NfsOpnum4::OP_OPEN_DOWNGRADE, decoded.seqid, &before, args);
-    let owner = c.state().owner_of_open(c.now(), &c.sender(), &decoded.open_stateid)?;
+    let owner = c.state().v40().owner_of_open(c.now(), &c.sender(), &decoded.open_stateid)?;
     sequenced::run(c, &owner, sequenced, reply, |c, reply, turn| {
         sequenced::check(turn, &decoded.open_stateid)?;
         if decoded.share_access > SHARE_BOTH {

@@ -11,8 +11,8 @@ use xdr::{Decode, Decoder, Encoder};
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = ReleaseLockowner4Args::decode(args)?;
     let sender = c.sender();
-    let client = c.state().client_of_id_40(c.now(), &sender, args.lock_owner.clientid)?;
+    let client = c.state().v40().client_of_id_40(c.now(), &sender, args.lock_owner.clientid)?;
     let owner = &args.lock_owner.owner;
-    c.with_effects(|state, effects| state.release_lockowner(client, &sender, owner, effects))?;
+    c.with_effects(|state, effects| state.v40().release_lockowner(client, &sender, owner, effects))?;
     Ok(())
 }

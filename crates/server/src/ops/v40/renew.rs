@@ -10,5 +10,5 @@ use xdr::{Decode, Decoder, Encoder};
 /// Those of [`state::State::renew_40`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Renew4Args::decode(args)?;
-    Ok(c.state().renew_40(c.now(), &c.sender(), args.clientid)?)
+    Ok(c.state().v40().renew_40(c.now(), &c.sender(), args.clientid)?)
 }

@@ -107,7 +107,7 @@ pub fn end(
     let Some(replay) = replay(sequenced.opnum, result, reply, start, filehandle) else { return };
     // What was closed is looked for only as long as the CLOSE is the owner's last request.
     if turn.end(sequenced.seqid, sequenced.request, replay) && sequenced.opnum != NfsOpnum4::OP_CLOSE {
-        c.state().keep_closed(turn, owner, None);
+        c.state().v40().keep_closed(turn, owner, None);
     }
 }
 

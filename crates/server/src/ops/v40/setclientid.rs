@@ -15,7 +15,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let request = Setclientid { id: &args.client.id, verifier: args.client.verifier };
     let (sender, random) = (c.sender(), c.nfs.random());
     let set = c.check_admitted().and_then(|()| {
-        c.with_effects(|state, effects| state.setclientid(c.now(), &sender, &request, random, effects))
+        c.with_effects(|state, effects| state.v40().setclientid(c.now(), &sender, &request, random, effects))
     });
     match set {
         Ok(ok) => {

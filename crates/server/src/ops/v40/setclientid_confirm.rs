@@ -12,7 +12,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpR
     let args = SetclientidConfirm4Args::decode(args)?;
     let (sender, confirm) = (c.sender(), args.setclientid_confirm);
     c.with_effects(|state, effects| {
-        state.setclientid_confirm(c.now(), &sender, args.clientid, confirm, effects)
+        state.v40().setclientid_confirm(c.now(), &sender, args.clientid, confirm, effects)
     })?;
     Ok(())
 }

@@ -10,13 +10,13 @@ fn a_client_is_of_use_when_it_is_confirmed() {
     let client = Client40::new("a");
     let set = client.set(&mut world).unwrap();
     assert_ne!(set.confirm, [0; 8]);
-    assert!(world.state.client_of_id_40(world.now, &root(), set.clientid).is_err());
+    assert!(world.state.v40().client_of_id_40(world.now, &root(), set.clientid).is_err());
     let wrong = SetclientidOk { confirm: [9; 8], ..set };
     assert_eq!(client.confirm(&world, wrong), Err(NFS4ERR_STALE_CLIENTID));
     let stranger = Client40 { principal: Principal::new("sys:7"), ..Client40::new("a") };
     assert_eq!(stranger.confirm(&world, set), Err(NFS4ERR_CLID_INUSE));
     assert_eq!(client.confirm(&world, set), Ok(()));
-    assert!(world.state.client_of_id_40(world.now, &root(), set.clientid).is_ok());
+    assert!(world.state.v40().client_of_id_40(world.now, &root(), set.clientid).is_ok());
     // Second case: the answer was lost.
     assert_eq!(client.confirm(&world, set), Ok(()));
     assert_eq!(stranger.confirm(&world, set), Err(NFS4ERR_CLID_INUSE));
@@ -68,9 +68,9 @@ fn a_client_that_has_restarted_loses_what_it_had_when_it_confirms() {
     assert_eq!(again.confirm(&world, second), Ok(()));
     again.clientid = second.clientid;
     assert_eq!(world.state.counts().opens, 0);
-    assert_eq!(world.state.client_of_id_40(world.now, &root(), client.clientid), Err(NFS4ERR_EXPIRED));
-    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_EXPIRED));
-    assert_eq!(world.state.owner_of_open(world.now, &root(), &stateid).err(), Some(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_id_40(world.now, &root(), client.clientid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().owner_of_open(world.now, &root(), &stateid).err(), Some(NFS4ERR_EXPIRED));
     again.key(&world);
 }
 
@@ -89,7 +89,7 @@ fn another_principal_gets_the_name_of_a_client_only_when_that_has_nothing_or_no_
     assert_eq!(world.state.counts().opens, 0);
     let idle = Client40::ready(&mut world, "b");
     assert!(Client40 { principal: Principal::new("gss:b@R"), ..Client40::new("b") }.set(&mut world).is_ok());
-    assert_eq!(world.state.client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -101,11 +101,14 @@ fn clients_of_4_0_and_of_4_1_with_one_name_are_two() {
     assert_eq!(world.state.counts().clients, 2);
     assert_ne!(old.clientid, new.clientid);
     // An id of the one is none of the other.
-    assert!(world.state.client_of_id_40(world.now, &root(), new.clientid).is_err());
+    assert!(world.state.v40().client_of_id_40(world.now, &root(), new.clientid).is_err());
     let foreign = SetclientidOk { clientid: new.clientid, confirm: [0; 8] };
     assert_eq!(old.confirm(&world, foreign), Err(NFS4ERR_STALE_CLIENTID));
     let stateid = world.open(&new, "o", 1, 1, 0).unwrap();
-    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_BAD_STATEID));
+    assert_eq!(
+        world.state.v40().client_of_stateid_40(world.now, &root(), &stateid),
+        Err(NFS4ERR_BAD_STATEID)
+    );
     let mut taken = TestClient { clientid: old.clientid, sequenceid: 1, ..TestClient::new("a") };
     assert_eq!(world.create_session(&mut taken), Err(NFS4ERR_STALE_CLIENTID));
     assert_eq!(world.state.destroy_clientid(&taken.caller(), old.clientid), Err(NFS4ERR_STALE_CLIENTID));
@@ -119,7 +122,7 @@ fn ids_that_were_never_given_out_are_stale_and_those_of_clients_that_are_gone_ex
     // RFC 7530 sections 9.1.1 and 13.1.5.3
     let mut world = World::with(Limits::default(), boot(5, &[]));
     let client = Client40::ready(&mut world, "a");
-    let look = |world: &World, id| world.state.client_of_id_40(world.now, &root(), id);
+    let look = |world: &World, id| world.state.v40().client_of_id_40(world.now, &root(), id);
     for id in [0, 1, client.clientid ^ 1 << 32, client.clientid ^ 1, u64::MAX] {
         assert_eq!(look(&world, id), Err(NFS4ERR_STALE_CLIENTID), "{id:x}");
     }
@@ -141,6 +144,6 @@ fn renew_is_for_the_clients_principal_and_for_who_has_something_open() {
     let stateid = user.open(&mut world, 1, OpenClaim::New).unwrap();
     assert_eq!(user.renew(&world), Ok(()));
     let key = client.key(&world);
-    world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
+    world.state.with(|state, effects| state.opens().close(key, &stateid, &1, effects)).unwrap();
     assert_eq!(user.renew(&world), Err(NFS4ERR_ACCESS));
 }

@@ -15,18 +15,18 @@ fn whatever_names_the_client_renews_its_lease() {
     let client = Client40::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     let key = client.key(&world);
-    world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
+    world.state.with(|state, effects| state.opens().close(key, &stateid, &1, effects)).unwrap();
     let (idle, alive) = (Client40::ready(&mut world, "idle"), Client40::ready(&mut world, "alive"));
     let held = alive.open(&mut world, 2, OpenClaim::New).unwrap();
     for _ in 0..3 {
         world.pass(40);
         client.renew(&world).unwrap();
-        world.state.client_of_stateid_40(world.now, &root(), &held).unwrap();
+        world.state.v40().client_of_stateid_40(world.now, &root(), &held).unwrap();
         world.state.expire(world.now);
     }
-    assert!(world.state.client_of_id_40(world.now, &root(), client.clientid).is_ok());
-    assert!(world.state.client_of_id_40(world.now, &root(), alive.clientid).is_ok());
-    assert_eq!(world.state.client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
+    assert!(world.state.v40().client_of_id_40(world.now, &root(), client.clientid).is_ok());
+    assert!(world.state.v40().client_of_id_40(world.now, &root(), alive.clientid).is_ok());
+    assert_eq!(world.state.v40().client_of_id_40(world.now, &root(), idle.clientid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -38,12 +38,12 @@ fn a_client_that_was_silent_keeps_what_it_has_until_somebody_wants_it() {
     world.pass(3600);
     world.state.expire(world.now);
     assert!(
-        world.state.client_of_stateid_40(world.now, &root(), &stateid).is_ok(),
+        world.state.v40().client_of_stateid_40(world.now, &root(), &stateid).is_ok(),
         "it has come back in time"
     );
     world.pass(3600);
     assert!(world.state.free_expired(world.now, 1));
-    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn stateids_of_earlier_starts_are_stale_made_up_ones_bad_and_zero_is_no_wild_car
     let mut world = World::with(Limits::default(), boot(5, &[]));
     let client = Client40::ready(&mut world, "a");
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
-    let look = |stateid: Stateid4| world.state.client_of_stateid_40(world.now, &root(), &stateid).err();
+    let look = |stateid: Stateid4| world.state.v40().client_of_stateid_40(world.now, &root(), &stateid).err();
     let with_epoch = |epoch: u32| {
         let mut other = stateid.other;
         other[..4].copy_from_slice(&epoch.to_be_bytes());
@@ -74,14 +74,14 @@ fn a_client_is_recorded_when_it_opens_something_and_forgotten_when_it_goes() {
     let mut world = World::new();
     let client = Client40::ready(&mut world, "a");
     let key = client.key(&world);
-    assert!(!world.state.is_recorded_40(key));
-    world.state.with(|state, effects| state.record_client_40(key, effects));
-    assert!(world.state.is_recorded_40(key));
+    assert!(!world.state.v40().is_recorded_40(key));
+    world.state.with(|state, effects| state.v40().record_client_40(key, effects));
+    assert!(world.state.v40().is_recorded_40(key));
     assert_eq!(world.records(), [recorded(name_of("a"))]);
     // The next incarnation is the same client.
     let mut again = Client40 { verifier: [2; 8], ..Client40::new("a") };
     again.mount(&mut world);
-    assert!(world.state.is_recorded_40(again.key(&world)));
+    assert!(world.state.v40().is_recorded_40(again.key(&world)));
     assert_eq!(world.records(), []);
     world.pass(61);
     world.state.expire(world.now);
@@ -110,13 +110,13 @@ fn who_reclaims_nothing_is_forgotten_with_the_grace_period_and_recorded_anew() {
     let mut world = World::with(Limits::default(), boot(2, &[&name_of("a")]));
     let client = Client40::ready(&mut world, "a");
     let key = client.key(&world);
-    assert!(world.state.is_recorded_40(key));
+    assert!(world.state.v40().is_recorded_40(key));
     world.pass(59);
     client.renew(&world).unwrap();
     world.pass(2);
     world.state.expire(world.now);
     assert_eq!(world.records(), [Effect::ForgetClient { owner: name_of("a") }, Effect::GraceEnded]);
-    assert!(!world.state.is_recorded_40(key));
+    assert!(!world.state.v40().is_recorded_40(key));
 }
 
 #[test]
@@ -131,18 +131,18 @@ fn a_stranger_does_not_renew_a_lease_and_has_no_use_of_a_client_that_is_silent()
     let near = Caller { principal: &user, ..root() };
     let id = client.clientid;
     world.pass(59);
-    assert!(world.state.client_of_id_40(world.now, &far, id).is_ok(), "a user with another address");
-    assert!(world.state.client_of_stateid_40(world.now, &far, &stateid).is_ok());
-    assert!(world.state.owner_of_open(world.now, &far, &stateid).is_ok());
+    assert!(world.state.v40().client_of_id_40(world.now, &far, id).is_ok(), "a user with another address");
+    assert!(world.state.v40().client_of_stateid_40(world.now, &far, &stateid).is_ok());
+    assert!(world.state.v40().owner_of_open(world.now, &far, &stateid).is_ok());
     world.pass(2);
-    assert_eq!(world.state.client_of_id_40(world.now, &far, id), Err(NFS4ERR_EXPIRED));
-    assert_eq!(world.state.client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
-    assert_eq!(world.state.owner_of_open(world.now, &far, &stateid).err(), Some(NFS4ERR_EXPIRED));
-    assert_eq!(world.state.renew_40(world.now, &far, id), Err(NFS4ERR_ACCESS));
+    assert_eq!(world.state.v40().client_of_id_40(world.now, &far, id), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().owner_of_open(world.now, &far, &stateid).err(), Some(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().renew_40(world.now, &far, id), Err(NFS4ERR_ACCESS));
     // A user at the client's own address does.
-    assert!(world.state.client_of_id_40(world.now, &near, id).is_ok());
+    assert!(world.state.v40().client_of_id_40(world.now, &near, id).is_ok());
     world.pass(59);
-    assert!(world.state.client_of_stateid_40(world.now, &far, &stateid).is_ok());
+    assert!(world.state.v40().client_of_stateid_40(world.now, &far, &stateid).is_ok());
 }
 
 #[test]
@@ -153,17 +153,19 @@ fn an_auth_sys_caller_does_not_keep_a_dead_kerberos_client_alive_from_its_own_ad
     let alice = Caller { principal: &principal, protection: Protection::Privacy, ..root() };
     let (random, now) = (world.random(), world.now);
     let args = Setclientid { id: b"a", verifier: [1; 8] };
-    let set =
-        world.state.with(|state, effects| state.setclientid(now, &alice, &args, random, effects)).unwrap();
+    let set = world
+        .state
+        .with(|state, effects| state.v40().setclientid(now, &alice, &args, random, effects))
+        .unwrap();
     let confirm = |state: &shared::TestState, effects: &mut Effects<u64>| {
-        state.setclientid_confirm(now, &alice, set.clientid, set.confirm, effects)
+        state.v40().setclientid_confirm(now, &alice, set.clientid, set.confirm, effects)
     };
     world.state.with(confirm).unwrap();
-    let key = world.state.client_of_id_40(now, &alice, set.clientid).unwrap();
-    world.state.state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
+    let key = world.state.v40().client_of_id_40(now, &alice, set.clientid).unwrap();
+    world.state.v40().state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
     let release = |caller: &Caller<'_>, now| {
-        world.state.client_of_id_40(now, caller, set.clientid)?;
-        world.state.with(|state, effects| state.release_lockowner(key, caller, b"l", effects))
+        world.state.v40().client_of_id_40(now, caller, set.clientid)?;
+        world.state.with(|state, effects| state.v40().release_lockowner(key, caller, b"l", effects))
     };
     assert_eq!(release(&root(), now), Err(NFS4ERR_STALE_CLIENTID));
     let late = now + std::time::Duration::from_secs(61);
@@ -179,29 +181,31 @@ fn users_by_auth_sys_of_a_client_that_kerberos_created_renew_its_lease_and_relea
     let machine = Caller { principal: &principal, protection: Protection::Integrity, ..root() };
     let (random, now) = (world.random(), world.now);
     let args = Setclientid { id: b"a", verifier: [1; 8] };
-    let set =
-        world.state.with(|state, effects| state.setclientid(now, &machine, &args, random, effects)).unwrap();
+    let set = world
+        .state
+        .with(|state, effects| state.v40().setclientid(now, &machine, &args, random, effects))
+        .unwrap();
     let confirm = |state: &shared::TestState, effects: &mut Effects<u64>| {
-        state.setclientid_confirm(now, &machine, set.clientid, set.confirm, effects)
+        state.v40().setclientid_confirm(now, &machine, set.clientid, set.confirm, effects)
     };
     world.state.with(confirm).unwrap();
     let client = Client40 { clientid: set.clientid, ..Client40::new("a") };
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
-    let key = world.state.client_of_id_40(world.now, &root(), set.clientid).unwrap();
-    world.state.state_owner(world.now, key, OwnerKind::Lock, b"l").unwrap();
+    let key = world.state.v40().client_of_id_40(world.now, &root(), set.clientid).unwrap();
+    world.state.v40().state_owner(world.now, key, OwnerKind::Lock, b"l").unwrap();
     let address = [198, 51, 100, 1].into();
     let far = Caller { address, ..root() };
     let release = |caller: &Caller<'_>| {
-        world.state.with(|state, effects| state.release_lockowner(key, caller, b"l", effects))
+        world.state.with(|state, effects| state.v40().release_lockowner(key, caller, b"l", effects))
     };
     assert_eq!(release(&far), Err(NFS4ERR_STALE_CLIENTID));
     assert_eq!(release(&root()), Ok(()));
     for _ in 0..3 {
         world.pass(40);
-        world.state.client_of_stateid_40(world.now, &root(), &stateid).unwrap();
+        world.state.v40().client_of_stateid_40(world.now, &root(), &stateid).unwrap();
     }
     world.pass(61);
-    assert_eq!(world.state.client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
+    assert_eq!(world.state.v40().client_of_stateid_40(world.now, &far, &stateid), Err(NFS4ERR_EXPIRED));
 }
 
 #[test]
@@ -219,7 +223,7 @@ fn stateids_do_not_tell_of_each_other() {
         let mut other = all[0].other;
         other[bit / 8] ^= 1 << (bit % 8);
         let forged = Stateid4 { other, ..all[0] };
-        let found = world.state.client_of_stateid_40(world.now, &root(), &forged);
+        let found = world.state.v40().client_of_stateid_40(world.now, &root(), &forged);
         assert_eq!(found, Err(NFS4ERR_BAD_STATEID), "{bit}");
     }
 }

@@ -35,7 +35,9 @@ impl Client40 {
     fn set(&self, world: &mut World) -> Result<SetclientidOk> {
         let (random, now) = (world.random(), world.now);
         let args = Setclientid { id: &self.name, verifier: self.verifier };
-        world.state.with(|state, effects| state.setclientid(now, &self.caller(), &args, random, effects))
+        world
+            .state
+            .with(|state, effects| state.v40().setclientid(now, &self.caller(), &args, random, effects))
     }
 
     fn confirm(&self, world: &World, set: SetclientidOk) -> Result<()> {
@@ -43,7 +45,7 @@ impl Client40 {
         let now = world.now;
         world
             .state
-            .with(|state, effects| state.setclientid_confirm(now, &self.caller(), id, confirm, effects))
+            .with(|state, effects| state.v40().setclientid_confirm(now, &self.caller(), id, confirm, effects))
     }
 
     /// SETCLIENTID and its confirmation.
@@ -60,17 +62,17 @@ impl Client40 {
     }
 
     fn key(&self, world: &World) -> ClientKey {
-        world.state.client_of_id_40(world.now, &root(), self.clientid).unwrap()
+        world.state.v40().client_of_id_40(world.now, &root(), self.clientid).unwrap()
     }
 
     fn renew(&self, world: &World) -> Result<()> {
-        world.state.renew_40(world.now, &self.caller(), self.clientid)
+        world.state.v40().renew_40(world.now, &self.caller(), self.clientid)
     }
 
     /// An OPEN that is confirmed at once, as a reclaim is.
     fn open(&self, world: &mut World, file: u32, claim: OpenClaim) -> Result<Stateid4> {
-        let key = world.state.client_of_id_40(world.now, &root(), self.clientid)?;
-        let owner = world.state.state_owner(world.now, key, OwnerKind::Open, b"owner")?;
+        let key = world.state.v40().client_of_id_40(world.now, &root(), self.clientid)?;
+        let owner = world.state.v40().state_owner(world.now, key, OwnerKind::Open, b"owner")?;
         let request = OpenRequest {
             owner: b"owner",
             file: &file,
@@ -87,7 +89,7 @@ impl Client40 {
             panic!("opened with what open_check asked for")
         };
         let mut turn = owner.turn(true).unwrap();
-        world.state.opened_40(&mut turn, &stateid, &self.principal, true);
+        world.state.v40().opened_40(&mut turn, &stateid, &self.principal, true);
         Ok(stateid)
     }
 }

@@ -16,7 +16,7 @@ fn replay(status: Nfsstat4) -> Replay {
 }
 
 fn owner(world: &World, client: &Client40, name: &[u8]) -> std::sync::Arc<StateOwner> {
-    world.state.state_owner(world.now, client.key(world), OwnerKind::Open, name).unwrap()
+    world.state.v40().state_owner(world.now, client.key(world), OwnerKind::Open, name).unwrap()
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn an_owner_without_opens_goes_for_a_new_one_and_one_with_opens_does_not() {
     assert!(world.state.counts().owners <= 3);
     assert!(owner(&world, &client, b"owner").turn(true).unwrap().is_confirmed(), "it has something open");
     let held: Vec<_> = [b"x", b"y"].iter().map(|name| owner(&world, &client, *name)).collect();
-    let refused = world.state.state_owner(world.now, key, OwnerKind::Open, b"z");
+    let refused = world.state.v40().state_owner(world.now, key, OwnerKind::Open, b"z");
     assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE), "who has a request under way is in use");
     drop(held);
-    assert!(world.state.state_owner(world.now, key, OwnerKind::Lock, b"z").is_ok());
+    assert!(world.state.v40().state_owner(world.now, key, OwnerKind::Lock, b"z").is_ok());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn owners_of_all_clients_are_counted_and_go_with_their_clients() {
     let mut world = World::with(limits, boot(1, &[]));
     let (a, b) = (Client40::ready(&mut world, "a"), Client40::ready(&mut world, "b"));
     let held: Vec<_> = [b"1", b"2", b"3", b"4"].iter().map(|name| owner(&world, &a, *name)).collect();
-    let refused = world.state.state_owner(world.now, b.key(&world), OwnerKind::Open, b"5");
+    let refused = world.state.v40().state_owner(world.now, b.key(&world), OwnerKind::Open, b"5");
     assert_eq!(refused.err(), Some(NFS4ERR_RESOURCE));
     drop(held);
     world.pass(40);
@@ -158,10 +158,13 @@ fn what_was_not_confirmed_in_time_is_cancelled_and_idle_owners_go_later() {
         panic!("not opened")
     };
     let mut turn = owner.turn(true).unwrap();
-    assert!(world.state.opened_40(&mut turn, &stateid, &client.principal, false), "needs OPEN_CONFIRM");
+    assert!(world.state.v40().opened_40(&mut turn, &stateid, &client.principal, false), "needs OPEN_CONFIRM");
     drop(turn);
     drop(owner);
-    assert_eq!(world.state.client_of_stateid_40(world.now, &root(), &stateid), Err(NFS4ERR_BAD_STATEID));
+    assert_eq!(
+        world.state.v40().client_of_stateid_40(world.now, &root(), &stateid),
+        Err(NFS4ERR_BAD_STATEID)
+    );
     for (seconds, opens, owners) in [(59, 1, 1), (16, 0, 1), (40, 0, 1), (20, 0, 0)] {
         world.pass(seconds);
         client.renew(&world).unwrap();
@@ -179,18 +182,18 @@ fn an_owner_is_kept_for_copies_of_a_close_that_came_late() {
     let key = client.key(&world);
     let stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
     world.pass(200);
-    let owner = world.state.owner_of_open(world.now, &root(), &stateid).unwrap();
+    let owner = world.state.v40().owner_of_open(world.now, &root(), &stateid).unwrap();
     let mut turn = owner.turn(true).unwrap();
-    world.state.with(|state, effects| state.close(key, &stateid, &1, effects)).unwrap();
+    world.state.with(|state, effects| state.opens().close(key, &stateid, &1, effects)).unwrap();
     turn.end(1, request(CLOSE, 1), replay(NFS4_OK));
-    world.state.keep_closed(&mut turn, &owner, Some(&stateid));
+    world.state.v40().keep_closed(&mut turn, &owner, Some(&stateid));
     drop(turn);
     drop(owner);
     world.state.expire(world.now);
-    assert!(world.state.owner_of_open(world.now, &root(), &stateid).is_ok());
+    assert!(world.state.v40().owner_of_open(world.now, &root(), &stateid).is_ok());
     world.pass(200);
     world.state.expire(world.now);
-    assert!(world.state.owner_of_open(world.now, &root(), &stateid).is_err());
+    assert!(world.state.v40().owner_of_open(world.now, &root(), &stateid).is_err());
 }
 
 #[test]
@@ -200,19 +203,20 @@ fn a_lock_owner_is_released_when_it_holds_nothing() {
     let client = Client40::ready(&mut world, "a");
     let (key, now) = (client.key(&world), world.now);
     let open_stateid = client.open(&mut world, 1, OpenClaim::New).unwrap();
-    world.state.state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
+    world.state.v40().state_owner(now, key, OwnerKind::Lock, b"l").unwrap();
     let locker = Locker::New { open_stateid, owner: b"l" };
     let lock = Lock { file: &1, write: true, waits: false, reclaim: false, offset: 0, length: 9, locker };
     let stateid = world.state.lock(now, key, &lock).unwrap();
-    let release =
-        |name: &[u8]| world.state.with(|state, effects| state.release_lockowner(key, &root(), name, effects));
+    let release = |name: &[u8]| {
+        world.state.with(|state, effects| state.v40().release_lockowner(key, &root(), name, effects))
+    };
     assert_eq!(release(b"l"), Err(NFS4ERR_LOCKS_HELD));
     assert_eq!(release(b"unknown"), Ok(()));
-    world.state.with(|state, effects| state.locku(key, &stateid, &1, 0, 9, effects)).unwrap();
+    world.state.with(|state, effects| state.locks().locku(key, &stateid, &1, 0, 9, effects)).unwrap();
     assert_eq!(release(b"l"), Ok(()));
     let counts = world.state.counts();
     assert_eq!((counts.lock_stateids, counts.ranges, counts.owners), (0, 0, 1));
-    assert_eq!(world.state.owner_of_lock(now, &root(), &stateid).err(), Some(NFS4ERR_BAD_STATEID));
+    assert_eq!(world.state.v40().owner_of_lock(now, &root(), &stateid).err(), Some(NFS4ERR_BAD_STATEID));
 }
 
 proptest! {
