@@ -17,7 +17,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
-use vfs::{Advice, Attributes, Broken, Caller, Extent, Lease, OpenFile, RangeLocks, VfsError, VfsResult};
+use vfs::{
+    Advice, Attributes, Broken, Caller, End, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
+    VfsError, VfsResult,
+};
 
 /// Largest offset that the kernel knows.
 pub(crate) const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -46,24 +49,24 @@ impl LocalFile {
     }
 
     /// Appends what is there; a second read confirms an end that the first has met.
-    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<bool, Errno> {
+    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<End, Errno> {
         let mut at = offset;
         let mut rest = count;
         while rest > 0 && at <= OFFSET_MAX {
             match read(self.fd.as_fd(), into, rest, at) {
-                Ok(0) => return Ok(true),
+                Ok(0) => return Ok(End::Reached),
                 Ok(more) => (at, rest) = (at.saturating_add(more as u64), rest - more),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
         // Nothing else reads or moves the descriptor's own position; this is the cheapest way to the size.
-        Ok(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?)
+        Ok(End::reached_if(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?))
     }
 }
 
 impl OpenFile for LocalFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End> {
         let start = into.len();
         let end = self.append(into, count, offset, sys::append);
         if end.is_err() {
@@ -72,7 +75,7 @@ impl OpenFile for LocalFile {
         end.map_err(vfs_error)
     }
 
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>> {
         match self.kind {
             Kind::Memory => return self.read_at(into, count, offset).map(Some),
             Kind::Foreign => return Ok(None),
@@ -165,16 +168,16 @@ impl OpenFile for LocalFile {
         self.share_blocks(source, source_offset, offset, count)
     }
 
-    fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+    fn lease(&self, kind: LeaseKind, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
         if self.kind == Kind::Foreign {
             // Others can change the file where this kernel does not see it.
             return Err(VfsError::Notsupp);
         }
-        leases::take(&self.fd, write, broken).map(Some)
+        leases::take(&self.fd, kind, broken).map(Some)
     }
 
-    fn range_locks(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
-        self.lockable(write)
+    fn range_locks(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+        self.lockable(kind)
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

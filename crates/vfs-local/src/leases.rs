@@ -23,7 +23,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use vfs::{Broken, Lease, VfsError, VfsResult};
+use vfs::{Broken, Lease, LeaseKind, VfsError, VfsResult};
 
 /// How often leased files are looked at for what the kernel does not tell.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3);
@@ -234,9 +234,12 @@ fn wait_for<T>(cell: &OnceLock<T>) -> Option<&T> {
 /// # Errors
 /// `Delay` when somebody has the file open against it, `Access` where this process may not, `Inval` where the file system
 /// has none.
-pub(crate) fn take(fd: &Arc<OwnedFd>, write: bool, notify: Broken) -> VfsResult<Arc<dyn Lease>> {
+pub(crate) fn take(fd: &Arc<OwnedFd>, kind: LeaseKind, notify: Broken) -> VfsResult<Arc<dyn Lease>> {
     let watch = watch().ok_or(VfsError::Delay)?;
-    let kind = if write { Kind::Write } else { Kind::Read };
+    let kind = match kind {
+        LeaseKind::Read => Kind::Read,
+        LeaseKind::Write => Kind::Write,
+    };
     let stat = stat_fd(&**fd).map_err(vfs_error)?;
     let mut table = watch.table();
     // A descriptor has one lease, and whoever has it gives it up.
@@ -298,7 +301,7 @@ mod tests {
         let files = ["first", "second", "third"].map(open);
         let [first, second, third] = &files;
         let stat = |fd: &Arc<OwnedFd>| stat_fd(&**fd).unwrap();
-        let held = [first, second].map(|fd| take(fd, true, quiet.clone()));
+        let held = [first, second].map(|fd| take(fd, LeaseKind::Write, quiet.clone()));
         let [Ok(of_first), Ok(of_second)] = held else {
             return println!("skipped: no leases for writing on {}", folder.path().display());
         };
@@ -308,7 +311,11 @@ mod tests {
             [Some(first.as_raw_fd()), Some(second.as_raw_fd()), None]
         );
         assert!(is_for_writing(first) && !is_for_writing(third));
-        assert_eq!(take(first, true, quiet).err(), Some(VfsError::Delay), "a descriptor has one lease");
+        assert_eq!(
+            take(first, LeaseKind::Write, quiet).err(),
+            Some(VfsError::Delay),
+            "a descriptor has one lease"
+        );
         drop(of_first);
         assert_eq!([first, second].map(found), [None, Some(second.as_raw_fd())]);
         drop(of_second);

@@ -17,7 +17,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
 };
-use vfs::{LocalLock, RangeLocks, VfsResult};
+use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsResult};
 
 /// The description that holds a file's locks.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct LocalLocks {
 
 impl LocalFile {
     /// Opens the file once more to lock ranges of it, past its name and with the server's rights.
-    pub(crate) fn lockable(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+    pub(crate) fn lockable(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>> {
         if leases::is_for_writing(&self.fd) {
             // Its one descriptor, which is open for both: another would break the lease.
             return Ok(Some(Box::new(LocalLocks { fd: self.fd.clone(), reads: true, writes: true })));
@@ -42,10 +42,10 @@ impl LocalFile {
             let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
             uninterrupted(|| openat(CWD, &*path, flags, Mode::empty()))
         };
-        let ways: &[_] = match write {
+        let ways: &[_] = match kind {
             // Without root a file may be writable only.
-            true => &[(OFlags::RDWR, true, true), (OFlags::WRONLY, false, true)],
-            false => &[(OFlags::RDONLY, true, false)],
+            LockKind::Write => &[(OFlags::RDWR, true, true), (OFlags::WRONLY, false, true)],
+            LockKind::Read => &[(OFlags::RDONLY, true, false)],
         };
         for (access, reads, writes) in ways {
             match open(*access) {
@@ -85,25 +85,28 @@ impl RangeLocks for LocalLocks {
         self.writes
     }
 
-    fn set(&self, first: u64, last: u64, write: Option<bool>) -> VfsResult<bool> {
-        let kind = match write {
+    fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
+        let number = match kind {
             None => libc::F_UNLCK,
-            Some(true) => libc::F_WRLCK,
+            Some(LockKind::Write) => libc::F_WRLCK,
             // What cannot be locked for reading is not held against programs that read.
-            Some(false) if !self.reads => libc::F_UNLCK,
-            Some(false) => libc::F_RDLCK,
+            Some(LockKind::Read) if !self.reads => libc::F_UNLCK,
+            Some(LockKind::Read) => libc::F_RDLCK,
         };
-        let Some(words) = Self::words(first, last, kind) else { return Ok(true) };
+        let Some(words) = Self::words(first, last, number) else { return Ok(LockOutcome::Done) };
         match fcntl(&*self.fd, FcntlArg::F_OFD_SETLK(&words)) {
-            Ok(_) => Ok(true),
-            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(false),
+            Ok(_) => Ok(LockOutcome::Done),
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(LockOutcome::Conflict),
             Err(error) => Err(vfs_error(Errno::from_raw_os_error(error as i32))),
         }
     }
 
-    fn find(&self, first: u64, last: u64, write: bool) -> VfsResult<Option<LocalLock>> {
-        let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
-        let Some(mut words) = Self::words(first, last, kind) else { return Ok(None) };
+    fn find(&self, first: u64, last: u64, kind: LockKind) -> VfsResult<Option<LocalLock>> {
+        let number = match kind {
+            LockKind::Read => libc::F_RDLCK,
+            LockKind::Write => libc::F_WRLCK,
+        };
+        let Some(mut words) = Self::words(first, last, number) else { return Ok(None) };
         let asked = fcntl(&*self.fd, FcntlArg::F_OFD_GETLK(&mut words));
         asked.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
         if i32::from(words.l_type) == libc::F_UNLCK {
@@ -114,6 +117,8 @@ impl RangeLocks for LocalLocks {
             Ok(length @ 1..) => first.saturating_add(length - 1),
             _ => u64::MAX,
         };
-        Ok(Some(LocalLock { first, last, write: i32::from(words.l_type) == libc::F_WRLCK }))
+        let writes = i32::from(words.l_type) == libc::F_WRLCK;
+        let kind = if writes { LockKind::Write } else { LockKind::Read };
+        Ok(Some(LocalLock { first, last, kind }))
     }
 }

@@ -13,11 +13,12 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ops::ControlFlow,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -206,8 +207,8 @@ impl Backend for LocalBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
+        entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> VfsResult<End> {
         self.list(caller, directory, cookie, entry)
     }
 

@@ -8,8 +8,8 @@ use rustix::{
     fs::{OFlags, RawDir, SeekFrom, seek},
     io::Errno,
 };
-use std::mem::MaybeUninit;
-use vfs::{Caller, DirEntry, ObjectHandle, VfsError, VfsResult};
+use std::{mem::MaybeUninit, ops::ControlFlow};
+use vfs::{Caller, DirEntry, End, ObjectHandle, VfsError, VfsResult};
 
 /// Bytes of entries taken from the kernel at once.
 const BUFFER: usize = 16 * 1024;
@@ -43,8 +43,8 @@ impl LocalBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         after: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
+        entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> VfsResult<End> {
         let object = self.resolve_directory(directory)?;
         let start = position(after)?;
         self.act_as(caller)?;
@@ -68,17 +68,17 @@ impl LocalBackend {
                 continue;
             }
             let item = DirEntry { cookie: cookie(next.next_entry_cookie()), name, fileid: next.ino() };
-            if !entry(item) {
-                return Ok(false);
+            if entry(item).is_break() {
+                return Ok(End::NotReached);
             }
         }
         self.end_of(&object)
     }
 
     /// An empty listing may also be that of a removed directory.
-    fn end_of(&self, directory: &crate::cache::Object) -> VfsResult<bool> {
+    fn end_of(&self, directory: &crate::cache::Object) -> VfsResult<End> {
         let stat = retry(|| crate::attributes::stat_fd(directory)).map_err(vfs_error)?;
-        if stat.stx_nlink == 0 { Err(VfsError::Stale) } else { Ok(true) }
+        if stat.stx_nlink == 0 { Err(VfsError::Stale) } else { Ok(End::Reached) }
     }
 }
 

@@ -64,7 +64,7 @@ fn use_names(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     fair(backend.rename(&me(), &found, b"mine", root, b"mine"));
     fair(backend.readdir(&me(), &found, 0, &mut |entry| {
         assert_ne!(entry.name, b"secret");
-        true
+        std::ops::ControlFlow::Continue(())
     }));
     for name in [&b"linked"[..], b"moved", b"made", b"folder", b"link"] {
         fair(backend.remove(&me(), &found, name));

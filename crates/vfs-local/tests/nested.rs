@@ -102,9 +102,9 @@ fn names(backend: &dyn Backend, directory: &ObjectHandle) -> Vec<(Vec<u8>, u64)>
     let mut names = Vec::new();
     let mut note = |entry: vfs::DirEntry<'_>| {
         names.push((entry.name.to_vec(), entry.fileid));
-        true
+        std::ops::ControlFlow::Continue(())
     };
-    assert!(backend.readdir(&me(), directory, 0, &mut note).unwrap());
+    assert_eq!(backend.readdir(&me(), directory, 0, &mut note), Ok(vfs::End::Reached));
     names
 }
 

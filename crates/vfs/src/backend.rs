@@ -1,10 +1,10 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Acls, Attributes, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
+    Acls, Attributes, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
     OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
 };
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// A file system as the server sees it. Names are single components of 1 to 255 bytes, never "." or "..",
 /// without "/" and NUL: the server has checked them. Symbolic links are never followed.
@@ -138,8 +138,7 @@ pub trait Backend: Send + Sync {
         to_name: &[u8],
     ) -> VfsResult<()>;
 
-    /// Calls `entry` for each entry after `cookie` (0: from the start) until it returns false or the
-    /// directory ends. Returns whether the end was reached.
+    /// Calls `entry` for each entry after `cookie` (0: from the start) until it breaks or the directory ends.
     ///
     /// # Errors
     /// `BadCookie` when the position means nothing in this directory.
@@ -148,8 +147,8 @@ pub trait Backend: Send + Sync {
         caller: &Caller,
         directory: &ObjectHandle,
         cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool>;
+        entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> VfsResult<End>;
 
     /// Returns an object's access control lists; who reaches the object may read them.
     ///

@@ -221,8 +221,8 @@ macro_rules! forward_backend_method {
             caller: &$crate::Caller,
             directory: &$crate::ObjectHandle,
             cookie: u64,
-            entry: &mut dyn FnMut($crate::DirEntry<'_>) -> bool,
-        ) -> $crate::VfsResult<bool> {
+            entry: &mut dyn FnMut($crate::DirEntry<'_>) -> ::std::ops::ControlFlow<()>,
+        ) -> $crate::VfsResult<$crate::End> {
             self.$inner.readdir(caller, directory, cookie, entry)
         }
     };
@@ -313,12 +313,17 @@ macro_rules! forward_backend_method {
 #[macro_export]
 macro_rules! forward_open_file_method {
     (read_at $inner:ident) => {
-        fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> $crate::VfsResult<bool> {
+        fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> $crate::VfsResult<$crate::End> {
             self.$inner.read_at(into, count, offset)
         }
     };
     (read_now $inner:ident) => {
-        fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> $crate::VfsResult<Option<bool>> {
+        fn read_now(
+            &self,
+            into: &mut Vec<u8>,
+            count: usize,
+            offset: u64,
+        ) -> $crate::VfsResult<Option<$crate::End>> {
             self.$inner.read_now(into, count, offset)
         }
     };
@@ -387,15 +392,18 @@ macro_rules! forward_open_file_method {
     (lease $inner:ident) => {
         fn lease(
             &self,
-            write: bool,
+            kind: $crate::LeaseKind,
             broken: $crate::Broken,
         ) -> $crate::VfsResult<Option<::std::sync::Arc<dyn $crate::Lease>>> {
-            self.$inner.lease(write, broken)
+            self.$inner.lease(kind, broken)
         }
     };
     (range_locks $inner:ident) => {
-        fn range_locks(&self, write: bool) -> $crate::VfsResult<Option<Box<dyn $crate::RangeLocks>>> {
-            self.$inner.range_locks(write)
+        fn range_locks(
+            &self,
+            kind: $crate::LockKind,
+        ) -> $crate::VfsResult<Option<Box<dyn $crate::RangeLocks>>> {
+            self.$inner.range_locks(kind)
         }
     };
     (as_any $inner:ident) => {

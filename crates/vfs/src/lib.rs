@@ -24,6 +24,8 @@ pub use exports::{
 pub use in_force::Exports;
 pub use memory::{MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};
-pub use open_file::{Broken, Lease, LocalLock, OpenFile, RangeLocks, copy_by_pieces};
+pub use open_file::{
+    Broken, Lease, LeaseKind, LocalLock, LockKind, LockOutcome, OpenFile, RangeLocks, copy_by_pieces,
+};
 pub use pseudo::{PSEUDO_FSID, Place, PseudoEntry, PseudoFs};
 pub use types::*;

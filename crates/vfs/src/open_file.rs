@@ -1,19 +1,18 @@
 //! The trait of what is open for reading and writing.
 
-use crate::{Advice, Attributes, Extent, VfsResult};
+use crate::{Advice, Attributes, End, Extent, VfsResult};
 use std::{any::Any, sync::Arc, time::Duration};
 
 /// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
 ///
 /// No method has a default, as in [`Backend`](crate::Backend); see [`forward_open_file!`](crate::forward_open_file).
 pub trait OpenFile: Send + Sync {
-    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file; says whether the end was
-    /// reached, which a read up to the last byte has done (RFC 8881 section 18.22.4). On failure `into` stays as
-    /// it was.
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool>;
+    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file. A read up to the last
+    /// byte has reached the end (RFC 8881 section 18.22.4). An error leaves `into` unchanged.
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End>;
 
     /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>>;
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>>;
 
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
@@ -78,14 +77,14 @@ pub trait OpenFile: Send + Sync {
     ///
     /// # Errors
     /// `Delay` when somebody has the file open against it, others where there are no leases.
-    fn lease(&self, write: bool, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>>;
+    fn lease(&self, kind: LeaseKind, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>>;
 
-    /// Returns what locks ranges of the file for all clients together, for programs of this machine to see; `write`: also for
-    /// writing. `None` where there are no such programs, or the file cannot be opened for it.
+    /// Returns what locks ranges of the file for all clients together, for programs of this machine to see; with [`LockKind::Write`] also
+    /// for writing. `None` where there are no such programs, or the file cannot be opened for it.
     ///
     /// # Errors
     /// `Delay` while somebody has a lease on the file, or there are no descriptors.
-    fn range_locks(&self, write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>>;
+    fn range_locks(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>>;
 
     /// Returns the file itself, by which a backend knows its own when it copies from one to another.
     fn as_any(&self) -> Option<&dyn Any>;
@@ -96,19 +95,19 @@ pub trait RangeLocks: Send + Sync {
     /// Says whether it can lock for writing.
     fn can_write(&self) -> bool;
 
-    /// Locks the bytes from `first` to `last` for reading (`Some(false)`), for writing or not at all, whatever they were, without a
-    /// wait. False: a program has them locked against it, and all is as it was. What lies behind the largest offset of the kernel
-    /// no program can lock, and is passed over.
+    /// Locks the bytes from `first` to `last`, or unlocks them (`None`), without waiting. The former lock of these bytes does
+    /// not matter. A conflict changes nothing. Bytes behind the kernel's largest offset are skipped, since no program can lock
+    /// them.
     ///
     /// # Errors
     /// `Io` and others of the kernel's.
-    fn set(&self, first: u64, last: u64, write: Option<bool>) -> VfsResult<bool>;
+    fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome>;
 
     /// Returns a lock of a program that stands against locking these bytes.
     ///
     /// # Errors
     /// As `set`.
-    fn find(&self, first: u64, last: u64, write: bool) -> VfsResult<Option<LocalLock>>;
+    fn find(&self, first: u64, last: u64, kind: LockKind) -> VfsResult<Option<LocalLock>>;
 }
 
 /// A lock that a program of this machine has.
@@ -118,8 +117,35 @@ pub struct LocalLock {
     pub first: u64,
     /// Its last byte; all ones where it has no end.
     pub last: u64,
-    /// Whether it is for writing.
-    pub write: bool,
+    /// Whether others may read-lock the same bytes.
+    pub kind: LockKind,
+}
+
+/// Kind of a byte-range lock (F_RDLCK and F_WRLCK of fcntl(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Shared.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
+/// What became of a request to lock or unlock bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockOutcome {
+    /// The bytes are locked or unlocked as requested.
+    Done,
+    /// A program holds a conflicting lock, and nothing changed.
+    Conflict,
+}
+
+/// Kind of a [`Lease`] (OPEN_DELEGATE_READ and OPEN_DELEGATE_WRITE of RFC 8881).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseKind {
+    /// It ends when somebody else opens the file for writing.
+    Read,
+    /// It ends when somebody else opens the file.
+    Write,
 }
 
 /// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits goes on.
@@ -155,7 +181,7 @@ pub fn copy_by_pieces(
             result => result?,
         };
         done += written as u64;
-        if end || written < data.len() || data.is_empty() {
+        if end.is_reached() || written < data.len() || data.is_empty() {
             break;
         }
     }

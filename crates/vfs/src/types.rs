@@ -191,6 +191,27 @@ pub enum NewObject<'a> {
     Fifo,
 }
 
+/// Whether a read or a listing reached the end (`eof` of READ4resok and dirlist4, RFC 8881).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Nothing follows what was returned.
+    Reached,
+    /// More may follow.
+    NotReached,
+}
+
+impl End {
+    /// Returns [`End::Reached`] if the condition holds.
+    pub fn reached_if(condition: bool) -> Self {
+        if condition { Self::Reached } else { Self::NotReached }
+    }
+
+    /// Says whether nothing follows.
+    pub fn is_reached(self) -> bool {
+        self == Self::Reached
+    }
+}
+
 /// What a part of a file is (data_content4 of RFC 7862).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {

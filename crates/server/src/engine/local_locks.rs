@@ -18,7 +18,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{OpenAccess, RangeLocks, VfsError, VfsResult};
+use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
 
 /// Independent parts, so that threads seldom meet at one lock.
 const STRIPES: usize = 64;
@@ -174,12 +174,17 @@ impl Drop for Turn<'_> {
 }
 
 /// How the file system is to hold bytes that clients have locked so.
-fn kind(locked: LockedFor) -> Option<bool> {
+fn kind(locked: LockedFor) -> Option<LockKind> {
     match locked {
         LockedFor::Nothing => None,
-        LockedFor::Reading => Some(false),
-        LockedFor::Writing => Some(true),
+        LockedFor::Reading => Some(LockKind::Read),
+        LockedFor::Writing => Some(LockKind::Write),
     }
+}
+
+/// Returns the kind of lock that a client asks for.
+fn lock_kind(write: bool) -> LockKind {
+    if write { LockKind::Write } else { LockKind::Read }
 }
 
 /// What bytes come to when one more lock is added.
@@ -301,7 +306,7 @@ impl Compound<'_> {
             return Ok(true);
         }
         let Some(opened) = payload.any() else { return Ok(there) };
-        let Some(new) = opened.range_locks(payload.write.is_some())? else { return Ok(there) };
+        let Some(new) = opened.range_locks(lock_kind(payload.write.is_some()))? else { return Ok(there) };
         if there {
             // All that is locked so far is for reading: two may have that at once, and then the former goes.
             for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
@@ -324,8 +329,10 @@ impl Compound<'_> {
     ) -> VfsResult<Way> {
         for (piece, locked) in before {
             let more = raised(*locked, write);
-            if more != *locked && !locks.set(piece.offset(), piece.last(), kind(more))? {
-                return Ok(Way::Taken(locks.find(range.offset(), range.last(), write)?));
+            if more != *locked
+                && locks.set(piece.offset(), piece.last(), kind(more))? == LockOutcome::Conflict
+            {
+                return Ok(Way::Taken(locks.find(range.offset(), range.last(), lock_kind(write))?));
             }
         }
         Ok(Way::Free)
@@ -347,7 +354,7 @@ impl Compound<'_> {
         }
         let range = LockRange::new(offset, length).map_err(|_| Nfsstat4::NFS4ERR_INVAL)?;
         let file = object.key();
-        let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), write);
+        let find = |locks: &dyn RangeLocks| locks.find(range.offset(), range.last(), lock_kind(write));
         let turn = self.nfs.local_locks.turn(&file, self.may_wait()).ok_or(DeferReason::CurrentExport)?;
         let locks = turn.locks.clone();
         self.nfs.end_turn(turn, self.now());
@@ -368,7 +375,7 @@ impl Compound<'_> {
     fn lookable(&self, object: &Object) -> OpResult<Option<Box<dyn RangeLocks>>> {
         let access = OpenAccess { read: true, write: false };
         match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
-            Ok(opened) => Ok(opened.range_locks(false)?),
+            Ok(opened) => Ok(opened.range_locks(LockKind::Read)?),
             Err(VfsError::Access | VfsError::Perm) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -378,7 +385,7 @@ impl Compound<'_> {
 /// LOCK4denied for a program of this machine; where it has gone in between, the range itself.
 fn denied(found: Option<vfs::LocalLock>, range: LockRange, write: bool) -> LockDenied {
     let (first, last, write) = match found {
-        Some(found) => (found.first, found.last, found.write),
+        Some(found) => (found.first, found.last, found.kind == LockKind::Write),
         None => (range.offset(), range.last(), write),
     };
     let length = if last == u64::MAX { u64::MAX } else { last - first + 1 };

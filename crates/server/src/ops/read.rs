@@ -35,6 +35,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         false => file.read_now(bytes, count, args.offset)?.ok_or(DeferReason::CurrentExport)?,
     };
     let read = reply.len() - start - HEADER;
+    let eof = eof.is_reached();
     if !eof && read < wanted {
         return Err(c.too_big().into());
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::{DataContent4, ReadPlus4Args};
-use vfs::{Extent, OpenFile, VfsResult};
+use vfs::{End, Extent, OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of read_plus_res4 before the segments: eof and their number.
@@ -47,8 +47,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     reply.boolean(true).u32(0);
     let reached = match (sparse, c.may_wait()) {
         (true, _) => segments.all(reply)?,
-        (false, true) => segments.data(end, reply)?,
-        (false, false) => segments.data_now(reply)?.ok_or(DeferReason::CurrentExport)?,
+        (false, true) => segments.data(end, reply)?.is_reached(),
+        (false, false) => segments.data_now(reply)?.ok_or(DeferReason::CurrentExport)?.is_reached(),
     };
     reply.patch_u32(start, (reached || segments.at >= attributes.size).into());
     reply.patch_u32(start + 4, segments.count);
@@ -77,7 +77,7 @@ impl Segments<'_> {
                 Ok(Some(_)) => {
                     let hole = self.file.seek(Extent::Hole, self.at)?.unwrap_or(self.end);
                     let before = self.at;
-                    if self.data(hole.min(self.end), reply)? {
+                    if self.data(hole.min(self.end), reply)?.is_reached() {
                         return Ok(true);
                     }
                     if self.at == before {
@@ -103,14 +103,14 @@ impl Segments<'_> {
     }
 
     /// Writes the data up to an offset, as far as it fits; says whether the end of the file was met.
-    fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<bool> {
+    fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<End> {
         let file = self.file;
         let read = |bytes: &mut Vec<u8>, count, at| file.read_at(bytes, count, at).map(Some);
-        Ok(self.segment(end, reply, read)?.unwrap_or(false))
+        Ok(self.segment(end, reply, read)?.unwrap_or(End::NotReached))
     }
 
     /// As `data`, up to the end; `None` when the data would have to be waited for.
-    fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<bool>> {
+    fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<End>> {
         let file = self.file;
         self.segment(self.end, reply, |bytes, count, at| file.read_now(bytes, count, at))
     }
@@ -119,12 +119,12 @@ impl Segments<'_> {
         &mut self,
         end: u64,
         reply: &mut Encoder,
-        read: impl FnOnce(&mut Vec<u8>, usize, u64) -> VfsResult<Option<bool>>,
-    ) -> VfsResult<Option<bool>> {
+        read: impl FnOnce(&mut Vec<u8>, usize, u64) -> VfsResult<Option<End>>,
+    ) -> VfsResult<Option<End>> {
         let fits = self.room(reply).saturating_sub(DATA_HEADER + PADDING);
         let count = usize::try_from(end.saturating_sub(self.at)).unwrap_or(usize::MAX).min(fits);
         if count == 0 {
-            return Ok(Some(false));
+            return Ok(Some(End::NotReached));
         }
         let start = reply.len();
         reply.u32(DataContent4::NFS4_CONTENT_DATA as u32).u64(self.at).u32(0);

@@ -178,7 +178,7 @@ fn leasing() -> Option<(Folder, Server)> {
     let root = vfs::Caller { uid: 0, gid: 0, groups: [].into() };
     let handle = probe.lookup(&root, &probe.root(), b"probe").unwrap();
     let opened = probe.open(&root, &handle, vfs::OpenAccess { read: true, write: false }).unwrap();
-    if let Err(error) = opened.lease(false, Arc::new(|_| {})) {
+    if let Err(error) = opened.lease(vfs::LeaseKind::Read, Arc::new(|_| {})) {
         println!("skipped: the usual place for temporary files has no leases: {error}");
         return None;
     }

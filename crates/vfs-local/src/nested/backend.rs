@@ -2,9 +2,12 @@
 
 use super::{NestedBackend, PREFIX, Whose};
 use crate::attributes::stat_fd;
-use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+};
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -276,8 +279,8 @@ impl Backend for NestedBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
+        entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> VfsResult<End> {
         on!(self, directory, backend => backend.readdir(caller, directory, cookie, entry))
     }
 

@@ -13,6 +13,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ops::ControlFlow,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -128,7 +129,7 @@ impl NestedBackend {
         let mut found = None;
         self.outer.list(&Caller::root(), &parent, 0, &mut |entry| {
             found = (entry.name == name).then_some(entry.fileid);
-            found.is_none()
+            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         found.ok_or(VfsError::Noent)
     }

@@ -1,20 +1,21 @@
 //! READDIR (RFC 8881 section 18.23).
 
 use super::Fixture;
-use crate::{ObjectHandle, VfsError};
+use crate::{End, ObjectHandle, VfsError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 /// Lists at most `count` entries after a cookie; says whether the end was reached.
 fn piece(t: &Fixture, directory: &ObjectHandle, cookie: u64, count: usize) -> (Vec<(u64, String)>, bool) {
     let mut entries = Vec::new();
     let end = t.backend.readdir(&t.owner, directory, cookie, &mut |entry| {
         if entries.len() == count {
-            return false;
+            return ControlFlow::Break(());
         }
         entries.push((entry.cookie, String::from_utf8_lossy(entry.name).into_owned()));
-        true
+        ControlFlow::Continue(())
     });
-    (entries, end.unwrap_or_else(|error| panic!("readdir: {error}")))
+    (entries, end.unwrap_or_else(|error| panic!("readdir: {error}")).is_reached())
 }
 
 /// Makes an entry the cheap way, a further name of one file: some file systems are slow to make thousands of
@@ -120,7 +121,10 @@ pub fn an_emptied_directory_can_be_removed_while_listing(t: &Fixture) {
 /// A file has no entries.
 pub fn listing_a_file_is_notdir(t: &Fixture) {
     let (file, _) = t.file(&t.root(), "file");
-    assert_eq!(t.backend.readdir(&t.owner, &file, 0, &mut |_| true), Err(VfsError::Notdir));
+    assert_eq!(
+        t.backend.readdir(&t.owner, &file, 0, &mut |_| ControlFlow::Continue(())),
+        Err(VfsError::Notdir)
+    );
 }
 
 /// 0, 1 and 2 are reserved, section 18.23.3; given as cookies 1 and 2 mean nothing.
@@ -129,7 +133,7 @@ pub fn cookies_are_never_reserved_values(t: &Fixture) {
     (0..20).for_each(|n| drop(t.file(&directory, &format!("file{n}"))));
     assert!(t.list(&directory).iter().all(|(cookie, _, _)| *cookie > 2));
     for cookie in [1, 2, u64::MAX] {
-        let result = t.backend.readdir(&t.owner, &directory, cookie, &mut |_| true);
+        let result = t.backend.readdir(&t.owner, &directory, cookie, &mut |_| ControlFlow::Continue(()));
         assert_eq!(result, Err(VfsError::BadCookie));
     }
 }
@@ -144,7 +148,7 @@ pub fn an_entry_callback_may_use_the_same_directory(t: &Fixture) {
         assert_eq!(attributes.fileid, entry.fileid);
         t.attributes(&directory);
         count += 1;
-        true
+        ControlFlow::Continue(())
     });
-    assert_eq!((end, count), (Ok(true), 300));
+    assert_eq!((end, count), (Ok(End::Reached), 300));
 }

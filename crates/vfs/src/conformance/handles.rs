@@ -29,7 +29,10 @@ pub fn a_handle_is_stale_after_the_last_name_is_gone(t: &Fixture) {
     assert_eq!(t.backend.open(&t.owner, &file, READ).err(), Some(VfsError::Stale));
     assert_eq!(t.set(&file, &mode(0o600)), Err(VfsError::Stale));
     assert_eq!(t.lookup(&directory, "x"), Err(VfsError::Stale));
-    assert_eq!(t.backend.readdir(&t.owner, &directory, 0, &mut |_| true), Err(VfsError::Stale));
+    assert_eq!(
+        t.backend.readdir(&t.owner, &directory, 0, &mut |_| std::ops::ControlFlow::Continue(())),
+        Err(VfsError::Stale)
+    );
     assert_eq!(t.backend.link(&t.owner, &file, &t.root(), b"again"), Err(VfsError::Stale));
     assert_eq!(t.backend.access(&t.owner, &file), Err(VfsError::Stale));
 }
@@ -111,7 +114,7 @@ pub fn handles_of_random_bytes_are_refused(t: &Fixture) {
         refused(t.lookup(&handle, "x").err());
         refused(t.backend.open(&t.owner, &handle, READ).err());
         refused(t.backend.create_file(&t.owner, &handle, b"x", BOTH, &mode(0o644)).err());
-        refused(t.backend.readdir(&t.owner, &handle, 0, &mut |_| true).err());
+        refused(t.backend.readdir(&t.owner, &handle, 0, &mut |_| std::ops::ControlFlow::Continue(())).err());
         refused(t.backend.statfs(&handle).err());
     }
 }

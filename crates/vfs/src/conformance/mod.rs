@@ -126,9 +126,9 @@ impl Fixture {
         let mut all = Vec::new();
         let end = self.backend.readdir(&self.owner, directory, 0, &mut |entry| {
             all.push((entry.cookie, String::from_utf8_lossy(entry.name).into_owned(), entry.fileid));
-            true
+            std::ops::ControlFlow::Continue(())
         });
-        assert_eq!(end, Ok(true), "the listing reaches the end");
+        assert_eq!(end, Ok(crate::End::Reached), "the listing reaches the end");
         all
     }
 

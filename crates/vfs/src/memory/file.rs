@@ -2,7 +2,8 @@
 
 use super::{content::Content, node::Node, setattr};
 use crate::{
-    Advice, Attributes, Broken, Extent, Lease, OpenFile, RangeLocks, VfsError, VfsResult, copy_by_pieces,
+    Advice, Attributes, Broken, End, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks, VfsError,
+    VfsResult, copy_by_pieces,
 };
 use std::{any::Any, sync::Arc};
 
@@ -28,11 +29,11 @@ impl MemoryFile {
 }
 
 impl OpenFile for MemoryFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<bool> {
-        Ok(self.node.read().content()?.read(into, count, offset))
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End> {
+        Ok(End::reached_if(self.node.read().content()?.read(into, count, offset)))
     }
 
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<bool>> {
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>> {
         self.read_at(into, count, offset).map(Some)
     }
 
@@ -106,11 +107,11 @@ impl OpenFile for MemoryFile {
         self.change(|content| content.place_clone(offset, taken))
     }
 
-    fn lease(&self, _write: bool, _broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
+    fn lease(&self, _kind: LeaseKind, _broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>> {
         Ok(None)
     }
 
-    fn range_locks(&self, _write: bool) -> VfsResult<Option<Box<dyn RangeLocks>>> {
+    fn range_locks(&self, _kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>> {
         Ok(None)
     }
 

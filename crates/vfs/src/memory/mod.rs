@@ -15,13 +15,14 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
 use directory::Directory;
 use node::{Body, Inner, Node};
 use std::hash::RandomState;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use table::Table;
@@ -314,8 +315,8 @@ impl Backend for MemoryBackend {
         caller: &Caller,
         directory: &ObjectHandle,
         cookie: u64,
-        entry: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> VfsResult<bool> {
+        entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> VfsResult<End> {
         let node = self.node(directory)?;
         let mut cookie = cookie;
         {
@@ -329,13 +330,13 @@ impl Backend for MemoryBackend {
         loop {
             let batch = node.read().directory()?.after(cookie, READDIR_BATCH);
             for (at, name, fileid) in &batch {
-                if !entry(DirEntry { cookie: *at, name, fileid: *fileid }) {
-                    return Ok(false);
+                if entry(DirEntry { cookie: *at, name, fileid: *fileid }).is_break() {
+                    return Ok(End::NotReached);
                 }
                 cookie = *at;
             }
             if batch.len() < READDIR_BATCH {
-                return Ok(true);
+                return Ok(End::Reached);
             }
         }
     }

@@ -11,7 +11,7 @@ use nfs4::{
 };
 use state::{Delegated, DelegationRequest};
 use std::sync::Arc;
-use vfs::{Broken, OpenAccess, VfsError};
+use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
 
 /// Grants a delegation for what was just opened, or says why not if the client has said what it wants.
 pub fn grant(
@@ -108,11 +108,14 @@ fn lease(
     payload: &mut OpenPayload,
     write: bool,
 ) -> Result<(), WhyNoDelegation4> {
-    let opened = if write { &payload.write } else { &payload.read };
+    let (opened, kind) = match write {
+        true => (&payload.write, LeaseKind::Write),
+        false => (&payload.read, LeaseKind::Read),
+    };
     let opened = opened.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (breaks, file) = (c.nfs.breaks.clone(), *file);
     let broken: Broken = Arc::new(move |break_time| breaks.push(file, break_time));
-    payload.lease = opened.lease(write, broken).map_err(|error| match error {
+    payload.lease = opened.lease(kind, broken).map_err(|error| match error {
         VfsError::Delay | VfsError::Exhausted => WhyNoDelegation4::WND4_CONTENTION,
         _ => WhyNoDelegation4::WND4_RESOURCE,
     })?;

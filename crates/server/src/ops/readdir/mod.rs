@@ -6,6 +6,7 @@ use crate::attr;
 use crate::engine::{Compound, Fh, Object, OpResult};
 use listing::{Entry, Listing};
 use nfs4::{Nfsstat4, Readdir4Args, Verifier4};
+use std::ops::ControlFlow;
 use vfs::Place;
 use xdr::{Decode, Decoder, Encoder};
 
@@ -137,10 +138,13 @@ fn list_backend(
     let room = listing.end.saturating_sub(reply.len());
     let mut batch = Batch::default();
     // The backend may hold locks while it lists: attributes are fetched afterwards.
-    let all = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
+    let end = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
         batch.names.extend_from_slice(entry.name);
         batch.entries.push((entry.cookie, entry.fileid, batch.names.len()));
-        batch.names.len() + each * batch.entries.len() < room
+        match batch.names.len() + each * batch.entries.len() < room {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
     })?;
     let mut start = 0;
     for (cookie, fileid, end) in batch.entries {
@@ -153,5 +157,5 @@ fn list_backend(
             return Ok(false);
         }
     }
-    Ok(all)
+    Ok(end.is_reached())
 }

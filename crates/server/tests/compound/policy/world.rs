@@ -3,7 +3,7 @@
 use crate::helper::*;
 use nfs4::*;
 use std::net::SocketAddr;
-use std::ops::Index;
+use std::ops::{ControlFlow, Index};
 use std::sync::Arc;
 use vfs::{Backend, Caller, Export, MemoryBackend, ObjectHandle, OpenAccess, SecFlavor, Timestamp};
 use xdr::{Encode, Encoder};
@@ -210,7 +210,7 @@ impl<'s> World<'s> {
             let mut entries = Vec::new();
             let listed = backend.readdir(&root, &object, 0, &mut |entry| {
                 entries.push(entry.name.to_vec());
-                true
+                ControlFlow::Continue(())
             });
             for name in entries.iter().filter(|_| listed.is_ok()) {
                 let child = backend.lookup(&root, &object, name).unwrap();
