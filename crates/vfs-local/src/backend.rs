@@ -5,7 +5,9 @@ use crate::{
     cache::{Object, ObjectCache},
     change::{self, Changes},
     errno::{retry, uninterrupted, vfs_error},
-    features, handle, identity,
+    features,
+    foreign::{Descriptor, ForeignThread},
+    handle, identity,
     kind::Kind,
     mounts,
     name::Name,
@@ -99,7 +101,7 @@ pub enum LocalError {
 pub struct LocalBackend {
     pub(crate) root: Arc<Object>,
     /// The root opened for reading, which opening handles wants; as root only.
-    mount: Option<OwnedFd>,
+    mount: Option<Descriptor>,
     /// The directory /proc/self/fd.
     pub(crate) proc: OwnedFd,
     pub(crate) mount_id: u64,
@@ -111,6 +113,8 @@ pub struct LocalBackend {
     pub(crate) changes: Arc<Changes>,
     pub(crate) identities: bool,
     pub(crate) kind: Kind,
+    /// Closes the descriptors, where closing may hang.
+    foreign: Option<Arc<ForeignThread>>,
     /// Whether changes of names and attributes wait for stable storage.
     pub(crate) stable_names: bool,
     pub(crate) features: vfs::Features,
@@ -137,10 +141,16 @@ impl LocalBackend {
         let half = usize::try_from(descriptors.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX);
         let features = features::of(&fd);
         let places = mount.is_none().then(|| Places::new(options.places_max, options.walk_entries_max));
+        let kind = Kind::of(file_system);
+        let foreign = ForeignThread::for_kind(kind);
+        let keep = |fd| Descriptor::new(fd, foreign.as_ref());
+        let mount = mount.map(keep);
+        let fd = keep(fd);
         Ok(Self {
             root: Arc::new(Object { handle, ino: stat.stx_ino, file_type: FileType::Directory, fd }),
             identities: mount.is_some(),
-            kind: Kind::of(file_system),
+            kind,
+            foreign,
             stable_names: options.stable_names,
             features,
             mount,
@@ -238,12 +248,18 @@ impl LocalBackend {
         if file_type == FileType::Directory && !self.contains(&fd) {
             return Err(VfsError::Stale);
         }
+        let fd = self.keep(fd);
         Ok(self.objects.insert(Object { handle, ino: stat.stx_ino, file_type, fd }))
     }
 
+    /// Makes a descriptor safe to drop on any thread.
+    pub(crate) fn keep(&self, fd: OwnedFd) -> Descriptor {
+        Descriptor::new(fd, self.foreign.as_ref())
+    }
+
     /// Opens a name in a directory by path only, as whom the thread is.
-    pub(crate) fn open_name(&self, directory: &Object, name: &Name) -> Result<OwnedFd, Errno> {
-        retry(|| open_beneath(directory, name, ResolveFlags::empty()))
+    pub(crate) fn open_name(&self, directory: impl AsFd, name: &Name) -> Result<OwnedFd, Errno> {
+        retry(|| open_beneath(&directory, name, ResolveFlags::empty()))
     }
 
     /// As `open_name`, with `AGAIN` for a name that the kernel does not have in its cache.
@@ -302,7 +318,7 @@ impl LocalBackend {
     }
 }
 
-fn open_beneath(directory: &Object, name: &Name, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+fn open_beneath(directory: impl AsFd, name: &Name, how: ResolveFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | how;
     let opened = openat2(directory, name.as_c_str(), flags, Mode::empty(), resolve);

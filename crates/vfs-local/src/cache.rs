@@ -1,10 +1,11 @@
 //! Descriptors of objects that were in use lately.
 
+use crate::foreign::Descriptor;
 use rustix::fs::FileType;
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use vfs::ObjectHandle;
@@ -18,7 +19,7 @@ pub(crate) struct Object {
     pub(crate) handle: ObjectHandle,
     pub(crate) ino: u64,
     pub(crate) file_type: FileType,
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Descriptor,
 }
 
 impl AsFd for Object {
@@ -175,7 +176,7 @@ mod tests {
     fn object(n: u64) -> Object {
         let fd = rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
         let handle = ObjectHandle::new(&n.to_be_bytes()).unwrap();
-        Object { handle, ino: n, file_type: FileType::Directory, fd }
+        Object { handle, ino: n, file_type: FileType::Directory, fd: Descriptor::new(fd, None) }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::{
     attributes::{attributes, stat_fd},
     change::Changes,
     errno::vfs_error,
+    foreign::Descriptor,
     identity,
     kind::Kind,
     leases, sys,
@@ -14,7 +15,7 @@ use rustix::{
 };
 use std::{
     any::Any,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{Arc, OnceLock},
 };
 use vfs::{
@@ -31,7 +32,7 @@ type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errn
 /// A descriptor that was opened with the rights of its caller; reading it needs no others.
 #[derive(Debug)]
 pub(crate) struct LocalFile {
-    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) fd: Arc<Descriptor>,
     /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root to whoever
     /// the thread is when it writes.
     pub(crate) writer: Option<Caller>,
@@ -40,7 +41,7 @@ pub(crate) struct LocalFile {
     /// What it can make its readers wait for.
     pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for.
-    pub(crate) seeker: OnceLock<Option<OwnedFd>>,
+    pub(crate) seeker: OnceLock<Option<Descriptor>>,
 }
 
 impl LocalFile {

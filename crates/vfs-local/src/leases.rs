@@ -6,6 +6,7 @@
 use crate::{
     attributes::stat_fd,
     errno::vfs_error,
+    foreign::Descriptor,
     sys_leases::{self, Heard, Kind},
 };
 use rustix::{
@@ -79,7 +80,7 @@ impl Table {
 
 struct Held {
     id: u64,
-    fd: Arc<OwnedFd>,
+    fd: Arc<Descriptor>,
     kind: Kind,
     seen: Seen,
     broken: Arc<AtomicBool>,
@@ -113,7 +114,7 @@ impl Seen {
 /// A lease that is given up when it is dropped.
 #[derive(Debug)]
 struct LocalLease {
-    fd: Arc<OwnedFd>,
+    fd: Arc<Descriptor>,
     broken: Arc<AtomicBool>,
 }
 
@@ -234,7 +235,7 @@ fn wait_for<T>(cell: &OnceLock<T>) -> Option<&T> {
 /// # Errors
 /// `Delay` when somebody has the file open against it, `Access` where this process may not, `Inval` where the file system
 /// has none.
-pub(crate) fn take(fd: &Arc<OwnedFd>, kind: LeaseKind, notify: Broken) -> VfsResult<Arc<dyn Lease>> {
+pub(crate) fn take(fd: &Arc<Descriptor>, kind: LeaseKind, notify: Broken) -> VfsResult<Arc<dyn Lease>> {
     let watch = watch().ok_or(VfsError::Delay)?;
     let kind = match kind {
         LeaseKind::Read => Kind::Read,
@@ -260,7 +261,7 @@ pub(crate) fn take(fd: &Arc<OwnedFd>, kind: LeaseKind, notify: Broken) -> VfsRes
 }
 
 /// Returns the one descriptor of a file with a lease for writing: to open it again would break that.
-pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<OwnedFd>> {
+pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<Descriptor>> {
     if WRITERS.load(Relaxed) == 0 {
         return None;
     }
@@ -270,7 +271,7 @@ pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<OwnedFd>> {
 }
 
 /// Says whether a descriptor has a lease for writing.
-pub(crate) fn is_for_writing(fd: &OwnedFd) -> bool {
+pub(crate) fn is_for_writing(fd: &Descriptor) -> bool {
     WRITERS.load(Relaxed) > 0
         && watch().is_some_and(|watch| {
             let table = watch.table();
@@ -295,12 +296,12 @@ mod tests {
         let open = |name: &str| {
             let mut options = std::fs::File::options();
             let options = options.read(true).write(true).create_new(true);
-            Arc::new(OwnedFd::from(options.open(folder.path().join(name)).unwrap()))
+            Arc::new(Descriptor::new(options.open(folder.path().join(name)).unwrap().into(), None))
         };
         let quiet: Broken = Arc::new(|_| ());
         let files = ["first", "second", "third"].map(open);
         let [first, second, third] = &files;
-        let stat = |fd: &Arc<OwnedFd>| stat_fd(&**fd).unwrap();
+        let stat = |fd: &Arc<Descriptor>| stat_fd(&**fd).unwrap();
         let held = [first, second].map(|fd| take(fd, LeaseKind::Write, quiet.clone()));
         let [Ok(of_first), Ok(of_second)] = held else {
             return println!("skipped: no leases for writing on {}", folder.path().display());

@@ -13,6 +13,7 @@ mod create;
 mod errno;
 mod features;
 mod file;
+mod foreign;
 mod handle;
 mod identity;
 mod kind;

@@ -6,6 +6,7 @@
 use crate::{
     errno::{uninterrupted, vfs_error},
     file::{LocalFile, OFFSET_MAX},
+    foreign::Descriptor,
     identity, leases,
 };
 use nix::fcntl::{FcntlArg, fcntl};
@@ -13,16 +14,17 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
 };
-use std::{
-    os::fd::{AsRawFd, OwnedFd},
-    sync::Arc,
-};
-use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsResult};
+use std::{os::fd::AsRawFd, sync::Arc, time::Duration};
+use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
+
+/// How long a lock on a file system that may hang keeps its caller waiting: a lease that expires is
+/// unlocked by housekeeping.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The description that holds a file's locks.
 #[derive(Debug)]
 struct LocalLocks {
-    fd: Arc<OwnedFd>,
+    fd: Arc<Descriptor>,
     reads: bool,
     writes: bool,
 }
@@ -50,6 +52,7 @@ impl LocalFile {
         for (access, reads, writes) in ways {
             match open(*access) {
                 Ok(fd) => {
+                    let fd = Descriptor::new(fd, self.fd.thread());
                     let locks = LocalLocks { fd: Arc::new(fd), reads: *reads, writes: *writes };
                     return Ok(Some(Box::new(locks)));
                 }
@@ -73,9 +76,13 @@ impl LocalLocks {
     }
 }
 
-/// The description may live on in an open file.
 impl Drop for LocalLocks {
     fn drop(&mut self) {
+        if self.fd.thread().is_some() {
+            // Such a file has no leases, so the description ends here, and its locks with it.
+            return;
+        }
+        // The description may live on in an open file.
         let _ = self.set(0, u64::MAX, None);
     }
 }
@@ -94,7 +101,14 @@ impl RangeLocks for LocalLocks {
             Some(LockKind::Read) => libc::F_RDLCK,
         };
         let Some(words) = Self::words(first, last, number) else { return Ok(LockOutcome::Done) };
-        match fcntl(&*self.fd, FcntlArg::F_OFD_SETLK(&words)) {
+        let fd = Arc::clone(&self.fd);
+        let set = move || fcntl(&**fd, FcntlArg::F_OFD_SETLK(&words));
+        let done = match self.fd.thread() {
+            None => set(),
+            // In one order for all: a lock must not overtake an unlock that hangs.
+            Some(thread) => thread.run(PATIENCE, set).ok_or(VfsError::Delay)?,
+        };
+        match done {
             Ok(_) => Ok(LockOutcome::Done),
             Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(LockOutcome::Conflict),
             Err(error) => Err(vfs_error(Errno::from_raw_os_error(error as i32))),
@@ -107,7 +121,7 @@ impl RangeLocks for LocalLocks {
             LockKind::Write => libc::F_WRLCK,
         };
         let Some(mut words) = Self::words(first, last, number) else { return Ok(None) };
-        let asked = fcntl(&*self.fd, FcntlArg::F_OFD_GETLK(&mut words));
+        let asked = fcntl(&**self.fd, FcntlArg::F_OFD_GETLK(&mut words));
         asked.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
         if i32::from(words.l_type) == libc::F_UNLCK {
             return Ok(None);

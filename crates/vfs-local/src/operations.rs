@@ -306,7 +306,7 @@ impl LocalBackend {
     pub(crate) fn opened(&self, fd: OwnedFd, ino: u64, caller: &Caller) -> LocalFile {
         let writer = self.identities.then(|| caller.clone());
         let changes = Arc::clone(&self.changes);
-        let fd = Arc::new(fd);
+        let fd = Arc::new(self.keep(fd));
         LocalFile { fd, writer, ino, changes, kind: self.kind, seeker: OnceLock::new() }
     }
 

@@ -1,6 +1,6 @@
 //! Finding objects without root: where they were last, and a search of the tree when that is not known.
 
-use crate::{LocalBackend, attributes::stat_fd, cache::Object, name::Name};
+use crate::{LocalBackend, attributes::stat_fd, name::Name};
 use rustix::{
     fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2},
     io::Errno,
@@ -185,8 +185,7 @@ impl LocalBackend {
         let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.root.fd, 0).map_err(crate::errno::vfs_error)?;
         for name in path {
             let name = Name::new(name)?;
-            let at = Object { handle: *handle, ino, file_type: FileType::Directory, fd };
-            fd = match self.open_name(&at, &name) {
+            fd = match self.open_name(&fd, &name) {
                 Ok(fd) => fd,
                 Err(Errno::MFILE | Errno::NFILE) => return Err(VfsError::Exhausted),
                 Err(_) => return Ok(Found::Nothing),

@@ -3,6 +3,7 @@
 use crate::{
     errno::{retry, vfs_error},
     file::{LocalFile, OFFSET_MAX},
+    foreign::Descriptor,
     leases, sys,
 };
 use rustix::{
@@ -32,7 +33,8 @@ impl LocalFile {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let own = self.seeker.get_or_init(|| {
             let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-            openat(CWD, path, flags, Mode::empty()).ok()
+            let opened = openat(CWD, path, flags, Mode::empty()).ok();
+            opened.map(|fd| Descriptor::new(fd, self.fd.thread()))
         });
         // Where it cannot be opened again (the mode may have changed) the first one serves.
         own.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd)

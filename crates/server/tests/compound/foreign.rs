@@ -1,6 +1,7 @@
 //! A file system that stops answering, in each of its operations in turn: no thread that must not wait comes near it, whatever is
 //! open and cached, and what others do goes on.
 
+use crate::fuse::opcode::FLUSH;
 use crate::fuse::{DATA, Fuse, HANGS, NAME};
 use crate::helper::*;
 use crate::local::{Folder, folder};
@@ -12,6 +13,8 @@ use nix::unistd::geteuid;
 use orthrus_server::dispatch::WaitsFor;
 use std::sync::mpsc;
 use std::time::Duration;
+use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess};
+use vfs_local::{LocalBackend, LocalOptions};
 
 /// How long one call may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -240,6 +243,29 @@ fn a_lock_that_hangs_in_its_file_system_holds_up_no_lock_of_another() // RFC 888
         let _ = hanging.join();
     });
     watch.end();
+}
+
+#[test]
+fn closing_on_a_file_system_that_hangs_holds_up_no_thread() // close(2) waits for FUSE_FLUSH
+{
+    let Some(fuse) = fuse() else { return };
+    let backend = LocalBackend::open(fuse.path(), &LocalOptions::default()).unwrap();
+    let (root, both) = (Caller::root(), OpenAccess { read: true, write: true });
+    let object = backend.lookup(&root, &backend.root(), NAME.as_bytes()).unwrap();
+    let opened = backend.open(&root, &object, both).unwrap();
+    let locks = opened.range_locks(LockKind::Write).unwrap().unwrap();
+    assert_eq!(locks.set(0, 1, Some(LockKind::Write)), Ok(LockOutcome::Done));
+    fuse.hang_in(FLUSH);
+    let watch = Watch::begin(fuse.end());
+    watch.step("locks and an open file are dropped");
+    drop((locks, opened));
+    watch.step("the descriptors of objects are dropped");
+    (0..2).for_each(|_| backend.trim());
+    drop(backend);
+    watch.end();
+    while !fuse.swallowed().contains(&FLUSH) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
