@@ -1,7 +1,7 @@
 //! The end of the process: SIGTERM ends it in time, whatever hangs.
 
-use super::service::NfsService;
 use net::Shards;
+use runtime::NfsService;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::channel;

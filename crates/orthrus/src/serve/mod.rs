@@ -4,14 +4,10 @@ mod accounts;
 mod admission;
 mod ending;
 mod exports;
-mod housekeeping;
 mod kerberos;
 mod metrics;
-mod parked;
 mod records;
 mod same_user;
-mod service;
-mod settling;
 mod state_dir;
 mod store;
 
@@ -23,11 +19,11 @@ use identity::{Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 use records::Records;
+use runtime::{Callbacks, NfsService, housekeeping};
 use server::dispatch::Server;
 use server::dispatch::{Environment, Metrics};
 use server::engine::{Delegations, Nfs, NfsConfig, Start};
 use server::rpcsec::{Rpcsec, RpcsecLimits};
-use service::NfsService;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -202,8 +198,8 @@ fn start(
     };
     let running =
         listener.start(service.clone(), shards, net_limits(settings)).context("threads cannot be started")?;
-    service.server().engine().connect_callbacks(Box::new(service::Callbacks(running.outgoing().clone())));
-    housekeeping::start(service.clone(), exports, running.stats().clone())?;
+    service.server().engine().connect_callbacks(Box::new(Callbacks(running.outgoing().clone())));
+    housekeeping::start(service.clone(), exports, running.stats().clone(), vfs_local::release_memory)?;
     Ok((service, running))
 }
 

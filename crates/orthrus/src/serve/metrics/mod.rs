@@ -4,11 +4,11 @@ mod http;
 
 pub use http::{Endpoint, PATH};
 
-use super::service::NfsService;
 use net::Stats;
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::{SysconfVar, sysconf};
+use runtime::NfsService;
 use server::dispatch::{Kind, Stage};
 use std::fmt::Write;
 use std::sync::Arc;

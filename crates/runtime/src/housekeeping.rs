@@ -1,6 +1,6 @@
 //! What has to be done from time to time, and what the server tells of itself when asked.
 
-use super::service::NfsService;
+use crate::NfsService;
 use net::{Running, Stats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,11 +16,17 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes that connections must have let go of before the system gets them back.
 const RELEASE_MIN: usize = 16 << 20;
 
-/// Starts the thread that ends what has timed out, recalls what local programs wait for and trims the backends of all exports.
+/// Starts the thread that ends expired leases and contexts, recalls delegations that local programs wait for, and trims
+/// the backends of all exports. Calls `release_memory` after connections have let go of much memory.
 ///
 /// # Errors
-/// When the system gives no thread.
-pub fn start(service: Arc<NfsService>, exports: Arc<Exports>, stats: Arc<Stats>) -> std::io::Result<()> {
+/// The system has no thread left.
+pub fn start(
+    service: Arc<NfsService>,
+    exports: Arc<Exports>,
+    stats: Arc<Stats>,
+    release_memory: fn(),
+) -> std::io::Result<()> {
     let run = move || {
         let mut next_trim = Instant::now() + TRIM_INTERVAL;
         let mut peak = 0;
@@ -36,7 +42,7 @@ pub fn start(service: Arc<NfsService>, exports: Arc<Exports>, stats: Arc<Stats>)
                 tracing::error!("a defect of the server cut its housekeeping short");
             }
             if has_fallen(&mut peak, stats.held_bytes()) {
-                vfs_local::release_memory();
+                release_memory();
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Between the network layer and the server.
 
-use super::parked::Parked;
-use super::settling::{Joined, Settling};
+use crate::parked::Parked;
+use crate::settling::{Joined, Settling};
 use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
