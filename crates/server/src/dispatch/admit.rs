@@ -1,9 +1,8 @@
 //! The second step: what is genuine, and has not been there before.
 
-use super::job::{Job, Verdict};
-use super::lags::TickLags;
-use super::times::only;
-use super::{Engine, Kind, Metrics, Scratch, Server, Stage, Trouble};
+use super::{Engine, Scratch, Server};
+use crate::call::{Job, Verdict};
+use crate::metrics::{Kind, Metrics, Stage, TickLags, Trouble, only};
 use crate::rpcsec::{decrypt, verify_headers, verify_integrity};
 use rpc::{AuthStat, Denied, WindowOutcome};
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! Calls that would wait: carried out on another thread, answered by a later tick.
 
 use super::execute::Answer;
-use super::{Action, Engine, Job, Kind, Scratch, Server, times};
+use super::{Action, Engine, Scratch, Server};
+use crate::call::Job;
 use crate::engine::{FileKey, Ran};
+use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
 use state::GetattrWait;
@@ -252,14 +254,14 @@ impl<E: Engine> Server<E> {
     /// Takes note of how long a call has waited; returns the time.
     fn begin_stage(&self, away: &Away<E::Suspended>) -> Duration {
         let now = self.now();
-        self.metrics.times.add(away.job.kind, times::Stage::Queue, now.saturating_sub(away.since));
+        self.metrics.times.add(away.job.kind, metrics::Stage::Queue, now.saturating_sub(away.since));
         now
     }
 
     /// Takes note of how long a call has been worked on; returns the time.
     fn end_stage(&self, kind: Kind, began: Duration) -> Duration {
         let now = self.now();
-        self.metrics.times.add(kind, times::Stage::Execute, now.saturating_sub(began));
+        self.metrics.times.add(kind, metrics::Stage::Execute, now.saturating_sub(began));
         now
     }
 

@@ -1,9 +1,10 @@
 //! The last step but one: programs, procedures and the replies to them.
 
 use super::away::{Away, Stage};
-use super::job::{Auth, Job, Verdict};
-use super::{Engine, Metrics, Outlet, Scratch, Server, Trouble};
+use super::{Engine, Outlet, Scratch, Server};
+use crate::call::{Auth, Job, Verdict};
 use crate::engine::{Call, Patience, Ran};
+use crate::metrics::{Metrics, Trouble};
 use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
 use rpc::gss::{GSS_S_COMPLETE, GSS_S_FAILURE, InitRes, RpcGssProcT, RpcGssServiceT};

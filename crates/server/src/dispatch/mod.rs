@@ -7,24 +7,17 @@
 mod admit;
 mod away;
 mod execute;
-mod job;
-mod lags;
-mod metrics;
 mod protect;
 mod receive;
 mod sys;
-mod times;
 
+pub use crate::metrics::{Kind, Metrics, Stage};
 pub use away::{Away, Back, Carried, Outlet, WaitsFor};
-pub use lags::Lags;
-pub use metrics::Metrics;
-pub use times::{Kind, Stage, Times};
 
-pub(crate) use job::{Job, Verdict};
-
+use crate::call::{Job, PAUSE_WORK};
 use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, Patience, Ran};
+use crate::metrics::{Reports, Watch};
 use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
-use metrics::{Reports, Trouble};
 use nfs4::NfsOpnum4;
 use rpc::ConnectionId;
 use std::net::SocketAddr;
@@ -32,7 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use sys::SysCache;
-use times::Watch;
 use vfs::{SecFlavor, VfsResult};
 use xdr::Encoder;
 
@@ -186,9 +178,6 @@ pub enum Action {
     Close,
 }
 
-/// Work between two pauses, in bytes that are read, written, hashed or encrypted: some 50 µs.
-pub(crate) const PAUSE_WORK: usize = 256 << 10;
-
 /// What a call counts for besides its bytes.
 const JOB_WORK: usize = 16 << 10;
 
@@ -264,7 +253,7 @@ impl<E: Engine> Server<E> {
             }),
         );
         Metrics::add(&self.metrics.calls, jobs.len() as u64);
-        scratch.watch.begin(&jobs, now);
+        scratch.watch.begin(jobs.iter().map(|job| job.kind), now);
         self.admit(&mut jobs, scratch, &mut || outlet.pause(), now);
 
         let first = jobs.first().map(|job| job.kind).or(scratch.outgoing.first().map(|reply| reply.kind));

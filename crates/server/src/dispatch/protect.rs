@@ -1,7 +1,7 @@
 //! The last step: replies are signed and encrypted together, and passed on.
 
-use super::times::{Work, only};
-use super::{Engine, Kind, Outlet, Scratch, Server, Stage};
+use super::{Engine, Outlet, Scratch, Server};
+use crate::metrics::{Kind, Stage, Work, only};
 use crate::rpcsec::{Outgoing, seal};
 use std::cell::Cell;
 use std::time::Duration;

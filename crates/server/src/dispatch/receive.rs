@@ -1,8 +1,9 @@
 //! The first step: what a record is, and who says that it comes from whom.
 
-use super::job::{Auth, Job, Verdict};
 use super::sys::SysCache;
-use super::{Engine, Metrics, Server, Trouble};
+use super::{Engine, Server};
+use crate::call::{Auth, Job, Verdict};
+use crate::metrics::{Metrics, Trouble};
 use crate::rpcsec::{GssCall, Handle};
 use nfs4::NFSPROC4_NULL;
 use rpc::gss::{CredentialError, GssCredential, RpcGssProcT};

@@ -4,11 +4,12 @@ use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
 use super::replies::Replies;
-use super::{ClientRecords, FileKey, NfsConfig, Offloads, Outcomes, Start};
+use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
+use crate::metrics::Outcomes;
 use crate::security::Security;
 use identity::Mapper;
-use nfs4::Verifier4;
+use nfs4::{NfsOpnum4, Verifier4};
 use rpc::ConnectionId;
 use siphasher::sip::SipHasher13;
 use state::{Counts, Effect, Effects, State};
@@ -21,7 +22,7 @@ use std::{
     },
     time::Duration,
 };
-use vfs::{Exports, Lease, OpenFile, VfsResult};
+use vfs::{Exports, Lease, OpenFile, VfsError, VfsResult};
 
 /// Bytes of a call that tell it from another on the same slot; its length counts too. A retry repeats all of
 /// them, and a WRITE differs from the next within them.
@@ -143,6 +144,21 @@ impl Nfs {
         &self.outcomes
     }
 
+    /// Counts and logs the error that led to the failure of an operation on `fh`.
+    pub(super) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, fh: Option<&Fh>, cause: Cause) {
+        match cause {
+            Cause::Decode(error) => self.outcomes.note_undecodable(opnum.name(), error),
+            Cause::Backend(VfsError::Os(errno)) => {
+                let export = match fh {
+                    Some(Fh::Object(object)) => &*object.export.pseudo_path,
+                    Some(Fh::Pseudo(_)) | None => "/",
+                };
+                self.outcomes.note_error(now, opnum, export, errno);
+            }
+            Cause::Backend(_) | Cause::Protocol => {}
+        }
+    }
+
     /// Counts clients, sessions, opens and locks, for metrics.
     pub fn counts(&self) -> Counts {
         self.state.counts()
@@ -230,7 +246,7 @@ impl Nfs {
 mod tests {
     use super::*;
     use identity::{Rules, StaticSource};
-    use vfs::{ExportTable, Timestamp, VfsError};
+    use vfs::{ExportTable, Timestamp};
 
     #[test]
     fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3

@@ -2,8 +2,8 @@
 
 use super::table::{self, Operation, Place};
 use super::{
-    Call, Cause, Compound, CompoundOutcome, CompoundState, DeferReason, ErrorBody, Fh, Nfs, OpError,
-    OpResult, OpStop, Patience, Phase, space, status,
+    Call, Compound, CompoundOutcome, CompoundState, DeferReason, ErrorBody, Nfs, OpError, OpResult, OpStop,
+    Patience, Phase, space, status,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -289,21 +289,12 @@ impl Compound<'_> {
                 return Err(reason);
             }
             Err(OpStop::Failed(error)) => {
-                self.note_cause(opnum, error.cause);
+                self.nfs.note_cause(self.now(), opnum, self.progress.current.as_ref(), error.cause);
                 fail(self.progress.minor, opnum, error, reply, status_at, body)
             }
         };
         self.nfs.outcomes.count(self.call.connection.0, opnum, status);
         Ok(status)
-    }
-
-    /// Counts and logs the error that a status stands for.
-    fn note_cause(&self, opnum: NfsOpnum4, cause: Cause) {
-        let object = match &self.progress.current {
-            Some(Fh::Object(object)) => Some(object),
-            _ => None,
-        };
-        self.nfs.outcomes.note_cause(self.now(), opnum, object, cause);
     }
 
     fn run_operation(

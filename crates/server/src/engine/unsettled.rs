@@ -10,7 +10,7 @@
 //! made (ext4, xfs), or with what they depend on (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change, and so after that of the other.
 
 use super::{
-    Cause, Compound, CompoundState, FileKey, Nfs, Object, OpResult, Patience, Phase, run, vfs_status,
+    Cause, Compound, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, Phase, run, vfs_status,
 };
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
@@ -103,7 +103,8 @@ impl Compound<'_> {
         let at = reply.as_slice().get(unsettled.result_at..).unwrap_or_default();
         let opnum = Decoder::new(at).u32().ok().and_then(NfsOpnum4::from_u32);
         let opnum = opnum.unwrap_or(NfsOpnum4::OP_ILLEGAL);
-        self.nfs.outcomes.note_cause(self.now(), opnum, Some(&unsettled.object), Cause::Backend(error));
+        let fh = Fh::Object(unsettled.object.clone());
+        self.nfs.note_cause(self.now(), opnum, Some(&fh), Cause::Backend(error));
         reply.truncate(unsettled.result_at);
         self.progress.position.index = unsettled.index + 1;
         run::write_failure(self.progress.minor, opnum, vfs_status(error), reply)

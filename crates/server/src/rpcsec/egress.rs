@@ -2,7 +2,7 @@
 
 use super::context::SharedContext;
 use super::run;
-use crate::dispatch::Kind;
+use crate::metrics::Kind;
 use krb5::{MicMessage, MicToken, Segments, WRAP_HEADROOM, WrapMessage};
 use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};

@@ -2,7 +2,7 @@
 
 use super::context::SharedContext;
 use super::run;
-use crate::dispatch::{Job, Verdict};
+use crate::call::{Job, Verdict};
 use krb5::{Segments, TokenError, UnwrapMessage, VerifyMessage};
 use rpc::gss::{IntegrityBody, RpcGssProcT, RpcGssServiceT, integrity_body, privacy_body, protected_data};
 use rpc::{Accepted, AuthStat, Denied};

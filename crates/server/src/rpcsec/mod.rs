@@ -26,7 +26,8 @@ pub(crate) use control::Created;
 pub(crate) use egress::{Confounders, Outgoing, Protection, begin_reply, reply_overhead, seal};
 pub(crate) use ingress::{GssCall, decrypt, verify_headers, verify_integrity};
 
-use crate::dispatch::{Metrics, PAUSE_WORK};
+use crate::call::PAUSE_WORK;
+use crate::metrics::Metrics;
 use krb5::{Pause, Run};
 use std::sync::Arc;
 

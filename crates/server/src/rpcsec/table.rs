@@ -1,7 +1,7 @@
 //! All established contexts.
 
 use super::context::{Context, Handle, SharedContext};
-use crate::dispatch::Metrics;
+use crate::metrics::Metrics;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

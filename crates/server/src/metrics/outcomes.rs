@@ -1,13 +1,11 @@
 //! Counts of operations by status, and of errors of file systems by errno.
 
-use super::{Cause, Object};
 use crate::log_limit::LogLimit;
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use vfs::VfsError;
 
 /// Copies of the counters of successes, by connection: shards that serve at once seldom share a cache line.
 const PARTS: usize = 16;
@@ -75,7 +73,7 @@ fn name(opnum: NfsOpnum4) -> &'static str {
 
 impl Outcomes {
     /// Counts an operation of a connection.
-    pub(super) fn count(&self, connection: u64, opnum: NfsOpnum4, status: Nfsstat4) {
+    pub(crate) fn count(&self, connection: u64, opnum: NfsOpnum4, status: Nfsstat4) {
         let counter = match status {
             Nfsstat4::NFS4_OK => {
                 self.successes.get(connection as usize % PARTS).and_then(|part| part.get(row(opnum)))
@@ -87,23 +85,15 @@ impl Outcomes {
         }
     }
 
-    /// Counts and logs the error that led to the failure of an operation on `object`.
-    pub(super) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, cause: Cause) {
-        match cause {
-            Cause::Decode(error) => self.note_undecodable(name(opnum), error),
-            Cause::Backend(VfsError::Os(errno)) => self.note_error(now, opnum, object, errno),
-            Cause::Backend(_) | Cause::Protocol => {}
-        }
-    }
-
-    /// Counts and logs arguments that cannot be decoded.
-    pub(super) fn note_undecodable(&self, operation: &'static str, error: xdr::Error) {
+    /// Counts and logs arguments that cannot be decoded. `operation` is a name as in the RFC.
+    pub(crate) fn note_undecodable(&self, operation: &'static str, error: xdr::Error) {
         self.undecodable[fault(&error)].fetch_add(1, Relaxed);
         tracing::debug!(operation, "arguments cannot be decoded: {error}");
     }
 
-    /// Counts and logs an error of the file system below an operation, such as EIO.
-    fn note_error(&self, now: Duration, opnum: NfsOpnum4, object: Option<&Object>, errno: i32) {
+    /// Counts and logs an error of the file system below an operation on an export, such as EIO. The log has
+    /// at most a line a second.
+    pub(crate) fn note_error(&self, now: Duration, opnum: NfsOpnum4, export: &str, errno: i32) {
         let name = name(opnum);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if errors.len() < ERRNO_ROWS_MAX || errors.contains_key(&(name, errno)) {
@@ -111,7 +101,6 @@ impl Outcomes {
         }
         drop(errors);
         if let Some(suppressed) = self.log.permit(now) {
-            let export = object.map_or("/", |object| &*object.export.pseudo_path);
             let error = std::io::Error::from_raw_os_error(errno);
             tracing::error!(operation = name, export, suppressed, "the file system failed: {error}");
         }
@@ -183,8 +172,7 @@ mod tests {
     fn errors_of_file_systems_are_counted_by_errno_in_a_bounded_table() {
         let outcomes = Outcomes::default();
         for errno in (0..1000).chain([5, 5]) {
-            let cause = Cause::Backend(VfsError::Os(errno));
-            outcomes.note_cause(Duration::ZERO, NfsOpnum4::OP_WRITE, None, cause);
+            outcomes.note_error(Duration::ZERO, NfsOpnum4::OP_WRITE, "/", errno);
         }
         let errors = outcomes.errors();
         assert_eq!(errors.len(), ERRNO_ROWS_MAX);
@@ -196,7 +184,7 @@ mod tests {
         let outcomes = Outcomes::default();
         let truncated = XdrError::Truncated { needed: 8, remaining: 4 };
         for error in [truncated, XdrError::InvalidBool(2), truncated] {
-            outcomes.note_cause(Duration::ZERO, NfsOpnum4::OP_READ, None, Cause::Decode(error));
+            outcomes.note_undecodable("READ", error);
         }
         assert_eq!(outcomes.undecodable(), [("truncated", 2), ("invalid_bool", 1)]);
     }

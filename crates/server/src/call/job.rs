@@ -1,9 +1,9 @@
 //! One call on its way through a tick.
 
-use super::Kind;
+use crate::metrics::Kind;
 use crate::rpcsec::GssCall;
 use crate::security::Security;
-use rpc::gss::RpcGssServiceT;
+use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use rpc::{Accepted, CallHeader, ConnectionId, Denied};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -56,6 +56,19 @@ pub(crate) enum Verdict {
 }
 
 impl Auth {
+    /// The kind of calls with which a call that is authenticated like this is counted.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Sys(_) => Kind::Sys,
+            Self::Gss(GssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => match service {
+                RpcGssServiceT::rpc_gss_svc_none => Kind::Krb5,
+                RpcGssServiceT::rpc_gss_svc_integrity => Kind::Krb5i,
+                RpcGssServiceT::rpc_gss_svc_privacy => Kind::Krb5p,
+            },
+            Self::Gss(_) | Self::Init | Self::None => Kind::Other,
+        }
+    }
+
     pub(crate) fn gss(&self) -> Option<&GssCall> {
         if let Self::Gss(call) = self { Some(call) } else { None }
     }
@@ -102,7 +115,7 @@ impl Job {
             version: header.version,
             procedure: header.procedure,
             arguments: header.arguments_at..record_len,
-            kind: Kind::of(&auth),
+            kind: auth.kind(),
             auth,
             verdict: Verdict::Run,
         }

@@ -4,13 +4,8 @@
 //! follow, and what passed belongs to the calls of the batch in equal parts. Most ticks have calls of one flavor, and those of `sys` need
 //! one look at the clock besides the one with which a tick begins.
 
-use rpc::gss::{RpcGssProcT, RpcGssServiceT};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-use super::Job;
-use super::job::Auth;
-use crate::rpcsec::GssCall;
 
 /// Calls whose times are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,19 +38,6 @@ impl Kind {
     /// Its place in [`Kind::ALL`].
     pub fn number(self) -> u8 {
         self as u8
-    }
-
-    /// What a call of this sender is counted as.
-    pub(crate) fn of(auth: &Auth) -> Self {
-        match auth {
-            Auth::Sys(_) => Self::Sys,
-            Auth::Gss(GssCall { procedure: RpcGssProcT::RPCSEC_GSS_DATA, service, .. }) => match service {
-                RpcGssServiceT::rpc_gss_svc_none => Self::Krb5,
-                RpcGssServiceT::rpc_gss_svc_integrity => Self::Krb5i,
-                RpcGssServiceT::rpc_gss_svc_privacy => Self::Krb5p,
-            },
-            Auth::Gss(_) | Auth::Init | Auth::None => Self::Other,
-        }
     }
 }
 
@@ -114,7 +96,7 @@ impl Times {
     }
 
     /// Adds the time of one call.
-    pub(super) fn add(&self, kind: Kind, stage: Stage, time: Duration) {
+    pub(crate) fn add(&self, kind: Kind, stage: Stage, time: Duration) {
         self.0[kind as usize].nanoseconds[stage as usize].fetch_add(nanoseconds(time), Relaxed);
     }
 
@@ -156,11 +138,11 @@ impl Watch {
         self.back.push((kind, since));
     }
 
-    /// Begins a tick with these calls.
-    pub(crate) fn begin(&mut self, jobs: &[Job], now: Duration) {
+    /// Begins a tick with calls of these kinds.
+    pub(crate) fn begin(&mut self, calls: impl Iterator<Item = Kind>, now: Duration) {
         self.since = now;
-        for job in jobs {
-            self.calls[job.kind as usize] += 1;
+        for kind in calls {
+            self.calls[kind as usize] += 1;
         }
         let waited = nanoseconds(now.saturating_sub(self.arrived.unwrap_or(now)));
         for (times, calls) in self.times.iter_mut().zip(self.calls) {

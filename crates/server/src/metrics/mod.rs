@@ -1,0 +1,17 @@
+//! Counters of calls and operations, and the times of calls. The other modules write them, the program's
+//! metrics page and its log read them.
+//!
+//! A counter on the path of a call is an atomic of its own cache line or shard, or is added once a tick.
+
+mod counters;
+mod lags;
+mod outcomes;
+mod times;
+
+pub use counters::Metrics;
+pub(crate) use counters::{Reports, Trouble};
+pub use lags::Lags;
+pub(crate) use lags::TickLags;
+pub use outcomes::Outcomes;
+pub use times::{Kind, Stage, Times};
+pub(crate) use times::{Watch, Work, only};
