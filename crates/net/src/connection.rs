@@ -95,7 +95,10 @@ impl Connection {
     pub(crate) fn trust(&mut self, driver: &mut Driver, ledger: &Ledger) -> io::Result<()> {
         ledger.trust(&self.account);
         match self.account.is_trusted() {
-            true => driver.promote(&mut self.link),
+            true => {
+                self.input.reuse_memory();
+                driver.promote(&mut self.link)
+            }
             // Condemned meanwhile.
             false => Ok(()),
         }

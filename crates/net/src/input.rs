@@ -1,6 +1,6 @@
 //! The requests of one connection on their way in.
 
-use rpc::{RecordError, RecordLimits, RecordReader};
+use rpc::{RecordError, RecordLimits, RecordMemory, RecordReader};
 use std::time::Instant;
 
 /// Bytes of a record, or of what is missing of it, from which on copying it is not worth the system call that it saves.
@@ -20,13 +20,14 @@ pub(crate) struct Input {
 impl Input {
     pub(crate) fn new(record_size_max: usize) -> Self {
         let limits = RecordLimits { record_size_max, ..Default::default() };
-        Self {
-            reader: RecordReader::new(limits),
-            records: Vec::new(),
-            error: None,
-            record_since: None,
-            large: false,
-        }
+        let mut reader = RecordReader::new(limits);
+        reader.set_memory(RecordMemory::New);
+        Self { reader, records: Vec::new(), error: None, record_since: None, large: false }
+    }
+
+    /// Has further records begin in memory that the shard keeps, which strangers must not hold.
+    pub(crate) fn reuse_memory(&mut self) {
+        self.reader.set_memory(RecordMemory::Kept);
     }
 
     /// Room in the record under way; none between records.

@@ -71,6 +71,17 @@ impl World {
         }
     }
 
+    /// Takes a step for a stranger and handles the request that it admits.
+    fn serve_stranger(&mut self) -> Vec<u64> {
+        assert!(self.sockets.step_stranger());
+        let arrived = self.sockets.take_requests();
+        let admitted = arrived.into_iter().filter_map(|request| self.sockets.admit(request));
+        let mut served: Vec<u64> = admitted.map(|request| request.connection.0).collect();
+        self.sockets.done(&mut served);
+        served.iter().for_each(|id| self.sockets.write_done(*id));
+        served
+    }
+
     /// Takes the connections whose requests have arrived.
     fn requests(&mut self) -> Vec<u64> {
         self.sockets.take_requests().iter().map(|request| request.connection.0).collect()
@@ -134,6 +145,35 @@ fn a_large_record_of_a_stranger_is_read_in_small_steps() {
         whole = world.requests() == [1];
     }
     sender.join().expect("a sender").expect("sent");
+}
+
+#[test]
+fn an_unfinished_record_of_a_stranger_takes_no_memory_that_the_shard_keeps() {
+    const LENGTH: usize = 1 << 20;
+    memory::keep(4 << 20);
+    memory::give(memory::take(LENGTH));
+    let mut world = World::new();
+    let mut client = world.connect(1);
+    client.write_all(&record(LENGTH)[..5]).expect("sent");
+    world.wait_for_strangers();
+    while world.sockets.step_stranger() {}
+    assert!(memory::take_kept(LENGTH).is_some());
+}
+
+#[test]
+fn requests_of_a_stranger_take_turns_with_those_of_others() {
+    let mut world = World::new();
+    let (mut flood, mut newcomer) = (world.connect(1), world.connect(2));
+    flood.write_all(&record(10).repeat(200)).expect("sent");
+    world.wait_for_strangers();
+    newcomer.write_all(&record(10)).expect("sent");
+    let start = Instant::now();
+    while world.sockets.connections.values_mut().any(|connection| connection.ticket().is_none()) {
+        assert!(start.elapsed() < PATIENCE, "the newcomer has no place in the lane");
+        world.wait_for_strangers();
+    }
+    let served: Vec<u64> = (0..6).flat_map(|_| world.serve_stranger()).collect();
+    assert_eq!(served, [1, 2, 1, 1, 1, 1]);
 }
 
 #[test]

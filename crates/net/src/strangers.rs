@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// How long the lane is served before trusted connections are looked at again.
 pub(crate) const SLICE: Duration = Duration::from_micros(400);
 /// Steps of strangers that are served together.
-pub(crate) const STEPS_MAX: usize = 16;
+pub(crate) const STEPS_MAX: usize = 8;
 /// The price of a call that another thread carries out: about what creating a context takes.
 const DEFERRED_COST: Duration = Duration::from_micros(200);
 

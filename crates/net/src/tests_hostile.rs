@@ -74,24 +74,6 @@ fn replies_of_a_peer_that_does_not_read_count_with_all_of_their_memory() {
 }
 
 #[test]
-fn requests_of_an_untrusted_connection_take_turns_with_those_of_others() {
-    let (server, echo) = start(Limits::default());
-    echo.distrusts.store(true, Ordering::SeqCst);
-    // Every other connection is on the same of the two threads.
-    let (mut flood, _other, mut newcomer) = (connect(&server), connect(&server), connect(&server));
-    flood.write_all(&[record(b"gate"), record(b"a").repeat(200)].concat()).expect("sent");
-    wait_until("the gate is reached", || !echo.handled.lock().expect("a lock").is_empty());
-    newcomer.write_all(&record(b"b")).expect("sent");
-    echo.open.store(true, Ordering::SeqCst);
-    assert_eq!(receive(&mut newcomer), b"b");
-    assert_eq!(receive(&mut flood), b"gate");
-    (0..200).for_each(|_| assert_eq!(receive(&mut flood), b"a"));
-    let handled = echo.handled.lock().expect("a lock");
-    let place = handled.iter().position(|record| record == b"b").expect("it was handled");
-    assert!(place <= 3, "{place} requests were handled before it");
-}
-
-#[test]
 fn requests_that_waited_keep_their_order_when_their_connection_becomes_trusted() {
     let (server, _) = start(Limits { batch_requests_max: 2, ..Limits::default() });
     let mut stream = connect(&server);

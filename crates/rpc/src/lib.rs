@@ -18,6 +18,6 @@ pub use auth::{AUTH_SYS_GIDS_MAX, AuthSys, MACHINE_NAME_MAX, OPAQUE_AUTH_MAX, Op
 pub use call::{CallError, CallHeader, Message};
 pub use connection::ConnectionId;
 pub use generated::{AcceptStat, AuthFlavor, AuthStat, MAXSEQ, MsgType, RPC_VERS, RejectStat, ReplyStat};
-pub use record::{RECORD_MARK_LEN, RecordError, RecordLimits, RecordReader, record_mark};
+pub use record::{RECORD_MARK_LEN, RecordError, RecordLimits, RecordMemory, RecordReader, record_mark};
 pub use reply::{Accepted, Denied, ReplyError, ReplyHeader};
 pub use window::{SequenceWindow, WindowOutcome};

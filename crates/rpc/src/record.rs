@@ -26,6 +26,15 @@ impl Default for RecordLimits {
     }
 }
 
+/// Where a [`RecordReader`] takes the memory of a record in progress from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordMemory {
+    /// Buffers that the thread keeps ([`memory::keep`]), as large as the mark announces.
+    Kept,
+    /// New memory that grows with the bytes that arrive: for peers that may leave a record unfinished.
+    New,
+}
+
 /// Says why a stream of records cannot go on: the place of the next mark is lost, the connection must close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -79,6 +88,7 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 #[derive(Debug)]
 pub struct RecordReader {
     limits: RecordLimits,
+    memory: RecordMemory,
     /// The mark of the next fragment as far as it has arrived.
     mark: [u8; RECORD_MARK_LEN],
     mark_len: usize,
@@ -97,6 +107,7 @@ impl RecordReader {
     pub const fn new(limits: RecordLimits) -> Self {
         Self {
             limits,
+            memory: RecordMemory::Kept,
             mark: [0; RECORD_MARK_LEN],
             mark_len: 0,
             record: Vec::new(),
@@ -106,6 +117,11 @@ impl RecordReader {
             in_fragment: false,
             last: false,
         }
+    }
+
+    /// Sets where the memory of further records comes from.
+    pub const fn set_memory(&mut self, memory: RecordMemory) {
+        self.memory = memory;
     }
 
     /// Says whether the reader is inside a record: a connection that ends here was cut off.
@@ -197,7 +213,7 @@ impl RecordReader {
         // Where the whole rest is here, take no more room than it needs.
         let whole = end == self.fragment_end;
         if self.record.capacity() == 0 {
-            self.record = match memory::take_kept(self.fragment_end) {
+            self.record = match self.take_kept() {
                 None if whole => memory::take(end),
                 kept => kept.unwrap_or_default(),
             };
@@ -219,7 +235,7 @@ impl RecordReader {
     /// what has arrived.
     fn grow(&mut self) {
         if self.record.capacity() == 0 {
-            self.record = memory::take_kept(self.fragment_end).unwrap_or_default();
+            self.record = self.take_kept().unwrap_or_default();
         }
         let wanted = if self.record.capacity() >= self.fragment_end {
             self.fragment_end
@@ -230,6 +246,13 @@ impl RecordReader {
             let room = if wanted == self.fragment_end { memory::rounded(wanted) } else { wanted };
             self.record.reserve_exact(room - self.record.len());
             self.record.resize(wanted, 0);
+        }
+    }
+
+    fn take_kept(&self) -> Option<Vec<u8>> {
+        match self.memory {
+            RecordMemory::Kept => memory::take_kept(self.fragment_end),
+            RecordMemory::New => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Record marking: any stream in any pieces, hostile ones too.
 
-use orthrus_rpc::{RecordError, RecordLimits, RecordReader, record_mark};
+use orthrus_rpc::{RecordError, RecordLimits, RecordMemory, RecordReader, memory, record_mark};
 use proptest::prelude::*;
 
 const LIMITS: RecordLimits = RecordLimits { record_size_max: 300_000, fragments_max: 8 };
@@ -135,4 +135,23 @@ fn the_memory_of_a_large_record_that_came_in_pieces_is_used_for_the_next() {
     }
     assert_eq!(places[0], places[1]);
     assert!(orthrus_rpc::memory::take_kept(1 << 20).is_some());
+}
+
+#[test]
+fn a_reader_of_new_memory_leaves_kept_buffers_to_others() {
+    const LENGTH: usize = 1 << 20;
+    memory::keep(4 << 20);
+    let mut reader = RecordReader::new(RecordLimits::default());
+    for (source, taken) in [(RecordMemory::New, false), (RecordMemory::Kept, true)] {
+        memory::give(memory::take(LENGTH));
+        reader.set_memory(source);
+        let mut records = Vec::new();
+        reader.push(&[&record_mark(LENGTH)[..], &[7]].concat(), &mut records).unwrap();
+        assert!(!reader.target().is_empty());
+        assert_eq!(memory::take_kept(LENGTH).is_none(), taken, "{source:?}");
+        assert!(taken || reader.memory() <= 64 << 10);
+        // Whatever it began with, the record is the one that was sent.
+        reader.push(&vec![7; LENGTH - 1], &mut records).unwrap();
+        assert_eq!(records, [vec![7; LENGTH]]);
+    }
 }
