@@ -102,6 +102,8 @@ pub struct Ratios {
     pub noise: f64,
     /// The groups, from top to bottom.
     pub groups: Vec<RatioGroup>,
+    /// Values that the axis has to hold besides its own, so that charts of a page share one scale.
+    pub span: Option<(f64, f64)>,
 }
 
 /// What stands together.

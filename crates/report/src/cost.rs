@@ -86,41 +86,75 @@ pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool)
     (own().filter(is_out).count(), own().count())
 }
 
-/// Says what the strongest measured side costs: operations, throughput, latency.
+/// Returns the strongest variant that was compared with the baseline, whichever that is.
+pub fn strongest(record: &Record) -> Option<&str> {
+    let rank = |side: &&str| ["krb5p", "krb5i", "krb5", "sys"].iter().position(|known| known == side);
+    let sides = record.sides().into_iter().filter(|side| Cost::of(record, side).compared.0 > 0);
+    sides.min_by_key(|side| rank(side).unwrap_or(usize::MAX))
+}
+
+/// Says where the run was made, as the beginning of a sentence: `On two shared cores over loopback`.
+pub fn setting(record: &Record) -> String {
+    const WORDS: [&str; 9] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let environment = &record.environment;
+    let count = WORDS.get(environment.cores).map_or(environment.cores.to_string(), |word| (*word).into());
+    let cores = if environment.cores == 1 { "core" } else { "cores" };
+    let shared = record.target.starts_with("this machine")
+        || record.notes.iter().any(|note| note.starts_with("Client and server shared this machine"));
+    match (environment.link, shared) {
+        (Some(link), _) => format!("On {count} shared {cores} over a link of {link}"),
+        (None, true) if environment.mounts.is_empty() => format!("On {count} shared {cores} over loopback"),
+        (None, true) => format!("On {count} shared {cores} through the Linux client"),
+        (None, false) => format!("With {count} client {cores} and {}", record.target),
+    }
+}
+
+/// Says in one sentence what the strongest variant keeps of the baseline's rates, and what it adds
+/// to the latency: with the setting, and for any baseline.
 pub fn headline(record: &Record) -> String {
-    let strongest = ["krb5p", "krb5i", "krb5"].into_iter().find(|side| Cost::of(record, side).compared.0 > 0);
-    let Some(side) = strongest else {
-        let tried: Vec<&str> =
-            record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
+    let base = &record.settings.baseline;
+    let Some(side) = strongest(record) else {
+        let tried: Vec<&str> = record.sides().into_iter().filter(|side| side != base).collect();
         return match tried.is_empty() {
-            true => "Nothing to compare: no flavor was measured beside sys.".to_owned(),
-            false => format!("Nothing to compare: {} failed at all that was tried.", tried.join(", ")),
+            true => format!("Nothing to compare: no flavor was measured beside {base}."),
+            false => format!("Nothing to compare: {} failed in all cases.", tried.join(", ")),
         };
     };
     let cost = Cost::of(record, side);
     let noise = record.relative_noise();
-    let change = |ratio: Option<f64>, of: &str| {
-        let lost = 1.0 - ratio?;
-        // What the machine's own unsteadiness could have made is not called a cost.
-        (lost > noise && (lost * 100.0).round() >= 1.0)
-            .then(|| format!("{:.0}\u{202f}% of {of}", lost * 100.0))
+    let rate = |ratio: Option<f64>, of: &str| {
+        let ratio = ratio?;
+        // A difference that the machine's noise can make is no result.
+        let shown = (ratio - 1.0).abs() > noise && ((ratio - 1.0) * 100.0).round().abs() >= 1.0;
+        shown.then(|| (ratio, format!("{} of {of}", form::percent(ratio))))
     };
-    let costs = [change(cost.operations, "IOPS"), change(cost.throughput, "throughput")];
-    let latency = cost.latency_us.filter(|added| *added >= 0.1).map(form::latency);
-    let said: Vec<String> = costs.into_iter().flatten().chain(latency).collect();
-    let told = match said.as_slice() {
-        _ if noise > UNSTEADY => format!(
-            "This machine was too unsteady ({}) for this run to say what {side} costs you.",
+    let rates = [rate(cost.operations, "IOPS"), rate(cost.throughput, "throughput")];
+    let rates: Vec<(f64, String)> = rates.into_iter().flatten().collect();
+    let verb = match rates.iter().all(|(ratio, _)| *ratio < 1.0) {
+        true => "keeps",
+        false => "reaches",
+    };
+    let kept: Vec<&str> = rates.iter().map(|(_, said)| said.as_str()).collect();
+    let kept = (!kept.is_empty()).then(|| format!("{verb} {}", kept.join(" and ")));
+    let latency = cost.latency_us.filter(|added| added.abs() >= 0.1 && !cost.latency_unsure).map(|added| {
+        let verb = if added > 0.0 { "adds" } else { "saves" };
+        format!("{verb} {} of latency", form::latency(added.abs()))
+    });
+    let parts: Vec<String> = kept.into_iter().chain(latency).collect();
+    let setting = setting(record);
+    let said = if noise > UNSTEADY {
+        format!(
+            "{setting}, the machine was too unsteady ({}) to compare {side} with {base}.",
             form::within(noise)
-        ),
-        _ if cost.compared.1 == 0 => format!("{side} costs you nothing that this run could measure."),
-        [] => format!("{side} costs you nothing that this run could measure."),
-        [only] => format!("{side} costs you {only}."),
-        [first @ .., last] => format!("{side} costs you {} and {last}.", first.join(", ")),
+        )
+    } else if cost.compared.1 == 0 || parts.is_empty() {
+        format!("{setting}, this run shows no difference between {side} and {base}.")
+    } else {
+        format!("{setting}, {side} {} compared with {base}.", parts.join(" and "))
     };
     match failed(record, side, |_| true) {
-        (0, _) => told,
-        (1, all) => format!("{told} One of its {all} cases failed and is not in that."),
-        (failed, all) => format!("{told} {failed} of its {all} cases failed and are not in that."),
+        (0, _) => said,
+        (1, all) => format!("{said} One of its {all} cases failed and is not in that."),
+        (failed, all) => format!("{said} {failed} of its {all} cases failed and are not in that."),
     }
 }

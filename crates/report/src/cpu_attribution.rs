@@ -121,7 +121,8 @@ pub type ShareRow<'a> = (String, &'a str, Box<dyn Fn(&CaseRecord) -> bool + 'a>)
 pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
     let sides: Vec<&str> =
         record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
-    let mut columns = vec!["added to sys"];
+    let first = format!("added to {}", record.settings.baseline);
+    let mut columns = vec![first.as_str()];
     columns.extend(&sides);
     let how = "Processor time that each flavor adds to that of the baseline for the same work, from repetitions that ran side by side, and whose it is: medians, \
                averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";

@@ -86,7 +86,7 @@ pub fn beside(record: &Record) -> Vec<Chart> {
     let chart = |groups: &[RatioGroup]| Chart {
         section: format!("What is left of {baseline}"),
         title: format!("Rates beside {baseline}"),
-        plot: Plot::Ratios(Ratios { baseline: baseline.clone(), noise, groups: groups.to_vec() }),
+        plot: Plot::Ratios(Ratios { baseline: baseline.clone(), noise, groups: groups.to_vec(), span: None }),
     };
     groups.chunks(TOGETHER).map(chart).collect()
 }

@@ -18,6 +18,9 @@ pub const TOP: f64 = 12.0;
 pub const BOTTOM: f64 = HEIGHT - 42.0;
 /// The least distance of two names.
 const APART: f64 = 14.0;
+/// Measured places that are ticks at most, and their least distance.
+const MEASURED_TICKS_MAX: usize = 9;
+const TICKS_APART: f64 = 20.0;
 /// How far a repetition's dot is beside its median.
 const ASIDE: f64 = 6.0;
 
@@ -69,7 +72,7 @@ fn grid(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
         let _ = write!(out, r#"<path class="grid" d="M{LEFT} {at:.1}H{RIGHT}"/>"#);
         svg::text(out, "tick ytick", LEFT - 6.0, at + 4.0, "end", &short(tick));
     }
-    for tick in x.ticks() {
+    for tick in ticks(chart, x) {
         let at = x.place(tick);
         let _ = write!(out, r#"<path class="grid" d="M{at:.1} {TOP}V{BOTTOM}"/>"#);
         svg::text(out, "tick xtick", at, BOTTOM + 15.0, "middle", &short(tick));
@@ -81,6 +84,25 @@ fn grid(out: &mut String, chart: &Lines, x: &Scale, y: &Scale) {
         r#"<text class="axis" transform="translate(9 {middle:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
         escape(&chart.y.label)
     );
+}
+
+/// Ticks at the measured places where these are few and apart, and round values elsewhere.
+fn ticks(chart: &Lines, x: &Scale) -> Vec<f64> {
+    let mut measured: Vec<f64> =
+        chart.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x)).collect();
+    measured.sort_by(f64::total_cmp);
+    measured.dedup();
+    let apart = measured.windows(2).all(|pair| x.place(pair[1]) - x.place(pair[0]) >= TICKS_APART);
+    // A label that is rounded would name another place.
+    let exact = |value: &f64| {
+        let written: Option<f64> = short(*value).parse().ok();
+        written.is_some_and(|written| (written - value).abs() <= 0.005 * value.abs())
+    };
+    if (2..=MEASURED_TICKS_MAX).contains(&measured.len()) && apart && measured.iter().all(exact) {
+        measured
+    } else {
+        x.ticks()
+    }
 }
 
 /// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end of the axis is at that end.
@@ -216,6 +238,20 @@ mod tests {
             "{places:?}"
         );
         assert!(draw(&Lines::default(), "nothing").svg.contains("</svg>"));
+    }
+
+    #[test]
+    fn ticks_are_at_the_measured_places_where_labels_have_room() {
+        let ticks_of = |values: &[f64]| {
+            let points: Vec<(f64, f64)> = values.iter().map(|x| (*x, 5.0)).collect();
+            let chart = Lines { x: Axis::linear("x"), lines: vec![line("sys", &points)], ..Lines::default() };
+            let x = Scale::of(&chart.x, values.iter().copied(), LEFT + 8.0, RIGHT - 4.0);
+            ticks(&chart, &x)
+        };
+        let apart = [0.0, 25.0, 50.0, 75.0, 100.0];
+        assert_eq!(ticks_of(&apart), apart);
+        let close = [0.0, 1.0, 2.0, 100.0];
+        assert_ne!(ticks_of(&close), close);
     }
 
     #[test]

@@ -20,13 +20,17 @@ const THICK: f64 = 11.0;
 /// Letters of a baseline's name that have room below the axis.
 const NAME_MAX: usize = 8;
 
+/// The least distance of two labels of the axis.
+const APART: f64 = 46.0;
+
 /// From this part on a linear axis has no room for the small ones.
-const WIDE: f64 = 2.0;
+pub const WIDE: f64 = 2.0;
 
 /// Draws the groups; `title` names the chart.
 pub fn draw(chart: &Ratios, title: &str) -> String {
     let rows = || chart.groups.iter().flat_map(|group| &group.rows);
-    let logarithmic = rows().any(|row| row.value > WIDE);
+    let (least, most) = chart.span.unwrap_or((1.0, 1.0));
+    let logarithmic = rows().any(|row| row.value > WIDE) || most > WIDE;
     // On a linear axis an interval that is longer ends at the edge; its figures say where it would.
     let end = |value: f64| if logarithmic { value } else { value.min(WIDE) };
     let ends = rows().flat_map(|row| {
@@ -34,7 +38,7 @@ pub fn draw(chart: &Ratios, title: &str) -> String {
     });
     let published = rows().filter_map(|row| row.published);
     let axis = Axis { label: String::new(), logarithmic };
-    let x = Scale::of(&axis, ends.chain([1.0]).chain(published), LEFT, RIGHT);
+    let x = Scale::of(&axis, ends.chain([1.0, least, most]).chain(published), LEFT, RIGHT);
     let named = |name: &str| if name.is_empty() { 0.0 } else { HEAD };
     let height: f64 =
         chart.groups.iter().map(|group| named(&group.name) + ROW * group.rows.len() as f64).sum();
@@ -75,11 +79,13 @@ fn frame(out: &mut String, chart: &Ratios, x: &Scale, height: f64) {
         r#"<rect class="noise" x="{from:.1}" y="0" width="{:.1}" height="{height}"/>"#,
         (to - from).max(0.5)
     );
+    let mut last = f64::NEG_INFINITY;
     for tick in x.ticks() {
         let at = x.place(tick);
         let _ = write!(out, r#"<path class="grid" d="M{at:.1} 0V{height}"/>"#);
-        // The baseline's own has its name.
-        if (at - x.place(1.0)).abs() > 18.0 {
+        // The baseline's own has its name; a label that would touch another is left out.
+        if (at - x.place(1.0)).abs() > APART && at - last > APART {
+            last = at;
             svg::text(out, "tick", at, height + 14.0, "middle", &percent(tick));
         }
     }

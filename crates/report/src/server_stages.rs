@@ -2,16 +2,21 @@
 
 use crate::form::{digits, percent};
 use crate::{Chart, Plot, Stack, Stacks, Table, View};
-use bench::measuring::{CaseRecord, LoadLevel, Part, Record, STAGES};
+use bench::measuring::{CaseRecord, Interval, LoadLevel, Part, Record, STAGES, Unit};
 
 /// Title of the charts, and of the table.
 const TITLE: &str = "Where the server's time goes";
 const TABLE: &str = "Where the server's time goes: figures";
 
-const HOW: &str = "The mean time of one request at the server in µs, told by the server itself; medians over the repetitions. Work is a thread's time, which the \
-                   requests of a batch share; it is time that passed, and on a busy machine waiting for a core is part of it: unwrap (verify and decrypt), execute (decode, run, encode; a disk that is waited for is part of it), wrap (sign \
-                   and encrypt) and send (to the kernel). In queue a request waits until its batch begins: reading what has arrived is part of that, \
-                   and no processor works meanwhile for it alone. A request is one call: a case's operation may take several.";
+const MEBIBYTE: f64 = 1_048_576.0;
+
+const HOW: &str = "The mean time at the server in µs, reported by the server itself; medians over the \
+    repetitions. Streams (MB/s) are counted per MiB, because flavors may cut them into requests of \
+    different sizes; all other loads are counted per call. Work is the elapsed time of a thread, \
+    which the requests of a batch share; on a busy machine it includes waiting for a core: unwrap \
+    (verify and decrypt), execute (decode, run, encode, wait for the disk), wrap (sign and encrypt) \
+    and send (to the kernel). In queue, a request waits until its batch begins. A call is one RPC \
+    request; an operation of the case may take several.";
 
 /// Adds charts and a table to what an evaluation shows, where the server told.
 pub fn add(view: &mut View, record: &Record) {
@@ -19,7 +24,7 @@ pub fn add(view: &mut View, record: &Record) {
     let mut table = Table::new(
         TABLE,
         HOW,
-        &["case", "queue", "unwrap", "execute", "wrap", "send", "work", "unwrap and wrap"],
+        &["case", "queue", "unwrap", "execute", "wrap", "send", "work", "(un)wrap", "per"],
     );
     for group in groups {
         let cases = || record.cases.iter().filter(|one| one.case.group == group);
@@ -31,11 +36,14 @@ pub fn add(view: &mut View, record: &Record) {
             let Some(stack) = stack(one) else { continue };
             let protection = (stack.stages[0] + stack.stages[2]) / stack.work().max(f64::MIN_POSITIVE);
             let times = [stack.wait].into_iter().chain(stack.stages).chain([stack.work()]);
-            table.measured(one.case.id(), times.map(digits).chain([percent(protection)]).collect());
+            let per = per(one.case.unit).to_owned();
+            table.measured(one.case.id(), times.map(digits).chain([percent(protection), per]).collect());
         }
         let [wait, stages @ ..] = STAGES.map(str::to_owned);
         let plot = Plot::Stacks(Stacks { wait, stages, rows });
-        view.charts.push(Chart { section: TITLE.to_owned(), title: group.to_owned(), plot });
+        let unit = cases().next().map_or("call", |one| per(one.case.unit));
+        let title = format!("{group}, per {unit}");
+        view.charts.push(Chart { section: TITLE.to_owned(), title, plot });
     }
     if !table.rows.is_empty() {
         view.tables.push(table);
@@ -51,10 +59,34 @@ pub fn stages_note(record: &Record) -> Option<String> {
     })
 }
 
+fn per(unit: Unit) -> &'static str {
+    match unit {
+        Unit::OperationsPerSecond => "call",
+        Unit::MegabytesPerSecond => "MiB",
+    }
+}
+
+/// The stages of a case: of one request, or of one MiB where the case moves a stream. Variants may
+/// cut a stream into requests of different sizes, so that one request says nothing about the cost.
 fn stack(one: &CaseRecord) -> Option<Stack> {
     let times = one.figures.as_ref()?.server_stages.as_ref()?;
-    let [wait, stages @ ..] = times.all().map(|interval| interval.median);
+    let [wait, stages @ ..] = match one.case.unit {
+        Unit::OperationsPerSecond => times.all().map(|interval| interval.median),
+        Unit::MegabytesPerSecond => per_mebibyte(one)?,
+    };
     Some(Stack { side: one.case.side.clone(), wait, stages })
+}
+
+fn per_mebibyte(one: &CaseRecord) -> Option<[f64; STAGES.len()]> {
+    let mut medians = [0.0; STAGES.len()];
+    for (stage, median) in medians.iter_mut().enumerate() {
+        let times = one.counted().map(|sample| {
+            let seconds = sample.server_stages.as_ref()?.seconds()[stage];
+            Some(seconds * 1e6 / (sample.bytes as f64 / MEBIBYTE))
+        });
+        *median = Interval::of(times.collect::<Option<Vec<f64>>>()?)?.median;
+    }
+    Some(medians)
 }
 
 /// Of the many loads of an evaluation those that look for the most, in order, of pure reads, pure writes and metadata: what lies

@@ -49,6 +49,26 @@ pub fn mark(side: &str, x: f64, y: f64) -> String {
             format!(r#"<rect class="{class}" {at} x="-3.4" y="-3.4" width="6.8" height="6.8" rx="1"/>"#)
         }
         "krb5p" => format!(r#"<path class="{class}" {at} d="M0 -4.8L4.8 0L0 4.8L-4.8 0Z"/>"#),
-        _ => format!(r#"<path class="{class}" {at} d="M0 -4.4L4.2 3.4L-4.2 3.4Z"/>"#),
+        name => {
+            let shape = match name {
+                "krb5p-17" => "M0 4.4L4.2 -3.4L-4.2 -3.4Z",
+                "krb5p-18" => "M-1.4 -4.4h2.8v3h3v2.8h-3v3h-2.8v-3h-3v-2.8h3Z",
+                "krb5p-19" => "M-4.4 -2.4L-2.4 -4.4L4.4 2.4L2.4 4.4Z",
+                "krb5p-20" => "M-4.4 0L0 -2.2L4.4 0L0 2.2Z",
+                _ => "M0 -4.4L4.2 3.4L-4.2 3.4Z",
+            };
+            format!(r#"<path class="{class}" {at} d="{shape}"/>"#)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_variant_of_a_page_has_its_own_marker() {
+        let names = ["sys", "krb5", "krb5i", "krb5p", "scp", "krb5p-17", "krb5p-18", "krb5p-19", "krb5p-20"];
+        let marks: std::collections::BTreeSet<String> =
+            names.iter().map(|name| super::mark(name, 0.0, 0.0)).collect();
+        assert_eq!(marks.len(), names.len());
     }
 }

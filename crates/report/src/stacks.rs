@@ -37,8 +37,8 @@ impl Stack {
 }
 
 /// How to read it.
-pub const HOW: &str = "Shorter is better: what a thread of the server works for one request, stage behind stage, in \
-    the order of the key, and below it how long the request waited first. The table has the figures.";
+pub const HOW: &str = "Shorter is better: the work of the server's threads for one request or one MiB, stage behind stage, in \
+    the order of the key, and below it how long requests waited first. The table has the figures.";
 
 const WIDTH: f64 = 340.0;
 /// Height of one row, and of the names of the stages above all.

@@ -57,7 +57,7 @@ fn the_report_names_the_link_that_the_run_had() {
         assert!(rate < 160.0, "a burst beyond the rate at most: {case}");
     }
     let page = fs::read_to_string(folder.path().join("report.html")).expect("the page is written");
-    assert!(page.contains("Over a link of 1\u{202f}Gbit/s"));
+    assert!(page.contains("over a link of 1\u{202f}Gbit/s"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Compared;
 use crate::facts::facts;
-use crate::form::escape;
+use crate::form::{escape, utc};
 use crate::html::{self, Section};
 use crate::{Table, View, page, text};
 use bench::measuring::Record;
@@ -18,6 +18,20 @@ fn places(compared: &Compared, records: [&Record; 2]) -> Table {
         table.measured(name, vec![value, second.unwrap_or_else(|| "–".to_owned())]);
     }
     table
+}
+
+/// Tells the two servers apart: address and port as named in the command, program and date.
+pub fn identities(compared: &Compared, records: [&Record; 2]) -> [String; 2] {
+    let [first, second] = &compared.runs;
+    [(first, records[0]), (second, records[1])].map(|(run, record)| {
+        format!(
+            "{}: {}, measured by {} on {}",
+            run.name,
+            run.target,
+            record.environment.program,
+            utc(run.started_at)
+        )
+    })
 }
 
 /// What has to be known before the runs are compared.
@@ -52,6 +66,9 @@ pub fn compared_page(compared: &Compared, records: [&Record; 2], command: &str) 
         escape(&title),
         escape(&view.headline)
     );
+    for line in identities(compared, records) {
+        let _ = write!(out, "<p class=\"note\">{}</p>", escape(&line));
+    }
     for remark in remarks(compared, records) {
         let _ = write!(out, "<p class=\"warning\">{}</p>", escape(&remark));
     }
@@ -75,8 +92,8 @@ pub fn compared_markdown(compared: &Compared, records: [&Record; 2], command: &s
     let view: View = compared.view(records);
     let [first, second] = &compared.runs;
     let mut out = format!("# {} beside {}\n\n**{}**\n\n", second.name, first.name, view.headline);
-    for remark in remarks(compared, records) {
-        let _ = writeln!(out, "- {remark}");
+    for line in identities(compared, records).into_iter().chain(remarks(compared, records)) {
+        let _ = writeln!(out, "- {line}");
     }
     view.tables
         .iter()

@@ -3,6 +3,7 @@
 use super::{Compared, ComparedCase, Difference};
 use crate::cost::Cost;
 use crate::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
+use crate::ratios::WIDE;
 use crate::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
 use bench::measuring::Record;
 
@@ -36,27 +37,22 @@ impl Compared {
         if more + less == 0 {
             return format!("Nothing differs significantly in {all} cases.");
         }
-        let middle = |wanted: Difference| {
+        let said = |wanted: Difference| {
             let cases = self.cases.iter().filter(|case| case.rate.difference == wanted);
             let mut ratios: Vec<f64> = cases.map(|case| case.rate.ratio).collect();
             ratios.sort_by(f64::total_cmp);
-            ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
+            let word = if wanted == Difference::Lower { "slower" } else { "faster" };
+            let median = ratios
+                .get(ratios.len() / 2)
+                .map_or(String::new(), |ratio| format!(" (median {} of the rate)", percent(*ratio)));
+            format!("{word} in {}{median}", ratios.len())
         };
-        let half = |wanted: Difference, direction: &str| {
-            format!("in half of these at {} of its rate or {direction}", percent(middle(wanted)))
-        };
-        let [less_said, more_said] = [half(Difference::Lower, "less"), half(Difference::Higher, "more")];
-        match (less, more) {
-            (less, 0) => format!(
-                "In {less} of {all} cases {second} is significantly slower than {first}, {less_said}; it is faster in none."
-            ),
-            (0, more) => format!(
-                "In {more} of {all} cases {second} is significantly faster than {first}, {more_said}; it is slower in none."
-            ),
-            _ => format!(
-                "Of {all} cases {second} is significantly slower than {first} in {less}, {less_said}, and faster in {more}, {more_said}."
-            ),
-        }
+        format!(
+            "Of {all} cases, {second} is {} and {} compared with {first}; {} show no significant difference.",
+            said(Difference::Lower),
+            said(Difference::Higher),
+            all - more - less
+        )
     }
 }
 
@@ -157,6 +153,12 @@ fn charts(compared: &Compared) -> Vec<Chart> {
         rows: cases.iter().map(row).collect(),
     });
     let groups: Vec<RatioGroup> = groups.collect();
+    let rates = || compared.cases.iter().map(|case| case.rate);
+    // As in a single chart, a linear axis cuts long intervals, and a logarithmic one holds them.
+    let end = if rates().any(|rate| rate.ratio > WIDE) { f64::INFINITY } else { WIDE };
+    let least = rates().map(|rate| rate.range().0.min(rate.ratio)).fold(1.0, f64::min);
+    let most = rates().map(|rate| rate.range().1.min(end).max(rate.ratio)).fold(1.0, f64::max);
+    let span = Some((least, most));
     let all = groups.len();
     let chart = |(index, some): (usize, &[RatioGroup])| {
         let (from, to) = (index * TOGETHER + 1, index * TOGETHER + some.len());
@@ -168,7 +170,7 @@ fn charts(compared: &Compared) -> Vec<Chart> {
             } else {
                 format!("Loads {from} to {to} of {all}")
             },
-            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+            plot: Plot::Ratios(Ratios { baseline, noise, groups, span }),
         }
     };
     groups.chunks(TOGETHER).enumerate().map(chart).collect()

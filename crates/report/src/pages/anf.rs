@@ -194,9 +194,9 @@ fn left(record: &Record) -> Vec<Chart> {
         let noise = record.relative_noise();
         let baseline = record.settings.baseline.clone();
         groups.iter().any(|group| !group.rows.is_empty()).then(|| Chart {
-            section: "What is left of sys at high load".to_owned(),
+            section: format!("What is left of {baseline} at high load"),
             title: title.to_owned(),
-            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+            plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
         })
     };
     let charts = [

@@ -2,6 +2,7 @@
 
 use super::findings;
 use crate::average::Average;
+use crate::cost::setting;
 use crate::form::{digits, percent};
 use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
 use crate::{busy_bars, limits, lines, ratio};
@@ -28,21 +29,25 @@ fn is_copy(one: &CaseRecord) -> bool {
     matches!(one.case.axes.part(), Some(Part::Small | Part::Large))
 }
 
-/// The sentence that a reader takes away.
+/// The time that the strongest variant takes to copy, as a fraction of the baseline's.
 fn headline(record: &Record) -> String {
-    let said = |part: Part| {
-        let one = findings::cases(record, part, "krb5p").next()?;
-        let against = one.figures.as_ref()?.against.as_ref()?;
-        Some(match against.verdict.is_significant() {
-            true => format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)),
-            false => format!("no time more or less that this run could measure with {part} files"),
+    let base = &record.settings.baseline;
+    let rank = ["krb5p", "krb5i", "krb5", "sys"];
+    let said = |side: &str| {
+        let said = [Part::Small, Part::Large].into_iter().filter_map(|part| {
+            let against = findings::cases(record, part, side).next()?.figures.as_ref()?.against.as_ref()?;
+            Some(match against.verdict.is_significant() {
+                true => format!("{} of the time with {part} files", percent(1.0 / against.ratio.median)),
+                false => format!("about the same time with {part} files"),
+            })
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| {
+            format!("{}, copies by {side} take {} compared with {base}.", setting(record), said.join(" and "))
         })
     };
-    let said: Vec<String> = [Part::Small, Part::Large].into_iter().filter_map(said).collect();
-    if said.is_empty() {
-        return "Copies by krb5p were not compared with those by sys.".to_owned();
-    }
-    format!("Beside sys, copies by krb5p take {}.", said.join(", and "))
+    let found = rank.into_iter().filter(|side| side != base).find_map(said);
+    found.unwrap_or_else(|| format!("Nothing to compare: no flavor was measured beside {base}."))
 }
 
 /// A table with a column for each side; rows of cases that `wanted` picks, by group.
@@ -174,7 +179,7 @@ fn left(record: &Record) -> Option<Chart> {
     (!groups.is_empty()).then(|| Chart {
         section: "Transfer rates".to_owned(),
         title: format!("Copies of many files, beside {baseline}"),
-        plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+        plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
     })
 }
 

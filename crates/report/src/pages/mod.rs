@@ -29,8 +29,5 @@ pub fn view(record: &Record) -> View {
         _ => plain(record, headline(record)),
     };
     server_stages::add(&mut view, record);
-    if let Some(link) = record.environment.link {
-        view.headline = format!("Over a link of {link}: {}", view.headline);
-    }
     view
 }

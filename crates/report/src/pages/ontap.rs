@@ -1,7 +1,8 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
-use crate::cost::{Cost, headline, mean};
+use crate::cost::{headline, mean, strongest};
 use crate::cpu_attribution::{ShareRow, share_table};
+use crate::form;
 use crate::form::{compared, latency, percent, rate, short};
 use crate::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
 use crate::{busy_bars, limits, lines, ratio};
@@ -16,13 +17,14 @@ const ARTICLE_IOPS: f64 = 50_000.0;
 /// Shows a record of `ontap`.
 pub fn view(record: &Record) -> View {
     let curves = curves(record);
-    let mut charts = left(record, &curves);
-    for (section, figure) in [
-        ("Latency against IOPS: median", Figure::Median),
-        ("Latency against IOPS: 99th percentile", Figure::Tail),
-    ] {
-        charts.extend(curves.iter().filter_map(|curve| chart(record, curve, section, figure)));
-    }
+    let latencies = |section: &str, figure| {
+        let charts = curves.iter().filter_map(|curve| chart(record, curve, section, figure));
+        charts.collect::<Vec<Chart>>()
+    };
+    // The article's own chart comes first.
+    let mut charts = latencies("Latency against IOPS: median", Figure::Median);
+    charts.extend(left(record, &curves));
+    charts.extend(latencies("Latency against IOPS: 99th percentile", Figure::Tail));
     charts.extend(busy_bars(record, |one| one.case.axes.scheduled_on().is_none()));
     let mut tables = vec![most(record, &curves), near(record, &curves)];
     tables.extend(instructions(record, &curves));
@@ -34,28 +36,24 @@ pub fn view(record: &Record) -> View {
     View { headline: sentence(record, &curves), tables, charts }
 }
 
-/// What the strongest side costs: of the most that is served, and where the article compares latencies. Past that the queue is what is
-/// measured.
+/// The headline, with the latency where the article compares it: beyond that rate the queue is
+/// what is measured.
 fn sentence(record: &Record, curves: &[String]) -> String {
     let said = headline(record);
-    let costs = ["krb5p", "krb5i", "krb5"].into_iter().find_map(|side| {
+    let near = strongest(record).and_then(|side| {
         let added = curves.iter().filter_map(|curve| {
             let at = compared_at(record, curve)?;
             let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
             Some(one.figures.as_ref()?.against.as_ref()?.added_us?.median)
         });
-        let added = mean(added)?;
-        let lost = 1.0 - Cost::of(record, side).operations?;
-        (lost > 0.0 && said.contains(side)).then(|| {
-            format!(
-                "{side} costs you {:.0}\u{202f}% of the most IOPS, and {} at about 50,000 IOPS.",
-                lost * 100.0,
-                latency(added.max(0.0))
-            )
-        })
+        mean(added)
     });
-    // What the run cannot tell, the common sentence says.
-    costs.filter(|_| said.contains("IOPS")).unwrap_or(said)
+    match near.filter(|_| said.contains("IOPS")) {
+        Some(added) => {
+            format!("{said} At about 50,000 IOPS it changes the latency by {}.", form::added(added))
+        }
+        None => said,
+    }
 }
 
 /// The rate nearest to the article's that the baseline was asked for.
@@ -106,7 +104,7 @@ fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
         (!groups.is_empty()).then(|| Chart {
             section: format!("What is left of the most IOPS that {baseline} does"),
             title: (*of).to_owned(),
-            plot: Plot::Ratios(Ratios { baseline, noise, groups }),
+            plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
         })
     };
     reaches.iter().filter_map(chart).collect()

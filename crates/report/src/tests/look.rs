@@ -33,6 +33,8 @@ pub(super) fn look(browser: &mut Chromium, page: &Path, name: &str) -> Value {
     for (seen, on) in [(&desk, "desk"), (&phone, "phone")] {
         assert_eq!(seen["wide"], false, "{name} is too wide for a {on}: {:#}", seen["beyond"]);
         none(&seen["beyond"], "beyond the edge outside of tables");
+        none(&seen["overlapping"], "labels of an axis that lie over each other");
+        none(&seen["unsteady"], "tables that scroll without a sign, or lose their first column");
         assert!(seen["small"].as_f64().unwrap() >= TEXT_LEAST, "{name}: text of {} pixels", seen["small"]);
     }
     browser.look(Look::PAPER);

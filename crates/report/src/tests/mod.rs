@@ -75,6 +75,7 @@ fn check(json: &Value, page: &Value) {
         }
         "ontap" => {
             tables::ontap(json, page);
+            assert_eq!(page["sections"][0], "Latency against IOPS: median");
             let step = |case: &Value| !case["axes"]["step"].is_null();
             [of(&step, "p50_us"), of(&step, "p99_us")].concat()
         }

@@ -43,6 +43,7 @@
     xticks: all(figure, '.xtick').map(e => [text(e), middle(e)[0]]),
     marks: all(figure, 'g.mark').map(e => ({ ...e.dataset, at: middle(e), unsure: e.classList.contains('unsure') })),
     bars: all(figure, 'rect.bar').map(e => ({ ...e.dataset, width: e.getBoundingClientRect().width, client: e.classList.contains('client'), unsure: e.classList.contains('unsure') })),
+    base: figure.querySelector('path.base') ? middle(figure.querySelector('path.base'))[0] - figure.querySelector('svg').getBoundingClientRect().left : null,
     published: all(figure, 'path.published').map(e => e.dataset.value),
     values: all(figure, 'text.value').map(text),
     faints: all(figure, 'text.faint').map(text),
@@ -50,6 +51,23 @@
     limits: all(figure, '.limit').map(e => [e.dataset.value, middle(e)[1]]),
     limit_names: all(figure, '.limit-name').map(text),
   }));
+  // Labels of an axis that lie over each other.
+  const overlapping = all(document, 'figure svg').flatMap(svg => {
+    const labels = all(svg, 'text.tick:not(.ytick)').map(e => [text(e), e.getBoundingClientRect()]);
+    return labels.flatMap(([one, a], i) => labels.slice(i + 1).filter(([, b]) =>
+      a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([other]) => `${one} | ${other}`));
+  });
+  // Tables that scroll without a sign of it, or lose their first column by it.
+  const unsteady = all(document, '.scroll').filter(e => e.scrollWidth > e.clientWidth + 1).filter(e => {
+    const heads = all(e, 'tbody th[scope=row]');
+    const before = heads.map(h => h.getBoundingClientRect().left);
+    const sign = getComputedStyle(e).backgroundImage.includes('gradient');
+    e.scrollLeft = 60;
+    const stays = heads.every((h, i) => Math.abs(h.getBoundingClientRect().left - before[i]) < 1.5);
+    const room = heads.every(h => h.getBoundingClientRect().width < 0.75 * e.clientWidth);
+    e.scrollLeft = 0;
+    return !(sign && stays && room);
+  }).map(e => e.getAttribute('aria-label'));
   const rows = table => all(table, 'tbody tr').map(row => [...row.children].map(text));
   const tables = all(document, 'table:not(.all)').map(table => ({
     title: text(table.closest('section').querySelector('h2')),
@@ -71,6 +89,7 @@
     broken: all(document, 'tbody tr').filter(e => getComputedStyle(e).breakInside !== 'avoid').length,
     small: all(document, 'svg text').filter(e => !e.closest('.dots')).map(e => parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM()?.a ** 2 + e.getScreenCTM()?.b ** 2) ** 0.5).reduce((a, b) => Math.min(a, b), 99),
     unscoped: all(document, 'th:not([scope])').length,
-    faint, charts, tables, cases,
+    sections: all(document, 'section > h2').map(text),
+    faint, overlapping, unsteady, charts, tables, cases,
   };
 })()

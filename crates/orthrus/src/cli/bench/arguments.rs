@@ -85,7 +85,10 @@ impl TargetArguments {
             others: credentials.collect(),
             pid: self.server_pid,
             metrics: self.server_metrics.clone(),
-            label: text.clone(),
+            label: match self.port {
+                NFS_PORT => text.clone(),
+                port => format!("{text}, port {port}"),
+            },
         }))
     }
 
