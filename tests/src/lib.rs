@@ -4,6 +4,8 @@
 //! [`in_world`] gives a test a throw-away realm, a folder to export and users. A test that fails here panics: this
 //! crate is for tests alone.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod disk;
 pub mod hostile;
 mod program;

@@ -2,6 +2,8 @@
 //!
 //! Skipped, with the reason, where a lab cannot run: not root, no user-mode Linux, no tap device, no address translation.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use e2e::{Ended, empty_folder, orthrus, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,5 +1,7 @@
 //! Floods next to honest clients, short where nothing else is said: `cargo xtask hostile` runs them long.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use client::Flavor;
 use e2e::hostile::{FLOODS, Flood, MEMORY_MAX_KIB, Plan, Row, flood};
 use e2e::{Server, World, in_world, pattern};

@@ -8,6 +8,8 @@
 //! no mirror of Debian. `ORTHRUS` names the program to test; without it the program is built.
 //! `lab/run.sh --help` runs jobs by hand.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,7 @@
 //! A soak, short where nothing else is said: `cargo xtask soak` runs it long.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use e2e::in_world;
 use e2e::soak::{Soak, soak};
 use std::time::Duration;

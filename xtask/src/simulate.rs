@@ -5,8 +5,8 @@ use serde_json::json;
 use sim::{Mutation, Outcome};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Seeds that fail after which no more are played.
@@ -79,9 +79,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                         return;
                     }
                     let outcome = sim::run(seed, arguments.mutation, false);
-                    let mut summary = summary.lock().expect("no thread panics while it adds");
+                    let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(outcome);
-                    let mut last = last.lock().expect("no thread panics while it prints");
+                    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                     if last.elapsed() >= PROGRESS {
                         *last = Instant::now();
                         println!("{} of {seeds} seeds, {} failed", summary.played, summary.failed.len());
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             });
         }
     });
-    end(arguments, &summary.into_inner().expect("no thread has panicked"), began.elapsed())
+    end(arguments, &summary.into_inner().unwrap_or_else(PoisonError::into_inner), began.elapsed())
 }
 
 impl Summary {

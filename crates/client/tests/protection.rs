@@ -1,5 +1,7 @@
 //! RPCSEC_GSS as the client speaks it, checked with the keys of the other side.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

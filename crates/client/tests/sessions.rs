@@ -1,5 +1,7 @@
 //! Sessions, slots and repairs, against a peer that does what the test tells it to.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod peer;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Contexts between our initiator and our acceptor, in throw-away realms.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at all.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use orthrus_identity::{Identity, IdentitySource, Mapper, OwnerError, Rules, SourceError, Wait};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

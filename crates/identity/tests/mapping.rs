@@ -1,5 +1,7 @@
 //! Principals and owners by rule, against tables and a source that counts and fails.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

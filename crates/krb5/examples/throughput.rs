@@ -3,6 +3,9 @@
 //! Arguments name the instructions (all that the processor has, if none is named) and pick rows by what their name
 //! contains. Times are the thread's processor time, the median of several rounds.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed measurement ends by panicking")]
+#![expect(clippy::disallowed_methods, reason = "a program has arguments")]
+
 use std::time::Duration;
 
 use orthrus_krb5::{

@@ -17,7 +17,7 @@ pub enum Cpu {
     Portable,
 }
 
-/// The variable that [`cpu_from_environment`] reads.
+/// The environment variable by which programs let their user choose for [`select`].
 pub const CPU_VARIABLE: &str = "ORTHRUS_CPU";
 
 /// Why a set of instructions cannot be used.
@@ -117,14 +117,25 @@ impl FromStr for Cpu {
 
 static CHOSEN: OnceLock<Cpu> = OnceLock::new();
 
-/// Returns what the whole process works with: what [`select`] chose, else what [`CPU_VARIABLE`] names, else
-/// [`Cpu::best`]. It is decided once; a variable that names nothing usable counts as not set, so a program that
-/// obeys the variable asks [`cpu_from_environment`] first.
+/// Returns the instruction set of the whole process: the one that [`select`] chose, else
+/// [`Cpu::best`]. The first call decides.
 pub fn cpu() -> Cpu {
-    *CHOSEN.get_or_init(|| cpu_from_environment().unwrap_or_else(|_| Cpu::best()))
+    *CHOSEN.get_or_init(initial)
 }
 
-/// Chooses what the whole process works with.
+#[cfg(not(test))]
+fn initial() -> Cpu {
+    Cpu::best()
+}
+
+/// Lets `cargo xtask memcheck` choose the path of the unit tests.
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests have an environment")]
+fn initial() -> Cpu {
+    std::env::var(CPU_VARIABLE).map_or_else(|_| Cpu::best(), |name| name.parse().unwrap())
+}
+
+/// Chooses the instruction set of the whole process.
 ///
 /// # Errors
 /// [`CpuError::Unavailable`], and [`CpuError::Chosen`] if another one is in use already.
@@ -136,17 +147,6 @@ pub fn select(cpu: Cpu) -> Result<(), CpuError> {
         chosen if chosen == cpu => Ok(()),
         chosen => Err(CpuError::Chosen(chosen)),
     }
-}
-
-/// Reads [`CPU_VARIABLE`]; where it is not set, returns [`Cpu::best`].
-///
-/// # Errors
-/// [`CpuError::Unknown`] and [`CpuError::Unavailable`].
-pub fn cpu_from_environment() -> Result<Cpu, CpuError> {
-    // The one thing that this crate takes from its surroundings, so that every program obeys the variable.
-    let Some(name) = std::env::var_os(CPU_VARIABLE) else { return Ok(Cpu::best()) };
-    let cpu: Cpu = name.to_string_lossy().parse()?;
-    if cpu.is_available() { Ok(cpu) } else { Err(CpuError::Unavailable(cpu)) }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ mod vectors;
 mod walk;
 mod wrap;
 
-pub use cpu::{CPU_VARIABLE, Cpu, CpuError, cpu, cpu_from_environment, select};
+pub use cpu::{CPU_VARIABLE, Cpu, CpuError, cpu, select};
 pub use enctype::Enctype;
 pub use error::{KeyError, TokenError};
 #[doc(hidden)]

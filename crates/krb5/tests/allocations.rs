@@ -1,5 +1,6 @@
 //! Nothing is allocated for a message, nor for a batch, by any set of instructions.
 #![allow(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

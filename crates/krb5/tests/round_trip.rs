@@ -1,10 +1,18 @@
 //! What one side seals or signs, the other side opens or verifies: any length, any batch.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use orthrus_krb5::{
-    ContextKeys, Enctype, MicMessage, MicToken, Role, Segments, TokenError, UnwrapMessage, VerifyMessage,
-    WRAP_HEADROOM, WrapMessage,
+    CPU_VARIABLE, ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, Segments, TokenError,
+    UnwrapMessage, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 use proptest::prelude::*;
+
+/// Starts a run on the path that `cargo xtask memcheck` chooses, else on the best one.
+#[expect(clippy::disallowed_methods, reason = "tests have an environment")]
+fn run() -> Run<'static> {
+    Run::new(std::env::var(CPU_VARIABLE).map_or_else(|_| Cpu::best(), |name| name.parse().expect("a name")))
+}
 
 const LENGTH_MAX: usize = 1 << 20;
 
@@ -58,7 +66,7 @@ fn seal(contexts: &[Context], messages: &[(usize, usize)], start: usize) -> Vec<
             token: Segments::from(&mut buffer[start..]),
         })
         .collect();
-    orthrus_krb5::wrap(&mut batch);
+    orthrus_krb5::wrap_with(&mut run(), &mut batch);
     buffers
 }
 
@@ -72,7 +80,7 @@ fn open(contexts: &[Context], messages: &[(usize, usize)], buffers: &mut [Vec<u8
             result: Err(TokenError::Malformed),
         })
         .collect();
-    orthrus_krb5::unwrap(&mut batch);
+    orthrus_krb5::unwrap_with(&mut run(), &mut batch);
     let opened: Vec<_> = batch.into_iter().map(|message| message.result.expect("our own token")).collect();
     for (n, (opened, &(_, len))) in opened.into_iter().zip(messages).enumerate() {
         assert_eq!(opened.sequence, n as u64 | 1 << 40);
@@ -108,7 +116,7 @@ proptest! {
             alone.extend(plaintext(len, n as u64));
             let keys = &contexts[context].acceptor;
             alone.resize(alone.len() + keys.wrap_trailer_len(), 0);
-            orthrus_krb5::wrap(&mut [WrapMessage {
+            orthrus_krb5::wrap_with(&mut run(), &mut [WrapMessage {
                 keys,
                 sequence: n as u64 | 1 << 40,
                 confounder: confounder(n),
@@ -142,12 +150,12 @@ proptest! {
             let keys = &contexts[context].initiator;
             MicMessage { keys, sequence: n as u64, data, token: MicToken::EMPTY }
         }).collect();
-        orthrus_krb5::get_mic(&mut signed);
+        orthrus_krb5::get_mic_with(&mut run(), &mut signed);
         let mut checked: Vec<_> = messages.iter().zip(&signed).map(|(&(context, _), mic)| {
             let keys = &contexts[context].acceptor;
             VerifyMessage { keys, data: mic.data, token: &mic.token, result: Err(TokenError::Malformed) }
         }).collect();
-        orthrus_krb5::verify_mic(&mut checked);
+        orthrus_krb5::verify_mic_with(&mut run(), &mut checked);
         for (n, message) in checked.iter().enumerate() {
             prop_assert_eq!(message.result, Ok(n as u64));
         }

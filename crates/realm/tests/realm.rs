@@ -1,5 +1,7 @@
 //! Realms made, used and removed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;

@@ -164,7 +164,8 @@ mod tests {
         MEMORY.with_borrow(|memory| memory.bytes)
     }
 
-    /// What other tests keep is not on a new thread.
+    /// A new thread has no memory of other tests.
+    #[expect(clippy::disallowed_methods, reason = "tests may start threads")]
     fn on_a_thread(run: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     }

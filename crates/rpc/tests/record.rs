@@ -1,5 +1,7 @@
 //! Record marking: any stream in any pieces, hostile ones too.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use orthrus_rpc::{RecordError, RecordLimits, RecordMemory, RecordReader, memory, record_mark};
 use proptest::prelude::*;
 

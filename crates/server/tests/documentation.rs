@@ -1,5 +1,7 @@
 //! What the documentation says of tests is true.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 #[test]

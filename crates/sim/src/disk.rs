@@ -3,6 +3,8 @@
 //! Names and attributes are on stable storage when an operation ends; data is when it was synced. When the machine loses
 //! its power, each write since then is there or is not, whatever came before or after it.
 
+#![expect(clippy::expect_used, reason = "a simulation that cannot go on ends its seed")]
+
 use crate::chance::Chance;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

@@ -93,6 +93,7 @@ impl Machine {
             Timestamp { seconds, nanoseconds }
         };
         let limits = MemoryLimits { bytes_max: 1 << 26, objects_max: 10_000 };
+        #[expect(clippy::expect_used, reason = "the limits have room for the root")]
         let files = MemoryBackend::determined(limits, Box::new(clock)).expect("room for the root");
         let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation == Mutation::CommitForgets);
         disk.prepare(paths);

@@ -1,5 +1,7 @@
 //! The suite of all backends on this machine's file systems, as root and without.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::Directory;

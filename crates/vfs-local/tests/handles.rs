@@ -1,5 +1,7 @@
 //! Handles across restarts, and objects that change behind the server's back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Directory, export, me, mode, open, run_as_nobody, walk};

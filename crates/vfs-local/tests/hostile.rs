@@ -1,5 +1,7 @@
 //! A local program that swaps folders for symbolic links while the server works on them: nothing outside is touched or told.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Directory, me, mode};

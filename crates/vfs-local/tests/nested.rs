@@ -1,5 +1,7 @@
 //! File systems that are mounted below an exported folder.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Directory, me, mode, walk};

@@ -1,5 +1,7 @@
 //! Quotas hold although the server is root, and users are told theirs.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use vfs::{Backend, Caller, OpenAccess, SetAttributes, VfsError};

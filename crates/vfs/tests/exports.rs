@@ -1,5 +1,7 @@
 //! The rules of exports and of the pseudo file system above them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use orthrus_vfs::{
     ANON_ID, Backend, Caller, Export, ExportTable, Exports, ExportsError, FileType, MemoryBackend,
     MemoryLimits, PSEUDO_FSID, Place, SecFlavor, Squash, Timestamp, export_id, normalise,

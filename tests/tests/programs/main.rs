@@ -1,5 +1,7 @@
 //! The program against the client library, against itself and against bytes that no client sends.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod access;
 mod bench;
 mod control;

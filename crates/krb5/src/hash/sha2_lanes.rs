@@ -122,6 +122,7 @@ pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
         // SAFETY: the same.
         *row = unsafe { R::load(column.as_ptr()) };
     }
+    #[expect(clippy::expect_used, reason = "the number of groups is a constant above zero")]
     let (last, others) = R::Word::CONSTANTS.split_last().expect("four or five groups");
     for block in 0..blocks {
         // SAFETY: the caller vouches for the instructions and for the bytes behind the pointers.

@@ -30,8 +30,8 @@ pub(super) unsafe fn sha1<const N: usize>(states: &mut [[u32; 5]; N], lanes: [*c
                 for n in 0..N {
                     let w = &mut words[n];
                     let next = if $i < 4 {
-                        // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
                         let bytes =
+                            // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
                             unsafe { _mm_loadu_si128(lanes[n].add(64 * block + 16 * ($i % 4)).cast()) };
                         _mm_shuffle_epi8(bytes, order)
                     } else {
@@ -103,8 +103,8 @@ pub(crate) unsafe fn sha256<const N: usize>(
                 for n in 0..N {
                     let w = &mut words[n];
                     let next = if $i < 4 {
-                        // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
                         let bytes =
+                            // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
                             unsafe { _mm_loadu_si128(lanes[n].add(64 * block + 16 * ($i % 4)).cast()) };
                         _mm_shuffle_epi8(bytes, order)
                     } else {

@@ -98,6 +98,7 @@ macro_rules! few {
         for (group, lanes) in $lanes.chunks(size).enumerate() {
             let first = group * size;
             // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+            #[expect(clippy::undocumented_unsafe_blocks, reason = "the comment above holds for every arm")]
             match *lanes {
                 [a] => some($columns, first, |states| unsafe { $sha(states, [a], $blocks) }),
                 [a, b] => some($columns, first, |states| unsafe { $sha(states, [a, b], $blocks) }),
@@ -110,7 +111,7 @@ macro_rules! few {
                     some($columns, first, |states| unsafe { $sha(states, [a, b, c, d, e, f], $blocks) });
                 }
                 _ => {}
-            }
+            };
         }
         true
     }};

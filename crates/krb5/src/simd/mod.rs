@@ -145,6 +145,7 @@ pub(crate) fn seal<'l, const R: usize>(
 ) {
     let mut states = [const { None }; LANES];
     let lanes = Pointers::and_states(lanes, &mut states, units * UNIT);
+    #[expect(clippy::expect_used, reason = "the caller asked `fuses` first")]
     let kernel = Kernel::of(cpu, lanes.count).expect("hash and cipher go together for so many lanes");
     seal_by::<R>(kernel, cpu, &lanes, &mut states[..lanes.count], units);
 }

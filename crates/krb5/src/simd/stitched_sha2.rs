@@ -142,6 +142,7 @@ pub(super) unsafe fn seal_sha384(lanes: &Pointers, hash: &mut [u64; 8], units: u
             let before = state;
             let mut words = Row1x64::read_block(&[at.cast::<u8>().sub(UNIT)], 0);
             // A block of AES behind eight rounds of SHA-384. The code is short, so that decoded it fits into its cache.
+            #[expect(clippy::expect_used, reason = "the number of groups is a constant above zero")]
             let (last, groups) = u64::CONSTANTS.split_last().expect("five groups");
             for (group, constants) in groups.iter().enumerate() {
                 for half in [0, 1] {

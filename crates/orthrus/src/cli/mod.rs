@@ -44,7 +44,7 @@ impl Arguments {
     /// A message that names the cause and the cure.
     pub fn run(self) -> anyhow::Result<()> {
         crate::logging::start(&self.log)?;
-        krb5::cpu_from_environment().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
+        select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {
             Command::Serve(arguments) => arguments.run(),
             Command::Realm(command) => command.run(),
@@ -52,5 +52,13 @@ impl Arguments {
             Command::Lab(command) => command.run(),
             Command::Try(arguments) => arguments.run(),
         }
+    }
+}
+
+/// Selects the instruction set that the environment names, if it names one.
+fn select_cpu() -> Result<(), krb5::CpuError> {
+    match std::env::var_os(krb5::CPU_VARIABLE) {
+        Some(name) => krb5::select(name.to_string_lossy().parse()?),
+        None => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ pub fn view(record: &Record) -> View {
         enctypes(record),
     ];
     let mut charts: Vec<Chart> = left(record).into_iter().chain(by_size(record)).collect();
-    charts.extend(busy_bars(record, |one| is_copy(one)));
+    charts.extend(busy_bars(record, is_copy));
     View { headline: headline(record), tables: tables.into_iter().flatten().collect(), charts }
 }
 
@@ -107,7 +107,7 @@ fn times(record: &Record) -> Option<Table> {
             "what",
         ],
         &sides(record, &[Part::Small, Part::Large]),
-        |one| is_copy(one),
+        is_copy,
         |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
     )
 }

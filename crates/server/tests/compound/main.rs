@@ -1,5 +1,7 @@
 //! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod acls;
 mod admission;
 mod attributes;

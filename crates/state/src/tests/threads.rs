@@ -13,6 +13,7 @@ const THREADS: usize = 4;
 const ROUNDS: usize = 400;
 
 /// Runs the same on each of several threads.
+#[expect(clippy::disallowed_methods, reason = "tests may start threads")]
 fn on_threads(work: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for number in 0..THREADS {
