@@ -81,6 +81,15 @@ impl ForeignThread {
         }
         result
     }
+
+    /// Like [`ForeignThread::run`], for a call that is not worth queueing while the thread is stuck.
+    pub(crate) fn ask<R: Send + 'static>(
+        &self,
+        patience: Duration,
+        call: impl FnOnce() -> R + Send + 'static,
+    ) -> Option<R> {
+        if self.is_stuck.load(Relaxed) { None } else { self.run(patience, call) }
+    }
 }
 
 /// A descriptor that its dropper closes, or the thread of a file system that may hang.

@@ -121,8 +121,13 @@ impl RangeLocks for LocalLocks {
             LockKind::Write => libc::F_WRLCK,
         };
         let Some(mut words) = Self::words(first, last, number) else { return Ok(None) };
-        let asked = fcntl(&**self.fd, FcntlArg::F_OFD_GETLK(&mut words));
-        asked.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
+        let fd = Arc::clone(&self.fd);
+        let mut find = move || fcntl(&**fd, FcntlArg::F_OFD_GETLK(&mut words)).map(|_| words);
+        let found = match self.fd.thread() {
+            None => find(),
+            Some(thread) => thread.ask(PATIENCE, find).ok_or(VfsError::Delay)?,
+        };
+        let words = found.map_err(|error| vfs_error(Errno::from_raw_os_error(error as i32)))?;
         if i32::from(words.l_type) == libc::F_UNLCK {
             return Ok(None);
         }

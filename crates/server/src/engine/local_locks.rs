@@ -126,9 +126,13 @@ impl Turn<'_> {
     fn put(&mut self, locks: Arc<dyn RangeLocks>) {
         self.locks = Some(locks.clone());
         let mut held = self.all.stripe(&self.file).lock();
-        let entry = held.entry(self.file).or_default();
-        if entry.locks.replace(locks).is_none() {
-            self.all.files.fetch_add(1, Relaxed);
+        let former = held.entry(self.file).or_default().locks.replace(locks);
+        drop(held);
+        match former {
+            None => drop(self.all.files.fetch_add(1, Relaxed)),
+            // A client that waits for a program's lock may keep the former alive. An error shows again
+            // when these bytes are unlocked.
+            Some(former) => drop(former.set(0, u64::MAX, None)),
         }
     }
 
@@ -280,7 +284,13 @@ impl Compound<'_> {
         let locked = match way {
             Ok(Way::Free) => lock(),
             Ok(Way::Taken(_)) if request.reclaim => Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into()),
-            Ok(Way::Taken(found)) => Err(LockError::Denied(denied(found, range, request.write)).into()),
+            Ok(Way::Taken(found)) => {
+                if self.state().locks().wait_for_program(client, request) {
+                    let waits = &self.nfs.program_waits;
+                    waits.add(*file, range, lock_kind(request.write), locks, self.now());
+                }
+                Err(LockError::Denied(denied(found, range, request.write)).into())
+            }
             Err(error) => Err(error.into()),
         };
         // What was raised in vain comes down again, and what was locked for writing before as well.

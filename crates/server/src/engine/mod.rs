@@ -22,6 +22,7 @@ mod nfs;
 mod numeric_owners;
 mod offload;
 mod owners;
+mod program_waits;
 mod replies;
 mod run;
 mod shortage;

@@ -3,6 +3,7 @@
 use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
 use super::names_held::NamesHeld;
+use super::program_waits::ProgramWaits;
 use super::replies::Replies;
 use super::{Cause, ClientRecords, Fh, FileKey, NfsConfig, Offloads, Start};
 use crate::callback::Callbacks;
@@ -77,6 +78,7 @@ pub struct Nfs {
     pub(super) names: NamesHeld,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) local_locks: LocalLocks,
+    pub(crate) program_waits: ProgramWaits,
     pub(super) replies: Replies,
     pub(super) outcomes: Outcomes,
     records: Box<dyn ClientRecords>,
@@ -111,6 +113,7 @@ impl Nfs {
             names: NamesHeld::default(),
             breaks: Arc::default(),
             local_locks: LocalLocks::default(),
+            program_waits: ProgramWaits::default(),
             replies: Replies::default(),
             outcomes: Outcomes::default(),
             records,
@@ -127,6 +130,7 @@ impl Nfs {
     /// Expires leases and ends the grace period; to be called about once a second.
     pub fn housekeeping(&self, now: Duration) {
         self.recall_broken(now);
+        self.poll_program_waits(now);
         let expired = self.with_effects(now, |state, effects| state.leases().expire(now, effects));
         if expired > 0 {
             tracing::info!(clients = expired, "leases ran out");

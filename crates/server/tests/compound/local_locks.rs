@@ -118,6 +118,40 @@ fn a_lock_of_a_local_program_denies_those_of_clients() // RFC 8881 sections 18.1
 }
 
 #[test]
+fn a_client_that_waits_for_a_local_program_is_notified() // RFC 8881 sections 18.10.4 and 20.11
+{
+    let (place, server) = server();
+    let wire = Wire::under(&server);
+    let mut alice = Client::delegated(&server, &wire, b"a", 11);
+    let access = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
+    let reply = alice.at("export", vec![open_create("f", access), getfh()]).ok();
+    let (fh, open) = (reply.fh(0), reply.opened().stateid);
+    let local = Local::open(place.join("f"));
+    assert!(local.lock(true, 10, 5));
+    let mut lock =
+        |locktype| alice.run(vec![put(&fh), lock_new(locktype, 12, 1, open, b"o")]).expect(NFS4ERR_DENIED);
+    lock(WRITE_LT);
+    local.unlock();
+    let now = Duration::from_secs(1);
+    server.nfs.housekeeping(now);
+    assert!(wire.take().is_empty(), "it does not wait");
+    assert!(local.lock(true, 10, 5));
+    lock(NfsLockType4::READW_LT);
+    server.nfs.housekeeping(now);
+    assert!(wire.take().is_empty(), "the program has its lock yet");
+    local.unlock();
+    server.nfs.housekeeping(now);
+    let told = wire.one();
+    let Some(NfsCbArgop4::OP_CB_NOTIFY_LOCK(notice)) = told.operation() else { panic!("{told:?}") };
+    let owner = StateOwner4 { clientid: alice.clientid, owner: bytes(b"o") };
+    assert_eq!((notice.cnla_fh.to_vec(), &notice.cnla_lock_owner), (fh.clone(), &owner));
+    server.answer(now, &told, NFS4_OK, NFS4ERR_SERVERFAULT);
+    server.nfs.housekeeping(now);
+    assert!(wire.take().is_empty(), "once");
+    alice.run(vec![put(&fh), lock_new(NfsLockType4::READW_LT, 12, 1, open, b"o")]).ok();
+}
+
+#[test]
 fn a_lock_of_a_client_denies_those_of_local_programs_until_it_is_undone()
 // RFC 8881 sections 18.10.3 and 18.12.3
 {

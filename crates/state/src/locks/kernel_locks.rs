@@ -31,6 +31,27 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         taken.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID.into())
     }
 
+    /// Remembers a client whose request a program of the server's machine refused, so that
+    /// [`Locks::notify_waits`] reaches it. Says whether the request waits and its client can be called
+    /// back (RFC 8881 section 18.10.4).
+    pub fn wait_for_program(&self, client: ClientKey, request: &Lock<'_, F>) -> bool {
+        let Ok(range) = LockRange::new(request.offset, request.length) else { return false };
+        let Ok(record) = self.state.client(client) else { return false };
+        let Ok(client_state) = record.lock() else { return false };
+        let Ok(place) = self.resolve_locker(&client_state, client, request) else { return false };
+        let mut files = self.state.files.lock(request.file);
+        let Some(file) = files.get_mut(request.file) else { return false };
+        self.note_wait(client, &record, &place, file, range, request)
+    }
+
+    /// Queues CB_NOTIFY_LOCK for the clients that wait for a lock on a file and that no other client's
+    /// lock holds up (RFC 8881 section 20.11).
+    pub fn notify_waits(&self, file: &F, effects: &mut Effects<O>) {
+        if let Some(state) = self.state.files.lock(file).get_mut(file) {
+            self.notify_lock_waits(state, effects);
+        }
+    }
+
     /// Returns how a range of a file is locked by all clients together, in pieces that follow each other and cover it.
     pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
         let files = self.state.files.read(file);

@@ -203,13 +203,29 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         if request.reclaim {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_CONFLICT.into());
         }
-        if request.waits && record.paths.load(Relaxed) > 0 {
+        self.note_wait(client, record, place, file, range, request);
+        Err(LockError::Denied(self.denied(held)))
+    }
+
+    /// Remembers a refused request if it waits (READW_LT, WRITEW_LT) and its client can be called back;
+    /// says whether it did.
+    pub(crate) fn note_wait(
+        &self,
+        client: ClientKey,
+        record: &Client,
+        place: &LockTarget<F>,
+        file: &mut FileState<F>,
+        range: LockRange,
+        request: &Lock<'_, F>,
+    ) -> bool {
+        let waits = request.waits && record.paths.load(Relaxed) > 0;
+        if waits {
             let (name, owner) = (self.name_of(request, place.owner), place.owner);
             let (clientid, write) = (record.id, request.write);
             let wait = LockWait { file: request.file.clone(), client, clientid, name, owner, range, write };
             file.wait_for_lock(wait);
         }
-        Err(LockError::Denied(self.denied(held)))
+        waits
     }
 
     /// Handles LOCKT: whether `owner` could lock the range.
@@ -282,7 +298,7 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     /// Finds the open, the lock stateid if there is one, and the lock owner.
-    fn resolve_locker(
+    pub(crate) fn resolve_locker(
         &self,
         client_state: &ClientState,
         client: ClientKey,
