@@ -10,8 +10,9 @@ use libfuzzer_sys::fuzz_target;
 use nfs4::{NfsOpnum4, NfsResop4, Nfsstat4, valid_error};
 use orthrus_fuzz::peak_of;
 use rpc::{Accepted, AuthSys, CallHeader, ConnectionId, OpaqueAuth, ReplyHeader};
-use server::dispatch::{Action, Environment, Metrics, Scratch, Server};
-use server::engine::{Nfs, NfsConfig, NoRecords, Start};
+use runtime::Builder;
+use server::dispatch::{Action, Environment, Scratch, Server};
+use server::engine::{Nfs, NfsConfig, Start};
 use state::Boot;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -68,20 +69,15 @@ fn server() -> Server<Nfs> {
         filehandle_key: [3; 16],
     };
     let numbers = AtomicU64::new(1);
-    let random = Box::new(move || numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed));
-    let engine = Nfs::new(
-        // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's tests draws those.
-        NfsConfig { nfs40: false, ..NfsConfig::default() },
-        start,
-        Arc::new(Exports::new(exports)),
-        identity,
-        Box::new(NoRecords),
-        random,
-        Duration::ZERO,
-    );
-    let environment =
-        Environment { clock: Box::new(|| Duration::from_secs(5)), random: Box::new(|bytes| bytes.fill(9)) };
-    Server::new(engine, None, environment, Arc::new(Metrics::default()))
+    let random = move |bytes: &mut [u8]| {
+        let number = numbers.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed).to_ne_bytes();
+        bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
+    };
+    let environment = Environment { clock: Box::new(|| Duration::from_secs(5)), random: Box::new(random) };
+    // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's tests draws those.
+    let config = NfsConfig { nfs40: false, ..NfsConfig::default() };
+    let builder = Builder::new(Arc::new(Exports::new(exports)), start, environment);
+    builder.config(config).identity(identity).server()
 }
 
 impl Client {

@@ -6,8 +6,6 @@
 //! connections of one nconnect mount spread over the cores. What a service has other threads carry out comes back
 //! to the shard by its [`LateSink`] and is answered by a later tick.
 //!
-//! What may wait runs in a [`Pool`] of threads.
-//!
 //! This crate never looks inside a record.
 
 mod activity;
@@ -24,7 +22,6 @@ mod mailbox;
 mod outgoing;
 mod output;
 mod owner;
-mod pool;
 mod service;
 mod shard;
 mod sockets;
@@ -39,14 +36,11 @@ pub use limits::Limits;
 pub use listener::{Admission, ListenError, Listener, Running};
 pub use outgoing::Outgoing;
 pub use owner::owner;
-pub use pool::{Line, Pool, PoolLimits};
 pub use service::{Action, Reply, Request, Service};
 pub use stats::{CLASSES_MAX, Stats};
 pub use watchdog::Shards;
 
 #[cfg(test)]
 mod outgoing_tests;
-#[cfg(test)]
-mod pool_tests;
 #[cfg(test)]
 mod tests;

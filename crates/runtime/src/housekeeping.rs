@@ -1,6 +1,6 @@
 //! What has to be done from time to time, and what the server tells of itself when asked.
 
-use crate::NfsService;
+use crate::{Executor, NfsService};
 use net::{Running, Stats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub fn start(
                 next_trim = Instant::now() + TRIM_INTERVAL;
             }
             // Without this thread no lease would ever end: a defect must not end it.
-            let round = AssertUnwindSafe(|| once(&service, &exports, trims));
+            let round = AssertUnwindSafe(|| round(&service, &exports, trims));
             if catch_unwind(round).is_err() {
                 tracing::error!("a defect of the server cut its housekeeping short");
             }
@@ -70,9 +70,10 @@ fn has_fallen(peak: &mut usize, held: usize) -> bool {
     fallen
 }
 
-fn once(service: &NfsService, exports: &Exports, trims: bool) {
+/// One round: ends what has timed out, resumes calls that have waited for long enough, and trims the backends.
+pub fn round<E: Executor>(service: &NfsService<E>, exports: &Exports, trims: bool) {
     service.server().housekeeping();
-    service.wake(Some(Instant::now()));
+    service.wake(Some(service.server().now()));
     if trims {
         exports.snapshot().iter().for_each(|export| export.backend.trim());
     }

@@ -1,11 +1,19 @@
-//! The runtime: everything between the network layer and [`server`] that decides where a call runs.
+//! The runtime: builds a server and decides where its calls run.
 //!
-//! A shard runs calls until one would wait. Such a call is deferred to a pool of threads, or parked
-//! until a client answers a callback. Directory changes wait for stable storage in groups.
+//! [`Builder`] wires a server from its parts. A shard runs calls until one would wait. [`NfsService`]
+//! defers such a call to a pool, or parks it until a client answers a callback. Calls that changed
+//! names wait for stable storage in groups. An [`Executor`] runs the pools: [`Threads`] in the
+//! program, [`Deterministic`] in the simulator.
 
+mod builder;
+mod executor;
+mod group_commit;
 pub mod housekeeping;
 mod parked;
+mod pool;
 mod service;
-mod settling;
 
+pub use builder::Builder;
+pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
+pub use pool::{Lane, Pool, PoolLimits};
 pub use service::{Callbacks, NfsService, ShardMemory};

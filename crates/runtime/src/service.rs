@@ -1,8 +1,9 @@
-//! Between the network layer and the server.
+//! The service that the network layer calls: a server, and the pools for calls that would wait.
 
+use crate::group_commit::{GroupCommit, Role};
 use crate::parked::Parked;
-use crate::settling::{Joined, Settling};
-use net::{Action, Late, LateSink, Outgoing, Pool, PoolLimits, Reply, Request, Service};
+use crate::{Executor, PoolLimits, TaskPool, Threads};
+use net::{Action, Late, LateSink, Outgoing, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
 use server::dispatch::{self, Away, Back, Carried, Engine, Kind, Outlet, Scratch, Server};
@@ -10,7 +11,7 @@ use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use state::GetattrWait;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
@@ -33,128 +34,148 @@ const CONTEXTS_NICENESS: i32 = 10;
 /// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a call never waits for a
 /// copy's piece to end. An export takes half of what the others leave here, too.
 const COPY_THREADS_MAX: usize = 8;
-/// Copies that wait for such a thread, many times as many as there may be: a line takes no more than its part.
+/// Copies that wait for such a thread, many times as many as there may be: a lane takes no more than its part.
 const COPIES_WAITING_MAX: usize = 1024;
 
 /// A COMPOUND of the server's that waits.
 type Suspended = <Nfs as Engine>::Suspended;
 
-/// A call that waits, and how its result comes back to its shard.
-struct Task {
-    away: Away<Suspended>,
+/// A call that a shard has given away, and the way back to that shard.
+struct Deferred {
+    call: Away<Suspended>,
     sink: LateSink<Back>,
     /// Bytes that its connection takes it to hold until it is back.
     held: usize,
 }
 
-/// Calls whose changes are on their way to stable storage.
-type Unsettled = Settling<FileKey, Task>;
-
-/// The server as the network layer sees it.
-pub struct NfsService {
-    server: Arc<Server<Nfs>>,
-    /// When the server's clock began.
-    began: Instant,
-    /// Carries out what waits for a disk.
-    disk: Pool<Task>,
-    /// Creates contexts: Kerberos, and the directory of users.
-    contexts: Pool<Task, IpAddr>,
-    /// Wait for stable storage, when all else is done.
-    settling: Arc<Unsettled>,
-    /// Wait for a client's answer to a callback.
-    parked: Parked<GetattrWait, Task>,
-    /// Carries copies on.
-    copies: Arc<Pool<Box<BackgroundCopy>>>,
+/// The next step of deferred calls.
+enum Task {
+    /// Runs the operations of a call.
+    Execute(Deferred),
+    /// Leads the group that waits for an object: synchronises for all calls that have joined it.
+    Sync(FileKey),
+    /// Answers a group after its synchronisation.
+    Answer(FileKey, Vec<Deferred>, VfsResult<()>),
 }
 
-impl NfsService {
-    /// Makes the service, with threads for what waits; the server's clock counts since `began`.
-    pub fn new(server: Server<Nfs>, began: Instant) -> Self {
-        let server = Arc::new(server);
-        let settling = Arc::new(Unsettled::default());
-        let run = || {
-            let (server, settling) = (server.clone(), settling.clone());
-            move |task: Task| carry_out(&server, &settling, task)
+type DiskPool<E> = <E as Executor>::Pool<Task, u32>;
+type ContextPool<E> = <E as Executor>::Pool<Task, IpAddr>;
+type CopyPool<E> = <E as Executor>::Pool<Box<BackgroundCopy>, u32>;
+
+/// The server as the network layer sees it.
+pub struct NfsService<E: Executor = Threads> {
+    runner: Arc<Runner>,
+    /// When the server's clock began, if that is known.
+    began: Option<Instant>,
+    /// Runs calls that wait for a disk.
+    disk: DiskPool<E>,
+    /// Creates contexts: Kerberos, and the directory of users.
+    contexts: ContextPool<E>,
+    /// Calls that wait for a client's answer to a callback.
+    parked: Parked<GetattrWait, Deferred>,
+    /// Carries copies on.
+    copies: Arc<CopyPool<E>>,
+}
+
+/// The part of the service that tasks share with it.
+struct Runner {
+    server: Server<Nfs>,
+    commit: GroupCommit<FileKey, Deferred>,
+    defects: AtomicU64,
+}
+
+impl<E: Executor> NfsService<E> {
+    /// Makes the service. `began` is the instant at which the server's clock began.
+    pub(crate) fn start(server: Server<Nfs>, executor: &E, began: Option<Instant>) -> Arc<Self> {
+        let commit = GroupCommit::default();
+        let runner = Arc::new(Runner { server, commit, defects: AtomicU64::new(0) });
+        let step = || {
+            let runner = runner.clone();
+            move |task| runner.step(task)
         };
-        let limits = PoolLimits {
-            threads_max: DISK_THREADS_MAX,
-            tasks_max: DISK_WAITING_MAX,
-            line_part: 2,
+        let limits = |threads_max, tasks_max, niceness| PoolLimits {
+            threads_max,
+            tasks_max,
+            lane_part: 2,
+            niceness,
             ..PoolLimits::default()
         };
-        let disk = Pool::new("disk", limits, run());
-        let limits = PoolLimits {
-            threads_max: CONTEXT_THREADS_MAX,
-            tasks_max: CONTEXTS_WAITING_MAX,
-            line_part: 2,
-            niceness: CONTEXTS_NICENESS,
-            ..PoolLimits::default()
+        let disk = executor.pool("disk", limits(DISK_THREADS_MAX, DISK_WAITING_MAX, 0), step());
+        let contexts = limits(CONTEXT_THREADS_MAX, CONTEXTS_WAITING_MAX, CONTEXTS_NICENESS);
+        let contexts = executor.pool("contexts", contexts, step());
+        let copying = runner.clone();
+        let copy_on = move |copy| {
+            copying.server.copy_on(copy);
+            None
         };
-        let contexts = Pool::new("contexts", limits, run());
-        let limits = PoolLimits {
-            threads_max: COPY_THREADS_MAX,
-            tasks_max: COPIES_WAITING_MAX,
-            line_part: 2,
-            ..PoolLimits::default()
-        };
-        let copying = server.clone();
-        let copies = Arc::new(Pool::new("copies", limits, move |copy| copying.copy_on(copy)));
+        let copies = executor.pool("copies", limits(COPY_THREADS_MAX, COPIES_WAITING_MAX, 0), copy_on);
+        let copies = Arc::new(copies);
         // The pool keeps the server, and so the server must not keep the pool.
-        server.engine().connect_copies(Box::new(Copies(Arc::downgrade(&copies))));
-        Self { server, began, disk, contexts, settling, parked: Parked::default(), copies }
+        runner.server.engine().connect_copies(Box::new(Copies::<E>(Arc::downgrade(&copies))));
+        let service = Arc::new(Self { runner, began, disk, contexts, parked: Parked::default(), copies });
+        service.listen_for_answers();
+        service
     }
 
-    /// Has calls go on when the answers are there that they wait for.
-    pub fn listen_for_answers(self: &Arc<Self>) {
+    /// Resumes parked calls when a client answers.
+    fn listen_for_answers(self: &Arc<Self>) {
         let service = Arc::downgrade(self);
-        self.server.engine().connect_answers(Box::new(move || {
+        self.server().engine().connect_answers(Box::new(move || {
             if let Some(service) = service.upgrade() {
                 service.wake(None);
             }
         }));
     }
 
-    /// Has those calls go on whose answers are there, and by `now` those that have waited for long enough.
-    pub fn wake(&self, now: Option<Instant>) {
-        for task in self.parked.take(now, |look| self.server.engine().getattr_pending(look)) {
-            if let Err(Task { away, sink, held }) = self.submit(task) {
-                let connection = away.connection();
-                sink.send(Late { connection, held, item: self.server.decline(away) });
+    /// Resumes parked calls whose answers have come, and by `now` those that have waited for long enough.
+    pub(crate) fn wake(&self, now: Option<Duration>) {
+        for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
+            if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
+                let connection = call.connection();
+                sink.send(Late { connection, held, item: self.server().decline(call) });
             }
         }
     }
 
-    /// Has a call carried out, or keeps it until the answer is there that it waits for.
+    /// Queues a call, or parks it until the client's answer that it waits for.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
-    fn send_away(&self, task: Task) -> Result<(), Task> {
-        match task.away.answer() {
-            Some(look) => {
-                let parked = self.parked.park(look, task, |look| self.server.engine().getattr_pending(look));
-                parked.or_else(|task| self.submit(task))
-            }
-            None => self.submit(task),
-        }
+    fn defer(&self, deferred: Deferred) -> Result<(), Deferred> {
+        let Some(look) = deferred.call.answer() else { return self.submit(deferred) };
+        let waits = |look| self.server().engine().getattr_pending(look);
+        let parked = self.parked.park(look, deferred, self.server().now(), waits);
+        parked.or_else(|deferred| self.submit(deferred))
     }
 
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
-    fn submit(&self, task: Task) -> Result<(), Task> {
-        let (lane, held) = (task.away.lane(), task.away.held());
-        match task.away.is_init() {
-            true => self.contexts.submit(net::address(task.away.peer().ip()), task, held),
-            false => self.disk.submit(lane, task, held),
+    fn submit(&self, deferred: Deferred) -> Result<(), Deferred> {
+        let (lane, held) = (deferred.call.lane(), deferred.call.held());
+        let address = deferred.call.is_init().then(|| net::address(deferred.call.peer().ip()));
+        let task = Task::Execute(deferred);
+        let refused = match address {
+            Some(address) => self.contexts.submit(address, task, held),
+            None => self.disk.submit(lane, task, held),
+        };
+        match refused {
+            Err(Task::Execute(deferred)) => Err(deferred),
+            _ => Ok(()),
         }
     }
 
     /// The server.
     pub fn server(&self) -> &Server<Nfs> {
-        &self.server
+        &self.runner.server
+    }
+
+    /// Panics of deferred calls. Each has closed the connection of its call.
+    pub fn defects(&self) -> u64 {
+        self.runner.defects.load(Relaxed)
     }
 
     /// Threads of the pools and the calls that wait for one, by name.
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
         let (copy_threads, copies) = self.copies.counts();
-        let [settling, syncs, settled] = self.settling.counts();
+        let [committing, syncs, committed] = self.runner.commit.counts();
         let counts = [
             ("disk_threads", disk_threads),
             ("disk_waiting", disk_tasks),
@@ -164,64 +185,86 @@ impl NfsService {
             ("copy_threads", copy_threads),
             ("copies_waiting", copies),
         ];
-        let settling =
-            [("changes_settling", settling), ("change_syncs", syncs), ("changes_settled", settled)];
+        let commit =
+            [("changes_settling", committing), ("change_syncs", syncs), ("changes_settled", committed)];
         let counts = counts.into_iter().map(|(name, count)| (name, u64::try_from(count).unwrap_or(u64::MAX)));
-        counts.chain(settling).collect()
+        counts.chain(commit).collect()
     }
 }
 
-/// Runs on a thread of a pool. A defect closes the connection of its call, as on a shard.
-fn carry_out(server: &Server<Nfs>, settling: &Unsettled, task: Task) {
-    let Task { away, sink, held } = task;
-    let connection = away.connection();
-    let outcome = catch_unwind(AssertUnwindSafe(|| server.carry_on(away)));
-    match outcome {
-        Ok(Carried::Back(item)) => sink.send(Late { connection, held, item }),
-        Ok(Carried::Unsettled(away)) => settle_with_others(server, settling, Task { away, sink, held }),
-        Err(_) => sink.send(Late { connection, held, item: defect(connection) }),
-    }
-}
-
-/// Has a call answered when what it has changed is on stable storage. The thread waits for that if no other does; those that have the
-/// same to wait for meanwhile hold none.
-fn settle_with_others(server: &Server<Nfs>, settling: &Unsettled, task: Task) {
-    let answer = |task, outcome| answer_settled(server, task, outcome);
-    let Some(key) = task.away.unsettled() else { return answer(task, Ok(())) };
-    let bytes = task.away.held();
-    match settling.join(&key, task, bytes) {
-        Joined::Follows => {}
-        Joined::Leads => settling.lead(&key, sync, answer),
-        Joined::Alone(task) => {
-            let outcome = sync(&task);
-            answer(task, outcome);
+impl Runner {
+    /// Runs one step of a task and returns the next. A defect closes the connection of its call, as on a shard.
+    fn step(&self, task: Task) -> Option<Task> {
+        match task {
+            Task::Execute(deferred) => self.execute(deferred),
+            Task::Sync(key) => {
+                let calls = self.commit.next(&key)?;
+                let outcome = calls.first().map_or(Ok(()), sync);
+                Some(Task::Answer(key, calls, outcome))
+            }
+            Task::Answer(key, calls, outcome) => {
+                calls.into_iter().for_each(|deferred| self.answer(deferred, outcome));
+                Some(Task::Sync(key))
+            }
         }
     }
+
+    /// Runs the operations of a call, and answers it unless its changes have to be on stable storage first.
+    fn execute(&self, deferred: Deferred) -> Option<Task> {
+        let Deferred { call, sink, held } = deferred;
+        let connection = call.connection();
+        let call = match catch_unwind(AssertUnwindSafe(|| self.server.carry_on(call))) {
+            Ok(Carried::Unsettled(call)) => call,
+            Ok(Carried::Back(item)) => {
+                sink.send(Late { connection, held, item });
+                return None;
+            }
+            Err(_) => {
+                sink.send(Late { connection, held, item: self.defect(connection) });
+                return None;
+            }
+        };
+        let bytes = call.held();
+        let Some(key) = call.unsettled() else {
+            self.answer(Deferred { call, sink, held }, Ok(()));
+            return None;
+        };
+        match self.commit.join(&key, Deferred { call, sink, held }, bytes) {
+            Role::Follower => None,
+            Role::Leader => Some(Task::Sync(key)),
+            Role::Single(deferred) => {
+                let outcome = sync(&deferred);
+                self.answer(deferred, outcome);
+                None
+            }
+        }
+    }
+
+    /// Answers a call after its changes were synchronised, or could not be.
+    fn answer(&self, deferred: Deferred, outcome: VfsResult<()>) {
+        let Deferred { call, sink, held } = deferred;
+        let connection = call.connection();
+        let answered = catch_unwind(AssertUnwindSafe(|| self.server.settled(call, outcome)));
+        let item = answered.unwrap_or_else(|_| self.defect(connection));
+        sink.send(Late { connection, held, item });
+    }
+
+    fn defect(&self, connection: ConnectionId) -> Back {
+        self.defects.fetch_add(1, Relaxed);
+        tracing::error!("a defect of the server closes a connection");
+        Back::defect(connection)
+    }
 }
 
-/// Puts what a call has changed on stable storage.
-fn sync(task: &Task) -> VfsResult<()> {
-    // A defect must not leave others unanswered.
-    catch_unwind(AssertUnwindSafe(|| task.away.settle())).unwrap_or(Err(VfsError::Io))
-}
-
-fn answer_settled(server: &Server<Nfs>, task: Task, outcome: VfsResult<()>) {
-    let Task { away, sink, held } = task;
-    let connection = away.connection();
-    let settled = catch_unwind(AssertUnwindSafe(|| server.settled(away, outcome)));
-    let item = settled.unwrap_or_else(|_| defect(connection));
-    sink.send(Late { connection, held, item });
-}
-
-fn defect(connection: ConnectionId) -> Back {
-    tracing::error!("a defect of the server closes a connection");
-    Back::defect(connection)
+/// Puts the changes of a call on stable storage. A defect must not leave the rest of the group unanswered.
+fn sync(deferred: &Deferred) -> VfsResult<()> {
+    catch_unwind(AssertUnwindSafe(|| deferred.call.settle())).unwrap_or(Err(VfsError::Io))
 }
 
 /// Has copies carried on by their pool.
-struct Copies(Weak<Pool<Box<BackgroundCopy>>>);
+struct Copies<E: Executor>(Weak<CopyPool<E>>);
 
-impl CopyRunner for Copies {
+impl<E: Executor> CopyRunner for Copies<E> {
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>> {
         match self.0.upgrade() {
             Some(pool) => pool.submit(export, copy, 0),
@@ -239,13 +282,13 @@ impl CallbackTransport for Callbacks {
     }
 }
 
-/// What one shard keeps from tick to tick.
+/// Memory that one shard keeps from tick to tick.
 pub struct ShardMemory {
     scratch: Scratch,
     sink: LateSink<Back>,
 }
 
-impl Service for NfsService {
+impl<E: Executor> Service for NfsService<E> {
     type Shard = ShardMemory;
     type Late = Back;
 
@@ -258,7 +301,9 @@ impl Service for NfsService {
     }
 
     fn woke(&self, shard: &mut ShardMemory, at: Instant) {
-        shard.scratch.arrived(at.saturating_duration_since(self.began));
+        if let Some(began) = self.began {
+            shard.scratch.arrived(at.saturating_duration_since(began));
+        }
     }
 
     fn tick(
@@ -269,42 +314,48 @@ impl Service for NfsService {
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
-        let ShardMemory { scratch, sink } = shard;
+        let (ShardMemory { scratch, sink }, server) = (shard, self.server());
         // Overload is answered by fewer slots, not by refusals.
-        self.server.engine().set_overloaded(self.disk.is_crowded());
-        late.drain(..).for_each(|late| self.server.take_back(scratch, late.item));
+        server.engine().set_overloaded(self.disk.is_crowded());
+        late.drain(..).for_each(|late| server.take_back(scratch, late.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
-        self.server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, replies, pause });
+        server.tick(scratch, arrived, &mut TickOutlet { service: self, sink, replies, pause });
     }
 
     fn closed(&self, connection: ConnectionId) {
-        self.server.closed(connection);
+        self.server().closed(connection);
     }
 }
 
-/// The shard, while it has a tick's work done.
-struct TickOutlet<'t> {
-    service: &'t NfsService,
+/// The outlet of one tick of a shard.
+struct TickOutlet<'t, E: Executor> {
+    service: &'t NfsService<E>,
     sink: &'t LateSink<Back>,
     replies: &'t mut Vec<Reply>,
     pause: &'t mut dyn FnMut(&mut Vec<Reply>) -> Duration,
 }
 
-impl Outlet<Suspended> for TickOutlet<'_> {
+impl<E: Executor> TickOutlet<'_, E> {
+    fn push(&mut self, connection: ConnectionId, action: Action, kind: Kind) {
+        self.replies.push(Reply { connection, action, class: kind.number() });
+    }
+}
+
+impl<E: Executor> Outlet<Suspended> for TickOutlet<'_, E> {
     fn reply(&mut self, connection: ConnectionId, action: dispatch::Action) {
         let action = match action {
             dispatch::Action::Send(record) => Action::Send(record),
             dispatch::Action::Close => Action::Close,
         };
-        self.replies.push(Reply { connection, action, class: Kind::Other.number() });
+        self.push(connection, action, Kind::Other);
     }
 
     fn send(&mut self, connection: ConnectionId, kind: Kind, record: Vec<u8>) {
-        self.replies.push(Reply { connection, action: Action::Send(record), class: kind.number() });
+        self.push(connection, Action::Send(record), kind);
     }
 
     fn vouch(&mut self, connection: ConnectionId) {
-        self.replies.push(Reply { connection, action: Action::Trust, class: Kind::Other.number() });
+        self.push(connection, Action::Trust, Kind::Other);
     }
 
     fn pause(&mut self) -> Duration {
@@ -315,10 +366,11 @@ impl Outlet<Suspended> for TickOutlet<'_> {
         true
     }
 
-    fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
-        let (connection, held) = (away.connection(), away.held());
-        self.service.send_away(Task { away, sink: self.sink.clone(), held }).map_err(|task| task.away)?;
-        self.replies.push(Reply { connection, action: Action::Away(held), class: Kind::Other.number() });
+    fn send_away(&mut self, call: Away<Suspended>) -> Result<(), Away<Suspended>> {
+        let (connection, held) = (call.connection(), call.held());
+        let deferred = Deferred { call, sink: self.sink.clone(), held };
+        self.service.defer(deferred).map_err(|deferred| deferred.call)?;
+        self.push(connection, Action::Away(held), Kind::Other);
         Ok(())
     }
 }

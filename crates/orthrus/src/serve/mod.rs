@@ -19,18 +19,17 @@ use identity::{Mapper, Rules};
 use kerberos::{Keys, NoKeys};
 use net::{Listener, Running};
 use records::Records;
-use runtime::{Callbacks, NfsService, housekeeping};
-use server::dispatch::Server;
-use server::dispatch::{Environment, Metrics};
-use server::engine::{Delegations, Nfs, NfsConfig, Start};
-use server::rpcsec::{Rpcsec, RpcsecLimits};
+use runtime::{Builder, Callbacks, NfsService, Threads, housekeeping};
+use server::dispatch::Environment;
+use server::engine::{Delegations, NfsConfig, Start};
+use server::rpcsec::{ContextAcceptor, RpcsecLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use store::{Boot, Store};
 use vfs::{ExportTable, Exports, SecFlavor};
 
@@ -170,28 +169,25 @@ fn start(
     let (store, boot) = Store::open(&state_dir(settings)?)?;
 
     let began = Instant::now();
-    let metrics = Arc::new(Metrics::default());
     let limits = RpcsecLimits { contexts_max: settings.limits.contexts_max, ..RpcsecLimits::default() };
     let flavors = if keys.is_some() { SecFlavor::ALL.to_vec() } else { vec![SecFlavor::Sys] };
-    let rpcsec = match keys {
-        Some(keys) => Rpcsec::new(Box::new(keys), Box::new(identity.clone()), limits, metrics.clone()),
-        None => Rpcsec::new(Box::new(NoKeys), Box::new(identity.clone()), limits, metrics.clone()),
+    let config = nfs_config(settings, flavors, &boot, descriptors);
+    let acceptor: Box<dyn ContextAcceptor> = match keys {
+        Some(keys) => Box::new(keys),
+        None => Box::new(NoKeys),
     };
-    let engine = Nfs::new(
-        nfs_config(settings, flavors, &boot, descriptors),
-        nfs_start(boot)?,
-        exports.clone(),
-        identity,
-        Box::new(Records::new(Arc::new(store))),
-        Box::new(random_u64),
-        Duration::ZERO,
-    );
     let environment = Environment {
         clock: Box::new(move || began.elapsed()),
+        // Without randomness nothing here is safe, and there is nobody to report to.
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
-    let service = Arc::new(NfsService::new(Server::new(engine, Some(rpcsec), environment, metrics), began));
-    service.listen_for_answers();
+    let service = Builder::new(exports.clone(), nfs_start(boot)?, environment)
+        .config(config)
+        .identity(identity.clone())
+        .records(Box::new(Records::new(Arc::new(store))))
+        .kerberos(acceptor, Box::new(identity), limits)
+        .began(began)
+        .service(&Threads);
     let shards = match settings.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards,
@@ -294,9 +290,4 @@ fn net_limits(settings: &Settings) -> net::Limits {
 fn wall_clock_nanoseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn random_u64() -> u64 {
-    // Without randomness nothing here is safe, and there is nobody to report to.
-    getrandom::u64().unwrap_or_else(|_| std::process::abort())
 }

@@ -288,7 +288,7 @@ impl<E: Engine> Server<E> {
     }
 
     /// The time since the server's start.
-    fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         (self.environment.clock)()
     }
 

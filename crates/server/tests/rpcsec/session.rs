@@ -2,12 +2,13 @@
 
 use crate::client::{CallParts, Client, INTEGRITY, NONE, PRIVACY, denied};
 use crate::server::{Host, LIFETIME};
-use identity::{Mapper, Rules, StaticSource};
 use krb5::Enctype;
 use nfs4::*;
-use orthrus_server::engine::{Nfs, NfsConfig, NoRecords, Start};
+use orthrus_server::dispatch::Environment;
+use orthrus_server::engine::{Nfs, Start};
 use rpc::gss::RpcGssServiceT;
 use rpc::{AuthStat, Denied};
+use runtime::Builder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,15 +23,12 @@ pub fn nfs() -> Nfs {
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };
     let next = AtomicU64::new(1);
-    Nfs::new(
-        NfsConfig::default(),
-        start,
-        Arc::new(Exports::new(table)),
-        Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
-        Box::new(NoRecords),
-        Box::new(move || next.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed)),
-        Duration::ZERO,
-    )
+    let random = move |bytes: &mut [u8]| {
+        let number = next.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed).to_ne_bytes();
+        bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
+    };
+    let environment = Environment { clock: Box::new(|| Duration::ZERO), random: Box::new(random) };
+    Builder::new(Arc::new(Exports::new(table)), start, environment).engine()
 }
 
 /// A client of a real server, with a session.

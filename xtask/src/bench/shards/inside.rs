@@ -3,12 +3,13 @@
 use super::worker::{DEPTH, Worker};
 use crate::bench::cores;
 use anyhow::{Context, anyhow};
-use identity::{Identity, Mapped, Mapper, PrincipalError, Rules, StaticSource};
+use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
 use nix::time::{ClockId, clock_gettime};
-use server::dispatch::{Environment, Metrics, Server};
-use server::engine::{Nfs, NfsConfig, NoRecords, Start};
-use server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
+use runtime::Builder;
+use server::dispatch::{Environment, Server};
+use server::engine::{Nfs, Start};
+use server::rpcsec::{AcceptError, Accepted, Identities, RpcsecLimits};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -83,20 +84,6 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
     let table = ExportTable::new(vec![export], Timestamp::default())?;
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
     let start = Start { boot, write_verifier: [1; 8], filehandle_key: [2; 16] };
-    let next = AtomicU64::new(1);
-    let random = move || next.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
-    let nfs = Nfs::new(
-        NfsConfig::default(),
-        start,
-        Arc::new(Exports::new(table)),
-        Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
-        Box::new(NoRecords),
-        Box::new(random),
-        Duration::ZERO,
-    );
-    let metrics = Arc::new(Metrics::default());
-    let limits = RpcsecLimits::default();
-    let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Account), limits, Arc::clone(&metrics));
     let (begin, handles) = (Instant::now(), AtomicU64::new(1));
     let environment = Environment {
         clock: Box::new(move || begin.elapsed()),
@@ -106,7 +93,8 @@ pub fn server() -> anyhow::Result<Server<Nfs>> {
             bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
         }),
     };
-    Ok(Server::new(nfs, Some(rpcsec), environment, metrics))
+    let builder = Builder::new(Arc::new(Exports::new(table)), start, environment);
+    Ok(builder.kerberos(Box::new(accept), Box::new(Account), RpcsecLimits::default()).server())
 }
 
 /// Lets each worker work on a core of its own for some time.

@@ -14,9 +14,11 @@ pub use slow::Slow;
 
 use identity::{IdentitySource, Mapper, Rules, StaticSource};
 use nfs4::*;
+use orthrus_server::dispatch::Environment;
 use orthrus_server::engine::{Call, ClientRecords, CompoundOutcome, Nfs, NfsConfig, NoRecords, Start};
 use orthrus_server::security::Security;
 use rpc::ConnectionId;
+use runtime::Builder;
 use state::{Boot, PriorClient};
 use std::{
     net::SocketAddr,
@@ -105,18 +107,15 @@ impl Setup {
         };
         let start = Start { boot, write_verifier: *b"verifier", filehandle_key: [9; 16] };
         let counter = AtomicU64::new(1);
-        let random =
-            Box::new(move || counter.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let random = move |bytes: &mut [u8]| {
+            let number = counter.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            bytes.iter_mut().zip(number.to_ne_bytes().iter().cycle()).for_each(|(to, from)| *to = *from);
+        };
+        let environment =
+            Environment { clock: Box::new(|| Duration::from_secs(100)), random: Box::new(random) };
         let (exports, mapper) = (Arc::new(Exports::new(table)), Arc::new(self.mapper));
-        let nfs = Nfs::new(
-            self.config,
-            start,
-            exports.clone(),
-            mapper.clone(),
-            self.records,
-            random,
-            Duration::from_secs(100),
-        );
+        let builder = Builder::new(exports.clone(), start, environment).config(self.config);
+        let nfs = builder.identity(mapper.clone()).records(self.records).engine();
         let peer = SocketAddr::from(([192, 0, 2, 1], 800)).into();
         Server { nfs, exports, xid: AtomicU32::new(1), peer, mapper }
     }

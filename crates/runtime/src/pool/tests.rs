@@ -1,6 +1,6 @@
 //! The pool: what it runs, what it refuses, what it survives.
 
-use crate::{Pool, PoolLimits};
+use super::{Pool, PoolLimits};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +17,7 @@ fn pool(limits: PoolLimits) -> (Pool<Gate>, impl Fn(u32) -> Gate, Receiver<u32>,
         gate.begun.send(gate.number).expect("the test listens");
         let _ = gate.go.lock().expect("a lock").recv();
         assert_ne!(gate.number, 13, "a defect, for the test");
+        None
     });
     let ((begun, begins), (go, gone)) = (channel(), channel());
     let gone = Arc::new(Mutex::new(gone));
@@ -27,7 +28,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
-    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
+    let limits = PoolLimits { threads_max: 2, tasks_max: 1, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in [1, 2] {
         assert!(pool.submit(0, task(number), 60).is_ok());
@@ -44,7 +45,7 @@ fn a_pool_runs_as_many_at_once_as_it_may_and_refuses_what_it_has_no_room_for() {
 #[test]
 fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
     let limits =
-        PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
+        PoolLimits { threads_max: 1, tasks_max: 16, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=3 {
         assert!(pool.submit(0, task(number), 1).is_ok());
@@ -62,7 +63,7 @@ fn a_pool_is_crowded_while_more_than_an_eighth_of_what_may_wait_does() {
 #[test]
 fn the_bytes_that_wait_are_bounded() {
     let limits =
-        PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, line_part: 1, niceness: 0 };
+        PoolLimits { threads_max: 1, tasks_max: 10, tasks_bytes_max: 100, lane_part: 1, niceness: 0 };
     let (pool, task, begins, go) = pool(limits);
     assert!(pool.submit(0, task(1), 60).is_ok());
     assert_eq!(begins.recv_timeout(SOON), Ok(1));
@@ -95,8 +96,8 @@ fn a_pool_that_ends_waits_for_no_task() {
 }
 
 #[test]
-fn a_line_that_hangs_does_not_hold_up_another() {
-    let limits = PoolLimits { threads_max: 4, line_part: 2, ..PoolLimits::default() };
+fn a_lane_that_hangs_does_not_hold_up_another() {
+    let limits = PoolLimits { threads_max: 4, lane_part: 2, ..PoolLimits::default() };
     let (pool, task, begins, go) = pool(limits);
     for number in 1..=10 {
         assert!(pool.submit(7, task(number), 0).is_ok());

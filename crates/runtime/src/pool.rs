@@ -1,9 +1,11 @@
 //! Threads for what would hold up a shard.
 
-mod lines;
+mod fair_queues;
+#[cfg(test)]
+mod tests;
 
-pub use lines::Line;
-use lines::Lines;
+use fair_queues::FairQueues;
+pub use fair_queues::Lane;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,19 +27,19 @@ pub struct PoolLimits {
     pub tasks_max: usize,
     /// Bytes that the waiting tasks of a pool hold, with the same consequence.
     pub tasks_bytes_max: usize,
-    /// Of all three a line may take one part in so many of what other lines leave: with 2, one that hangs takes half.
-    pub line_part: usize,
+    /// Of all three a lane may take one part in so many of what other lanes leave: with 2, one that hangs takes half.
+    pub lane_part: usize,
     /// How much less of the processors its threads get than others, as nice(2) counts: 0 for the same, 19 at most.
     pub niceness: i32,
 }
 
 impl Default for PoolLimits {
     fn default() -> Self {
-        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20, line_part: 1, niceness: 0 }
+        Self { threads_max: 64, tasks_max: 8192, tasks_bytes_max: 256 << 20, lane_part: 1, niceness: 0 }
     }
 }
 
-/// Runs tasks in the order in which they come, several at once; lines of them take turns. Dropping it discards those that wait and does not
+/// Runs tasks in the order in which they come, several at once; lanes take turns. Dropping it discards those that wait and does not
 /// wait for those that run: a disk that hangs must not keep the server from ending.
 pub struct Pool<T, L = u32> {
     shared: Arc<Shared<T, L>>,
@@ -46,7 +48,7 @@ pub struct Pool<T, L = u32> {
 struct Shared<T, L> {
     name: &'static str,
     limits: PoolLimits,
-    run: Box<dyn Fn(T) + Send + Sync>,
+    step: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
     queue: Mutex<Queue<T, L>>,
     work: Condvar,
     /// Whether more waits than [`CROWDED_PART`] of what may.
@@ -54,23 +56,27 @@ struct Shared<T, L> {
 }
 
 struct Queue<T, L> {
-    lines: Lines<T, L>,
+    queues: FairQueues<T, L>,
     threads: usize,
     idle: usize,
     ended: bool,
 }
 
-impl<T: Send + 'static, L: Line> Pool<T, L> {
-    /// Makes a pool without threads. A panic of `run` ends neither the thread nor the pool; whoever waits for the task
-    /// has to learn of it by what `run` itself does then.
-    pub fn new(name: &'static str, limits: PoolLimits, run: impl Fn(T) + Send + Sync + 'static) -> Self {
-        let queue = Queue { lines: Lines::new(limits), threads: 0, idle: 0, ended: false };
+impl<T: Send + 'static, L: Lane> Pool<T, L> {
+    /// Makes a pool without threads. A task that `step` returns is run on at once, by the same thread. A panic of `step`
+    /// ends neither the thread nor the pool; `step` itself has to tell whoever waits for the task.
+    pub fn new(
+        name: &'static str,
+        limits: PoolLimits,
+        step: impl Fn(T) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        let queue = Queue { queues: FairQueues::new(limits), threads: 0, idle: 0, ended: false };
         let (queue, work) = (Mutex::new(queue), Condvar::new());
         Self {
             shared: Arc::new(Shared {
                 name,
                 limits,
-                run: Box::new(run),
+                step: Box::new(step),
                 queue,
                 work,
                 crowded: AtomicBool::new(false),
@@ -78,14 +84,14 @@ impl<T: Send + 'static, L: Line> Pool<T, L> {
         }
     }
 
-    /// Puts a task that holds `bytes` into a line.
+    /// Queues a task that holds `bytes` in a lane.
     ///
     /// # Errors
-    /// The task, when its line is full or the system gives no thread.
-    pub fn submit(&self, line: L, task: T, bytes: usize) -> Result<(), T> {
+    /// The task, when its lane is full or the system gives no thread.
+    pub fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
-            && (queue.threads == 0 || queue.lines.runnable() >= queue.idle);
+            && (queue.threads == 0 || queue.queues.runnable() >= queue.idle);
         match if short { Shared::spawn(&self.shared, queue.threads) } else { Ok(()) } {
             Ok(()) => queue.threads += usize::from(short),
             Err(error) if queue.threads == 0 => {
@@ -94,7 +100,7 @@ impl<T: Send + 'static, L: Line> Pool<T, L> {
             }
             Err(_) => {}
         }
-        queue.lines.push(line, task, bytes)?;
+        queue.queues.push(lane, task, bytes)?;
         self.shared.note_crowd(&queue);
         let wake = queue.idle > 0;
         drop(queue);
@@ -105,7 +111,7 @@ impl<T: Send + 'static, L: Line> Pool<T, L> {
     }
 }
 
-impl<T, L: Line> Pool<T, L> {
+impl<T, L: Lane> Pool<T, L> {
     /// Whether an eighth of what may wait does: time to ask for less.
     pub fn is_crowded(&self) -> bool {
         self.shared.crowded.load(Relaxed)
@@ -114,7 +120,7 @@ impl<T, L: Line> Pool<T, L> {
     /// Threads at the moment, and tasks that wait for one.
     pub fn counts(&self) -> (usize, usize) {
         let queue = self.shared.lock();
-        (queue.threads, queue.lines.waiting())
+        (queue.threads, queue.queues.waiting())
     }
 }
 
@@ -122,14 +128,14 @@ impl<T, L> Drop for Pool<T, L> {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
         queue.ended = true;
-        let waiting = std::mem::replace(&mut queue.lines, Lines::new(self.shared.limits));
+        let waiting = std::mem::replace(&mut queue.queues, FairQueues::new(self.shared.limits));
         drop(queue);
         self.shared.work.notify_all();
         drop(waiting);
     }
 }
 
-impl<T, L: Line> fmt::Debug for Pool<T, L> {
+impl<T, L: Lane> fmt::Debug for Pool<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (threads, tasks) = self.counts();
         write!(f, "Pool({}: {threads} threads, {tasks} tasks wait)", self.shared.name)
@@ -142,19 +148,19 @@ impl<T, L> Shared<T, L> {
     }
 }
 
-impl<T, L: Line> Shared<T, L> {
+impl<T, L: Lane> Shared<T, L> {
     fn note_crowd(&self, queue: &Queue<T, L>) {
-        self.crowded.store(queue.lines.is_crowded(CROWDED_PART), Relaxed);
+        self.crowded.store(queue.queues.is_crowded(CROWDED_PART), Relaxed);
     }
 
-    /// Waits for a task, after one of line `done`; `None` when the thread is to end.
+    /// Waits for a task, after one of lane `done`; `None` when the thread is to end.
     fn next(&self, done: Option<L>) -> Option<(L, T)> {
         let mut queue = self.lock();
-        if let Some(line) = done {
-            queue.lines.done(line);
+        if let Some(lane) = done {
+            queue.queues.done(lane);
         }
         loop {
-            if let Some(next) = queue.lines.pop() {
+            if let Some(next) = queue.queues.pop() {
                 self.note_crowd(&queue);
                 return Some(next);
             }
@@ -167,7 +173,7 @@ impl<T, L: Line> Shared<T, L> {
                 queue.idle -= 1;
                 bored = timeout.timed_out();
             }
-            if bored && queue.lines.runnable() == 0 {
+            if bored && queue.queues.runnable() == 0 {
                 queue.threads -= 1;
                 return None;
             }
@@ -175,7 +181,7 @@ impl<T, L: Line> Shared<T, L> {
     }
 }
 
-impl<T: Send + 'static, L: Line> Shared<T, L> {
+impl<T: Send + 'static, L: Lane> Shared<T, L> {
     fn spawn(shared: &Arc<Self>, index: usize) -> std::io::Result<()> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));
@@ -183,9 +189,15 @@ impl<T: Send + 'static, L: Line> Shared<T, L> {
             // Of this thread alone, on Linux. The pool works without it as well.
             let _ = rustix::process::nice(this.limits.niceness);
             let mut done = None;
-            while let Some((line, task)) = this.next(done) {
-                done = Some(line);
-                if catch_unwind(AssertUnwindSafe(|| (this.run)(task))).is_err() {
+            while let Some((lane, task)) = this.next(done) {
+                done = Some(lane);
+                let run = || {
+                    let mut next = Some(task);
+                    while let Some(task) = next {
+                        next = (this.step)(task);
+                    }
+                };
+                if catch_unwind(AssertUnwindSafe(run)).is_err() {
                     tracing::error!("a defect of the server in {}", this.name);
                 }
             }

@@ -1,0 +1,110 @@
+//! Builds a server from what it serves, and everything that comes from outside.
+
+use crate::{Executor, NfsService};
+use identity::{Mapper, Rules, StaticSource};
+use server::dispatch::{Clock, Environment, Metrics, Random, Server};
+use server::engine::{ClientRecords, Nfs, NfsConfig, NoRecords, Start};
+use server::rpcsec::{ContextAcceptor, Identities, Rpcsec, RpcsecLimits};
+use std::sync::Arc;
+use std::time::Instant;
+use vfs::Exports;
+
+/// The one place where a server is wired: the program, the simulator, fuzz targets, benches and
+/// tests all use it.
+pub struct Builder {
+    exports: Arc<Exports>,
+    start: Start,
+    clock: Box<Clock>,
+    random: Arc<Random>,
+    config: NfsConfig,
+    identity: Arc<Mapper>,
+    records: Box<dyn ClientRecords>,
+    kerberos: Option<(Box<dyn ContextAcceptor>, Box<dyn Identities>, RpcsecLimits)>,
+    began: Option<Instant>,
+}
+
+impl Builder {
+    /// Begins with a server that speaks AUTH_SYS alone, knows no names and keeps no client records.
+    pub fn new(exports: Arc<Exports>, start: Start, environment: Environment) -> Self {
+        let Environment { clock, random } = environment;
+        Self {
+            exports,
+            start,
+            clock,
+            random: random.into(),
+            config: NfsConfig::default(),
+            identity: Arc::new(Mapper::new(Rules::default(), StaticSource::default())),
+            records: Box::new(NoRecords),
+            kerberos: None,
+            began: None,
+        }
+    }
+
+    /// Sets names and limits.
+    pub fn config(self, config: NfsConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Maps the names of users and groups.
+    pub fn identity(self, identity: Arc<Mapper>) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// Keeps the clients that may reclaim after a restart.
+    pub fn records(self, records: Box<dyn ClientRecords>) -> Self {
+        Self { records, ..self }
+    }
+
+    /// Accepts RPCSEC_GSS contexts, of principals that `identities` maps.
+    pub fn kerberos(
+        self,
+        acceptor: Box<dyn ContextAcceptor>,
+        identities: Box<dyn Identities>,
+        limits: RpcsecLimits,
+    ) -> Self {
+        Self { kerberos: Some((acceptor, identities, limits)), ..self }
+    }
+
+    /// Says at which instant the environment's clock began. Without it the time that records wait
+    /// for a tick is not counted.
+    pub fn began(self, began: Instant) -> Self {
+        Self { began: Some(began), ..self }
+    }
+
+    /// Builds the part that runs COMPOUNDs.
+    pub fn engine(self) -> Nfs {
+        self.parts().0
+    }
+
+    /// Builds a server that is called tick by tick.
+    pub fn server(mut self) -> Server<Nfs> {
+        let metrics = Arc::new(Metrics::default());
+        let rpcsec = self
+            .kerberos
+            .take()
+            .map(|(acceptor, identities, limits)| Rpcsec::new(acceptor, identities, limits, metrics.clone()));
+        let (engine, environment) = self.parts();
+        Server::new(engine, rpcsec, environment, metrics)
+    }
+
+    fn parts(self) -> (Nfs, Environment) {
+        let Self { config, start, exports, identity, records, clock, random, .. } = self;
+        let numbers = random.clone();
+        let number = move || number(&*numbers);
+        let engine = Nfs::new(config, start, exports, identity, records, Box::new(number), clock());
+        (engine, Environment { clock, random: Box::new(move |bytes| random(bytes)) })
+    }
+
+    /// Builds the service for a network layer; `executor` runs what would wait.
+    pub fn service<E: Executor>(self, executor: &E) -> Arc<NfsService<E>> {
+        let began = self.began;
+        NfsService::start(self.server(), executor, began)
+    }
+}
+
+/// Draws a number that nobody can guess.
+fn number(random: &Random) -> u64 {
+    let mut bytes = [0; 8];
+    random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}

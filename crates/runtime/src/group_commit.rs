@@ -1,0 +1,162 @@
+//! Group commit: calls that changed the same object share one synchronisation, and only the thread
+//! that makes it waits for the disk.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Calls that wait for stable storage without a thread. Further calls synchronise on their own.
+const CALLS_COMMITTING_MAX: usize = 4096;
+/// Bytes that these calls hold together, with the same consequence.
+const COMMITTING_BYTES_MAX: usize = 64 << 20;
+
+/// Calls that wait for stable storage, grouped by the object that they changed.
+#[derive(Debug)]
+pub(crate) struct GroupCommit<K, T> {
+    groups: Mutex<Groups<K, T>>,
+    synced: AtomicU64,
+    committed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Groups<K, T> {
+    /// The groups that have a leader, with the calls that joined since its last synchronisation began.
+    waiting: HashMap<K, Vec<(T, usize)>>,
+    calls: usize,
+    bytes: usize,
+}
+
+/// The role of a call in its group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Role<T> {
+    /// The group's leader answers the call.
+    Follower,
+    /// The caller leads the group: it synchronises and answers until [`GroupCommit::next`] is `None`.
+    Leader,
+    /// There is no room for the call: the caller synchronises for it alone.
+    Single(T),
+}
+
+impl<K, T> Default for GroupCommit<K, T> {
+    fn default() -> Self {
+        let groups = Groups { waiting: HashMap::new(), calls: 0, bytes: 0 };
+        Self { groups: Mutex::new(groups), synced: AtomicU64::new(0), committed: AtomicU64::new(0) }
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
+    fn lock(&self) -> MutexGuard<'_, Groups<K, T>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a call to the group of `key`. The call's change is made, and it holds `bytes`.
+    pub(crate) fn join(&self, key: &K, call: T, bytes: usize) -> Role<T> {
+        let mut groups = self.lock();
+        let full = groups.bytes.saturating_add(bytes) > COMMITTING_BYTES_MAX;
+        if groups.calls >= CALLS_COMMITTING_MAX || full {
+            return Role::Single(call);
+        }
+        groups.calls += 1;
+        groups.bytes += bytes;
+        match groups.waiting.get_mut(key) {
+            Some(waiting) => {
+                waiting.push((call, bytes));
+                Role::Follower
+            }
+            None => {
+                groups.waiting.insert(key.clone(), vec![(call, bytes)]);
+                Role::Leader
+            }
+        }
+    }
+
+    /// Takes the calls that the leader's next synchronisation is for: all that joined before it
+    /// begins. Later ones wait for the one after it. `None` ends the lead.
+    pub(crate) fn next(&self, key: &K) -> Option<Vec<T>> {
+        let mut groups = self.lock();
+        let calls = groups.waiting.get_mut(key).map(std::mem::take).unwrap_or_default();
+        if calls.is_empty() {
+            groups.waiting.remove(key);
+            return None;
+        }
+        groups.calls -= calls.len();
+        groups.bytes -= calls.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        self.synced.fetch_add(1, Relaxed);
+        self.committed.fetch_add(u64::try_from(calls.len()).unwrap_or(0), Relaxed);
+        Some(calls.into_iter().map(|(call, _)| call).collect())
+    }
+
+    /// Calls that wait for a synchronisation to begin; synchronisations; calls that these were for.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let waiting = u64::try_from(self.lock().calls).unwrap_or(u64::MAX);
+        [waiting, self.synced.load(Relaxed), self.committed.load(Relaxed)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread;
+
+    #[test]
+    fn a_call_that_joins_during_a_sync_waits_for_the_next_sync() {
+        let commit = GroupCommit::default();
+        assert_eq!(commit.join(&1, "first", 10), Role::Leader);
+        assert_eq!(commit.join(&1, "second", 10), Role::Follower);
+        assert_eq!(commit.join(&2, "another", 10), Role::Leader);
+        assert_eq!(commit.next(&1), Some(vec!["first", "second"]));
+        assert_eq!(commit.join(&1, "late", 10), Role::Follower);
+        assert_eq!(commit.next(&1), Some(vec!["late"]));
+        assert_eq!(commit.next(&1), None);
+        assert_eq!(commit.counts(), [1, 2, 3]);
+        assert_eq!(commit.join(&1, "after", 10), Role::Leader, "the group has no leader any more");
+    }
+
+    #[test]
+    fn a_call_without_room_synchronises_alone() {
+        let commit = GroupCommit::default();
+        assert_eq!(commit.join(&1, "large", COMMITTING_BYTES_MAX + 1), Role::Single("large"));
+        assert_eq!(commit.join(&1, "one", COMMITTING_BYTES_MAX), Role::Leader);
+        assert_eq!(commit.join(&1, "more", 1), Role::Single("more"));
+        assert_eq!(commit.next(&1), Some(vec!["one"]));
+        assert_eq!(commit.next(&1), None);
+        let joined: Vec<_> = (0..CALLS_COMMITTING_MAX).map(|_| commit.join(&1, "call", 1)).collect();
+        assert!(!joined.iter().any(|joined| matches!(joined, Role::Single(_))));
+        assert_eq!(commit.join(&2, "too many", 1), Role::Single("too many"));
+    }
+
+    #[test]
+    fn no_call_is_answered_before_a_sync_that_began_after_its_change() {
+        // A disk: what was changed, and what of that is stable.
+        let (commit, changed, stable) = (GroupCommit::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let answered = AtomicUsize::new(0);
+        let sync = || {
+            let seen = changed.load(SeqCst);
+            thread::yield_now();
+            stable.fetch_max(seen, SeqCst);
+        };
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let own = changed.fetch_add(1, SeqCst) + 1;
+                        if commit.join(&1, own, 1) != Role::Leader {
+                            continue;
+                        }
+                        while let Some(calls) = commit.next(&1) {
+                            sync();
+                            for call in calls {
+                                assert!(stable.load(SeqCst) >= call, "{call} is not stable");
+                                answered.fetch_add(1, SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(answered.load(SeqCst), 2000);
+        assert_eq!(commit.counts()[0], 0);
+    }
+}
