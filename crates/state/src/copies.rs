@@ -7,14 +7,14 @@
 use crate::Copies;
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
 use crate::{
     CallbackTask, ClientKey, Effects, Nfsstat4, Principal, ReferringCall, Result, SlotToken, Stateid4,
 };
 use nfs4::Verifier4;
 use std::hash::Hash;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Names a copy; the server gives it back to say which one it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,7 +213,11 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
                 return Err(Nfsstat4::NFS4ERR_BAD_STATEID);
             }
             match copy.phase {
-                CopyPhase::Waiting | CopyPhase::Stopped => Ok(()),
+                CopyPhase::Waiting | CopyPhase::Stopped => {
+                    // In the same step, so that a piece that ends meanwhile calls nobody back.
+                    copy.phase = CopyPhase::Stopped;
+                    Ok(())
+                }
                 CopyPhase::Copying | CopyPhase::Cancelled => {
                     copy.phase = CopyPhase::Cancelled;
                     Err(Nfsstat4::NFS4ERR_DELAY)
