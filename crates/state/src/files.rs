@@ -8,11 +8,11 @@ use crate::locks::waits::LockWait;
 use crate::opens::Open;
 use crate::opens::shares::ShareCounts;
 use crate::slab::Key;
+use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::table::STRIPES;
 use crate::{ClientKey, Nfsstat4, Result, State};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 /// A file with at least one open or delegation, or one that is being changed. It may have several names (see

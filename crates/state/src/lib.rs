@@ -42,6 +42,7 @@ mod scramble;
 mod sessions;
 mod slab;
 mod stateids;
+mod sync;
 mod table;
 #[cfg(test)]
 mod tests;

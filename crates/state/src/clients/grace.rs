@@ -16,13 +16,13 @@ use crate::Leases;
 use crate::clients::registry::{Registry, Waiting};
 use crate::clients::{Client, ClientState};
 use crate::sessions::nanoseconds;
-use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result};
-use std::hash::Hash;
-use std::sync::Arc;
-use std::sync::atomic::{
+use crate::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Release},
 };
+use crate::{ClientKey, Effect, Effects, Limits, Nfsstat4, PriorClient, Result};
+use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest pause between two reclaims for which the grace period goes on beyond its time, up to twice its length.

@@ -15,13 +15,14 @@ use crate::clients::registry::Registry;
 use crate::clients::tenants::Tenant;
 use crate::clients::users::User;
 use crate::slab::Key;
+use crate::sync::atomic::{AtomicU32, AtomicUsize};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::table::Table;
 use crate::v40::V40Client;
 use crate::{Caller, Clientid4, Nfsstat4, Protection, Result, State, StateProtect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names a client record; the operations of a COMPOUND get it from SEQUENCE.

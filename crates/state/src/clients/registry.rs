@@ -8,11 +8,12 @@ use crate::clients::creator::Creator;
 use crate::scramble::{Domain, Scramble};
 use crate::sessions::{Session, SessionActivity};
 use crate::slab::Key;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{MutexGuard, PoisonError};
 use crate::{ClientKey, Clientid4, CreateSessionOk, Effect, Effects, Nfsstat4, PrincipalHash, Result, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is known of all clients together.

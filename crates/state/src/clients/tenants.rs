@@ -6,11 +6,12 @@
 
 use crate::clients::registry::Enrolled;
 use crate::sessions::nanoseconds;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Caller, Protection};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of a pool that only tenants below their fair part may use: one in so many.

@@ -6,10 +6,10 @@
 use crate::Clients;
 use crate::clients::ClientState;
 use crate::clients::tenants::{Pool, Tenant, is_of};
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::{Caller, Effects, Nfsstat4, OpenClaim, Principal, Result};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A principal that has opens by a client. Its numbers change under the client's state.

@@ -6,9 +6,9 @@
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
 use crate::slab::Key;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Clients that look at one file with a delegation for writing at the same time; with more it is recalled.

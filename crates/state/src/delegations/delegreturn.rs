@@ -6,9 +6,9 @@ use crate::delegations::{Delegation, DelegationPhase, SEQID};
 use crate::opens::shares::WRITE;
 use crate::slab::Key;
 use crate::stateids::{StateRef, check_seqid};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
     /// Handles DELEGRETURN of a delegation on `file`.

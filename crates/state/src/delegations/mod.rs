@@ -16,14 +16,14 @@ use crate::files::{FileState, Holder};
 use crate::opens::shares::{READ, WRITE};
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::table::Table;
 use crate::{CallbackTask, ClientKey, Effects, Sessionid4, SlotToken, Stateid4};
 use nfs4::WhyNoDelegation4;
 use std::collections::BTreeSet;
 use std::hash::Hash;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Opens of a file that are looked at to see whether they are all the client's own; with more it gets no delegation.

@@ -7,19 +7,19 @@ use crate::files::FileState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
 use crate::stateids::StateRef;
-use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, Stateid4};
-use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
-use std::hash::Hash;
-use std::sync::atomic::{
+use crate::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
+use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result, Stateid4};
+use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
+use std::hash::Hash;
 use std::time::Duration;
 
 /// How long a file counts as contended after a delegation of it had to be recalled: none is granted meanwhile.
 const CONTENTION_TIME: Duration = Duration::from_secs(30);
 /// Places of the table of contended files.
-const CONTENTION_PLACES: usize = 4096;
+const CONTENTION_PLACES: usize = if cfg!(feature = "shuttle") { 16 } else { 4096 };
 
 /// When delegations of files had to be recalled last. Files may share a place: then one of them gets no delegation for a while.
 #[derive(Debug)]

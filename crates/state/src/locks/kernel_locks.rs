@@ -1,9 +1,9 @@
 //! Locks that are held elsewhere as well, for others than clients to see: what is asked first, and what has to follow.
 
 use crate::Locks;
+use crate::sync::PoisonError;
 use crate::{ClientKey, Effects, Lock, LockError, LockRange, LockedFor, Nfsstat4};
 use std::hash::Hash;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {

@@ -17,15 +17,15 @@ use crate::opens::shares::{READ, WRITE};
 use crate::opens::{Open, next_seqid};
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
 use crate::{
     ClientKey, Clientid4, Effects, Lock, LockDenied, LockError, LockRange, Locker, Nfsstat4, Result, Stateid4,
 };
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// No key of any lock owner: the generation is never zero.

@@ -7,10 +7,11 @@ use crate::Locks;
 use crate::files::FileState;
 use crate::locks::ranges::LockRange;
 use crate::slab::Key;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{CallbackTask, ClientKey, Clientid4, Effects};
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Lock owners that are remembered as waiting for one file; further ones have to ask again by themselves.
 const WAITS_MAX: usize = 64;
@@ -112,7 +113,7 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
     /// Tells whether the server can call a client back, to notify it of locks among others.
     pub fn can_call_back(&self, client: ClientKey) -> bool {
         let paths =
-            |record: Arc<crate::clients::Client>| record.paths.load(std::sync::atomic::Ordering::Relaxed);
+            |record: Arc<crate::clients::Client>| record.paths.load(crate::sync::atomic::Ordering::Relaxed);
         self.state.client(client).is_ok_and(|record| paths(record) > 0)
     }
 }

@@ -6,9 +6,9 @@ use crate::opens::next_seqid;
 use crate::opens::shares::share;
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     /// Handles OPEN_DOWNGRADE on the open of `file`; the payload stays, the access that READ and WRITE have shrinks.

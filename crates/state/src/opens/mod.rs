@@ -13,12 +13,12 @@ use crate::opens::requests::{OpenClaim, OpenOutcome, OpenRequest};
 use crate::opens::shares::{Seen, Share};
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::Table;
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// An open owner or a lock owner of a client.

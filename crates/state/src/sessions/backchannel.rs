@@ -2,9 +2,9 @@
 
 use crate::Callbacks;
 use crate::sessions::{Callback, Session, nanoseconds};
+use crate::sync::{MutexGuard, PoisonError};
 use crate::{Limits, Nfsstat4, Result, Sessionid4};
 use std::hash::Hash;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Operations of a callback: CB_SEQUENCE and one more.

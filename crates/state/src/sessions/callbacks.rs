@@ -7,17 +7,18 @@
 use crate::Callbacks;
 use crate::sessions::backchannel::Ability;
 use crate::sessions::{Connection, Session};
+use crate::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{BackChannel, ClientKey, Sessionid4};
 use nfs4::{
     SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRED, SEQ4_STATUS_CB_GSS_CONTEXTS_EXPIRING,
     SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
 };
 use std::hash::Hash;
-use std::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
-};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why no callback can be sent to a client at the moment.

@@ -8,6 +8,8 @@ use crate::sessions::callbacks::{BackSlots, PathStatus};
 use crate::sessions::memory::{Counted, Pressure, TIGHT_PART};
 use crate::sessions::slots::Slots;
 use crate::sessions::{Callback, Session, SessionActivity, sessionid};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Mutex, RwLock};
 use crate::{
     CallbackSecurity, Caller, ClientKey, Clientid4, Effects, Nfsstat4, Result, Sessionid4, StateProtect,
 };
@@ -16,8 +18,7 @@ use nfs4::{
     NfsOpnum4,
 };
 use std::hash::Hash;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 const CREATE_SESSION4_FLAG_MASK: u32 =

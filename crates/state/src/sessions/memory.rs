@@ -8,10 +8,10 @@ use crate::sessions::Session;
 use crate::sessions::create_session::ChannelAttrs;
 use crate::sessions::slots::{SlotState, Slots};
 use crate::slab::Key;
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use crate::{CallbackSecurity, Caller, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Cached replies are counted in steps of so many bytes, so that sessions whose replies come and go share no counter.

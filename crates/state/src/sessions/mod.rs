@@ -17,15 +17,16 @@ use crate::sessions::connections::ConnectionTable;
 use crate::sessions::memory::{Counted, Outstanding};
 use crate::sessions::slots::Slots;
 use crate::slab::Key;
-use crate::table::Table;
-use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4};
-use std::hash::Hash;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{
+use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, RwLock};
+use crate::sync::{Mutex, RwLock};
+use crate::table::Table;
+use crate::{CallbackSecurity, ChannelAttrs, ClientKey, Nfsstat4, Result, Sessionid4};
+use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One session. What never changes needs no lock; what requests change is in their slot and in the activity.

@@ -4,13 +4,13 @@ use crate::Sessions;
 use crate::sessions::Session;
 use crate::sessions::memory::{Pressure, TIGHT_PART};
 use crate::sessions::slots::{SlotCheck, SlotState};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{
     CallbackTask, Caller, ChannelAttrs, ClientKey, Clientid4, Effects, Nfsstat4, OpSet, Result, Sessionid4,
     SlotToken,
 };
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The arguments of SEQUENCE, and what the server knows of the COMPOUND around it.

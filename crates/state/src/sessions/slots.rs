@@ -1,8 +1,9 @@
 //! Slots and the reply cache of a session (RFC 8881 section 2.10.6.1).
 
 use crate::sessions::Session;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Caller, Nfsstat4, Principal, Protection, ReferringCall, Result, Sequence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
 #[must_use = "a slot stays busy until State::finish gets its token"]

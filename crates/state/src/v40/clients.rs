@@ -6,10 +6,11 @@ use crate::clients::Client;
 use crate::clients::creator::Creator;
 use crate::clients::registry::{Enrolled, Registry};
 use crate::clients::tenants::Tenant;
+use crate::sync::PoisonError;
+use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::{Caller, ClientKey, Clientid4, Effects, Nfsstat4, Principal, Result, StateProtect};
 use std::hash::Hash;
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What stands before nfs_client_id4.id where clients of all minor versions are kept together: no co_ownerid may begin so.

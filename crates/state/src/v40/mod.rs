@@ -20,12 +20,13 @@ pub use sequence::{Begin, Replay, Request, Turn};
 
 use crate::sessions::SessionActivity;
 use crate::slab::Key;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use crate::{ClientKey, Clientid4};
 use owners::Ledger;
 use stateids::Gone;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::Weak;
 
 /// The part of a stateid that names what it is for.
 pub(crate) type Other = [u8; 12];

@@ -5,10 +5,10 @@ use super::{OwnerKind, StateOwner};
 use crate::V40;
 use crate::slab::Key;
 use crate::stateids::StateRef;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::{Caller, ClientKey, Effects, Nfsstat4, Principal, Result, Stateid4};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no confirmation, for a reclaim.

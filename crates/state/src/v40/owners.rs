@@ -9,11 +9,12 @@ use crate::V40;
 use crate::clients::ClientState;
 use crate::sessions::nanoseconds;
 use crate::slab::Key;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Mutex, TryLockError};
 use crate::{ClientKey, Effects, Nfsstat4, Principal, Result};
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Which of the two name spaces an owner is in.
@@ -183,7 +184,7 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// (RFC 7530 section 16.18.5). GetattrWaits at each client four times a lease.
     pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
         let keys: Vec<ClientKey> = {
-            let ids = self.state.v40.ids.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let ids = self.state.v40.ids.read().unwrap_or_else(crate::sync::PoisonError::into_inner);
             ids.values().copied().collect()
         };
         for key in keys {

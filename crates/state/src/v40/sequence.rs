@@ -3,8 +3,8 @@
 use super::{Other, StateOwner};
 use crate::opens::next_seqid;
 use crate::slab::Key;
+use crate::sync::MutexGuard;
 use crate::{Nfsstat4, Principal, Result};
-use std::sync::MutexGuard;
 
 /// What tells one sequenced request from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
