@@ -30,7 +30,7 @@ pub enum CallbackTask {
         /// The session; the client knows it, since it has sent a SEQUENCE.
         sessionid: Sessionid4,
     },
-    /// CB_RECALL: a conflict waits for a delegation (see [`crate::State::recall`]).
+    /// CB_RECALL: a conflict waits for a delegation (see [`crate::Delegations::recall`]).
     Recall {
         /// Who has it.
         client: ClientKey,
@@ -38,21 +38,21 @@ pub enum CallbackTask {
         delegation: DelegationKey,
     },
     /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing may have changed (see
-    /// [`crate::State::getattr_file`]).
+    /// [`crate::Delegations::getattr_file`]).
     Getattr {
         /// Who has the delegation.
         client: ClientKey,
         /// Which it is.
         delegation: DelegationKey,
     },
-    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see [`crate::State::lock_notice`]).
+    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see [`crate::Locks::lock_notice`]).
     NotifyLock {
         /// Who waits.
         client: ClientKey,
         /// For what.
         notice: NoticeKey,
     },
-    /// CB_OFFLOAD: a copy has ended (see [`crate::State::offload`]).
+    /// CB_OFFLOAD: a copy has ended (see [`crate::Copies::offload`]).
     Offload {
         /// Whose it was.
         client: ClientKey,
@@ -79,7 +79,7 @@ pub struct Effects<O> {
     pub queued: bool,
     /// Callbacks to send.
     pub callbacks: Vec<CallbackTask>,
-    /// Whether [`crate::State::take_unlocked`] has anything to tell.
+    /// Whether [`crate::Locks::take_unlocked`] has anything to tell.
     pub unlocked: bool,
 }
 

@@ -1,11 +1,16 @@
 //! Clients, sessions, slots, opens, locks and leases as a pure state machine that takes the time as an argument.
 //!
-//! [`State`] is all that an NFSv4.1/4.2 server knows about its clients (RFC 8881 sections 2.4, 2.10, 8 and 9). It
-//! never reads a clock, does I/O or draws randomness: the caller passes `now` (any monotonic time, say since the
-//! start), random numbers and what the RPC layer proved about the sender, and gets [`Effects`] to see to after a call.
+//! [`State`] holds what an NFS server knows about its clients (RFC 8881 sections 2.4, 2.10, 8 and 9). It never
+//! reads a clock, does I/O or draws random numbers: the caller passes `now` (any monotonic time), random numbers
+//! and the identity that the RPC layer proved. Each call returns [`Effects`] for the caller to perform.
 //!
-//! A COMPOUND goes through it like this: [`State::sequence`] begins a slot and returns a [`Begun`] with a
-//! [`ClientKey`] for the operations and a [`SlotToken`] that [`State::finish`] takes with the encoded reply.
+//! Operations are grouped by the tables that they own: [`State::clients`], [`State::leases`],
+//! [`State::sessions`], [`State::callbacks`], [`State::opens`], [`State::locks`], [`State::delegations`],
+//! [`State::copies`] and [`State::v40`]. Each group is one folder, and only that folder sees the fields of its
+//! tables.
+//!
+//! A COMPOUND begins with [`Sessions::sequence`], which takes a slot and returns a [`Begun`] with a
+//! [`ClientKey`] for the operations. It ends with [`Sessions::finish`], which stores the encoded reply.
 //!
 //! # Threads
 //!

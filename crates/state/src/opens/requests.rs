@@ -29,7 +29,7 @@ pub struct OpenRequest<'a, F> {
     pub claim: OpenClaim,
     /// Who opens it: the open counts for its share.
     pub opener: Caller<'a>,
-    /// Whether the file is cut to nothing; the caller has begun that as a change ([`State::begin_change`]).
+    /// Whether the file is cut to nothing; the caller has begun that as a change ([`crate::Delegations::begin_change`]).
     pub truncates: bool,
 }
 
@@ -45,7 +45,7 @@ impl<F> OpenRequest<'_, F> {
     }
 }
 
-/// What [`State::open`] came to.
+/// What [`crate::Opens::open`] came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenOutcome {
     /// The file is open; the stateid is for the client.

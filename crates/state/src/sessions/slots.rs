@@ -6,7 +6,7 @@ use crate::{Caller, Nfsstat4, Principal, Protection, ReferringCall, Result, Sequ
 use std::sync::{Arc, OnceLock};
 
 /// Stands for a COMPOUND that runs on a slot; not cloneable, so that it ends once.
-#[must_use = "a slot stays busy until State::finish gets its token"]
+#[must_use = "a slot stays busy until Sessions::finish gets its token"]
 #[derive(Debug)]
 pub struct SlotToken {
     pub(crate) session: Arc<Session>,
