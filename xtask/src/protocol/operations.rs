@@ -5,7 +5,7 @@ use anyhow::{Context, bail, ensure};
 use nfs4::NfsOpnum4;
 use std::path::Path;
 
-const TABLE: &str = "crates/server/src/engine/table.rs";
+const TABLE: &str = "crates/server/src/compound/table.rs";
 /// At the head of an operation's source: what it does not do.
 const LACKING: &str = "//! Lacking: ";
 

@@ -41,7 +41,7 @@ impl Nfs {
     }
 
     /// Tells whether a COMPOUND still waits for what a client is to say (see
-    /// [`WaitsFor::answer`](crate::dispatch::WaitsFor::answer)).
+    /// [`WaitsFor::answer`](crate::engine::WaitsFor::answer)).
     pub fn getattr_pending(&self, look: GetattrWait) -> bool {
         self.state.delegations().getattr_pending(look)
     }

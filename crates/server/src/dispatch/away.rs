@@ -3,7 +3,8 @@
 use super::execute::Answer;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
-use crate::engine::{FileKey, Ran};
+use crate::compound::Ran;
+use crate::engine::{FileKey, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, memory};
@@ -55,38 +56,6 @@ pub trait Outlet<S> {
 impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
     fn reply(&mut self, connection: ConnectionId, action: Action) {
         self(connection, action);
-    }
-}
-
-/// Something that stands before a wait.
-pub trait WaitsFor {
-    /// The lane that it waits in: the number of the export whose file system it waits for, another number that no export has
-    /// for the name service, and 0 for anything else. Lanes do not hold up each other.
-    fn lane(&self) -> u32;
-
-    /// What a client has to answer first: until then it is of no use to carry it out.
-    fn answer(&self) -> Option<GetattrWait> {
-        None
-    }
-
-    /// What is to be put on stable storage before the call is answered, when there is nothing else to be done for it.
-    fn unsettled(&self) -> Option<FileKey> {
-        None
-    }
-
-    /// Puts it there, for all calls that wait for the same.
-    ///
-    /// # Errors
-    /// Those of its file system.
-    fn settle(&self) -> VfsResult<()> {
-        Ok(())
-    }
-}
-
-/// Of an engine that never waits.
-impl WaitsFor for std::convert::Infallible {
-    fn lane(&self) -> u32 {
-        match *self {}
     }
 }
 

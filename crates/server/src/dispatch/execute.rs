@@ -3,7 +3,8 @@
 use super::away::{Away, Stage};
 use super::{Engine, Outlet, Scratch, Server};
 use crate::call::{Auth, Job, Verdict};
-use crate::engine::{Call, Patience, Ran};
+use crate::compound::Ran;
+use crate::engine::{Call, Patience};
 use crate::metrics::{Metrics, Trouble};
 use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};

@@ -11,11 +11,13 @@ mod protect;
 mod receive;
 mod sys;
 
+pub use crate::engine::WaitsFor;
 pub use crate::metrics::{Kind, Metrics, Stage};
-pub use away::{Away, Back, Carried, Outlet, WaitsFor};
+pub use away::{Away, Back, Carried, Outlet};
 
 use crate::call::{Job, PAUSE_WORK};
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, Patience, Ran};
+use crate::compound::Ran;
+use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, Patience};
 use crate::metrics::{Reports, Watch};
 use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
 use nfs4::NfsOpnum4;

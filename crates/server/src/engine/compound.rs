@@ -67,7 +67,7 @@ pub enum Phase {
 #[must_use = "its slot stays busy until it is resumed or given up"]
 #[derive(Debug)]
 pub struct CompoundState {
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
     /// The exports that were active when the call arrived.
     pub(crate) exports: Arc<ExportTable>,
     /// The minor version, 0 to 2.
@@ -95,18 +95,18 @@ pub struct CompoundState {
     /// Most bytes of the reply buffer.
     pub(crate) reply_end: usize,
     /// The offset of the number of results in the reply buffer.
-    pub(super) count_at: usize,
+    pub(crate) count_at: usize,
     /// The offset in the arguments of the first operation that has not run.
-    pub(super) args_at: usize,
+    pub(crate) args_at: usize,
     /// The offset of the current operation's result in the reply buffer.
-    pub(super) result_at: usize,
+    pub(crate) result_at: usize,
     /// Changes that are not on stable storage: see [`Compound::settle`].
-    pub(super) unsettled: RefCell<Vec<Unsettled>>,
+    pub(crate) unsettled: RefCell<Vec<Unsettled>>,
 }
 
 impl CompoundState {
     /// Begins a COMPOUND without a session. COMPOUND4res starts at `reply_start` of the reply buffer.
-    pub(super) fn new(nfs: &Nfs, minor: u32, count: u32, reply_start: usize) -> Self {
+    pub(crate) fn new(nfs: &Nfs, minor: u32, count: u32, reply_start: usize) -> Self {
         Self {
             phase: Phase::Running,
             exports: nfs.exports.snapshot(),
@@ -148,7 +148,7 @@ pub struct Compound<'c> {
 
 impl<'c> Compound<'c> {
     /// Runs a COMPOUND from where its state stands.
-    pub(super) fn new(
+    pub(crate) fn new(
         nfs: &'c Nfs,
         call: &'c Call<'c>,
         progress: &'c mut CompoundState,

@@ -23,8 +23,7 @@ use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
 /// Independent parts, so that threads seldom meet at one lock.
 const STRIPES: usize = 64;
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
-const LOCAL_OWNER: &[u8] = b"a local program";
-const _: () = assert!(LOCAL_OWNER.len() <= crate::ops::lock::DENIED_OWNER_MAX);
+pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 
 type Hash = BuildHasherDefault<SipHasher13>;
 type Held = HashMap<FileKey, Entry, Hash>;

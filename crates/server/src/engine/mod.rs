@@ -1,7 +1,7 @@
-//! The COMPOUND engine: runs the operations of one call in turn and writes the reply as it goes.
+//! The state of the server and of one COMPOUND, and the steps that operations are made of.
 //!
-//! [`Nfs`] is the server, [`Compound`] what one call carries from operation to operation, [`table`] says what
-//! has to hold before an operation may run, and [`crate::ops`] has the operations.
+//! [`Nfs`] is the server. [`Compound`] is a COMPOUND while a thread runs it, and [`CompoundState`] is the part of
+//! it that outlives a deferral. [`crate::ops`] has the operations; [`crate::compound`] runs them.
 
 mod breaks;
 mod call;
@@ -11,6 +11,7 @@ mod config;
 mod delegations;
 mod error;
 mod fh;
+mod finish;
 mod hex;
 pub mod io;
 mod journal;
@@ -24,12 +25,10 @@ mod offload;
 mod owners;
 mod program_waits;
 mod replies;
-mod run;
 mod shortage;
 mod space;
 mod status;
 mod suspend;
-pub mod table;
 mod unsettled;
 mod v40;
 mod wrongsec;
@@ -41,16 +40,17 @@ pub use config::{ClientRecords, NfsConfig, NoRecords, Start};
 pub use delegations::Delegations;
 pub use error::{Cause, DeferReason, ErrorBody, OpError, OpResult, OpStop, vfs_status};
 pub use fh::{Fh, FileKey, Object};
+pub(crate) use finish::{fail, write_failure};
 pub use hex::{hex, unhex};
 pub use journal::{JournalOwners, journal_line, journal_line_gone, journal_owners};
+pub(crate) use local_locks::LOCAL_OWNER;
 pub use local_locks::LockFailure;
 pub use namespace::regular_file;
 pub use nfs::{Nfs, NfsState, OpenPayload};
 pub use numeric_owners::NumericOwners;
 pub use offload::{BackgroundCopy, CopyRunner, OffloadCounts};
 pub(crate) use offload::{CopyRange, Offloads};
-pub use run::Ran;
 pub use shortage::Shortage;
 pub(crate) use status::allowed as allowed_status;
-pub use suspend::Patience;
+pub use suspend::{Patience, WaitsFor};
 pub use v40::Of40;

@@ -80,7 +80,7 @@ pub struct Nfs {
     pub(crate) local_locks: LocalLocks,
     pub(crate) program_waits: ProgramWaits,
     pub(super) replies: Replies,
-    pub(super) outcomes: Outcomes,
+    pub(crate) outcomes: Outcomes,
     records: Box<dyn ClientRecords>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -149,7 +149,7 @@ impl Nfs {
     }
 
     /// Counts and logs the error that led to the failure of an operation on `fh`.
-    pub(super) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, fh: Option<&Fh>, cause: Cause) {
+    pub(crate) fn note_cause(&self, now: Duration, opnum: NfsOpnum4, fh: Option<&Fh>, cause: Cause) {
         match cause {
             Cause::Decode(error) => self.outcomes.note_undecodable(opnum.name(), error),
             Cause::Backend(VfsError::Os(errno)) => {

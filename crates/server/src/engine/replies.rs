@@ -75,7 +75,7 @@ impl Nfs {
     }
 
     /// Returns the reply to an earlier copy of a request.
-    pub(super) fn kept_reply(&self, call: &Call<'_>) -> Option<Arc<[u8]>> {
+    pub(crate) fn kept_reply(&self, call: &Call<'_>) -> Option<Arc<[u8]>> {
         let part = self.replies.part(&call.peer)?;
         let (at, reply) = part.replies.get(&self.key_of(call))?;
         (call.now < at.saturating_add(AGE_MAX)).then(|| Arc::clone(reply))

@@ -2,11 +2,18 @@
 
 use super::{Call, Compound};
 use state::ChannelAttrs;
+use xdr::Encoder;
 
 /// Bytes that every operation leaves free for the next one's number, status and (SETATTR) empty bitmap.
 pub const STATUS_RESERVE: usize = 12;
 
 impl Compound<'_> {
+    /// Whether the reply has room left for the status of a next operation.
+    pub(crate) fn fits(&self, reply: &Encoder) -> bool {
+        let kept = if self.progress.position.is_last() { 0 } else { STATUS_RESERVE };
+        reply.len() + kept <= self.progress.reply_end
+    }
+
     /// Applies the limits of the session's fore channel to the reply that began at `reply_start`.
     pub fn limit_reply(&mut self, fore: &ChannelAttrs, cache_this: bool, reply_start: usize) {
         self.progress.reply_end = reply_start.saturating_add(reply_max(self.call, fore, cache_this));

@@ -1,10 +1,40 @@
 //! COMPOUNDs that stop before an operation that would wait, and go on where they may.
 
-use super::table::{Operation, Waits};
 use super::{Compound, CompoundState, DeferReason, Fh, FileKey, Object, OpResult, Phase};
-use crate::dispatch::WaitsFor;
 use state::GetattrWait;
 use vfs::VfsResult;
+
+/// Something that stands before a wait.
+pub trait WaitsFor {
+    /// The lane that it waits in: the number of the export whose file system it waits for, another number that no export has
+    /// for the name service, and 0 for anything else. Lanes do not hold up each other.
+    fn lane(&self) -> u32;
+
+    /// What a client has to answer first: until then it is of no use to carry it out.
+    fn answer(&self) -> Option<GetattrWait> {
+        None
+    }
+
+    /// What is to be put on stable storage before the call is answered, when there is nothing else to be done for it.
+    fn unsettled(&self) -> Option<FileKey> {
+        None
+    }
+
+    /// Puts it there, for all calls that wait for the same.
+    ///
+    /// # Errors
+    /// Those of its file system.
+    fn settle(&self) -> VfsResult<()> {
+        Ok(())
+    }
+}
+
+/// Of an engine that never waits.
+impl WaitsFor for std::convert::Infallible {
+    fn lane(&self) -> u32 {
+        match *self {}
+    }
+}
 
 /// Whether operations may wait for a disk, for stable storage or for a directory of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,44 +68,6 @@ impl WaitsFor for Box<CompoundState> {
 }
 
 impl Compound<'_> {
-    /// Holds an operation's row against what it would wait for.
-    ///
-    /// # Errors
-    /// [`OpStop::Deferred`].
-    pub(super) fn check_wait(&self, operation: &Operation) -> OpResult {
-        if self.may_wait() {
-            return Ok(());
-        }
-        if operation.needs_fh {
-            self.check_foreign()?;
-        }
-        match (operation.waits, &self.progress.current) {
-            (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
-            (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
-                Err(DeferReason::CurrentExport.into())
-            }
-            (Waits::Long, Some(Fh::Object(_))) => Err(DeferReason::CurrentExport.into()),
-            (Waits::Records, _) if self.nfs.records_may_wait() => Err(DeferReason::CurrentExport.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks that what filehandles stand for is on file systems that answer from memory.
-    ///
-    /// # Errors
-    /// [`OpStop::Deferred`].
-    fn check_foreign(&self) -> OpResult {
-        for fh in [&self.progress.current, &self.progress.saved].into_iter().flatten() {
-            if let Fh::Object(object) = fh
-                && object.export.backend.may_wait()
-                && !object.export.backend.answers_from_memory(&object.handle)
-            {
-                return Err(DeferReason::Lane(object.export.id).into());
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that an object can be looked at and opened without a wait, where waiting is not allowed.
     ///
     /// # Errors

@@ -10,7 +10,8 @@
 //! made (ext4, xfs), or with what they depend on (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change, and so after that of the other.
 
 use super::{
-    Cause, Compound, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, Phase, run, vfs_status,
+    Cause, Compound, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, Phase, vfs_status,
+    write_failure,
 };
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
@@ -19,7 +20,7 @@ use xdr::{Decoder, Encoder};
 
 /// An object that is to be put on stable storage, and where to take back what depends on it.
 #[derive(Debug)]
-pub(super) struct Unsettled {
+pub(crate) struct Unsettled {
     object: Object,
     /// The first operation that has changed it: which, and where its result begins in the reply.
     index: u32,
@@ -68,7 +69,7 @@ impl Compound<'_> {
 
     /// Puts all but the last object on stable storage: hardly ever is there more than one. In their order, so that of a name that moves the
     /// new place comes first.
-    pub(super) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
+    pub(crate) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
         while self.progress.unsettled.get_mut().len() > 1 {
             let unsettled = self.progress.unsettled.get_mut().remove(0);
@@ -107,7 +108,7 @@ impl Compound<'_> {
         self.nfs.note_cause(self.now(), opnum, Some(&fh), Cause::Backend(error));
         reply.truncate(unsettled.result_at);
         self.progress.position.index = unsettled.index + 1;
-        run::write_failure(self.progress.minor, opnum, vfs_status(error), reply)
+        write_failure(self.progress.minor, opnum, vfs_status(error), reply)
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Of40 {
 
 impl Nfs {
     /// Most bytes of COMPOUND4res without a session's limits.
-    pub(super) fn reply_max_40(&self, call: &Call<'_>) -> usize {
+    pub(crate) fn reply_max_40(&self, call: &Call<'_>) -> usize {
         let whole = usize::try_from(self.config.limits.response_size_max).unwrap_or(usize::MAX);
         whole.saturating_sub(call.reply_overhead)
     }

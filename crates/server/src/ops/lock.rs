@@ -1,6 +1,6 @@
 //! LOCK (RFC 8881 section 18.10).
 
-use crate::engine::{Compound, LockFailure, OpError, OpResult, OpStop};
+use crate::engine::{Compound, LOCAL_OWNER, LockFailure, OpError, OpResult, OpStop};
 use nfs4::{Lock4Args, Locker4, NfsLockType4, Nfsstat4};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use state::{Lock, LockDenied, Locker};
@@ -10,6 +10,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Most bytes of the owner in LOCK4denied. Linux clients from 6.12 on reserve as many as their own owners have and
 /// turn a longer one into EIO.
 pub const DENIED_OWNER_MAX: usize = 20;
+const _: () = assert!(LOCAL_OWNER.len() <= DENIED_OWNER_MAX);
 
 /// Locks a range of bytes.
 ///

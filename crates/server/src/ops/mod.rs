@@ -1,4 +1,4 @@
-//! The operations, one file each (RFC 8881 section 18, RFC 7862 section 15); [`crate::engine::table`] has their
+//! The operations, one file each (RFC 8881 section 18, RFC 7862 section 15); [`crate::compound::table`] has their
 //! rows.
 //!
 //! An operation decodes its own arguments from the call, writes its result (without operation number and

@@ -3,8 +3,9 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
+use orthrus_server::compound::Ran;
 use orthrus_server::dispatch::WaitsFor;
-use orthrus_server::engine::{Call, CompoundState, Patience, Ran};
+use orthrus_server::engine::{Call, CompoundState, Patience};
 use rpc::ConnectionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};

@@ -2,8 +2,9 @@
 
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
+use orthrus_server::compound::Ran;
 use orthrus_server::dispatch::{Action, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
-use orthrus_server::engine::{Call, CompoundOutcome, Patience, Ran};
+use orthrus_server::engine::{Call, CompoundOutcome, Patience};
 use orthrus_server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
 use rpc::ConnectionId;
 use std::convert::Infallible;

@@ -12,7 +12,7 @@ mod world;
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use orthrus_server::engine::table;
+use orthrus_server::compound::table;
 use samples::{Sample, Samples, samples};
 use vfs::SecFlavor;
 use world::{Kind, Rule, World};

@@ -1,6 +1,6 @@
-//! One row an operation: what the engine has to know before it runs one.
+//! The table of operations: one row each, with what holds before it may run.
 
-use super::{Compound, OpResult};
+use crate::engine::{Compound, OpResult};
 use crate::ops;
 use nfs4::NfsOpnum4;
 use table_40::OPERATIONS_40;

@@ -1,17 +1,13 @@
 //! Runs a COMPOUND (RFC 8881 section 16.2).
 
-use super::table::{self, Operation, Place};
-use super::{
-    Call, Compound, CompoundOutcome, CompoundState, DeferReason, ErrorBody, Nfs, OpError, OpResult, OpStop,
-    Patience, Phase, space, status,
+use super::table::{self, Operation};
+use crate::engine::{
+    Call, Compound, CompoundOutcome, CompoundState, DeferReason, Nfs, OpResult, OpStop, Patience, Phase,
+    fail, write_failure,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
-
-/// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors and
-/// SEQUENCE alone cost next to nothing.
-const CACHED_UNASKED_MAX: usize = 256;
 
 /// What stands before the operations of COMPOUND4args.
 struct Header<'a> {
@@ -183,36 +179,6 @@ fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome 
     CompoundOutcome { status, operations: 0, replayed: false }
 }
 
-/// Writes the number and the status of an operation that failed after all.
-pub(super) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
-    reply.u32(opnum as u32);
-    let status_at = reply.len();
-    reply.u32(0);
-    let body = reply.len();
-    fail(minor, opnum, status.into(), reply, status_at, body)
-}
-
-/// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
-fn fail(
-    minor: u32,
-    opnum: NfsOpnum4,
-    error: OpError,
-    reply: &mut Encoder,
-    status_at: usize,
-    body: usize,
-) -> Nfsstat4 {
-    if error.body == ErrorBody::Discard {
-        reply.truncate(body);
-        if opnum == NfsOpnum4::OP_SETATTR {
-            // SETATTR4res has attrsset whatever the status (section 18.30.2).
-            reply.u32(0);
-        }
-    }
-    let status = status::allowed(minor, opnum, error.status);
-    reply.patch_u32(status_at, status as u32);
-    status
-}
-
 impl Compound<'_> {
     /// Runs operations until one fails; returns the last status.
     ///
@@ -231,25 +197,6 @@ impl Compound<'_> {
             self.progress.position.index += 1;
         }
         Ok(status)
-    }
-
-    /// Completes the reply and ends the slot's use.
-    pub(super) fn end(&mut self, status: Nfsstat4, reply: &mut Encoder) -> CompoundOutcome {
-        let (start, count_at) = (self.progress.reply_start, self.progress.count_at);
-        let operations = self.progress.position.index;
-        if let Some(cached) = self.progress.replay.take() {
-            reply.truncate(start);
-            reply.raw(&cached);
-            return CompoundOutcome { status, operations, replayed: true };
-        }
-        reply.patch_u32(start, status as u32);
-        reply.patch_u32(count_at, operations);
-        let result = reply.as_slice().get(start..).unwrap_or_default();
-        if self.progress.v40.once.get() {
-            self.nfs.keep_reply(self.call, result);
-        }
-        self.keep(result, status);
-        CompoundOutcome { status, operations, replayed: false }
     }
 
     /// Applies the session's limits to the reply, once SEQUENCE has told which session it is.
@@ -317,58 +264,5 @@ impl Compound<'_> {
         let unlimited = || self.progress.session.is_none() && self.progress.minor > 0;
         let fits = operation.result_max > 0 || unlimited() || self.fits(reply);
         if fits { Ok(()) } else { Err(self.too_big().into()) }
-    }
-
-    fn fits(&self, reply: &Encoder) -> bool {
-        let kept = if self.progress.position.is_last() { 0 } else { space::STATUS_RESERVE };
-        reply.len() + kept <= self.progress.reply_end
-    }
-
-    /// Checks the columns of an operation's row.
-    fn check(&self, operation: &Operation, reply: &Encoder) -> OpResult {
-        self.check_place(operation.place)?;
-        let forbidden = self.progress.session.as_ref().map(|session| session.forbidden);
-        if forbidden.is_some_and(|set| set.contains(operation.opnum as u32)) {
-            return Err(Nfsstat4::NFS4ERR_WRONG_CRED.into());
-        }
-        if operation.needs_fh {
-            let fh = self.fh()?;
-            self.check_restricted(operation.opnum)?;
-            if operation.modifies && fh.is_read_only() {
-                return Err(Nfsstat4::NFS4ERR_ROFS.into());
-            }
-        }
-        if operation.result_max > 0 && self.room(reply) < operation.result_max {
-            return Err(self.too_big().into());
-        }
-        Ok(())
-    }
-
-    /// Checks how the operation stands to SEQUENCE.
-    fn check_place(&self, place: Place) -> Result<(), OpError> {
-        let alone = self.progress.position.count == 1;
-        let status = match place {
-            Place::First if self.progress.position.index > 0 => Nfsstat4::NFS4ERR_SEQUENCE_POS,
-            Place::Alone if !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
-            Place::AloneOrInSession if self.progress.session.is_none() && !alone => {
-                Nfsstat4::NFS4ERR_NOT_ONLY_OP
-            }
-            Place::InSession if self.progress.session.is_none() => Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION,
-            Place::Once => {
-                self.progress.v40.once.set(true);
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        Err(status.into())
-    }
-
-    /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs next to
-    /// nothing.
-    fn keep(&mut self, result: &[u8], status: Nfsstat4) {
-        let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
-        let cheap = result.len() <= CACHED_UNASKED_MAX
-            && (status != Nfsstat4::NFS4_OK || self.progress.position.count == 1);
-        self.finish((asked || cheap).then_some(result));
     }
 }

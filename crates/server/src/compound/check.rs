@@ -1,0 +1,85 @@
+//! Checks an operation against the columns of its row before it runs.
+
+use super::table::{Operation, Place, Waits};
+use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
+use nfs4::Nfsstat4;
+use xdr::Encoder;
+
+impl Compound<'_> {
+    /// Checks the columns of an operation's row.
+    pub(super) fn check(&self, operation: &Operation, reply: &Encoder) -> OpResult {
+        self.check_place(operation.place)?;
+        let forbidden = self.progress.session.as_ref().map(|session| session.forbidden);
+        if forbidden.is_some_and(|set| set.contains(operation.opnum as u32)) {
+            return Err(Nfsstat4::NFS4ERR_WRONG_CRED.into());
+        }
+        if operation.needs_fh {
+            let fh = self.fh()?;
+            self.check_restricted(operation.opnum)?;
+            if operation.modifies && fh.is_read_only() {
+                return Err(Nfsstat4::NFS4ERR_ROFS.into());
+            }
+        }
+        if operation.result_max > 0 && self.room(reply) < operation.result_max {
+            return Err(self.too_big().into());
+        }
+        Ok(())
+    }
+
+    /// Checks how the operation stands to SEQUENCE.
+    fn check_place(&self, place: Place) -> Result<(), OpError> {
+        let alone = self.progress.position.count == 1;
+        let status = match place {
+            Place::First if self.progress.position.index > 0 => Nfsstat4::NFS4ERR_SEQUENCE_POS,
+            Place::Alone if !alone => Nfsstat4::NFS4ERR_NOT_ONLY_OP,
+            Place::AloneOrInSession if self.progress.session.is_none() && !alone => {
+                Nfsstat4::NFS4ERR_NOT_ONLY_OP
+            }
+            Place::InSession if self.progress.session.is_none() => Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION,
+            Place::Once => {
+                self.progress.v40.once.set(true);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        Err(status.into())
+    }
+
+    /// Holds an operation's row against what it would wait for.
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    pub(super) fn check_wait(&self, operation: &Operation) -> OpResult {
+        if self.may_wait() {
+            return Ok(());
+        }
+        if operation.needs_fh {
+            self.check_foreign()?;
+        }
+        match (operation.waits, &self.progress.current) {
+            (Waits::Object, Some(Fh::Object(object))) => self.check_at_hand(object),
+            (Waits::Disk, Some(Fh::Object(object))) if object.export.backend.may_wait() => {
+                Err(DeferReason::CurrentExport.into())
+            }
+            (Waits::Long, Some(Fh::Object(_))) => Err(DeferReason::CurrentExport.into()),
+            (Waits::Records, _) if self.nfs.records_may_wait() => Err(DeferReason::CurrentExport.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that what filehandles stand for is on file systems that answer from memory.
+    ///
+    /// # Errors
+    /// [`OpStop::Deferred`].
+    fn check_foreign(&self) -> OpResult {
+        for fh in [&self.progress.current, &self.progress.saved].into_iter().flatten() {
+            if let Fh::Object(object) = fh
+                && object.export.backend.may_wait()
+                && !object.export.backend.answers_from_memory(&object.handle)
+            {
+                return Err(DeferReason::Lane(object.export.id).into());
+            }
+        }
+        Ok(())
+    }
+}

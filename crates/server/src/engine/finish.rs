@@ -1,0 +1,69 @@
+//! Ends operations that fail, and COMPOUNDs (RFC 8881 section 16.2.4).
+
+use super::{Compound, CompoundOutcome, ErrorBody, OpError, status};
+use nfs4::{NfsOpnum4, Nfsstat4};
+use xdr::Encoder;
+
+/// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors and
+/// SEQUENCE alone cost next to nothing.
+const CACHED_UNASKED_MAX: usize = 256;
+
+/// Writes the number and the status of an operation that failed after all.
+pub(crate) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
+    reply.u32(opnum as u32);
+    let status_at = reply.len();
+    reply.u32(0);
+    let body = reply.len();
+    fail(minor, opnum, status.into(), reply, status_at, body)
+}
+
+/// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
+pub(crate) fn fail(
+    minor: u32,
+    opnum: NfsOpnum4,
+    error: OpError,
+    reply: &mut Encoder,
+    status_at: usize,
+    body: usize,
+) -> Nfsstat4 {
+    if error.body == ErrorBody::Discard {
+        reply.truncate(body);
+        if opnum == NfsOpnum4::OP_SETATTR {
+            // SETATTR4res has attrsset whatever the status (section 18.30.2).
+            reply.u32(0);
+        }
+    }
+    let status = status::allowed(minor, opnum, error.status);
+    reply.patch_u32(status_at, status as u32);
+    status
+}
+
+impl Compound<'_> {
+    /// Completes the reply and ends the slot's use.
+    pub(crate) fn end(&mut self, status: Nfsstat4, reply: &mut Encoder) -> CompoundOutcome {
+        let (start, count_at) = (self.progress.reply_start, self.progress.count_at);
+        let operations = self.progress.position.index;
+        if let Some(cached) = self.progress.replay.take() {
+            reply.truncate(start);
+            reply.raw(&cached);
+            return CompoundOutcome { status, operations, replayed: true };
+        }
+        reply.patch_u32(start, status as u32);
+        reply.patch_u32(count_at, operations);
+        let result = reply.as_slice().get(start..).unwrap_or_default();
+        if self.progress.v40.once.get() {
+            self.nfs.keep_reply(self.call, result);
+        }
+        self.keep(result, status);
+        CompoundOutcome { status, operations, replayed: false }
+    }
+
+    /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs next to
+    /// nothing.
+    fn keep(&mut self, result: &[u8], status: Nfsstat4) {
+        let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
+        let cheap = result.len() <= CACHED_UNASKED_MAX
+            && (status != Nfsstat4::NFS4_OK || self.progress.position.count == 1);
+        self.finish((asked || cheap).then_some(result));
+    }
+}
