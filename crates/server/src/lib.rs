@@ -1,4 +1,5 @@
-//! The NFSv4.0, NFSv4.1 and NFSv4.2 server: RPC dispatch, RPCSEC_GSS, COMPOUNDs and their operations.
+//! The NFSv4.0, NFSv4.1 and NFSv4.2 server: RPC dispatch, RPCSEC_GSS, COMPOUNDs and their
+//! operations.
 //!
 //! Each module uses only the modules below it:
 //!
@@ -12,8 +13,8 @@
 //! metrics, security   counters and times; the sender of a call
 //! ```
 //!
-//! Two pairs still form cycles: `Nfs` owns its callbacks, and `rpcsec` opens the bodies of whole batches of
-//! calls. `cargo xtask tidy` checks the other arrows.
+//! Two pairs still form cycles: `Nfs` owns its callbacks, and `rpcsec` opens the bodies of whole
+//! batches of calls. `cargo xtask tidy` checks the other arrows.
 
 pub mod attr;
 mod call;

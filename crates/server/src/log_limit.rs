@@ -1,4 +1,5 @@
-//! Log lines that peers can cause at will: one a second of each kind, and the number of those left out.
+//! Log lines that peers can cause at will: one a second of each kind, and the number of those left
+//! out.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -6,7 +7,8 @@ use std::time::Duration;
 /// At most one line of a kind in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A limit on log lines of one kind, for the whole server: a peer that can cause one can cause millions.
+/// A limit on log lines of one kind, for the whole server: a peer that can cause one can cause
+/// millions.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     /// Milliseconds of the clock before which nothing more is said.

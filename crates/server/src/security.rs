@@ -1,13 +1,15 @@
-//! Who calls, and by which security flavor: what the dispatch hands to the COMPOUND engine with each call.
+//! Who calls, and by which security flavor: what the dispatch hands to the COMPOUND engine with
+//! each call.
 
 use state::{Principal, Protection};
 use std::sync::Arc;
 use vfs::{Caller, SecFlavor};
 
-/// The verified identity of one call, after RPCSEC_GSS or AUTH_SYS has been checked (RFC 8881 section 2.2.1).
+/// The verified identity of one call, after RPCSEC_GSS or AUTH_SYS has been checked (RFC 8881
+/// section 2.2.1).
 ///
-/// The service (none, integrity, privacy) belongs to the call, not to the context: a value is made for each
-/// combination of context and service and shared by the calls that use it.
+/// The service (none, integrity, privacy) belongs to the call, not to the context: a value is made
+/// for each combination of context and service and shared by the calls that use it.
 #[derive(Clone, Debug)]
 pub struct Security {
     /// The flavor with its service: what exports allow or refuse (NFS4ERR_WRONGSEC).
@@ -16,8 +18,8 @@ pub struct Security {
     pub principal: Option<Arc<str>>,
     /// Whether the principal is a machine's (`host/…`, `nfs/…`, `root/…`, or the like).
     pub machine: bool,
-    /// The user whose rights the call has, before an export squashes it; `None` for a principal without
-    /// account, whom exports treat as their anonymous user.
+    /// The user whose rights the call has, before an export squashes it; `None` for a principal
+    /// without account, whom exports treat as their anonymous user.
     pub caller: Option<Caller>,
     /// The RPCSEC_GSS context of the call, for the replay fingerprint; `None` for AUTH_SYS.
     pub context: Option<u64>,

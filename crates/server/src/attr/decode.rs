@@ -46,7 +46,8 @@ impl Settable {
     /// Turns the access control list, if there is one, into what the backend keeps.
     ///
     /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL: what `docs/acls.md` says cannot be kept. `subject` fails as it likes.
+    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL: what `docs/acls.md` says cannot be kept. `subject` fails
+    /// as it likes.
     pub fn fit_acl(&mut self, subject: impl FnOnce() -> Result<Subject, OpError>) -> Result<(), OpError> {
         let Some(aces) = self.acl.take() else { return Ok(()) };
         let Subject { directory, owner, group } = subject()?;
@@ -61,13 +62,13 @@ impl Settable {
     }
 }
 
-/// Reads a fattr4 of SETATTR, CREATE or OPEN, for an object of the type that is made in the current filehandle's
-/// directory, or, without a type, for the current filehandle's.
+/// Reads a fattr4 of SETATTR, CREATE or OPEN, for an object of the type that is made in the current
+/// filehandle's directory, or, without a type, for the current filehandle's.
 ///
 /// # Errors
-/// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only
-/// be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR, [`OpStop::Deferred`] for names that are not in
-/// a cache.
+/// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL
+/// for what can only be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR,
+/// [`OpStop::Deferred`] for names that are not in a cache.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
     let supported = supported(c.progress.minor, features(c.fh()?));
     let values = decode_fattr4(fattr, Purpose::Set, &supported).map_err(|error| error.status())?;
@@ -95,7 +96,8 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> O
     Ok(Settable { acl, set, mask: fattr.attrmask })
 }
 
-/// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at once).
+/// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at
+/// once).
 fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), OpError> {
     let (mode, umask) = match (values.mode, &values.mode_umask) {
         (Some(_), Some(_)) => return Err(Nfsstat4::NFS4ERR_INVAL.into()),

@@ -1,4 +1,5 @@
-//! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of their numbers.
+//! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of
+//! their numbers.
 
 use super::open_arguments::OPEN_ARGUMENTS;
 use super::{
@@ -16,8 +17,8 @@ const FH_EXPIRE_TYPE: u32 = nfs4::FH4_PERSISTENT;
 /// Granularity of times, in nanoseconds.
 const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
 
-/// Writes the attributes of an object that are wanted and supported. The file system is asked only for what
-/// it alone knows.
+/// Writes the attributes of an object that are wanted and supported. The file system is asked only
+/// for what it alone knows.
 ///
 /// # Errors
 /// The backend's, and [`OpStop::Deferred`] for names that are not in a cache.
@@ -77,7 +78,8 @@ fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> OpResult<Vec<Ace>
     Ok(acl::from_posix(&acls, attributes.mode, attributes.file_type == FileType::Directory))
 }
 
-/// Returns what the quotas that count for an object leave, if there are any that the caller may know.
+/// Returns what the quotas that count for an object leave, if there are any that the caller may
+/// know.
 fn quota(c: &Compound<'_>, fh: &Fh) -> OpResult<Option<Quota>> {
     let Fh::Object(object) = fh else { return Ok(None) };
     // The kernel may have to read it.
@@ -224,7 +226,8 @@ fn space_freed(attributes: &Attributes) -> u64 {
     if last { attributes.space_used } else { 0 }
 }
 
-/// A change attribute that is taken from ctime steps back when somebody sets the clock back: of that nothing is said.
+/// A change attribute that is taken from ctime steps back when somebody sets the clock back: of
+/// that nothing is said.
 fn change_attr_type(features: Features) -> ChangeAttrType4 {
     match features.change_grows {
         true => ChangeAttrType4::NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR,

@@ -68,8 +68,8 @@ const OF_MINOR_2: Bitmap4 = Bitmap4::of(&[
     FATTR4_XATTR_SUPPORT,
 ]);
 
-/// What there is besides where objects have access control lists. dacl and sacl are not: there are no automatic
-/// inheritance and no AUDIT and ALARM entries that would need them.
+/// What there is besides where objects have access control lists. dacl and sacl are not: there are
+/// no automatic inheritance and no AUDIT and ALARM entries that would need them.
 const OF_ACLS: Bitmap4 = Bitmap4::of(&[FATTR4_ACL, FATTR4_ACLSUPPORT]);
 
 /// What there is besides where users have quotas.

@@ -4,5 +4,6 @@ mod job;
 
 pub(crate) use job::{Auth, Job, Verdict};
 
-/// Work between two pauses of a tick, in bytes that are read, written, hashed or encrypted: about 50 µs.
+/// Work between two pauses of a tick, in bytes that are read, written, hashed or encrypted: about
+/// 50 µs.
 pub(crate) const PAUSE_WORK: usize = 256 << 10;

@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a client may take to answer a callback, before the connection counts as one that carries none.
+/// How long a client may take to answer a callback, before the connection counts as one that
+/// carries none.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often a callback is repeated at once, before it is left to the next round of housekeeping.
 pub(super) const TRIES_MAX: u8 = 4;
-/// Callbacks of one client that wait for a slot; further ones are left to the next round of housekeeping.
+/// Callbacks of one client that wait for a slot; further ones are left to the next round of
+/// housekeeping.
 const WAITING_MAX: usize = 256;
 
 /// A callback that was sent.
@@ -40,8 +42,8 @@ struct Table {
 /// How often the contexts of callbacks are kept from going for lack of calls.
 const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What the server has to say to its clients and has not said, or has got no answer to. Its one lock is taken by
-/// callbacks only.
+/// What the server has to say to its clients and has not said, or has got no answer to. Its one
+/// lock is taken by callbacks only.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     transport: OnceLock<Box<dyn CallbackTransport>>,

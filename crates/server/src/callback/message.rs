@@ -20,7 +20,8 @@ pub(super) struct Said {
     pub(super) referring: Option<ReferringCall>,
 }
 
-/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows it. `confounder` is random.
+/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows
+/// it. `confounder` is random.
 pub(super) fn encode(
     xid: u32,
     call: &BackCall,
@@ -45,7 +46,8 @@ pub(super) fn encode(
     proof.record(xid, (channel.program, NFS_CB, CB_COMPOUND), &args, confounder)
 }
 
-/// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881 section 2.10.6.3).
+/// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881
+/// section 2.10.6.3).
 fn referring(call: ReferringCall) -> ReferringCallList4 {
     let ReferringCall { sessionid, sequenceid, slotid } = call;
     let calls = vec![ReferringCall4 { rc_sequenceid: sequenceid, rc_slotid: slotid }];

@@ -35,7 +35,8 @@ impl Nfs {
         self.callbacks.connect(transport);
     }
 
-    /// Takes what is called, without any lock held, whenever [`Nfs::getattr_pending`] may have come to an end for somebody.
+    /// Takes what is called, without any lock held, whenever [`Nfs::getattr_pending`] may have come
+    /// to an end for somebody.
     pub fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         self.callbacks.connect_answers(answered);
     }
@@ -46,7 +47,8 @@ impl Nfs {
         self.state.delegations().getattr_pending(look)
     }
 
-    /// Sends callbacks, as far as there are slots and connections; the others wait or are for housekeeping to repeat.
+    /// Sends callbacks, as far as there are slots and connections; the others wait or are for
+    /// housekeeping to repeat.
     pub(crate) fn start_callbacks(&self, tasks: Vec<CallbackTask>, now: Duration) {
         for task in tasks {
             self.start_callback(task, 0, now);
@@ -111,7 +113,8 @@ impl Nfs {
         }
     }
 
-    /// The end of a copy. What it has written is as a WRITE with UNSTABLE4 leaves it: the client sends COMMIT.
+    /// The end of a copy. What it has written is as a WRITE with UNSTABLE4 leaves it: the client
+    /// sends COMMIT.
     fn cb_offload(&self, offload: Offload<FileKey>) -> CbOffload4Args<'static> {
         let Offload { stateid, file, status, count, verifier, .. } = offload;
         let coa_offload_info = match status {
@@ -159,8 +162,8 @@ impl Nfs {
         }
     }
 
-    /// Takes an answer that arrived on a connection; false if it is none to a callback, or none of the client's: then the callback
-    /// goes on waiting for the true one.
+    /// Takes an answer that arrived on a connection; false if it is none to a callback, or none of
+    /// the client's: then the callback goes on waiting for the true one.
     pub fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
         let Some(xid) = record.first_chunk().map(|xid| u32::from_be_bytes(*xid)) else { return false };
         let Some(proof) = self.callbacks.proof(xid, connection.0) else { return false };
@@ -196,8 +199,8 @@ impl Nfs {
         true
     }
 
-    /// Does what follows from an answer. A recall that the client refuses is said again by the next housekeeping: the reply
-    /// that granted the delegation may yet reach it.
+    /// Does what follows from an answer. A recall that the client refuses is said again by the next
+    /// housekeeping: the reply that granted the delegation may yet reach it.
     fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>, now: Duration) {
         match (task, results) {
             (CallbackTask::Recall { delegation, .. }, Ok(_)) => {
@@ -225,8 +228,8 @@ impl Nfs {
         }
     }
 
-    /// A callback has met with no answer, or with one that is none: it goes on over another connection. `silent` says that
-    /// its connection is there and does not carry callbacks.
+    /// A callback has met with no answer, or with one that is none: it goes on over another
+    /// connection. `silent` says that its connection is there and does not carry callbacks.
     fn lose(&self, mut sent: Sent, now: Duration, silent: bool) {
         if silent {
             self.state.callbacks().callback_unanswered(&sent.call);
@@ -250,8 +253,8 @@ impl Nfs {
         }
     }
 
-    /// A callback has not got through, and is not repeated for now. Recalls and ends of copies are by housekeeping; who waits for attributes gets
-    /// the delegation recalled instead.
+    /// A callback has not got through, and is not repeated for now. Recalls and ends of copies are
+    /// by housekeeping; who waits for attributes gets the delegation recalled instead.
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => {
@@ -274,8 +277,9 @@ impl Nfs {
         }
     }
 
-    /// Sends callbacks elsewhere that were not answered in time, tries those again that wait for a slot, since what held it
-    /// may have been lost, and says recalls and ends of copies again that no client has taken.
+    /// Sends callbacks elsewhere that were not answered in time, tries those again that wait for a
+    /// slot, since what held it may have been lost, and says recalls and ends of copies again that
+    /// no client has taken.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             if let Some(suppressed) = self.callbacks.unanswered.permit(now) {

@@ -1,7 +1,8 @@
 //! How callbacks are authenticated and protected (RFC 8881 sections 2.10.8.2 and 18.36.3).
 //!
-//! With RPCSEC_GSS a callback goes by a context that the client has established at the server: the server is its acceptor as
-//! ever and signs with the acceptor's keys, under the name that the client has given the context for this direction.
+//! With RPCSEC_GSS a callback goes by a context that the client has established at the server: the
+//! server is its acceptor as ever and signs with the acceptor's keys, under the name that the
+//! client has given the context for this direction.
 
 use crate::engine::{Compound, Nfs};
 use crate::rpcsec::SharedContext;
@@ -47,7 +48,8 @@ pub(super) enum Opened<'a> {
 }
 
 impl Nfs {
-    /// The first of the client's ways to authenticate that can be gone; none when the contexts are gone.
+    /// The first of the client's ways to authenticate that can be gone; none when the contexts are
+    /// gone.
     pub(super) fn proof(&self, channel: &BackChannel, now: Duration) -> Option<Proof> {
         channel.security.iter().find_map(|security| match security {
             CallbackSecurity::None => Some(Proof::None),
@@ -67,8 +69,8 @@ impl Nfs {
 }
 
 impl Compound<'_> {
-    /// Returns callback_sec_parms4 as state keeps them. Contexts are the caller's own: by another's the server would sign
-    /// what nobody has asked for in the other's name.
+    /// Returns callback_sec_parms4 as state keeps them. Contexts are the caller's own: by another's
+    /// the server would sign what nobody has asked for in the other's name.
     ///
     /// # Errors
     /// NFS4ERR_NOENT for a context that does not exist, or is not the caller's.

@@ -2,8 +2,8 @@
 
 use super::table::{self, Operation};
 use crate::engine::{
-    Call, Compound, CompoundOutcome, CompoundState, DeferReason, Nfs, OpResult, OpStop, Patience, Phase,
-    fail, write_failure,
+    Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Nfs, OpResult, OpStop,
+    Patience, fail, write_failure,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,13 +36,14 @@ impl<'a> Header<'a> {
 pub enum Ran<S = Box<CompoundState>> {
     /// To its end; the reply is complete.
     Done(CompoundOutcome),
-    /// To an operation that would wait: the reply holds the results before it. Or to its end, but for that what it has changed is not on
-    /// stable storage yet.
+    /// To an operation that would wait: the reply holds the results before it. Or to its end, but
+    /// for that what it has changed is not on stable storage yet.
     Suspended(S),
 }
 
 impl Nfs {
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds. Waits where it has to.
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds. Waits
+    /// where it has to.
     ///
     /// Operations are decoded one at a time, so that memory does not grow with their number.
     pub fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
@@ -52,8 +53,8 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::compound`], but may stop before an operation that would wait. Then the same call and reply are to be
-    /// given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
+    /// As [`Nfs::compound`], but may stop before an operation that would wait. Then the same call
+    /// and reply are to be given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
     pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
         let start = reply.len();
         let mut args = Decoder::new(call.args);
@@ -87,7 +88,8 @@ impl Nfs {
         }
     }
 
-    /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or one that is too long.
+    /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or
+    /// one that is too long.
     fn answer_at_once_40(
         &self,
         call: &Call<'_>,
@@ -115,8 +117,9 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when all operations have run. Then the same call and
-    /// reply are to be given to [`Nfs::settled`], on any thread.
+    /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when
+    /// all operations have run. Then the same call and reply are to be given to [`Nfs::settled`],
+    /// on any thread.
     pub fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, mut state: Box<CompoundState>) -> Ran {
         if state.unsettled().is_some() {
             return Ran::Suspended(state);
@@ -127,8 +130,8 @@ impl Nfs {
         }
     }
 
-    /// Runs the operations of a COMPOUND from where its state stands. Returns `None` if it is not finished:
-    /// its phase says why.
+    /// Runs the operations of a COMPOUND from where its state stands. Returns `None` if it is not
+    /// finished: its phase says why.
     fn run_operations(
         &self,
         call: &Call<'_>,
@@ -142,14 +145,14 @@ impl Nfs {
             Ok(status) => compound.settle_but_one(status, reply),
             Err(reason) => {
                 compound.progress.args_at += args.position();
-                compound.progress.phase = Phase::Deferred(reason);
+                compound.progress.phase = CompoundPhase::Deferred(reason);
                 return None;
             }
         };
         if compound.progress.unsettled.get_mut().is_empty() {
             return Some(compound.end(status, reply));
         }
-        compound.progress.phase = Phase::Executed(status);
+        compound.progress.phase = CompoundPhase::Executed(status);
         None
     }
 

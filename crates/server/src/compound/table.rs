@@ -12,7 +12,8 @@ mod table_40;
 /// Runs one operation: arguments from the decoder, the result without status to the encoder.
 pub type Run = fn(&mut Compound<'_>, &mut Decoder<'_>, &mut Encoder) -> OpResult;
 
-/// How an operation stands to SEQUENCE (RFC 8881 section 2.10.2.1 and the operations' own sections).
+/// How an operation stands to SEQUENCE (RFC 8881 section 2.10.2.1 and the operations' own
+/// sections).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Only in a COMPOUND that begins with SEQUENCE.
@@ -25,12 +26,13 @@ pub enum Place {
     First,
     /// In NFSv4.0, where there are no sessions.
     Anywhere,
-    /// As `Anywhere`, and it must not be run twice: the COMPOUND's reply is kept for a copy of the request.
+    /// As `Anywhere`, and it must not be run twice: the COMPOUND's reply is kept for a copy of the
+    /// request.
     Once,
 }
 
-/// What an operation may have to wait for. Where calls must not wait, a COMPOUND is suspended before an operation
-/// that would, and goes on where it may.
+/// What an operation may have to wait for. Where calls must not wait, a COMPOUND is suspended
+/// before an operation that would, and goes on where it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// For nothing: it knows all it needs, or finds out by itself whether it would have to wait.
@@ -58,8 +60,8 @@ pub struct Operation {
     pub needs_fh: bool,
     /// Whether it changes the file system of the current filehandle (NFS4ERR_ROFS).
     pub modifies: bool,
-    /// Most bytes of the result that must fit into the reply before the operation may run, because it cannot
-    /// be taken back. 0: the result is checked afterwards.
+    /// Most bytes of the result that must fit into the reply before the operation may run, because
+    /// it cannot be taken back. 0: the result is checked afterwards.
     pub result_max: usize,
     /// What it may have to wait for.
     pub waits: Waits,

@@ -1,4 +1,5 @@
-//! The rows of NFSv4.0 (RFC 7530 section 16): those of NFSv4.1 outside of sessions, and what is done otherwise.
+//! The rows of NFSv4.0 (RFC 7530 section 16): those of NFSv4.1 outside of sessions, and what is
+//! done otherwise.
 
 use super::{Disk, Object, Operation, Place, Records, row, size};
 use crate::ops::{self, v40};

@@ -7,7 +7,8 @@ use std::{net::SocketAddr, sync::atomic::AtomicU32, time::Duration};
 
 /// One NFSPROC4_COMPOUND call, authenticated and unwrapped (RFC 8881 section 16.2).
 pub struct Call<'a> {
-    /// The connection that it came by: sessions are bound to connections (RFC 8881 section 2.10.3.1).
+    /// The connection that it came by: sessions are bound to connections (RFC 8881 section
+    /// 2.10.3.1).
     pub connection: ConnectionId,
     /// The client's address: exports may be open to some networks only.
     pub peer: SocketAddr,
@@ -17,9 +18,11 @@ pub struct Call<'a> {
     pub security: &'a Security,
     /// COMPOUND4args as it was on the wire, without RPC header and RPCSEC_GSS wrapping.
     pub args: &'a [u8],
-    /// Size in bytes of the whole call as a record without its mark: ca_maxrequestsize counts headers too.
+    /// Size in bytes of the whole call as a record without its mark: ca_maxrequestsize counts
+    /// headers too.
     pub request_size: usize,
-    /// What the reply grows by outside COMPOUND4res, in bytes: RPC header, verifier, and RPCSEC_GSS wrapping.
+    /// What the reply grows by outside COMPOUND4res, in bytes: RPC header, verifier, and RPCSEC_GSS
+    /// wrapping.
     pub reply_overhead: usize,
     /// Where the number of the operation that runs is written, for a thread that hangs to be found.
     pub operation: &'a AtomicU32,

@@ -20,8 +20,8 @@ impl Change {
         Ok(Self { before: attributes.change })
     }
 
-    /// Reads it after the operation and writes change_info4. Never atomic: others may have changed the
-    /// directory in between, and the operation has been done even if this fails.
+    /// Reads it after the operation and writes change_info4. Never atomic: others may have changed
+    /// the directory in between, and the operation has been done even if this fails.
     pub fn after(self, directory: &Object, reply: &mut Encoder) {
         let after = directory.export.backend.getattr(&directory.handle);
         let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);

@@ -51,23 +51,25 @@ impl Position {
 
 /// How far a COMPOUND has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum CompoundPhase {
     /// Its operations run.
     Running,
     /// Its next operation has to wait.
     Deferred(DeferReason),
-    /// All operations have run, the last one with this status. Their changes are not on stable storage yet.
+    /// All operations have run, the last one with this status. Their changes are not on stable
+    /// storage yet.
     Executed(Nfsstat4),
 }
 
-/// What a COMPOUND owns. It moves as a whole when the COMPOUND is deferred and another thread resumes it.
+/// What a COMPOUND owns. It moves as a whole when the COMPOUND is deferred and another thread
+/// resumes it.
 ///
-/// While it is deferred, its slot stays in use: it must be given to [`Nfs::resume`], [`Nfs::give_up`] or
-/// [`Nfs::settled`].
+/// While it is deferred, its slot stays in use: it must be given to [`Nfs::resume`],
+/// [`Nfs::give_up`] or [`Nfs::settled`].
 #[must_use = "its slot stays busy until it is resumed or given up"]
 #[derive(Debug)]
 pub struct CompoundState {
-    pub(crate) phase: Phase,
+    pub(crate) phase: CompoundPhase,
     /// The exports that were active when the call arrived.
     pub(crate) exports: Arc<ExportTable>,
     /// The minor version, 0 to 2.
@@ -105,10 +107,11 @@ pub struct CompoundState {
 }
 
 impl CompoundState {
-    /// Begins a COMPOUND without a session. COMPOUND4res starts at `reply_start` of the reply buffer.
+    /// Begins a COMPOUND without a session. COMPOUND4res starts at `reply_start` of the reply
+    /// buffer.
     pub(crate) fn new(nfs: &Nfs, minor: u32, count: u32, reply_start: usize) -> Self {
         Self {
-            phase: Phase::Running,
+            phase: CompoundPhase::Running,
             exports: nfs.exports.snapshot(),
             minor,
             position: Position { index: 0, count },
@@ -138,7 +141,8 @@ pub struct Compound<'c> {
     pub call: &'c Call<'c>,
     /// The state that outlives a deferral.
     pub progress: &'c mut CompoundState,
-    /// Files that the current operation changes. Until it ends, no other client gets a delegation for them.
+    /// Files that the current operation changes. Until it ends, no other client gets a delegation
+    /// for them.
     pub(super) changing: RefCell<Vec<FileKey>>,
     /// The time that operations may still wait for the name service.
     pub(super) names_wait_left: Cell<Duration>,
@@ -154,7 +158,7 @@ impl<'c> Compound<'c> {
         progress: &'c mut CompoundState,
         patience: Patience,
     ) -> Self {
-        progress.phase = Phase::Running;
+        progress.phase = CompoundPhase::Running;
         Self {
             nfs,
             call,
@@ -219,7 +223,8 @@ impl<'c> Compound<'c> {
         self.progress.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
     }
 
-    /// The current filehandle as an object of an export; `pseudo` is the answer for a pseudo directory.
+    /// The current filehandle as an object of an export; `pseudo` is the answer for a pseudo
+    /// directory.
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE, `pseudo`.
@@ -266,7 +271,8 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// Bytes that the result of the operation may still take, the next operation's status kept free.
+    /// Bytes that the result of the operation may still take, the next operation's status kept
+    /// free.
     pub fn room(&self, reply: &Encoder) -> usize {
         let kept = if self.progress.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
         self.progress.reply_end.saturating_sub(reply.len() + kept)
@@ -284,7 +290,8 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// Reads the number of the next operation without moving on; `args` stands behind the one that runs.
+    /// Reads the number of the next operation without moving on; `args` stands behind the one that
+    /// runs.
     pub fn peek(&self, args: &Decoder<'_>) -> Option<u32> {
         if self.progress.position.is_last() {
             return None;
@@ -301,12 +308,12 @@ impl<'c> Compound<'c> {
     }
 }
 
-/// Ends changes and frees the slot, also when an operation panics. A COMPOUND that is not finished keeps its
-/// slot.
+/// Ends changes and frees the slot, also when an operation panics. A COMPOUND that is not finished
+/// keeps its slot.
 impl Drop for Compound<'_> {
     fn drop(&mut self) {
         self.end_changes();
-        if self.progress.phase == Phase::Running {
+        if self.progress.phase == CompoundPhase::Running {
             self.finish(None);
         }
     }

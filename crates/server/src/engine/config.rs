@@ -7,11 +7,11 @@ use vfs::SecFlavor;
 
 /// Where the names of clients that may reclaim after a restart are kept (RFC 8881 section 8.4.2.1).
 ///
-/// What is recorded or forgotten counts once it is synced. A forgotten client must not come back by a crash either: others may
-/// have had its locks since (section 8.4.3).
+/// What is recorded or forgotten counts once it is synced. A forgotten client must not come back by
+/// a crash either: others may have had its locks since (section 8.4.3).
 pub trait ClientRecords: Send + Sync {
-    /// Puts a client owner down with the principal that created its client; doing so twice is harmless, and the last
-    /// principal counts.
+    /// Puts a client owner down with the principal that created its client; doing so twice is
+    /// harmless, and the last principal counts.
     fn record(&self, owner: &[u8], principal: PrincipalHash);
 
     /// Strikes a client owner out.
@@ -45,17 +45,19 @@ pub struct NfsConfig {
     pub flavors: Vec<SecFlavor>,
     /// Most bytes of one READ (attribute maxread).
     pub read_max: u32,
-    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes of the cipher sooner, and cost
-    /// half as much at the same bytes in flight (`cargo xtask bench rsize`). READs up to `read_max` are served all the same.
+    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes
+    /// of the cipher sooner, and cost half as much at the same bytes in flight (`cargo xtask bench
+    /// rsize`). READs up to `read_max` are served all the same.
     pub read_protected_max: u32,
     /// Most bytes of one WRITE (attribute maxwrite).
     pub write_max: u32,
-    /// What attribute maxwrite says to callers with krb5i and krb5p, for the same reason. WRITEs up to `write_max` are served all the same.
+    /// What attribute maxwrite says to callers with krb5i and krb5p, for the same reason. WRITEs up
+    /// to `write_max` are served all the same.
     pub write_protected_max: u32,
     /// Most bytes that one COPY moves before it is answered; clients ask for the rest again.
     pub copy_max: u64,
-    /// Most bytes that a copy in the background moves at a time. What is no longer is done when it is answered, even if the
-    /// client would wait for CB_OFFLOAD.
+    /// Most bytes that a copy in the background moves at a time. What is no longer is done when it
+    /// is answered, even if the client would wait for CB_OFFLOAD.
     pub copy_piece_max: u64,
     /// Most bytes of a COMPOUND reply without a session: EXCHANGE_ID and its siblings.
     pub sessionless_reply_max: usize,
@@ -98,7 +100,8 @@ impl Default for NfsConfig {
     }
 }
 
-/// What differs from start to start: all of it random or from the clock, so that no core reads either.
+/// What differs from start to start: all of it random or from the clock, so that no core reads
+/// either.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Epoch, hash key and the clients of the last run.

@@ -1,7 +1,7 @@
 //! Delegations that stand against an operation (RFC 8881 section 10.4).
 //!
-//! What changes a file other than by an open for writing begins a change, which lasts to the end of the operation: first
-//! others' delegations have to be back, and meanwhile nobody gets one.
+//! What changes a file other than by an open for writing begins a change, which lasts to the end of
+//! the operation: first others' delegations have to be back, and meanwhile nobody gets one.
 
 use super::{Compound, DeferReason, Fh, FileKey, Object, OpResult};
 use nfs4::{
@@ -59,8 +59,9 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// As [`Compound::begin_change`], of what a name stands for, in a directory that is held (see [`Compound::hold_names`]); the
-    /// operation itself will say what is wrong with a name that stands for nothing.
+    /// As [`Compound::begin_change`], of what a name stands for, in a directory that is held (see
+    /// [`Compound::hold_names`]); the operation itself will say what is wrong with a name that
+    /// stands for nothing.
     ///
     /// # Errors
     /// As [`Compound::begin_change`].
@@ -94,8 +95,8 @@ impl Compound<'_> {
         })
     }
 
-    /// Returns an object's attributes with what the holder of a delegation for writing says of them, if it is asked for
-    /// such (RFC 8881 section 10.4.3).
+    /// Returns an object's attributes with what the holder of a delegation for writing says of
+    /// them, if it is asked for such (RFC 8881 section 10.4.3).
     ///
     /// # Errors
     /// NFS4ERR_DELAY until the holder has said it, and the backend's.
@@ -122,8 +123,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Has the holder of a delegation for writing asked and the COMPOUND suspended until it has answered, so that whoever looks need
-    /// not come again; but where this thread may wait it does not, since that is no time for one.
+    /// Has the holder of a delegation for writing asked and the COMPOUND suspended until it has
+    /// answered, so that whoever looks need not come again; but where this thread may wait it does
+    /// not, since that is no time for one.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
@@ -137,8 +139,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Attributes of a file that the holder of a delegation may have changed by itself. If it has, the file's times are set to
-    /// now: its change attribute has to be another than before, and than after the holder has written what it has.
+    /// Attributes of a file that the holder of a delegation may have changed by itself. If it has,
+    /// the file's times are set to now: its change attribute has to be another than before, and
+    /// than after the holder has written what it has.
     fn attributes_held(&self, object: &Object, looked: HolderReply) -> OpResult<Attributes> {
         let (backend, HolderReply { held, granted }) = (&object.export.backend, looked);
         let attributes = backend.getattr(&object.handle)?;
@@ -146,7 +149,8 @@ impl Compound<'_> {
             return Ok(attributes);
         }
         let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
-        // A server without root may not touch the files of others: then the number alone has to tell.
+        // A server without root may not touch the files of others: then the number alone has to
+        // tell.
         if backend.setattr(&vfs::Caller::root(), &object.handle, &now).is_ok() {
             self.settle(object)?;
         }

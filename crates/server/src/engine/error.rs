@@ -5,8 +5,8 @@ use nfs4::Nfsstat4;
 use state::GetattrWait;
 use vfs::VfsError;
 
-/// The result of a step of an operation that may have to wait. The operation's own result, without the
-/// status, is in the reply.
+/// The result of a step of an operation that may have to wait. The operation's own result, without
+/// the status, is in the reply.
 pub type OpResult<T = ()> = Result<T, OpStop>;
 
 /// Why an operation stops.
@@ -45,8 +45,8 @@ pub enum Cause {
 pub enum ErrorBody {
     /// Nothing: bytes that the operation has written are removed.
     Discard,
-    /// The bytes that the operation has written: the denied lock of LOCK, the attributes that SETATTR had
-    /// set before it failed.
+    /// The bytes that the operation has written: the denied lock of LOCK, the attributes that
+    /// SETATTR had set before it failed.
     Keep,
 }
 

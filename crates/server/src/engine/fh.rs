@@ -7,8 +7,8 @@ use std::sync::Arc;
 use vfs::{Export, ExportTable, Identity, ObjectHandle, Place};
 use xdr::Encoder;
 
-/// A file as state knows it: opens and locks hang on it. Keys are equal that name one file of the machine, by whichever export;
-/// that and the handle are those by which a client knows it.
+/// A file as state knows it: opens and locks hang on it. Keys are equal that name one file of the
+/// machine, by whichever export; that and the handle are those by which a client knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct FileKey {
     /// The export's number.
@@ -37,7 +37,8 @@ impl FileKey {
         }
     }
 
-    /// The way by which a client has come to the file: to the client each is another file, since fsid or filehandle differ.
+    /// The way by which a client has come to the file: to the client each is another file, since
+    /// fsid or filehandle differ.
     pub fn view(&self) -> u64 {
         let skipped = self.identity.map_or(0, |identity| identity.skip);
         let way = self.handle.as_bytes().get(..skipped).unwrap_or_default();
@@ -96,7 +97,8 @@ pub enum Fh {
 }
 
 impl Fh {
-    /// Returns what a place of the pseudo file system leads to; `None` for an export that is not there.
+    /// Returns what a place of the pseudo file system leads to; `None` for an export that is not
+    /// there.
     pub fn of_place(exports: &ExportTable, place: Place) -> Option<Self> {
         match place {
             Place::Node(fileid) => Some(Self::Pseudo(fileid)),
@@ -122,7 +124,8 @@ impl Fh {
         }
     }
 
-    /// Whether changes are refused: the pseudo file system never changes, an export may be read-only.
+    /// Whether changes are refused: the pseudo file system never changes, an export may be
+    /// read-only.
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Pseudo(_) => true,
@@ -144,11 +147,12 @@ impl Fh {
 const PSEUDO_EXPORT: u32 = 0;
 
 impl Compound<'_> {
-    /// Reads a filehandle that a client sent; whether the object still exists is for the operations to find.
+    /// Reads a filehandle that a client sent; whether the object still exists is for the operations
+    /// to find.
     ///
     /// # Errors
-    /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is gone or closed
-    /// to this client.
+    /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
+    /// gone or closed to this client.
     pub fn decode_fh(&self, bytes: &[u8]) -> Result<Fh, OpError> {
         let decoded = Filehandle::decode(&self.nfs.filehandle_key, bytes);
         let decoded = decoded.map_err(|_| Nfsstat4::NFS4ERR_BADHANDLE)?;

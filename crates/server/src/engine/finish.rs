@@ -4,8 +4,8 @@ use super::{Compound, CompoundOutcome, ErrorBody, OpError, status};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::Encoder;
 
-/// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors and
-/// SEQUENCE alone cost next to nothing.
+/// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors
+/// and SEQUENCE alone cost next to nothing.
 const CACHED_UNASKED_MAX: usize = 256;
 
 /// Writes the number and the status of an operation that failed after all.
@@ -17,7 +17,8 @@ pub(crate) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, repl
     fail(minor, opnum, status.into(), reply, status_at, body)
 }
 
-/// Writes the status of an operation that failed, and takes back what it wrote unless that is the status's body.
+/// Writes the status of an operation that failed, and takes back what it wrote unless that is the
+/// status's body.
 pub(crate) fn fail(
     minor: u32,
     opnum: NfsOpnum4,
@@ -58,8 +59,8 @@ impl Compound<'_> {
         CompoundOutcome { status, operations, replayed: false }
     }
 
-    /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs next to
-    /// nothing.
+    /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs
+    /// next to nothing.
     fn keep(&mut self, result: &[u8], status: Nfsstat4) {
         let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
         let cheap = result.len() <= CACHED_UNASKED_MAX

@@ -15,13 +15,14 @@ impl Compound<'_> {
     /// Returns the file to READ with a stateid: the open's, or one opened for this call.
     ///
     /// # Errors
-    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS, NFS4ERR_LOCKED,
-    /// NFS4ERR_GRACE, and the backend's.
+    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS,
+    /// NFS4ERR_LOCKED, NFS4ERR_GRACE, and the backend's.
     pub fn file_to_read(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         self.file_of_to_read(self.object(Nfsstat4::NFS4ERR_ISDIR)?, self.resolve(stateid)?)
     }
 
-    /// As [`Compound::file_to_read`], of an object that need not be the current one; the stateid is resolved.
+    /// As [`Compound::file_to_read`], of an object that need not be the current one; the stateid is
+    /// resolved.
     ///
     /// # Errors
     /// As [`Compound::file_to_read`].
@@ -97,8 +98,8 @@ impl Compound<'_> {
         write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
     }
 
-    /// Holds I/O by another user than the one who opened the file against what the file's mode allows: to know
-    /// a stateid is no permission.
+    /// Holds I/O by another user than the one who opened the file against what the file's mode
+    /// allows: to know a stateid is no permission.
     ///
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
@@ -134,8 +135,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Removes clients whose leases have run out and who have the file open, since somebody is in the way: true when there
-    /// were any (RFC 8881 section 8.4.3).
+    /// Removes clients whose leases have run out and who have the file open, since somebody is in
+    /// the way: true when there were any (RFC 8881 section 8.4.3).
     ///
     /// # Errors
     /// [`OpStop::Deferred`], since their records go from stable storage.
@@ -149,7 +150,8 @@ impl Compound<'_> {
         Ok(self.with_effects(|state, effects| state.leases().free_expired(self.now(), file, effects)))
     }
 
-    /// Runs what answers NFS4ERR_DELAY while delegations are recalled; clients whose leases have run out are not waited for.
+    /// Runs what answers NFS4ERR_DELAY while delegations are recalled; clients whose leases have
+    /// run out are not waited for.
     pub(super) fn past_expired<R>(
         &self,
         file: &FileKey,
@@ -166,8 +168,9 @@ impl Compound<'_> {
         Ok(object.export.backend.open(&self.caller(&object.export), &object.handle, access)?)
     }
 
-    /// Opens a file with what its owner has been granted before, although its mode may forbid it by now: a
-    /// reclaim after a restart, or a second OPEN of what is open already. Others get what the mode allows.
+    /// Opens a file with what its owner has been granted before, although its mode may forbid it by
+    /// now: a reclaim after a restart, or a second OPEN of what is open already. Others get what
+    /// the mode allows.
     ///
     /// # Errors
     /// The backend's.

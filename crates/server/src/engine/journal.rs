@@ -1,12 +1,14 @@
 //! The text in which the clients that may reclaim are kept: a line for each that came or went.
 //!
-//! `+OWNER PRINCIPAL` came and `-OWNER` went, in hexadecimal. Earlier versions wrote `+OWNER` alone, which is still read.
+//! `+OWNER PRINCIPAL` came and `-OWNER` went, in hexadecimal. Earlier versions wrote `+OWNER`
+//! alone, which is still read.
 
 use super::hex::{hex, unhex};
 use state::PrincipalHash;
 use std::collections::BTreeMap;
 
-/// Owners of the clients that may reclaim, with the principals that created them where these are known.
+/// Owners of the clients that may reclaim, with the principals that created them where these are
+/// known.
 pub type JournalOwners = BTreeMap<Vec<u8>, Option<PrincipalHash>>;
 
 /// Returns the line that says that an owner may reclaim; it ends with a newline.

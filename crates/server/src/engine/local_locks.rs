@@ -1,8 +1,9 @@
-//! Locks of clients that programs of the server's machine see as well, and theirs that clients meet.
+//! Locks of clients that programs of the server's machine see as well, and theirs that clients
+//! meet.
 //!
-//! Between clients `state` decides; the file system holds what all of them have locked together. Who changes what it holds of
-//! a file has the file's turn, and brings it to what `state` says by then: so the last one leaves it right, and no lock of
-//! `state` is held meanwhile.
+//! Between clients `state` decides; the file system holds what all of them have locked together.
+//! Who changes what it holds of a file has the file's turn, and brings it to what `state` says by
+//! then: so the last one leaves it right, and no lock of `state` is held meanwhile.
 
 use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
 use crate::LogLimit;
@@ -28,8 +29,9 @@ pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 type Hash = BuildHasherDefault<SipHasher13>;
 type Held = HashMap<FileKey, Entry, Hash>;
 
-/// What file systems hold for clients: files of which something is locked. Its locks are held for a look only; a file's turn is
-/// what lasts across system calls, so that a file system that hangs holds up nobody but those who lock that file.
+/// What file systems hold for clients: files of which something is locked. Its locks are held for a
+/// look only; a file's turn is what lasts across system calls, so that a file system that hangs
+/// holds up nobody but those who lock that file.
 pub(crate) struct LocalLocks {
     stripes: [Stripe; STRIPES],
     files: AtomicUsize,
@@ -78,8 +80,8 @@ impl Default for LocalLocks {
 }
 
 impl LocalLocks {
-    /// Logs that the file system holds another lock than the clients do. Clients cause this with every unlock on a sick
-    /// file system.
+    /// Logs that the file system holds another lock than the clients do. Clients cause this with
+    /// every unlock on a sick file system.
     fn note_stale(&self, now: Duration, error: VfsError) {
         if let Some(suppressed) = self.stale.permit(now) {
             tracing::warn!(%error, suppressed, "a lock of local programs' could not be brought up to date");
@@ -106,8 +108,8 @@ impl LocalLocks {
         Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
     }
 
-    /// Takes the turn of a file of which something is locked, to bring a range up to date; `None` where nothing is, or another has
-    /// the turn and will do it.
+    /// Takes the turn of a file of which something is locked, to bring a range up to date; `None`
+    /// where nothing is, or another has the turn and will do it.
     fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<Turn<'_>> {
         let mut held = self.stripe(file).lock();
         let entry = held.get_mut(file)?;
@@ -141,7 +143,8 @@ impl Turn<'_> {
         held.get_mut(&self.file).map(|entry| std::mem::take(&mut entry.unlocked)).unwrap_or_default()
     }
 
-    /// Ends the turn if nothing was unlocked meanwhile; lets go of the file when nothing of it is locked any more.
+    /// Ends the turn if nothing was unlocked meanwhile; lets go of the file when nothing of it is
+    /// locked any more.
     fn end(&mut self, is_locked: impl Fn() -> bool) -> bool {
         let stripe = self.all.stripe(&self.file);
         let mut held = stripe.lock();
@@ -217,8 +220,8 @@ impl Nfs {
         }
     }
 
-    /// Brings what the file system holds of a range to what clients have locked; the caller has the file's turn. What they
-    /// have, they have had in the file system: nobody can be in the way.
+    /// Brings what the file system holds of a range to what clients have locked; the caller has the
+    /// file's turn. What they have, they have had in the file system: nobody can be in the way.
     fn settle(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
         let mut outcome = Ok(());
         for (piece, locked) in self.state.locks().locked_within(file, range) {
@@ -227,7 +230,8 @@ impl Nfs {
         outcome
     }
 
-    /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is locked any more is let go.
+    /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is
+    /// locked any more is let go.
     fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
         let file = turn.file;
         while !turn.end(|| self.state.locks().has_locks(&file)) {
@@ -243,10 +247,12 @@ enum Way {
 }
 
 impl Compound<'_> {
-    /// Locks a range for a client, against other clients and, where there are such, programs of this machine.
+    /// Locks a range for a client, against other clients and, where there are such, programs of
+    /// this machine.
     ///
     /// # Errors
-    /// Those of [`state::State::lock`]; NFS4ERR_DENIED, or NFS4ERR_RECLAIM_CONFLICT, by such a program, and the backend's.
+    /// Those of [`state::State::lock`]; NFS4ERR_DENIED, or NFS4ERR_RECLAIM_CONFLICT, by such a
+    /// program, and the backend's.
     pub fn lock(&self, object: &Object, request: &Lock<'_, FileKey>) -> Result<nfs4::Stateid4, LockFailure> {
         let client = self.client()?;
         let lock = || {
@@ -308,7 +314,8 @@ impl Compound<'_> {
         self.nfs.config.local_locks && object.export.backend.features().local_programs
     }
 
-    /// Sees to it that the file system can hold a lock of this kind on a file; false where it cannot, and none is held there.
+    /// Sees to it that the file system can hold a lock of this kind on a file; false where it
+    /// cannot, and none is held there.
     fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
         let there = turn.locks.is_some();
         if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
@@ -317,7 +324,8 @@ impl Compound<'_> {
         let Some(opened) = payload.any() else { return Ok(there) };
         let Some(new) = opened.range_locks(lock_kind(payload.write.is_some()))? else { return Ok(there) };
         if there {
-            // All that is locked so far is for reading: two may have that at once, and then the former goes.
+            // All that is locked so far is for reading: two may have that at once, and then the
+            // former goes.
             for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
                 if locked != LockedFor::Nothing {
                     new.set(piece.offset(), piece.last(), kind(locked))?;

@@ -1,7 +1,8 @@
 //! The state of the server and of one COMPOUND, and the steps that operations are made of.
 //!
-//! [`Nfs`] is the server. [`Compound`] is a COMPOUND while a thread runs it, and [`CompoundState`] is the part of
-//! it that outlives a deferral. [`crate::ops`] has the operations; [`crate::compound`] runs them.
+//! [`Nfs`] is the server. [`Compound`] is a COMPOUND while a thread runs it, and [`CompoundState`]
+//! is the part of it that outlives a deferral. [`crate::ops`] has the operations;
+//! [`crate::compound`] runs them.
 
 mod breaks;
 mod call;
@@ -35,7 +36,7 @@ mod wrongsec;
 
 pub use call::{Call, CompoundOutcome};
 pub use change::Change;
-pub use compound::{Compound, CompoundState, InSession, Phase, Position};
+pub use compound::{Compound, CompoundPhase, CompoundState, InSession, Position};
 pub use config::{ClientRecords, NfsConfig, NoRecords, Start};
 pub use delegations::Delegations;
 pub use error::{Cause, DeferReason, ErrorBody, OpError, OpResult, OpStop, vfs_status};

@@ -1,7 +1,8 @@
 //! Which names are names (RFC 8881 section 14).
 //!
-//! The policy: a component is valid UTF-8, kept byte for byte (case and normalisation are preserved and
-//! matter). Bytes that are not UTF-8 are NFS4ERR_INVAL; "." and "..", "/" and NUL are NFS4ERR_BADNAME.
+//! The policy: a component is valid UTF-8, kept byte for byte (case and normalisation are preserved
+//! and matter). Bytes that are not UTF-8 are NFS4ERR_INVAL; "." and "..", "/" and NUL are
+//! NFS4ERR_BADNAME.
 
 use super::OpError;
 use nfs4::Nfsstat4;

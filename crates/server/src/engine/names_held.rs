@@ -1,8 +1,9 @@
 //! Names that are looked up and changed in one step.
 //!
-//! REMOVE and RENAME find out what a name stands for, have the delegations on that recalled, and then change the name. In
-//! between it must not come to stand for something else: so who changes names of a directory holds it meanwhile, while there can
-//! be delegations. What is changed by others than the server is not kept off.
+//! REMOVE and RENAME find out what a name stands for, have the delegations on that recalled, and
+//! then change the name. In between it must not come to stand for something else: so who changes
+//! names of a directory holds it meanwhile, while there can be delegations. What is changed by
+//! others than the server is not kept off.
 
 use super::{Compound, DeferReason, Delegations, FileKey, Object, OpResult};
 use std::collections::HashSet;
@@ -37,7 +38,8 @@ impl<K> NamesHeld<K> {
 }
 
 impl<K: Clone + Hash + Eq> NamesHeld<K> {
-    /// Takes all the directories at once, so that nobody who waits holds any. None when it would have to wait and may not.
+    /// Takes all the directories at once, so that nobody who waits holds any. None when it would
+    /// have to wait and may not.
     fn hold(&self, directories: Vec<K>, waits: bool) -> Option<Hold<'_, K>> {
         let mut held = self.lock();
         while directories.iter().any(|directory| held.contains(directory)) {
@@ -68,8 +70,8 @@ impl<'c> Compound<'c> {
         self.nfs.config.delegations != Delegations::None || self.state().delegations().has_delegations()
     }
 
-    /// Keeps the names of directories as they are for everybody else, where that matters. It waits for whoever changes one of
-    /// them.
+    /// Keeps the names of directories as they are for everybody else, where that matters. It waits
+    /// for whoever changes one of them.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].

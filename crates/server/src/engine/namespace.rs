@@ -69,8 +69,9 @@ impl Compound<'_> {
         Fh::of_place(&self.progress.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
 
-    /// Returns an object's attributes as the backend or the pseudo file system has them. A file that has lost its last name
-    /// has them as long as the client has it open: CLOSE may come in one COMPOUND with GETATTR.
+    /// Returns an object's attributes as the backend or the pseudo file system has them. A file
+    /// that has lost its last name has them as long as the client has it open: CLOSE may come in
+    /// one COMPOUND with GETATTR.
     ///
     /// # Errors
     /// NFS4ERR_STALE and the backend's, [`OpStop::Deferred`].
@@ -93,8 +94,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the fileid of what an object covers: another than its own at the root of an export or of another file system
-    /// (RFC 8881 section 5.8.2.23).
+    /// Returns the fileid of what an object covers: another than its own at the root of an export
+    /// or of another file system (RFC 8881 section 5.8.2.23).
     pub fn mounted_on_fileid(&self, fh: &Fh, attributes: &Attributes) -> u64 {
         let covered = match fh.place() {
             Some(place @ Place::Export(_)) => self.progress.exports.pseudo().fileid(place),

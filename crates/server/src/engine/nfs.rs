@@ -25,22 +25,24 @@ use std::{
 };
 use vfs::{Exports, Lease, OpenFile, VfsError, VfsResult};
 
-/// Bytes of a call that tell it from another on the same slot; its length counts too. A retry repeats all of
-/// them, and a WRITE differs from the next within them.
+/// Bytes of a call that tell it from another on the same slot; its length counts too. A retry
+/// repeats all of them, and a WRITE differs from the next within them.
 const FINGERPRINT_MAX: usize = 256;
 
-/// What an open holds: a backend's open file for each kind of access that its owner has got, so that a later
-/// OPEN for more needs no permission for what is open already.
+/// What an open holds: a backend's open file for each kind of access that its owner has got, so
+/// that a later OPEN for more needs no permission for what is open already.
 #[derive(Clone, Default)]
 pub struct OpenPayload {
     /// For READ.
     pub read: Option<Arc<dyn OpenFile>>,
     /// For WRITE; the same file as `read` when it was opened for both at once.
     pub write: Option<Arc<dyn OpenFile>>,
-    /// The user who opened first, as the export sees it. Stateids and session ids travel in clear with some
-    /// flavors, so that others may come to know them: they get what the file's mode allows them.
+    /// The user who opened first, as the export sees it. Stateids and session ids travel in clear
+    /// with some flavors, so that others may come to know them: they get what the file's mode
+    /// allows them.
     pub user: Option<u32>,
-    /// With a delegation: what tells when somebody comes at the file who is no client. It ends with the delegation.
+    /// With a delegation: what tells when somebody comes at the file who is no client. It ends with
+    /// the delegation.
     pub lease: Option<Arc<dyn Lease>>,
 }
 
@@ -60,8 +62,8 @@ impl fmt::Debug for OpenPayload {
 /// Clients, sessions, opens and locks of this server.
 pub type NfsState = State<FileKey, OpenPayload>;
 
-/// The NFSv4.0/4.1/4.2 server behind the RPC layer. Shared by all shards; every method may be called from
-/// several threads at once.
+/// The NFSv4.0/4.1/4.2 server behind the RPC layer. Shared by all shards; every method may be
+/// called from several threads at once.
 pub struct Nfs {
     pub(crate) config: NfsConfig,
     pub(crate) exports: Arc<Exports>,
@@ -69,7 +71,8 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
-    /// Held while clients are put on and off stable storage, by a thread that holds no lock of `state`.
+    /// Held while clients are put on and off stable storage, by a thread that holds no lock of
+    /// `state`.
     recording: Mutex<()>,
     /// How often data could not be put on stable storage: it goes into the write verifier.
     sync_failures: AtomicU64,
@@ -86,8 +89,8 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    /// Starts a server; the grace period begins at `now` if `start` names clients of the last run. `random`
-    /// returns numbers that nobody can guess.
+    /// Starts a server; the grace period begins at `now` if `start` names clients of the last run.
+    /// `random` returns numbers that nobody can guess.
     pub fn new(
         config: NfsConfig,
         start: Start,
@@ -168,8 +171,9 @@ impl Nfs {
         self.state.counts()
     }
 
-    /// Runs what leaves something to do, and does it: what clients have unlocked is unlocked in its file system, what is closed is closed without any lock of the state, and
-    /// client records are on stable storage before it returns. Callbacks are on their way.
+    /// Runs what leaves something to do, and does it: what clients have unlocked is unlocked in its
+    /// file system, what is closed is closed without any lock of the state, and client records are
+    /// on stable storage before it returns. Callbacks are on their way.
     pub(crate) fn with_effects<R>(
         &self,
         now: Duration,
@@ -187,8 +191,9 @@ impl Nfs {
         result
     }
 
-    /// Empties the state's queue in order. When it returns, what the caller has queued is on stable storage,
-    /// whichever thread has put it there: each takes its record while it holds `recording`.
+    /// Empties the state's queue in order. When it returns, what the caller has queued is on stable
+    /// storage, whichever thread has put it there: each takes its record while it holds
+    /// `recording`.
     fn handle_queue(&self) {
         let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
@@ -209,8 +214,9 @@ impl Nfs {
         }
     }
 
-    /// Returns the write verifier (RFC 8881 section 18.3.3): another one after each failure to put data on stable
-    /// storage, since the kernel tells of lost data once, and more than one client may have written it.
+    /// Returns the write verifier (RFC 8881 section 18.3.3): another one after each failure to put
+    /// data on stable storage, since the kernel tells of lost data once, and more than one client
+    /// may have written it.
     pub(crate) fn write_verifier(&self) -> Verifier4 {
         let first = u64::from_be_bytes(self.start.write_verifier);
         first.wrapping_add(self.sync_failures.load(Relaxed)).to_be_bytes()
@@ -234,8 +240,9 @@ impl Nfs {
         (self.random)()
     }
 
-    /// Hashes what tells a retry from another request on its slot (RFC 8881 section 2.10.6.1.3.1): its
-    /// bytes, its principal, and its flavor with the service. A reply to krb5p does not answer krb5.
+    /// Hashes what tells a retry from another request on its slot (RFC 8881 section 2.10.6.1.3.1):
+    /// its bytes, its principal, and its flavor with the service. A reply to krb5p does not answer
+    /// krb5.
     pub(crate) fn fingerprint(&self, args: &[u8], security: &Security) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.start.boot.hash_key);
         hasher.write(args.get(..FINGERPRINT_MAX).unwrap_or(args));

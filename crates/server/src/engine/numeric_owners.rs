@@ -5,9 +5,9 @@ use vfs::SecFlavor;
 
 /// When a number is an owner.
 ///
-/// RFC 8881 section 5.9: a server SHOULD return NFS4ERR_BADOWNER "when there is a valid translation for the user or
-/// owner designated in this way", or a client could go around the translation. A caller of AUTH_SYS gives numbers
-/// in each call, so there is nothing to go around.
+/// RFC 8881 section 5.9: a server SHOULD return NFS4ERR_BADOWNER "when there is a valid translation
+/// for the user or owner designated in this way", or a client could go around the translation. A
+/// caller of AUTH_SYS gives numbers in each call, so there is nothing to go around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NumericOwners {
     /// With AUTH_SYS always, with Kerberos for numbers without a name.

@@ -1,7 +1,8 @@
 //! Copies that go on after COPY was answered (RFC 7862 sections 4.1 and 15.2).
 //!
-//! A copy is moved piece by piece, by threads of its own: calls that wait for a disk do not wait for copies, and copies of one
-//! export take turns. Before each piece it is asked whether anybody still wants it.
+//! A copy is moved piece by piece, by threads of its own: calls that wait for a disk do not wait
+//! for copies, and copies of one export take turns. Before each piece it is asked whether anybody
+//! still wants it.
 
 use super::{Compound, FileKey, Nfs, Object, vfs_status};
 use nfs4::{Nfsstat4, Stateid4};
@@ -56,8 +57,8 @@ impl fmt::Debug for BackgroundCopy {
 
 /// Has copies carried on by threads that may wait for disks.
 pub trait CopyRunner: Send + Sync {
-    /// Has [`Nfs::copy_on`] called with a copy, once, on another thread; `export` is the number of the export that is
-    /// written to.
+    /// Has [`Nfs::copy_on`] called with a copy, once, on another thread; `export` is the number of
+    /// the export that is written to.
     ///
     /// # Errors
     /// The copy, when there is no room for it.
@@ -98,11 +99,12 @@ impl Offloads {
 }
 
 impl Compound<'_> {
-    /// Has a range copied in the background to the current file, if that is possible: returns the copy's stateid.
+    /// Has a range copied in the background to the current file, if that is possible: returns the
+    /// copy's stateid.
     ///
     /// # Errors
-    /// The range, where it has to be copied at once: the client cannot be called back, so many copies go on already, or there
-    /// are no threads for them.
+    /// The range, where it has to be copied at once: the client cannot be called back, so many
+    /// copies go on already, or there are no threads for them.
     pub(crate) fn copy_later(&self, object: &Object, range: CopyRange) -> Result<Stateid4, CopyRange> {
         let (nfs, file) = (self.nfs, object.key());
         let session = self.progress.session.as_ref();
@@ -146,8 +148,8 @@ impl Nfs {
         OffloadCounts { begun, bytes, answered }
     }
 
-    /// Copies the next piece, on the thread that calls this, and has the rest copied by the runner. `clock` is the call's
-    /// monotonic time.
+    /// Copies the next piece, on the thread that calls this, and has the rest copied by the runner.
+    /// `clock` is the call's monotonic time.
     pub fn copy_on(&self, mut copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
         loop {
             if !self.state.copies().begin_copy_piece(copy.key) {
@@ -170,7 +172,8 @@ impl Nfs {
         }
     }
 
-    /// Copies the next piece; returns how the copy has ended, if it has. A defect ends it as well: the client has to be told.
+    /// Copies the next piece; returns how the copy has ended, if it has. A defect ends it as well:
+    /// the client has to be told.
     fn copy_piece(&self, copy: &mut BackgroundCopy) -> Option<Nfsstat4> {
         let (range, done) = (&copy.range, copy.done);
         let piece = catch_unwind(AssertUnwindSafe(|| range.copy(done, self.config.copy_piece_max.max(1))));

@@ -1,5 +1,5 @@
-//! Owners as strings and numbers (RFC 8881 section 5.9): what is in a cache where waiting is not allowed, and elsewhere what the
-//! name service says in time.
+//! Owners as strings and numbers (RFC 8881 section 5.9): what is in a cache where waiting is not
+//! allowed, and elsewhere what the name service says in time.
 
 use super::{Compound, DeferReason, OpResult};
 use identity::{OwnerError, Wait};
@@ -38,7 +38,8 @@ impl Compound<'_> {
     /// Returns the user that an `owner` names.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]), NFS4ERR_DELAY while it cannot be looked up, [`OpStop::Deferred`].
+    /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]),
+    /// NFS4ERR_DELAY while it cannot be looked up, [`OpStop::Deferred`].
     pub fn uid_of(&self, owner: &[u8]) -> OpResult<u32> {
         let uid = self.nfs.identity.uid_of_owner_within(owner, self.now(), self.names_wait());
         let uid = self.await_names(uid)?.map_err(status)?;
@@ -57,8 +58,9 @@ impl Compound<'_> {
         Ok(gid)
     }
 
-    /// Refuses a number where its name has to be given. `name` returns the number itself when it has no name, and
-    /// when the name service does not answer in time: the number is then all that there is.
+    /// Refuses a number where its name has to be given. `name` returns the number itself when it
+    /// has no name, and when the name service does not answer in time: the number is then all that
+    /// there is.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER, [`OpStop::Deferred`].

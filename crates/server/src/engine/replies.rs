@@ -1,10 +1,12 @@
-//! The replies of NFSv4.0 that are kept for copies of their requests: what sessions do for the later minor versions.
+//! The replies of NFSv4.0 that are kept for copies of their requests: what sessions do for the
+//! later minor versions.
 //!
-//! OPEN, CLOSE and the lock operations are told apart by the sequence numbers of their owners. This is for the rest that must not be
-//! run twice: CREATE, LINK, REMOVE, RENAME, SETATTR, SETCLIENTID and its confirmation. A client repeats a request only over a new connection, mostly
-//! from the port that it had (RFC 7530 section 3.1.1): so a copy has the same address, port, XID, sender and
-//! beginning. It is best effort: after a restart, behind many other requests, or while the first copy still runs, a
-//! copy is run again.
+//! OPEN, CLOSE and the lock operations are told apart by the sequence numbers of their owners. This
+//! is for the rest that must not be run twice: CREATE, LINK, REMOVE, RENAME, SETATTR, SETCLIENTID
+//! and its confirmation. A client repeats a request only over a new connection, mostly from the
+//! port that it had (RFC 7530 section 3.1.1): so a copy has the same address, port, XID, sender and
+//! beginning. It is best effort: after a restart, behind many other requests, or while the first
+//! copy still runs, a copy is run again.
 
 use super::{Call, Nfs};
 use siphasher::sip::SipHasher13;
@@ -18,9 +20,11 @@ use std::time::Duration;
 const PARTS: usize = 16;
 /// Replies to NFSv4.0 that are kept in each of 16 parts by address; the oldest go first.
 const REPLIES_MAX: usize = 512;
-/// Bytes of a reply to NFSv4.0 that is kept; what answers a change is shorter, unless much else stands beside it.
+/// Bytes of a reply to NFSv4.0 that is kept; what answers a change is shorter, unless much else
+/// stands beside it.
 const REPLY_SIZE_MAX: usize = 2048;
-/// For how long a reply to NFSv4.0 is kept: clients repeat a request after a minute or two at the latest.
+/// For how long a reply to NFSv4.0 is kept: clients repeat a request after a minute or two at the
+/// latest.
 const AGE_MAX: Duration = Duration::from_secs(120);
 
 /// What a copy of a request has in common with it.

@@ -1,12 +1,14 @@
-//! What runs short is taken first from clients whose leases have run out (RFC 8881 section 8.4.3): a removed file that such
-//! a client has open still fills the disk, and its descriptors are missing to others.
+//! What runs short is taken first from clients whose leases have run out (RFC 8881 section 8.4.3):
+//! a removed file that such a client has open still fills the disk, and its descriptors are missing
+//! to others.
 
 use super::{Compound, DeferReason, Fh, FileKey, OpResult};
 
 /// What a backend has run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Space or quota of a file system. An operation that fails for it has changed nothing, and may be run again.
+    /// Space or quota of a file system. An operation that fails for it has changed nothing, and may
+    /// be run again.
     Space,
     /// Descriptors or memory of the server.
     Descriptors,
@@ -23,8 +25,8 @@ enum Where {
 }
 
 impl Compound<'_> {
-    /// Runs something, and where it fails for lack of space, again as often as clients give way whose leases have run out:
-    /// first one, the next time twice as many.
+    /// Runs something, and where it fails for lack of space, again as often as clients give way
+    /// whose leases have run out: first one, the next time twice as many.
     ///
     /// # Errors
     /// Those of `run`, and [`OpStop::Deferred`].
@@ -57,8 +59,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Ends what up to `count` clients hold whose leases have run out, of those that have files open, or files of one file
-    /// system. Tells whether there were any.
+    /// Ends what up to `count` clients hold whose leases have run out, of those that have files
+    /// open, or files of one file system. Tells whether there were any.
     ///
     /// # Errors
     /// [`OpStop::Deferred`], since files are closed and records go from stable storage.

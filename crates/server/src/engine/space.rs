@@ -4,7 +4,8 @@ use super::{Call, Compound};
 use state::ChannelAttrs;
 use xdr::Encoder;
 
-/// Bytes that every operation leaves free for the next one's number, status and (SETATTR) empty bitmap.
+/// Bytes that every operation leaves free for the next one's number, status and (SETATTR) empty
+/// bitmap.
 pub const STATUS_RESERVE: usize = 12;
 
 impl Compound<'_> {

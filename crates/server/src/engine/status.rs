@@ -1,4 +1,5 @@
-//! The one place where a status is held against RFC 8881 section 15.2, and of NFSv4.0 against RFC 7530 section 13.2.
+//! The one place where a status is held against RFC 8881 section 15.2, and of NFSv4.0 against RFC
+//! 7530 section 13.2.
 
 use nfs4::{NfsOpnum4, Nfsstat4};
 
@@ -31,12 +32,14 @@ fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
     }
 }
 
-/// Whether the description of the operation demands a status that its list in section 15.2 leaves out.
+/// Whether the description of the operation demands a status that its list in section 15.2 leaves
+/// out.
 fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
     match opnum {
         // Section 18.35.4, case 9: an update by another principal.
         NfsOpnum4::OP_EXCHANGE_ID => status == Nfsstat4::NFS4ERR_PERM,
-        // Section 18.34.3: the connection of a session with state protection, by another credential.
+        // Section 18.34.3: the connection of a session with state protection, by another
+        // credential.
         NfsOpnum4::OP_BIND_CONN_TO_SESSION => status == Nfsstat4::NFS4ERR_WRONG_CRED,
         _ => false,
     }

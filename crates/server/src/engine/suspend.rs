@@ -1,26 +1,27 @@
-//! COMPOUNDs that stop before an operation that would wait, and go on where they may.
+//! Deferral: the checks that stop a COMPOUND before an operation that would wait.
 
-use super::{Compound, CompoundState, DeferReason, Fh, FileKey, Object, OpResult, Phase};
+use super::{Compound, CompoundPhase, CompoundState, DeferReason, Fh, FileKey, Object, OpResult};
 use state::GetattrWait;
 use vfs::VfsResult;
 
-/// Something that stands before a wait.
+/// A deferred COMPOUND, and what it waits for.
 pub trait WaitsFor {
-    /// The lane that it waits in: the number of the export whose file system it waits for, another number that no export has
-    /// for the name service, and 0 for anything else. Lanes do not hold up each other.
+    /// The lane that it waits in: the number of the export whose file system it waits for, another
+    /// number that no export has for the name service, and 0 for anything else. Lanes do not hold
+    /// up each other.
     fn lane(&self) -> u32;
 
-    /// What a client has to answer first: until then it is of no use to carry it out.
+    /// The answer of a client that must arrive before the COMPOUND is resumed.
     fn answer(&self) -> Option<GetattrWait> {
         None
     }
 
-    /// What is to be put on stable storage before the call is answered, when there is nothing else to be done for it.
+    /// The object that must be on stable storage before the reply, after all operations have run.
     fn unsettled(&self) -> Option<FileKey> {
         None
     }
 
-    /// Puts it there, for all calls that wait for the same.
+    /// Synchronises that object, for all calls that wait for the same.
     ///
     /// # Errors
     /// Those of its file system.
@@ -29,7 +30,7 @@ pub trait WaitsFor {
     }
 }
 
-/// Of an engine that never waits.
+/// An engine that never waits defers nothing.
 impl WaitsFor for std::convert::Infallible {
     fn lane(&self) -> u32 {
         match *self {}
@@ -39,23 +40,23 @@ impl WaitsFor for std::convert::Infallible {
 /// Whether operations may wait for a disk, for stable storage or for a directory of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// They may.
+    /// They may wait on this thread.
     Waits,
-    /// They may not: the COMPOUND is suspended.
+    /// They may not: the COMPOUND is deferred.
     Suspends,
 }
 
 impl WaitsFor for Box<CompoundState> {
     fn lane(&self) -> u32 {
         match (self.phase, &self.current) {
-            (Phase::Deferred(DeferReason::Lane(lane)), _) => lane,
+            (CompoundPhase::Deferred(DeferReason::Lane(lane)), _) => lane,
             (_, Some(Fh::Object(object))) => object.export.id,
             _ => 0,
         }
     }
 
     fn answer(&self) -> Option<GetattrWait> {
-        if let Phase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
+        if let CompoundPhase::Deferred(DeferReason::Holder(wait)) = self.phase { Some(wait) } else { None }
     }
 
     fn unsettled(&self) -> Option<FileKey> {
@@ -68,7 +69,8 @@ impl WaitsFor for Box<CompoundState> {
 }
 
 impl Compound<'_> {
-    /// Checks that an object can be looked at and opened without a wait, where waiting is not allowed.
+    /// Checks that an object can be looked at and opened without a wait, where waiting is not
+    /// allowed.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].

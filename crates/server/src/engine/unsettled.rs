@@ -1,16 +1,20 @@
 //! Names and attributes that a COMPOUND has changed and that are not on stable storage yet.
 //!
-//! An operation makes its change and goes on; nothing is held by then. When all operations have run, what they have changed is put on stable
-//! storage, once for each object, and only then the COMPOUND is answered: a reply acknowledges nothing that a power cut could take. Of the last
-//! object that is left to whoever runs the COMPOUND ([`Ran::Suspended`](super::Ran)), so that one synchronisation can do for many COMPOUNDs and
-//! none of them needs a thread meanwhile.
+//! An operation makes its change and goes on; nothing is held by then. When all operations have
+//! run, what they have changed is put on stable storage, once for each object, and only then the
+//! COMPOUND is answered: a reply acknowledges nothing that a power cut could take. Of the last
+//! object that is left to whoever runs the COMPOUND ([`Ran::Suspended`](super::Ran)), so that one
+//! synchronisation can do for many COMPOUNDs and none of them needs a thread meanwhile.
 //!
-//! Others see a change before it is stable, as they do on any POSIX file system, and may change things that depend on it: files of a folder that is not
-//! stable itself. They are no better off without an order of the disk, and there is one: file systems with a journal write changes of names down in the order in which they were
-//! made (ext4, xfs), or with what they depend on (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change, and so after that of the other.
+//! Others see a change before it is stable, as they do on any POSIX file system, and may change
+//! things that depend on it: files of a folder that is not stable itself. They are no better off
+//! without an order of the disk, and there is one: file systems with a journal write changes of
+//! names down in the order in which they were made (ext4, xfs), or with what they depend on
+//! (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change,
+//! and so after that of the other.
 
 use super::{
-    Cause, Compound, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, Phase, vfs_status,
+    Cause, Compound, CompoundPhase, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, vfs_status,
     write_failure,
 };
 use crate::engine::Call;
@@ -37,11 +41,12 @@ struct Opened {
 }
 
 impl Compound<'_> {
-    /// Has what the operation has changed of an object on stable storage before it is acknowledged, where the file system says so. Nothing
-    /// must be held that others wait for.
+    /// Has what the operation has changed of an object on stable storage before it is acknowledged,
+    /// where the file system says so. Nothing must be held that others wait for.
     ///
     /// # Errors
-    /// The backend's, in NFSv4.0: there the reply is kept with the owner when the operation ends, and so it waits by itself.
+    /// The backend's, in NFSv4.0: there the reply is kept with the owner when the operation ends,
+    /// and so it waits by itself.
     pub fn settle(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
         if !backend.settles(&object.handle) {
@@ -67,8 +72,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Puts all but the last object on stable storage: hardly ever is there more than one. In their order, so that of a name that moves the
-    /// new place comes first.
+    /// Puts all but the last object on stable storage: hardly ever is there more than one. In their
+    /// order, so that of a name that moves the new place comes first.
     pub(crate) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
         while self.progress.unsettled.get_mut().len() > 1 {
@@ -79,8 +84,8 @@ impl Compound<'_> {
         status
     }
 
-    /// Takes note of how it went; what could not be put down is as if its operation had failed and no other had been run. The change
-    /// itself stays, as one does whose reply is lost.
+    /// Takes note of how it went; what could not be put down is as if its operation had failed and
+    /// no other had been run. The change itself stays, as one does whose reply is lost.
     pub(super) fn settled(
         &mut self,
         unsettled: &Unsettled,
@@ -113,9 +118,10 @@ impl Compound<'_> {
 }
 
 impl CompoundState {
-    /// Which object is to be put on stable storage before a COMPOUND is answered whose operations have all run.
+    /// Which object is to be put on stable storage before a COMPOUND is answered whose operations
+    /// have all run.
     pub fn unsettled(&self) -> Option<FileKey> {
-        let Phase::Executed(_) = self.phase else { return None };
+        let CompoundPhase::Executed(_) = self.phase else { return None };
         self.unsettled.borrow().first().map(|unsettled| unsettled.object.key())
     }
 
@@ -130,7 +136,8 @@ impl CompoundState {
 }
 
 impl Nfs {
-    /// Ends a COMPOUND whose operations have all run, now that what it has changed is on stable storage or cannot be put there.
+    /// Ends a COMPOUND whose operations have all run, now that what it has changed is on stable
+    /// storage or cannot be put there.
     pub fn settled(
         &self,
         call: &Call<'_>,
@@ -139,8 +146,8 @@ impl Nfs {
         outcome: Result<(), VfsError>,
     ) -> super::CompoundOutcome {
         let status = match state.phase {
-            Phase::Executed(status) => status,
-            Phase::Running | Phase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
+            CompoundPhase::Executed(status) => status,
+            CompoundPhase::Running | CompoundPhase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
         };
         let unsettled = state.unsettled.take();
         let mut compound = Compound::new(self, call, &mut state, Patience::Waits);

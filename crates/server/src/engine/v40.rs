@@ -10,7 +10,8 @@ use std::cell::Cell;
 pub struct Of40 {
     /// The client that an operation has named, by its id or a stateid.
     pub client: Option<ClientKey>,
-    /// Whether an operation was run that must not be run twice, so that the reply is kept for a copy of the request.
+    /// Whether an operation was run that must not be run twice, so that the reply is kept for a
+    /// copy of the request.
     pub once: Cell<bool>,
 }
 
@@ -23,8 +24,8 @@ impl Nfs {
 }
 
 impl Compound<'_> {
-    /// Who looks at or changes a file, where there is no session. Before an operation has named its client it is the connection: it
-    /// stands for nobody who could hold anything.
+    /// Who looks at or changes a file, where there is no session. Before an operation has named its
+    /// client it is the connection: it stands for nobody who could hold anything.
     ///
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION since NFSv4.1.
@@ -35,7 +36,8 @@ impl Compound<'_> {
         Ok(self.progress.v40.client.unwrap_or_else(|| ClientKey::of_connection(self.call.connection.0)))
     }
 
-    /// The client whose stateid comes with I/O: the session's, or in NFSv4.0 whoever was given it; its lease is renewed.
+    /// The client whose stateid comes with I/O: the session's, or in NFSv4.0 whoever was given it;
+    /// its lease is renewed.
     ///
     /// # Errors
     /// Those of [`state::State::client_of_stateid_40`].

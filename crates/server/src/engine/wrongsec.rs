@@ -7,8 +7,8 @@ use xdr::{Decode, Decoder};
 
 impl Compound<'_> {
     /// Returns the flavors that an object may be used with by this caller, in the export's order of
-    /// preference: those that the server speaks, without `sys` from a port that the export does not trust.
-    /// SECINFO tells these and no others.
+    /// preference: those that the server speaks, without `sys` from a port that the export does not
+    /// trust. SECINFO tells these and no others.
     pub fn flavors(&self, fh: &Fh) -> Vec<SecFlavor> {
         let place = match fh {
             Fh::Pseudo(fileid) => Place::Node(*fileid),
@@ -19,13 +19,14 @@ impl Compound<'_> {
         flavors
     }
 
-    /// Whether the call's flavor may be used on an object. The pseudo file system takes any that an export
-    /// below it takes.
+    /// Whether the call's flavor may be used on an object. The pseudo file system takes any that an
+    /// export below it takes.
     ///
-    /// `sys` from an unprivileged port is a flavor that this caller may not use, and gets NFS4ERR_WRONGSEC
-    /// like any other: each place that checks flavors then checks ports as well, the error is one that all
-    /// of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not PUTFH's), and a client that may use
-    /// another flavor learns it by SECINFO, which it would not after NFS4ERR_ACCESS.
+    /// `sys` from an unprivileged port is a flavor that this caller may not use, and gets
+    /// NFS4ERR_WRONGSEC like any other: each place that checks flavors then checks ports as well,
+    /// the error is one that all of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not
+    /// PUTFH's), and a client that may use another flavor learns it by SECINFO, which it would not
+    /// after NFS4ERR_ACCESS.
     pub fn flavor_allowed(&self, fh: &Fh) -> bool {
         let flavor = self.call.security.flavor;
         match fh {
@@ -42,10 +43,11 @@ impl Compound<'_> {
         if self.flavor_allowed(fh) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_WRONGSEC.into()) }
     }
 
-    /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether the check
-    /// counts depends on what follows: see `decides`.
+    /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether
+    /// the check counts depends on what follows: see `decides`.
     ///
-    /// Returns whether the flavor is not the export's, so that only what needs no such check may follow.
+    /// Returns whether the flavor is not the export's, so that only what needs no such check may
+    /// follow.
     ///
     /// # Errors
     /// NFS4ERR_WRONGSEC.
@@ -56,7 +58,8 @@ impl Compound<'_> {
         let left = self.progress.position.count.saturating_sub(self.progress.position.index + 1);
         match following(*args, left) {
             Some(next) if !decides(next, args) || self.machine_may(next) => Ok(true),
-            // Clients ask for attributes in the COMPOUND that gives up a user's state by machine credential.
+            // Clients ask for attributes in the COMPOUND that gives up a user's state by machine
+            // credential.
             Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(true),
             Some(_) => Err(Nfsstat4::NFS4ERR_WRONGSEC.into()),
             None => Ok(true),
@@ -74,8 +77,9 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// Checks an operation on a filehandle that was put there although the call's flavor is not its export's:
-    /// such a filehandle is a step on the way, or there for the machine credential to clean up.
+    /// Checks an operation on a filehandle that was put there although the call's flavor is not its
+    /// export's: such a filehandle is a step on the way, or there for the machine credential to
+    /// clean up.
     ///
     /// # Errors
     /// NFS4ERR_ACCESS.
@@ -91,12 +95,13 @@ impl Compound<'_> {
         Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
-    /// Checks that the caller may use any export at all, before anything is remembered for it. Its flavor does not matter:
-    /// Linux without a machine credential makes its client ID by AUTH_SYS, whatever the flavor of the mount.
+    /// Checks that the caller may use any export at all, before anything is remembered for it. Its
+    /// flavor does not matter: Linux without a machine credential makes its client ID by AUTH_SYS,
+    /// whatever the flavor of the mount.
     ///
     /// # Errors
-    /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing nearer, and Linux
-    /// reports it as "Operation not permitted".
+    /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing
+    /// nearer, and Linux reports it as "Operation not permitted".
     pub fn check_admitted(&self) -> Result<(), Nfsstat4> {
         if self.progress.exports.admits(self.client_ip()) {
             Ok(())
@@ -135,9 +140,9 @@ fn beyond_getattr(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     None
 }
 
-/// Whether the operation that follows a put filehandle operation leaves the check to the latter: not when it
-/// puts another filehandle (section 2.6.3.1.1.2), goes to another object by name (2.6.3.1.1.3 and .4), or asks
-/// for the flavors (2.6.3.1.1.5).
+/// Whether the operation that follows a put filehandle operation leaves the check to the latter:
+/// not when it puts another filehandle (section 2.6.3.1.1.2), goes to another object by name
+/// (2.6.3.1.1.3 and .4), or asks for the flavors (2.6.3.1.1.5).
 fn decides(next: u32, args: &Decoder<'_>) -> bool {
     use NfsOpnum4::*;
     match NfsOpnum4::from_u32(next) {

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Buckets of a histogram: in order, then 1, 2 to 3, 4 to 7 and so on, up to the largest window.
 const BUCKETS: usize = rpc::SequenceWindow::SIZE_MAX.ilog2() as usize + 1;
 
-/// Accepted calls by the number of places that they are behind the highest sequence number before them.
+/// Accepted calls by the number of places that they are behind the highest sequence number before
+/// them.
 ///
-/// A client with several connections reorders its own calls. What nears the window's size would be dropped by a
-/// smaller window (RFC 2203 section 5.3.3.1).
+/// A client with several connections reorders its own calls. What nears the window's size would be
+/// dropped by a smaller window (RFC 2203 section 5.3.3.1).
 #[derive(Debug, Default)]
 pub struct Lags([AtomicU64; BUCKETS]);
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Copies of the counters of successes, by connection: shards that serve at once seldom share a cache line.
+/// Copies of the counters of successes, by connection: shards that serve at once seldom share a
+/// cache line.
 const PARTS: usize = 16;
 /// Rows of operations: those by number, and one for OP_ILLEGAL.
 const OPERATIONS: usize = 80;
@@ -91,8 +92,8 @@ impl Outcomes {
         tracing::debug!(operation, "arguments cannot be decoded: {error}");
     }
 
-    /// Counts and logs an error of the file system below an operation on an export, such as EIO. The log has
-    /// at most a line a second.
+    /// Counts and logs an error of the file system below an operation on an export, such as EIO.
+    /// The log has at most a line a second.
     pub(crate) fn note_error(&self, now: Duration, opnum: NfsOpnum4, export: &str, errno: i32) {
         let name = name(opnum);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +130,8 @@ impl Outcomes {
         counts
     }
 
-    /// Arguments that could not be decoded: kind of error, count. Kinds without a count are left out.
+    /// Arguments that could not be decoded: kind of error, count. Kinds without a count are left
+    /// out.
     pub fn undecodable(&self) -> Vec<(&'static str, u64)> {
         let counts = UNDECODABLE.into_iter().zip(self.undecodable.iter().map(|count| count.load(Relaxed)));
         counts.filter(|(_, count)| *count > 0).collect()

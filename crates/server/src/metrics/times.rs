@@ -1,8 +1,9 @@
 //! Where the time of calls goes: how long they wait, and how long each stage works on them.
 //!
-//! Batches are timed, not calls: the clock is read where one stage follows another and where calls of another flavor
-//! follow, and what passed belongs to the calls of the batch in equal parts. Most ticks have calls of one flavor, and those of `sys` need
-//! one look at the clock besides the one with which a tick begins.
+//! Batches are timed, not calls: the clock is read where one stage follows another and where calls
+//! of another flavor follow, and what passed belongs to the calls of the batch in equal parts. Most
+//! ticks have calls of one flavor, and those of `sys` need one look at the clock besides the one
+//! with which a tick begins.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -44,12 +45,14 @@ impl Kind {
 /// What happens to a call in this layer; sending its reply is the network layer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for its batch to begin, and when it was suspended for a thread of the pool, or another client's answer, and
-    /// for its shard; and, when all of it was done, for names and attributes to be on the disk.
+    /// It waits for its batch to begin, and when it was suspended for a thread of the pool, or
+    /// another client's answer, and for its shard; and, when all of it was done, for names and
+    /// attributes to be on the disk.
     Queue,
     /// Its header and its body are verified, and decrypted.
     Unwrap,
-    /// It is decoded and run, and its results are encoded: what a thread that waits for a disk waits counts as well.
+    /// It is decoded and run, and its results are encoded: what a thread that waits for a disk
+    /// waits counts as well.
     Execute,
     /// Its reply is signed and encrypted.
     Wrap,
@@ -79,7 +82,8 @@ struct Counted {
     nanoseconds: [AtomicU64; STAGES],
 }
 
-/// Calls by kind, and the time of each stage, since the server's start. Shared by all threads, never reset.
+/// Calls by kind, and the time of each stage, since the server's start. Shared by all threads,
+/// never reset.
 #[derive(Debug, Default)]
 pub struct Times([Counted; KINDS]);
 
@@ -89,8 +93,8 @@ impl Times {
         self.0[kind as usize].calls.load(Relaxed)
     }
 
-    /// The time that all calls of a kind together have spent in a stage. What they spend in all but [`Stage::Queue`] is a
-    /// thread's time: calls of one batch share it.
+    /// The time that all calls of a kind together have spent in a stage. What they spend in all but
+    /// [`Stage::Queue`] is a thread's time: calls of one batch share it.
     pub fn spent(&self, kind: Kind, stage: Stage) -> Duration {
         Duration::from_nanos(self.0[kind as usize].nanoseconds[stage as usize].load(Relaxed))
     }
@@ -159,7 +163,8 @@ impl Watch {
         self.since = now;
     }
 
-    /// Counts what has passed for a stage of calls of several kinds, by the work that each kind was.
+    /// Counts what has passed for a stage of calls of several kinds, by the work that each kind
+    /// was.
     pub(crate) fn share(&mut self, now: Duration, stage: Stage, work: &Work) {
         let passed = u128::from(nanoseconds(now.saturating_sub(self.since)));
         let all = work.iter().map(|work| u128::from(*work)).sum::<u128>().max(1);

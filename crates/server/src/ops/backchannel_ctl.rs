@@ -7,7 +7,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Takes the callback program and further ways to authenticate.
 ///
 /// # Errors
-/// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and those of [`state::State::backchannel_ctl`].
+/// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and those of
+/// [`state::State::backchannel_ctl`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = BackchannelCtl4Args::decode(args)?;
     let session = c.progress.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;

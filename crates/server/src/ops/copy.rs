@@ -8,13 +8,14 @@ use std::sync::Arc;
 use vfs::OpenFile;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Copies from the saved file to the current one, in order. What is longer than `copy_piece_max` goes on after the answer, if the
-/// client lets it and can be called back; else it is done when it is answered, and what is longer than `copy_max`
-/// in part, which wr_count says.
+/// Copies from the saved file to the current one, in order. What is longer than `copy_piece_max`
+/// goes on after the answer, if the client lets it and can be called back; else it is done when it
+/// is answered, and what is longer than `copy_max` in part, which wr_count says.
 ///
 /// # Errors
-/// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_INVAL for a source range that is not within its file and for
-/// one file as both, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, and the backend's.
+/// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_INVAL for a source range that is not
+/// within its file and for one file as both, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED,
+/// and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Copy4Args::decode(args)?;
     if !args.ca_source_server.is_empty() {
@@ -54,11 +55,12 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Returns the saved object and its open file for reading; the saved stateid stands for the special one.
+/// Returns the saved object and its open file for reading; the saved stateid stands for the special
+/// one.
 ///
 /// # Errors
-/// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and as
-/// [`Compound::file_to_read`].
+/// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and
+/// as [`Compound::file_to_read`].
 pub fn source(c: &Compound<'_>, stateid: Stateid4) -> OpResult<(Object, Arc<dyn OpenFile>)> {
     let saved = c.progress.saved.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE)?;
     let Fh::Object(object) = saved else { return Err(Nfsstat4::NFS4ERR_ISDIR.into()) };

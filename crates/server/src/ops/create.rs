@@ -9,8 +9,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Creates an object, which becomes the current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_BADTYPE for regular files and attribute directories, those of names and attributes, NFS4ERR_EXIST, and
-/// the backend's.
+/// NFS4ERR_BADTYPE for regular files and attribute directories, those of names and attributes,
+/// NFS4ERR_EXIST, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Create4Args::decode(args)?;
     let object = new_object(&args.objtype, c.nfs.config.symlink_max)?;

@@ -8,8 +8,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Confirms the client id and makes a session.
 ///
 /// # Errors
-/// NFS4ERR_NOENT for a context that is not the caller's, NFS4ERR_CLID_INUSE from an address that no export admits, and those
-/// of [`state::State::create_session`].
+/// NFS4ERR_NOENT for a context that is not the caller's, NFS4ERR_CLID_INUSE from an address that no
+/// export admits, and those of [`state::State::create_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = CreateSession4Args::decode(args)?;
     c.check_admitted()?;

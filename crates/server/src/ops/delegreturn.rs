@@ -4,7 +4,8 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Delegreturn4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Gives a delegation on the current file back. I/O under way keeps the backend's file until it is done.
+/// Gives a delegation on the current file back. I/O under way keeps the backend's file until it is
+/// done.
 ///
 /// # Errors
 /// Those of [`state::State::delegreturn`].

@@ -15,8 +15,9 @@ const IMPLEMENTATION_NAME: &[u8] = concat!("Orthrus ", env!("CARGO_PKG_VERSION")
 /// Registers the client owner.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for a flag of 4.2 in 4.1 (RFC 7862 section 14.1), NFS4ERR_ENCR_ALG_UNSUPP for SP4_SSV,
-/// NFS4ERR_CLID_INUSE from an address that no export admits, and those of [`state::State::exchange_id`].
+/// NFS4ERR_INVAL for a flag of 4.2 in 4.1 (RFC 7862 section 14.1), NFS4ERR_ENCR_ALG_UNSUPP for
+/// SP4_SSV, NFS4ERR_CLID_INUSE from an address that no export admits, and those of
+/// [`state::State::exchange_id`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ExchangeId4Args::decode(args)?;
     if c.progress.minor < 2 && args.eia_flags & EXCHGID4_FLAG_SUPP_FENCE_OPS != 0 {

@@ -8,8 +8,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Returns those of the attributes asked for that the server supports.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for attributes that can only be set, NFS4ERR_DELAY when the holder of a delegation for writing takes
-/// long to say what it has, and the backend's.
+/// NFS4ERR_INVAL for attributes that can only be set, NFS4ERR_DELAY when the holder of a delegation
+/// for writing takes long to say what it has, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let wanted = Bitmap4::decode(args)?;
     if attr::asks_write_only(&wanted) {

@@ -7,8 +7,8 @@ use state::{Lock, LockDenied, Locker};
 use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Most bytes of the owner in LOCK4denied. Linux clients from 6.12 on reserve as many as their own owners have and
-/// turn a longer one into EIO.
+/// Most bytes of the owner in LOCK4denied. Linux clients from 6.12 on reserve as many as their own
+/// owners have and turn a longer one into EIO.
 pub const DENIED_OWNER_MAX: usize = 20;
 const _: () = assert!(LOCAL_OWNER.len() <= DENIED_OWNER_MAX);
 
@@ -74,8 +74,9 @@ fn encode_denied(denied: &LockDenied, reply: &mut Encoder) {
     reply.u64(denied.clientid).opaque(&short_owner(&denied.owner));
 }
 
-/// Returns an owner as LOCK4denied carries it: itself, or where that is too long, its first bytes and a digest. The
-/// digest has no key, so that an owner is the same in every reply and after a restart.
+/// Returns an owner as LOCK4denied carries it: itself, or where that is too long, its first bytes
+/// and a digest. The digest has no key, so that an owner is the same in every reply and after a
+/// restart.
 fn short_owner(owner: &[u8]) -> Cow<'_, [u8]> {
     if owner.len() <= DENIED_OWNER_MAX {
         return owner.into();

@@ -9,8 +9,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Says whether a lock could be had.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock in the way, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and those of
-/// [`state::State::lockt`] and [`Compound::check_local_lock`].
+/// NFS4ERR_DENIED with the lock in the way, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and
+/// those of [`state::State::lockt`] and [`Compound::check_local_lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lockt4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;

@@ -6,7 +6,8 @@ use xdr::{Decoder, Encoder};
 /// Goes to a name in the current directory, into an export where one lies there.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONGSEC, and the backend's.
+/// Those of names, NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONGSEC, and the
+/// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let name = args.opaque(usize::MAX)?;
     let child = c.lookup(c.fh()?, names::component(name)?)?;

@@ -1,9 +1,10 @@
-//! The operations, one file each (RFC 8881 section 18, RFC 7862 section 15); [`crate::compound::table`] has their
-//! rows.
+//! The operations, one file each (RFC 8881 section 18, RFC 7862 section 15);
+//! [`crate::compound::table`] has their rows.
 //!
-//! An operation decodes its own arguments from the call, writes its result (without operation number and
-//! status) to the reply and returns its status. Whatever holds for many operations (session, current
-//! filehandle, read-only exports, reply size) is a column of the table and has been checked before.
+//! An operation decodes its own arguments from the call, writes its result (without operation
+//! number and status) to the reply and returns its status. Whatever holds for many operations
+//! (session, current filehandle, read-only exports, reply size) is a column of the table and has
+//! been checked before.
 
 pub mod access;
 pub mod allocate;

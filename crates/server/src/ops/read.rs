@@ -8,8 +8,8 @@ use xdr::{Decode, Decoder, Encoder};
 const HEADER: usize = 8;
 /// Bytes of padding behind the data, at most.
 const PADDING: usize = 3;
-/// Room kept behind the data for later operations and the trailer of RPCSEC_GSS: without it a reply with much
-/// data would be moved once more as a whole.
+/// Room kept behind the data for later operations and the trailer of RPCSEC_GSS: without it a reply
+/// with much data would be moved once more as a whole.
 const TAIL: usize = 512;
 /// Offsets from here on lie behind the end of any file.
 const OFFSET_MAX: u64 = i64::MAX as u64;

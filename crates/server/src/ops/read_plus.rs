@@ -20,8 +20,9 @@ const TAIL: usize = 512;
 /// Offsets from here on lie behind the end of any file.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Reads straight into the reply, as READ does, and tells holes instead of sending their zeros. A file without holes is
-/// one segment, and waits for no more than READ would. What does not fit into the reply is left out.
+/// Reads straight into the reply, as READ does, and tells holes instead of sending their zeros. A
+/// file without holes is one segment, and waits for no more than READ would. What does not fit into
+/// the reply is left out.
 ///
 /// # Errors
 /// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the backend's.
@@ -102,7 +103,8 @@ impl Segments<'_> {
         self.count += 1;
     }
 
-    /// Writes the data up to an offset, as far as it fits; says whether the end of the file was met.
+    /// Writes the data up to an offset, as far as it fits; says whether the end of the file was
+    /// met.
     fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<End> {
         let file = self.file;
         let read = |bytes: &mut Vec<u8>, count, at| file.read_at(bytes, count, at).map(Some);

@@ -7,7 +7,8 @@ use xdr::{Decoder, Encoder};
 /// Removes a name from the current directory. Whoever has the file open keeps it.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS for a name that an export lies on, and the backend's.
+/// Those of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS for a
+/// name that an export lies on, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;

@@ -7,8 +7,9 @@ use xdr::{Decoder, Encoder};
 /// Moves a name from the saved directory to the current one.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on what moves or is replaced, NFS4ERR_XDEV between exports and for names that an export lies on, and
-/// the backend's.
+/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on what moves
+/// or is replaced, NFS4ERR_XDEV between exports and for names that an export lies on, and the
+/// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let from_name = names::component(args.opaque(usize::MAX)?)?;
     let to_name = names::component(args.opaque(usize::MAX)?)?;

@@ -5,8 +5,8 @@ use nfs4::RpcGssSvcT;
 use vfs::SecFlavor;
 use xdr::{Decoder, Encoder};
 
-/// The object identifier of Kerberos 5, 1.2.840.113554.1.2.2, without the tag and length of DER: that is what
-/// clients compare with.
+/// The object identifier of Kerberos 5, 1.2.840.113554.1.2.2, without the tag and length of DER:
+/// that is what clients compare with.
 const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 /// Quality of protection: Kerberos has the default only.
 const QOP_DEFAULT: u32 = 0;

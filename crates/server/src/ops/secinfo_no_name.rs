@@ -5,7 +5,8 @@ use crate::engine::{Compound, OpResult};
 use nfs4::SecinfoStyle4;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Tells the flavors for the current filehandle or for the directory above, and consumes the current filehandle.
+/// Tells the flavors for the current filehandle or for the directory above, and consumes the
+/// current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_NOENT for what lies above the root, NFS4ERR_NOTDIR, and the backend's.

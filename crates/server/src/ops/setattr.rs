@@ -12,8 +12,9 @@ use xdr::{Decode, Decoder, Encoder};
 /// Sets attributes; a size through the open of the stateid when there is one.
 ///
 /// # Errors
-/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have delegations, NFS4ERR_ISDIR, and the backend's. attrsset then has the size
-/// if that had been set by itself, else nothing.
+/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have delegations,
+/// NFS4ERR_ISDIR, and the backend's. attrsset then has the size if that had been set by itself,
+/// else nothing.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
     let mut settable = attr::decode(c, &args.obj_attributes, None)?;
@@ -60,8 +61,9 @@ fn subject(object: &Object) -> Result<Subject, OpError> {
     Ok(Subject { directory, owner: Some(attributes.uid), group: Some(attributes.gid) })
 }
 
-/// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is; attrsset tells (RFC 8881
-/// section 18.30.3), and who sets modes of a whole tree goes on. Returns whether there was anything to set.
+/// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is;
+/// attrsset tells (RFC 8881 section 18.30.3), and who sets modes of a whole tree goes on. Returns
+/// whether there was anything to set.
 fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<bool> {
     if settable.set == SetAttributes::default() {
         return Ok(false);
@@ -75,7 +77,8 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
     }
 }
 
-/// Returns the open file through which the size may be changed; `None` when the caller's own rights decide.
+/// Returns the open file through which the size may be changed; `None` when the caller's own rights
+/// decide.
 fn resizable(c: &Compound<'_>, object: &Object, stateid: Stateid4) -> OpResult<Option<Arc<dyn OpenFile>>> {
     let stateid = c.resolve(stateid)?;
     if StateidKind::of(&stateid) == StateidKind::Ordinary {

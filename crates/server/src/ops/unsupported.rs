@@ -1,5 +1,5 @@
-//! What RFC 8881 calls optional or RFC 7862 adds, and the server does not do; and what NFSv4.1 took out of
-//! NFSv4.0 (RFC 8881 section 17).
+//! What RFC 8881 calls optional or RFC 7862 adds, and the server does not do; and what NFSv4.1 took
+//! out of NFSv4.0 (RFC 8881 section 17).
 
 use crate::engine::{Compound, OpResult};
 use nfs4::Nfsstat4;

@@ -8,7 +8,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Goes on if the attributes are the same.
 ///
 /// # Errors
-/// NFS4ERR_NOT_SAME, NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, and the backend's.
+/// NFS4ERR_NOT_SAME, NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, and
+/// the backend's.
 pub fn verify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     if same(c, args)? { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOT_SAME.into()) }
 }

@@ -1,7 +1,7 @@
 //! GETXATTR, SETXATTR, LISTXATTRS and REMOVEXATTR (RFC 8276 section 8.4).
 //!
-//! There is one name space, `user.` on Linux, and its prefix is not on the wire. Names are UTF-8, like those of files; a
-//! slash in them is fine.
+//! There is one name space, `user.` on Linux, and its prefix is not on the wire. Names are UTF-8,
+//! like those of files; a slash in them is fine.
 
 use crate::engine::{Change, Compound, Object, OpError, OpResult};
 use nfs4::{Getxattr4Args, Listxattrs4Args, Nfsstat4, Removexattr4Args, Setxattr4Args, SetxattrOption4};
@@ -26,7 +26,8 @@ pub fn get(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 /// Sets a value and returns how the object's change attribute moved.
 ///
 /// # Errors
-/// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, those of names, NFS4ERR_NOTSUPP, and the backend's.
+/// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, those of names, NFS4ERR_NOTSUPP, and the
+/// backend's.
 pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setxattr4Args::decode(args)?;
     let (object, caller) = subject(c)?;
@@ -46,8 +47,8 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.settle(&object)
 }
 
-/// Returns names, as many as fit. A cookie is the number of names before it in their order: one that is set or removed
-/// in between may move others, as with any list that is read in parts.
+/// Returns names, as many as fit. A cookie is the number of names before it in their order: one
+/// that is set or removed in between may move others, as with any list that is read in parts.
 ///
 /// # Errors
 /// NFS4ERR_TOOSMALL when not even one fits, NFS4ERR_BAD_COOKIE, NFS4ERR_NOTSUPP, and the backend's.

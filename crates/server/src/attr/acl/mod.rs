@@ -1,6 +1,7 @@
 //! Access control lists: those of NFSv4 (RFC 8881 section 6) as those of POSIX, and back.
 //!
-//! The rules stand in docs/acls.md. The mapping knows users and groups by number; [`wire`] has their names.
+//! The rules stand in docs/acls.md. The mapping knows users and groups by number; [`wire`] has
+//! their names.
 
 mod from_posix;
 #[cfg(test)]
@@ -65,7 +66,8 @@ fn mask_of(rights: u8, directory: bool) -> u32 {
     pairs.into_iter().filter(|(right, _)| rights & right != 0).fold(0, |mask, (_, bits)| mask | bits)
 }
 
-/// Returns the rights that an entry is about: to allow writing takes all bits of it, to deny it one.
+/// Returns the rights that an entry is about: to allow writing takes all bits of it, to deny it
+/// one.
 fn rights_of(ace: &Ace, directory: bool) -> u8 {
     let writing = ace.mask & write_bits(directory);
     let writes = if ace.allow { writing == write_bits(directory) } else { writing != 0 };

@@ -14,12 +14,12 @@ pub enum Unfit {
     Invalid,
 }
 
-/// Returns the POSIX lists that give nobody more than an NFSv4 list does. `owner` and `group` are the object's, or
-/// `None` where they are not known yet.
+/// Returns the POSIX lists that give nobody more than an NFSv4 list does. `owner` and `group` are
+/// the object's, or `None` where they are not known yet.
 ///
 /// # Errors
-/// [`Unfit`]. Unsupported is inheritance by files or directories alone or by one generation, and a DENY that POSIX could
-/// follow only by taking from others what is theirs.
+/// [`Unfit`]. Unsupported is inheritance by files or directories alone or by one generation, and a
+/// DENY that POSIX could follow only by taking from others what is theirs.
 pub fn to_posix(
     aces: &[Ace],
     directory: bool,
@@ -116,8 +116,8 @@ impl Source<'_> {
         Ok(list)
     }
 
-    /// Returns what everybody of a class has for certain, by the rule of RFC 8881 section 6.2.1: each bit is decided by
-    /// the first entry about it.
+    /// Returns what everybody of a class has for certain, by the rule of RFC 8881 section 6.2.1:
+    /// each bit is decided by the first entry about it.
     fn rights(&self, class: Class) -> Result<u8, Unfit> {
         let (mut allowed, mut denied, mut doubtful) = (0, 0, 0);
         for ace in self.aces {
@@ -153,7 +153,8 @@ impl Source<'_> {
             (Class::Owner | Class::User(_) | Class::NamedGroup(_), Who::Group | Who::NamedGroup(_)) => {
                 Applies::Perhaps
             }
-            // The owner, users by name and members of the groups have entries of their own, which come first.
+            // The owner, users by name and members of the groups have entries of their own, which
+            // come first.
             _ => Applies::Never,
         }
     }

@@ -18,8 +18,9 @@ const IDLE: u32 = ACE4_IDENTIFIER_GROUP
 /// Reads a list.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP for AUDIT and ALARM, NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no entry, NFS4ERR_NOSPC for more
-/// entries than any file system keeps, NFS4ERR_DELAY while names cannot be looked up.
+/// NFS4ERR_ATTRNOTSUPP for AUDIT and ALARM, NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no entry,
+/// NFS4ERR_NOSPC for more entries than any file system keeps, NFS4ERR_DELAY while names cannot be
+/// looked up.
 pub fn decode(c: &Compound<'_>, list: &[Nfsace4<'_>]) -> OpResult<Vec<Ace>> {
     if list.len() > ACL_ENTRIES_MAX {
         return Err(Nfsstat4::NFS4ERR_NOSPC.into());

@@ -8,7 +8,8 @@ use crate::engine::{Compound, Object, OpResult, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
 use vfs::{FileType, ObjectHandle, OpenAccess, VfsError};
 
-/// How often a file may vanish between being there and being looked at before the client has to try again.
+/// How often a file may vanish between being there and being looked at before the client has to try
+/// again.
 const RACES_MAX: usize = 4;
 
 /// createhow4 with its attributes decoded.
@@ -62,8 +63,8 @@ impl Creation {
 /// Creates the file, or takes the one that is there if the mode lets it.
 ///
 /// # Errors
-/// NFS4ERR_EXIST, NFS4ERR_ROFS, NFS4ERR_ISDIR and its kin, NFS4ERR_DELAY when others keep creating and removing it,
-/// and the backend's.
+/// NFS4ERR_EXIST, NFS4ERR_ROFS, NFS4ERR_ISDIR and its kin, NFS4ERR_DELAY when others keep creating
+/// and removing it, and the backend's.
 pub fn find_or_create(
     c: &Compound<'_>,
     directory: &Object,
@@ -104,7 +105,8 @@ fn create(
     let held = c.hold_names(&[directory])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
-    // Who has a delegation for writing may read as well, and nobody else has to open the file for that.
+    // Who has a delegation for writing may read as well, and nobody else has to open the file for
+    // that.
     let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
     let caller = c.caller(&directory.export);
     let (handle, file) =

@@ -13,7 +13,8 @@ use state::{Delegated, DelegationRequest};
 use std::sync::Arc;
 use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
 
-/// Grants a delegation for what was just opened, or says why not if the client has said what it wants.
+/// Grants a delegation for what was just opened, or says why not if the client has said what it
+/// wants.
 pub fn grant(
     c: &Compound<'_>,
     object: &Object,
@@ -28,7 +29,8 @@ pub fn grant(
             Ok(write) => (write, false),
             Err(why) => return none(share, why),
         },
-        // What is opened under a delegation, or was not delegated before the restart, comes with none.
+        // What is opened under a delegation, or was not delegated before the restart, comes with
+        // none.
         _ => return OpenDelegation4::OPEN_DELEGATE_NONE,
     };
     match delegate(c, object, share, (write, reclaim), payload) {
@@ -44,7 +46,8 @@ fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(false),
         OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(true),
-        // Who only writes mostly closes the file for good: a delegation would be one more thing to give back.
+        // Who only writes mostly closes the file for good: a delegation would be one more thing to
+        // give back.
         0 if share.access == SHARE_WRITE => Err(WhyNoDelegation4::WND4_RESOURCE),
         // No preference, or any.
         _ => Ok(share.access & SHARE_WRITE != 0),
@@ -75,7 +78,8 @@ fn delegate(
         // Before anything is opened or leased in vain.
         c.state().delegations().delegable(c.now(), session.client, &file, write)?;
     }
-    // With its stateid the client may read, and with one for writing write, whatever it has opened the file for.
+    // With its stateid the client may read, and with one for writing write, whatever it has opened
+    // the file for.
     complete(c, object, &mut payload, SHARE_READ)?;
     match write {
         true => complete(c, object, &mut payload, SHARE_WRITE)?,
@@ -93,7 +97,8 @@ fn delegate(
         state.delegations().delegate(c.now(), session.client, &wish, token, payload, effects)
     };
     let mut delegated = c.with_effects(delegate)?;
-    // Whom it stands against may have come before it was there to be recalled, or while the server was away.
+    // Whom it stands against may have come before it was there to be recalled, or while the server
+    // was away.
     if leased.is_err() || lease.is_some_and(|lease| lease.is_broken()) {
         delegated.recall |= reclaim;
         c.nfs.breaks.push(file, c.nfs.config.limits.recall_time);
@@ -101,7 +106,8 @@ fn delegate(
     Ok(delegated)
 }
 
-/// Has the file system tell of those who come at the file and are no clients, where there can be such.
+/// Has the file system tell of those who come at the file and are no clients, where there can be
+/// such.
 fn lease(
     c: &Compound<'_>,
     file: &FileKey,
@@ -173,9 +179,10 @@ fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
     if !delegated.write {
         return OpenDelegation4::OPEN_DELEGATE_READ(OpenReadDelegation4 { stateid, recall, permissions });
     }
-    // RFC 8881 section 10.4.1: a promise of space has to be kept for all delegations at once, quotas included, and no file system
-    // here sets space aside for data that nobody has sent. So none is promised: the client writes back what it has before CLOSE
-    // returns, and close() tells the program that the disk is full.
+    // RFC 8881 section 10.4.1: a promise of space has to be kept for all delegations at once,
+    // quotas included, and no file system here sets space aside for data that nobody has sent. So
+    // none is promised: the client writes back what it has before CLOSE returns, and close() tells
+    // the program that the disk is full.
     let space_limit = NfsSpaceLimit4::NFS_LIMIT_SIZE(0);
     OpenDelegation4::OPEN_DELEGATE_WRITE(OpenWriteDelegation4 { stateid, recall, space_limit, permissions })
 }

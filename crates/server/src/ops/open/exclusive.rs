@@ -1,5 +1,5 @@
-//! Verifiers of exclusive creates (RFC 8881 section 18.16.3): kept in the file's times, so that a retry is
-//! recognised after a restart.
+//! Verifiers of exclusive creates (RFC 8881 section 18.16.3): kept in the file's times, so that a
+//! retry is recognised after a restart.
 
 use nfs4::Verifier4;
 use vfs::{Attributes, SetAttributes, SetTime, Timestamp};
@@ -12,7 +12,8 @@ fn times(verifier: Verifier4) -> (Timestamp, Timestamp) {
     let [a, b, c, d, e, f, g, h] = verifier;
     let high = u32::from_be_bytes([a, b, c, d]);
     let low = u32::from_be_bytes([e, f, g, h]);
-    // The bit that seconds cannot hold goes into the nanoseconds, as microseconds that coarse times keep.
+    // The bit that seconds cannot hold goes into the nanoseconds, as microseconds that coarse times
+    // keep.
     let time = |word: u32| Timestamp {
         seconds: i64::from(word & SECONDS_MASK),
         nanoseconds: if word & !SECONDS_MASK == 0 { 0 } else { 1_000_000 },

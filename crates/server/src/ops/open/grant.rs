@@ -15,8 +15,8 @@ const RACES_MAX: usize = 8;
 /// Opens the target and returns its stateid, and what READ and WRITE will get.
 ///
 /// # Errors
-/// NFS4ERR_SHARE_DENIED, those of grace and reclaim, NFS4ERR_DELAY when others come in between too often, and the
-/// backend's.
+/// NFS4ERR_SHARE_DENIED, those of grace and reclaim, NFS4ERR_DELAY when others come in between too
+/// often, and the backend's.
 pub fn open(
     c: &Compound<'_>,
     target: Target,
@@ -151,8 +151,8 @@ impl Opening<'_, '_> {
 }
 
 impl Opening<'_, '_> {
-    /// Returns the file of the client's own delegation for writing, where its lease would be broken by another descriptor; the
-    /// caller needs the same permission as if it were opened.
+    /// Returns the file of the client's own delegation for writing, where its lease would be broken
+    /// by another descriptor; the caller needs the same permission as if it were opened.
     fn leased(&self, access: OpenAccess, granted: bool) -> OpResult<Option<Arc<dyn OpenFile>>> {
         let object = &self.target.object;
         let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());

@@ -1,7 +1,8 @@
 //! OPEN (RFC 8881 section 18.16).
 //!
-//! Names are resolved and files created in `target`, then `grant` holds the open against others' share
-//! reservations, opens the backend's file and makes the stateid, and `delegate` says which delegation it comes with.
+//! Names are resolved and files created in `target`, then `grant` holds the open against others'
+//! share reservations, opens the backend's file and makes the stateid, and `delegate` says which
+//! delegation it comes with.
 
 mod create;
 mod delegate;
@@ -30,7 +31,8 @@ pub(crate) struct Share {
 
 /// READ and WRITE.
 const SHARE_BOTH: u32 = 3;
-/// Bits of share_access that ask for signals or for kinds of delegations that there are not: they change nothing.
+/// Bits of share_access that ask for signals or for kinds of delegations that there are not: they
+/// change nothing.
 const SHARE_HINTS: u32 = 0x0033_0000;
 
 impl Share {
@@ -83,8 +85,8 @@ pub(crate) struct Opened {
 /// Opens a file, creates it if asked.
 ///
 /// # Errors
-/// Those of names, of share reservations, of grace, NFS4ERR_EXIST, NFS4ERR_ISDIR and its kin, NFS4ERR_WRONGSEC, and
-/// the backend's.
+/// Those of names, of share reservations, of grace, NFS4ERR_EXIST, NFS4ERR_ISDIR and its kin,
+/// NFS4ERR_WRONGSEC, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Open4Args::decode(args)?;
     let share = Share::check(&args)?;

@@ -12,7 +12,8 @@ use vfs::OpenFile;
 pub struct Target {
     /// The file.
     pub object: Object,
-    /// The backend's file when the OPEN has created it: whoever creates may use it, whatever its mode.
+    /// The backend's file when the OPEN has created it: whoever creates may use it, whatever its
+    /// mode.
     pub created: Option<Arc<dyn OpenFile>>,
     /// Whether an existing file is to be cut to nothing.
     pub truncate: bool,

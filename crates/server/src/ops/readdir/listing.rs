@@ -66,8 +66,9 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// Adds an entry that leads into the pseudo file system or an export. Where the call's flavor may not go,
-    /// rdattr_error says so; a client that has not asked for that gets what the directory itself knows.
+    /// Adds an entry that leads into the pseudo file system or an export. Where the call's flavor
+    /// may not go, rdattr_error says so; a client that has not asked for that gets what the
+    /// directory itself knows.
     ///
     /// # Errors
     /// As [`Listing::add`].
@@ -129,9 +130,10 @@ impl Listing<'_, '_> {
         Ok(())
     }
 
-    /// Writes the attributes of an entry that the server itself has. RFC 8881 section 10.4.3 has the holder of a delegation for writing
-    /// asked for another's GETATTR; here one listing would wait for as many clients as it has names. What it tells was true
-    /// of the file at some time, and who has to know more asks GETATTR.
+    /// Writes the attributes of an entry that the server itself has. RFC 8881 section 10.4.3 has
+    /// the holder of a delegation for writing asked for another's GETATTR; here one listing would
+    /// wait for as many clients as it has names. What it tells was true of the file at some time,
+    /// and who has to know more asks GETATTR.
     fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> OpResult {
         let attributes = self.c.attributes(fh)?;
         attr::encode(self.c, fh, &attributes, &self.wanted, reply)

@@ -26,8 +26,8 @@ const ATTRIBUTE_SIZE: usize = 6;
 /// Lists the current directory with the attributes asked for.
 ///
 /// # Errors
-/// NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_TOOSMALL when not even one entry fits, NFS4ERR_NOTDIR, and the
-/// backend's.
+/// NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_TOOSMALL when not even one entry fits,
+/// NFS4ERR_NOTDIR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Readdir4Args::decode(args)?;
     if attr::asks_write_only(&args.attr_request) {
@@ -88,7 +88,8 @@ fn list_pseudo(
     Ok(true)
 }
 
-/// Lists a directory of an export, then the exports that lie on it; returns whether all of it fitted.
+/// Lists a directory of an export, then the exports that lie on it; returns whether all of it
+/// fitted.
 fn list_object(
     listing: &mut Listing<'_, '_>,
     object: &Object,

@@ -5,7 +5,8 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Close4Args, NfsOpnum4, Nfsstat4, Stateid4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Ends an open with the locks under it. The open's stateid leads to the reply for as long as its owner asks for nothing else.
+/// Ends an open with the locks under it. The open's stateid leads to the reply for as long as its
+/// owner asks for nothing else.
 ///
 /// # Errors
 /// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and [`state::State::close`].

@@ -7,11 +7,12 @@ use nfs4::{ExistLockOwner4, Lock4Args, Locker4, NfsOpnum4, Nfsstat4, OpenToLockO
 use state::v40::{Begin, OwnerKind};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Locks a range of bytes: in the sequence of the lock-owner, and when that is new, of the open-owner as well.
+/// Locks a range of bytes: in the sequence of the lock-owner, and when that is new, of the
+/// open-owner as well.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_RESOURCE, and those of [`state::State::owner_of_open`],
-/// [`state::State::owner_of_lock`] and [`ops::lock::run`].
+/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_RESOURCE, and those of
+/// [`state::State::owner_of_open`], [`state::State::owner_of_lock`] and [`ops::lock::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Lock4Args::decode(args)?;

@@ -1,4 +1,5 @@
-//! OPEN of NFSv4.0 (RFC 7530 section 16.16): with the sequence number of its owner, and without a delegation.
+//! OPEN of NFSv4.0 (RFC 7530 section 16.16): with the sequence number of its owner, and without a
+//! delegation.
 
 use super::sequenced::{self, Sequenced};
 use crate::engine::{Compound, DeferReason, Fh, OpError, OpResult};
@@ -14,8 +15,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Opens a file, creates it if asked. An owner that is not known has to confirm its first OPEN.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, NFS4ERR_RESOURCE, NFS4ERR_NOTSUPP (CLAIM_DELEGATE_PREV), and those of
-/// [`crate::ops::open::run`].
+/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, NFS4ERR_RESOURCE, NFS4ERR_NOTSUPP
+/// (CLAIM_DELEGATE_PREV), and those of [`crate::ops::open::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Open4Args::decode(args)?;
@@ -52,7 +53,8 @@ fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
     if later { Err(Nfsstat4::NFS4ERR_BADXDR.into()) } else { Ok(()) }
 }
 
-/// A client that opens something may reclaim it after a restart, for which it has to be on stable storage first.
+/// A client that opens something may reclaim it after a restart, for which it has to be on stable
+/// storage first.
 ///
 /// # Errors
 /// [`OpStop::Deferred`].
@@ -97,7 +99,8 @@ fn open(
     reply.value(&opened.stateid).boolean(false).u64(change.before).u64(change.after);
     let confirm = if confirm { OPEN4_RESULT_CONFIRM } else { 0 };
     reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | confirm).value(&opened.attrset);
-    // The callback of NFSv4.0 is a connection to the client: behind firewalls and address translation it is a risk, not a gain.
+    // The callback of NFSv4.0 is a connection to the client: behind firewalls and address
+    // translation it is a risk, not a gain.
     reply.u32(OpenDelegationType4::OPEN_DELEGATE_NONE as u32);
     Ok(())
 }

@@ -9,7 +9,8 @@ use xdr::{Decode, Decoder, Encoder};
 /// Confirms the first OPEN of an owner. With an unexpected sequence number that OPEN is cancelled.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and [`state::State::open_confirm`].
+/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and
+/// [`state::State::open_confirm`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = OpenConfirm4Args::decode(args)?;

@@ -12,7 +12,8 @@ const SHARE_BOTH: u32 = 3;
 /// Gives up access or deny bits of an open.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and [`ops::open_downgrade::run`].
+/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and
+/// [`ops::open_downgrade::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = OpenDowngrade4Args::decode(args)?;

@@ -1,5 +1,5 @@
-//! Operations with the sequence number of an owner: run once, and answered the same again (RFC 7530 sections 9.1.7 to
-//! 9.1.9).
+//! Operations with the sequence number of an owner: run once, and answered the same again (RFC 7530
+//! sections 9.1.7 to 9.1.9).
 
 use crate::engine::{Compound, DeferReason, ErrorBody, OpError, OpResult, OpStop, allowed_status};
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
@@ -23,8 +23,8 @@ pub struct Sequenced {
 }
 
 impl Sequenced {
-    /// `before` and `after` stand around the operation's arguments. The current filehandle is part of the
-    /// request: an OPEN of the same name in another directory is not a copy.
+    /// `before` and `after` stand around the operation's arguments. The current filehandle is part
+    /// of the request: an OPEN of the same name in another directory is not a copy.
     pub fn new(
         c: &Compound<'_>,
         opnum: NfsOpnum4,
@@ -74,8 +74,8 @@ pub fn run(
     result
 }
 
-/// Answers the copy of a request as the request was answered. The filehandle that it makes current again
-/// is checked like one that the client sends: the export's policy may have changed since.
+/// Answers the copy of a request as the request was answered. The filehandle that it makes current
+/// again is checked like one that the client sends: the export's policy may have changed since.
 ///
 /// # Errors
 /// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the one that the request was answered with.
@@ -128,8 +128,8 @@ pub fn replay(
     Some(Replay { status, body: body.into(), filehandle: filehandle.into() })
 }
 
-/// Refuses what only an owner that is confirmed may do (RFC 7530 section 16.18.5), and a stateid with the sequence number
-/// zero, which stands for the current one only since NFSv4.1.
+/// Refuses what only an owner that is confirmed may do (RFC 7530 section 16.18.5), and a stateid
+/// with the sequence number zero, which stands for the current one only since NFSv4.1.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
