@@ -198,6 +198,130 @@ fn garbage_and_damaged_tokens_are_refused_and_the_acceptor_goes_on() {
     });
 }
 
+/// A sequence of numbers that is the same in each run.
+struct TokenRng(u64);
+
+impl TokenRng {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
+    }
+}
+
+/// Offsets of what may be the length of a DER value: the byte behind each byte that may be a tag.
+fn lengths(token: &[u8]) -> Vec<usize> {
+    let is_tag = |byte: u8| matches!(byte, 0x02..=0x06 | 0x1b | 0x30 | 0x60..=0x7f | 0xa0..=0xae);
+    (1..token.len()).filter(|at| is_tag(token[at - 1])).collect()
+}
+
+/// Damages a token in one to five places, or mixes it with another one.
+fn mutate(token: &[u8], other: &[u8], random: &mut TokenRng) -> Vec<u8> {
+    let mut mutated = token.to_vec();
+    for _ in 0..=random.below(5) {
+        let at = random.below(mutated.len());
+        match random.below(9) {
+            0 => mutated[at] ^= 1 << random.below(8),
+            1 => mutated[at] = random.bytes(1)[0],
+            2 => mutated[at] = [0, 0x7f, 0x80, 0x84, 0xff][random.below(5)],
+            3 => drop(mutated.drain(at..(at + 1 + random.below(20)).min(mutated.len()))),
+            4 => {
+                let more = 1 + random.below(20);
+                drop(mutated.splice(at..at, random.bytes(more)));
+            }
+            // A length that reaches too far, is not minimal or has too many bytes.
+            5 => {
+                let places = lengths(&mutated);
+                if let Some(place) = places.get(random.below(places.len().max(1))) {
+                    let forms: [&[u8]; 6] =
+                        [&[0x80], &[0x81, 1], &[0x84, 255, 255, 255, 255], &[0x88, 127], &[0xff], &[0]];
+                    let form = forms[random.below(forms.len())];
+                    drop(mutated.splice(*place..=*place, form.iter().copied()));
+                }
+            }
+            6 => {
+                let to = random.below(mutated.len());
+                mutated.swap(at, to);
+            }
+            7 => mutated.truncate(at),
+            // The beginning of one and the end of another: two users' parts.
+            _ => {
+                mutated.truncate(at);
+                mutated.extend_from_slice(&other[at.min(other.len())..]);
+            }
+        }
+        if mutated.is_empty() {
+            mutated.push(0x60);
+        }
+    }
+    mutated
+}
+
+#[test]
+fn twelve_thousand_mutated_tokens_give_no_context_of_anybody_else() {
+    // RFC 4120 section 3.2.3: the ticket and its authenticator name one client, under one key
+    let name = "twelve_thousand_mutated_tokens_give_no_context_of_anybody_else";
+    in_realm(name, &RealmOptions::default(), |realm| {
+        let acceptor = Acceptor::from_keytab(&realm.server_keytab()).unwrap();
+        let ticket = |user: &str| {
+            let ccache = realm.dir().join(format!("ccache-{user}"));
+            realm.kinit(user, &ccache).unwrap();
+            Credential::Ccache(format!("FILE:{}", ccache.display()))
+        };
+        let (alice, bob) = (ticket("alice"), ticket("bob"));
+        let (_, of_alice) = first_token("nfs@localhost", &alice).unwrap();
+        let (_, of_bob) = first_token("nfs@localhost", &bob).unwrap();
+        assert_eq!(acceptor.accept(&of_alice).unwrap().principal, "alice@ORTHRUS.TEST");
+        let mut random = TokenRng(0x6170_2d72_6571_7565);
+        let (mut refused, mut accepted) = (0, 0);
+        // The end of the sealed authenticator: who is accepted has sent it.
+        let seal = |token: &[u8]| token[token.len() - 128..].to_vec();
+        let (by_alice, by_bob) = (seal(&of_alice), seal(&of_bob));
+        for _ in 0..12_000 {
+            let mutated = mutate(&of_alice, &of_bob, &mut random);
+            match acceptor.accept(&mutated) {
+                // Some bits are nobody's business (the ASN.1 of what is skipped).
+                Ok(context) => {
+                    let sealed = match &*context.principal {
+                        "alice@ORTHRUS.TEST" => &by_alice,
+                        "bob@ORTHRUS.TEST" => &by_bob,
+                        other => panic!("a context of {other}"),
+                    };
+                    assert!(
+                        mutated.windows(sealed.len()).any(|part| part == sealed),
+                        "{}",
+                        context.principal
+                    );
+                    accepted += 1;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!text.contains("Success") && !text.contains("Unspecified"), "{text}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 11_000 && accepted < 600, "{refused} refused, {accepted} accepted");
+        // The ticket of one with the authenticator of the other, cut at every place.
+        for at in 1..of_alice.len().min(of_bob.len()) {
+            for (first, second) in [(&of_alice, &of_bob), (&of_bob, &of_alice)] {
+                let mixed = [&first[..at], &second[at..]].concat();
+                if mixed != *first && mixed != *second {
+                    let context = acceptor.accept(&mixed);
+                    assert!(context.is_err(), "cut at {at}: {}", context.unwrap().principal);
+                }
+            }
+        }
+        establish(&acceptor, "nfs@localhost", &alice).unwrap();
+        establish(&acceptor, "nfs@localhost", &bob).unwrap();
+    });
+}
+
 #[test]
 fn a_keytab_with_other_keys_is_named_as_the_cause() {
     in_realm("a_keytab_with_other_keys_is_named_as_the_cause", &RealmOptions::default(), |realm| {
