@@ -5,6 +5,7 @@
 mod backchannel;
 mod client;
 mod contexts;
+mod damaged;
 mod dispatch;
 mod hostile;
 mod server;
