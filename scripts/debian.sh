@@ -3,17 +3,18 @@
 #
 #   linux-6.12   the user-mode kernel of trixie        ganesha-6.5   NFS-Ganesha of trixie
 #   linux-7      the user-mode kernel of sid           ganesha-15    NFS-Ganesha of sid
+#   linux-cloud  trixie's kernel for virtual machines  qemu          QEMU of bookworm
 #
 # Nothing is installed, and apt's own state stays as it is. The packages come from the mirror that
 # this machine uses, through apt. Kernels are pinned by version and SHA-256. A mirror keeps only the
 # current version of a package: when a pinned one is gone, the newest of the same series is taken,
-# with a note. NFS-Ganesha comes with all that it depends on, which moves too often to be pinned;
-# apt checks it against the release's signature.
+# with a note. The others come with all that they depend on, which moves too often to be pinned, but
+# of the named series; apt checks them against the release's signature.
 #
 # The folder is target/debian/NAME, or below $ORTHRUS_DEBIAN. Exit status 77, with the reason, where
 # packages cannot be had.
 set -eu
-name=${1:?linux-6.12, linux-7, ganesha-6.5 or ganesha-15}
+name=${1:?linux-6.12, linux-7, linux-cloud, qemu, ganesha-6.5 or ganesha-15}
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${ORTHRUS_DEBIAN:-$here/target/debian}
 mkdir -p "$folder"
@@ -30,8 +31,10 @@ trixie user-mode-linux 6.12 6.12um1+b21 $uml 2e43edfce116cb48362b932c24128a8dfe2
   linux-7) pinned="$libc
 sid user-mode-linux 7. 7.2um1 $uml f947c9244fd79d481299df2ad68961f6b3b7703bff38c4b0e726f861161da62c" ;;
   ganesha-6.5) whole="trixie 6.5 nfs-ganesha nfs-ganesha-vfs" ;;
+  linux-cloud) whole="trixie 6.12 linux-image-cloud-amd64 busybox-static" ;;
+  qemu) whole="bookworm 1:7. qemu-system-x86" ;;
   ganesha-15) whole="sid 15. nfs-ganesha nfs-ganesha-vfs" ;;
-  *) echo "debian: no $name; there are linux-6.12, linux-7, ganesha-6.5 and ganesha-15" >&2; exit 2 ;;
+  *) echo "debian: no $name; there are linux-6.12, linux-7, linux-cloud, qemu, ganesha-6.5 and ganesha-15" >&2; exit 2 ;;
 esac
 
 note() { echo "debian: $*" | tee -a "$work/notes" >&2; }

@@ -12,6 +12,7 @@ mod limits;
 mod links;
 mod memcheck;
 mod protocol;
+mod read_plus;
 mod simulate;
 mod soak;
 mod steps;
@@ -73,6 +74,9 @@ enum Command {
     },
     /// Check the language, names and dependencies of the tree; findings may only become fewer.
     Tidy(tidy::Arguments),
+    /// Read sparse files with a Linux kernel that sends READ_PLUS, under QEMU without KVM (a minute
+    /// and a half after the build; the first run downloads 100 MB of packages; not part of CI).
+    ReadPlus,
     /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
     Licences,
 }
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Limits => limits::run(false),
         Command::Protocol { check } => protocol::run(check),
         Command::Tidy(arguments) => tidy::run(&arguments),
+        Command::ReadPlus => read_plus::run(),
         Command::Licences => licences::check(),
     };
     match result {
