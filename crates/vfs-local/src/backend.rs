@@ -11,7 +11,7 @@ use crate::{
     kind::Kind,
     mounts,
     name::Name,
-    places::Places,
+    path_search::Places,
     prepare::ServesAs,
     sys,
 };

@@ -1,13 +1,13 @@
 //! What an NFS server asks of a file system: the [`Backend`] trait, exports, the pseudo file system and a memory backend.
 
 mod acl;
+mod active_exports;
 mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod exports;
 mod forward;
-mod in_force;
 mod memory;
 mod network;
 mod open_file;
@@ -15,13 +15,13 @@ mod pseudo;
 mod types;
 
 pub use acl::{ACL_ENTRIES_MAX, ACL_EXECUTE, ACL_READ, ACL_WRITE, Acls, PosixAcl};
+pub use active_exports::Exports;
 pub use backend::Backend;
 pub use error::{VfsError, VfsResult};
 pub use exports::{
     ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,
     export_id, normalise,
 };
-pub use in_force::Exports;
 pub use memory::{MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};
 pub use open_file::{

@@ -1,4 +1,4 @@
-//! The exports in force, which a reload swaps.
+//! The active exports, which a reload replaces.
 
 use crate::ExportTable;
 use std::sync::{
@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Copies of the table in force.
+/// Copies of the active table.
 const COPIES: usize = 16;
 
 /// The table in force; a reload replaces it while requests under way keep the one they took.
