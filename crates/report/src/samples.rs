@@ -1,7 +1,7 @@
 //! All figures of a run in one table, each with all of its repetitions.
 
 use super::figures;
-use super::form::{digits, escape};
+use super::form::{digits, escape, latency};
 use super::html::{self, Section};
 use super::side;
 use bench::measuring::{CaseRecord, Record, Sample};
@@ -10,8 +10,19 @@ use std::fmt::Write;
 const HOW: &str = "The dots are all repetitions in their order, on a scale from zero; rings are the warm-up, which does not count.";
 
 /// Heads of the columns.
-const COLUMNS: [&str; 10] =
-    ["", "rate", "±", "to baseline", "interval", "p50", "p99", "client CPU", "server CPU", "repetitions"];
+const COLUMNS: [&str; 11] = [
+    "",
+    "rate",
+    "±",
+    "to baseline",
+    "interval",
+    "p50",
+    "p99",
+    "client CPU",
+    "server CPU",
+    "measured for",
+    "repetitions",
+];
 
 /// Writes the table, the sides of a group together.
 pub fn table(out: &mut String, record: &Record) {
@@ -48,7 +59,8 @@ fn row(out: &mut String, one: &CaseRecord, cells: &[String]) {
         let class = if cell.contains('≈') { " class=\"unsure\"" } else { "" };
         let _ = write!(out, "<td{class}>{}</td>", escape(cell));
     }
-    let _ = writeln!(out, "<td>{}</td></tr>", dots(one));
+    let seconds: f64 = one.counted().map(|sample| sample.seconds).sum();
+    let _ = writeln!(out, "<td>{}</td><td>{}</td></tr>", latency(seconds * 1e6), dots(one));
 }
 
 /// The exact medians, so that a page can be held against its JSON.

@@ -2,12 +2,14 @@
 
 pub mod anf;
 pub mod nconnect;
+mod only;
 pub mod ontap;
 mod plan;
 mod quick;
 
 pub use anf::{ANF, Anf, REPOSITORY};
 pub use nconnect::{NCONNECT, Nconnect};
+pub use only::Only;
 pub use ontap::{ONTAP, Ontap};
 pub use plan::{OwnPlan, PLAN, PlanFile};
 pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};

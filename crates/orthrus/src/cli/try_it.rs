@@ -54,6 +54,9 @@ impl Arguments {
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
         let asked = asked(settings, evaluation);
+        if self.plan.run.selection.list {
+            return evaluate::list(asked);
+        }
         let mut record = Record::begin(asked.name, asked.title, asked.settings.clone());
         record.target = format!("this machine, orthrus serving {}", folder.display());
         let files = evaluate::begin(&mut record, self.plan.output(), self.plan.run.resume.as_deref())?;

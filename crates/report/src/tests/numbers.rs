@@ -79,6 +79,10 @@ pub(super) fn all_figures(json: &Value, page: &Value) {
                 None => assert_eq!(cell(at), none, "{what}"),
             }
         }
+        let samples = case["samples"].as_array().unwrap().iter();
+        let counted = samples.filter(|sample| sample["warm_up"] != true);
+        let micros: f64 = counted.map(|sample| sample["seconds"].as_f64().unwrap() * 1e6).sum();
+        shows(cell(9), &[micros], &what);
         dots(case, row, &what);
     }
 }

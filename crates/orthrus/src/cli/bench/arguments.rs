@@ -184,6 +184,29 @@ pub struct RunArguments {
     /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Which cases of an evaluation are measured.
+#[derive(Clone, clap::Args)]
+pub struct Selection {
+    /// Measure only the cases whose names contain this text; --list shows the names.
+    #[arg(long, value_name = "CASE")]
+    only: Option<String>,
+    /// Print the names of the cases and the estimated time, and measure nothing.
+    #[arg(long)]
+    pub list: bool,
+}
+
+impl Selection {
+    /// The name of the option in a record's settings.
+    pub const ONLY: &str = "only";
+
+    /// Puts the selection into the settings of a run.
+    pub fn select(&self, settings: &mut Settings) {
+        settings.options.extend(self.only.as_ref().map(|only| (Self::ONLY.to_owned(), only.as_str().into())));
+    }
 }
 
 impl RunArguments {
@@ -196,14 +219,16 @@ impl RunArguments {
         let share = |time: Duration| time.as_secs_f64() / cases / (1.5 * f64::from(repetitions) + 1.0);
         let of_time = self.time.map(|time| share(time).max(SECONDS_MIN));
         let file_size = self.file_size.unwrap_or(if self.quick { QUICK_FILE_SIZE } else { 64 });
-        Settings {
+        let mut settings = Settings {
             repetitions,
             seconds: self.seconds.or(of_time).unwrap_or(seconds),
             file_size: file_size << 20,
             sides: self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
             baseline: self.flavors.first().map_or("sys", |flavor| flavor.name()).to_owned(),
             options: Default::default(),
-        }
+        };
+        self.selection.select(&mut settings);
+        settings
     }
 }
 

@@ -1,6 +1,6 @@
 //! The evaluations: what each has of its own on the command line, and the run that they have in common.
 
-use super::arguments::{RunArguments, TargetArguments};
+use super::arguments::{RunArguments, Selection, TargetArguments};
 use super::keep::{self, Files};
 use super::mounts::MountArguments;
 use super::on_mounts;
@@ -8,7 +8,7 @@ use super::site::{Own, Remote, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
-use bench::evaluation::{self, ANF, NCONNECT, ONTAP, OwnPlan, PLAN, PlanFile, REPOSITORY};
+use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, OwnPlan, PLAN, PlanFile, REPOSITORY};
 use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
 use bench::native::{Native, Site};
@@ -174,6 +174,8 @@ pub struct Run {
     /// Continue an interrupted run from its PREFIX.json.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 impl Run {
@@ -188,9 +190,13 @@ impl Run {
         plan.check().with_context(|| format!("{name} cannot be used"))?;
         let mut settings = plan.settings();
         settings.options.insert("plan".into(), json!(text));
+        self.selection.select(&mut settings);
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let evaluation = &mut OwnPlan::new(&plan);
         let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
+        if self.selection.list {
+            return list(asked);
+        }
         match mounts {
             Some(mounts) => mounts.measure(self.output, self.resume, asked),
             None => start(&self.target, self.output, self.resume, asked),
@@ -226,6 +232,9 @@ fn either(
     arguments: &RunArguments,
     asked: Asked<'_>,
 ) -> anyhow::Result<()> {
+    if arguments.selection.list {
+        return list(asked);
+    }
     let (output, resume) = (arguments.output.clone(), arguments.resume.clone());
     match mounts {
         Some(mounts) => mounts.measure(output, resume, asked),
@@ -289,7 +298,56 @@ pub fn by_client(
 
 /// Returns the command that repeats this run.
 fn command_line() -> String {
-    std::iter::once("orthrus".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+    let arguments = std::env::args().skip(1).map(|argument| quoted(&argument));
+    std::iter::once("orthrus".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotes an argument for a shell where it needs that.
+pub fn quoted(argument: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
+    match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    }
+}
+
+/// Prints the names of the cases that are known before the run, and how long they take.
+///
+/// # Errors
+/// When no case has a matching name.
+pub fn list(asked: Asked<'_>) -> anyhow::Result<()> {
+    let record = Record::begin(asked.name, asked.title, asked.settings);
+    let settings = &record.settings;
+    let mut only = Only::new(asked.evaluation, selected(&record));
+    let (mut names, mut cases): (Vec<String>, usize) = (Vec::new(), 0);
+    while let Some(block) = only.next(&record) {
+        names.extend(block.first().map(|case| case.group.clone()));
+        cases += block.len();
+    }
+    if names.is_empty() {
+        bail!("no case has {:?} in its name; --list without --only shows the names", selected(&record));
+    }
+    names.iter().for_each(|name| println!("{name}"));
+    // A lead-in and a warm-up take up to half of a repetition each.
+    let each = settings.seconds * (1.5 * f64::from(settings.repetitions) + 0.5);
+    let time = Duration::from_secs_f64(each * cases as f64);
+    println!(
+        "{} cases for each of {}: about {}",
+        names.len(),
+        settings.sides.join(", "),
+        rounded(time.max(Duration::from_secs(1)))
+    );
+    if asked.name == ONTAP {
+        println!(
+            "The steps of each curve follow from its peak and are not listed; they take most of the time."
+        );
+    }
+    Ok(())
+}
+
+/// The text that the names of the measured cases contain; empty for all cases.
+fn selected(record: &Record) -> &str {
+    record.settings.options.get(Selection::ONLY).and_then(|only| only.as_str()).unwrap_or_default()
 }
 
 /// Finds out where the report goes, and takes up the run that is to go on, if one is.
@@ -369,8 +427,13 @@ pub fn conduct(
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}")?);
     let watch = Watch { stop, step: &mut |step| show(&bar, step), save: &mut |record| files.save(record) };
-    let outcome = measuring::run(evaluation, driver, record, watch);
+    let text = selected(record).to_owned();
+    let mut only = Only::new(evaluation, &text);
+    let outcome = measuring::run(&mut only, driver, record, watch);
     bar.finish_and_clear();
+    if outcome.is_err() && !only.has_matched() && !text.is_empty() {
+        bail!("no case has {text:?} in its name; --list shows the names");
+    }
     outcome
 }
 
@@ -392,5 +455,18 @@ fn rounded(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds < 100 => format!("{seconds} s"),
         seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_command_can_be_repeated_in_a_shell() {
+        assert_eq!(quoted("server:/export"), "server:/export");
+        assert_eq!(quoted("Random read, 4 KiB"), "'Random read, 4 KiB'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

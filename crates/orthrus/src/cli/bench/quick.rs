@@ -34,6 +34,9 @@ impl Quick {
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
         let asked = asked(settings, evaluation);
+        if self.plan.run.selection.list {
+            return evaluate::list(asked);
+        }
         evaluate::start(&self.target, self.plan.output(), self.plan.run.resume, asked)
     }
 }

@@ -1,5 +1,6 @@
 //! `orthrus bench compare` and `orthrus bench report`: what can be done with records.
 
+use super::evaluate::quoted;
 use super::keep::{self, Files};
 use report::Compared;
 use std::io::Write as _;
@@ -37,9 +38,9 @@ impl Compare {
         let Some(prefix) = self.output else { return Ok(()) };
         let command = format!(
             "orthrus bench compare {} {} --output {}",
-            self.first.display(),
-            self.second.display(),
-            prefix.display()
+            quoted(&self.first.to_string_lossy()),
+            quoted(&self.second.to_string_lossy()),
+            quoted(&prefix.to_string_lossy())
         );
         Files::new(prefix).publish_comparison(&compared, [&first, &second], &command)
     }
