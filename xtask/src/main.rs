@@ -1,6 +1,5 @@
 //! Development commands: `cargo xtask --help`.
 
-mod bench;
 mod chart;
 mod ci;
 mod fuzz;
@@ -20,6 +19,7 @@ mod tests;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 /// Development commands of Orthrus.
@@ -34,9 +34,13 @@ struct Arguments {
 enum Command {
     /// Run everything that must pass before a change lands (about 20 minutes on two cores).
     Ci(ci::Arguments),
-    /// Measure the server beside its peers and its floors.
-    #[command(subcommand)]
-    Bench(bench::Command),
+    /// Measure the server beside its peers and its floors: runs the package `benches`.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of the benchmarks; `--help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Run test suites by others against the server; each result is compared with specs/interop.
     #[command(subcommand)]
     Interop(interop::Command),
@@ -84,7 +88,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Ci(arguments) => ci::run(&arguments),
-        Command::Bench(command) => bench::run(&command),
+        Command::Bench { arguments } => bench(&arguments),
         Command::Interop(command) => interop::run(&command),
         Command::Codegen { check } => codegen(check),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
@@ -114,6 +118,13 @@ fn big_directory(entries: u32) -> anyhow::Result<()> {
     cargo.args(["test", "--package", "e2e", "--test", "programs", "--"]);
     cargo.args(["large::what_stays", "--nocapture", "--test-threads", "1"]);
     steps::run(cargo.env("ORTHRUS_ENTRIES", entries.to_string()))
+}
+
+/// Becomes the program of the package `benches`; returns only if that fails.
+fn bench(arguments: &[std::ffi::OsString]) -> anyhow::Result<()> {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["run", "--quiet", "--release", "--package", "benches", "--"]).args(arguments);
+    Err(anyhow::Error::from(cargo.exec()).context("cargo did not start"))
 }
 
 fn codegen(check: bool) -> anyhow::Result<()> {

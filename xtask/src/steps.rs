@@ -1,9 +1,12 @@
 //! Runs commands from the root of the repository, and says what it runs.
 
 use anyhow::{Context, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
@@ -39,4 +42,16 @@ pub fn have(program: &str, probe: &str) -> bool {
 /// Returns the folder that cargo builds into.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// Returns a flag that SIGHUP, SIGINT and SIGTERM set, so that a command can clean up and end.
+///
+/// # Errors
+/// If the signals cannot be caught.
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("signals cannot be caught")?;
+    }
+    Ok(stop)
 }

@@ -13,7 +13,7 @@ mod site;
 mod suite;
 
 use super::End;
-use crate::{bench, steps};
+use crate::steps;
 use anyhow::{Context, bail};
 use checkout::Checkout;
 use expect::Expectations;
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
             checkout::COMMIT
         )));
     };
-    let stop = bench::stop_flag()?;
+    let stop = steps::stop_flag()?;
     let kerberos = arguments.flavor.iter().any(|flavor| *flavor != Flavor::Sys);
     let checkout = Checkout::open(suite, &arguments.python, kerberos)?;
     checkout.remarks().iter().for_each(|remark| println!("{remark}"));

@@ -2,7 +2,7 @@
 
 use super::limit::Calibration;
 use super::row::Row;
-use crate::bench::output::{Floor, Output};
+use crate::output::{Floor, Output};
 use bench::measuring::Interval;
 use krb5::Cpu;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: the server beside its peers and its floors.
+//! `cargo xtask bench`: measures the server beside its peers and against its floors.
 //!
-//! A floor that is missed is printed as such; it is no failure of the command.
+//! A missed floor is printed and does not fail the command.
 
 mod bed;
 mod contexts;
@@ -23,19 +23,28 @@ mod shards;
 mod site;
 mod slow_disk;
 mod stand;
+mod steps;
 
-use crate::steps;
 use anyhow::Context;
+use clap::Parser;
 use output::Output;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to measure.
+/// Measure the server beside its peers and its floors.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
 #[derive(clap::Subcommand)]
-pub enum Command {
+enum Command {
     /// The server's processor time beside NFS-Ganesha's, four flavors (about 5 minutes, as root).
     Peers(peers::Arguments),
     /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about 15 minutes, as root).
@@ -83,11 +92,21 @@ enum End {
     Skipped(String),
 }
 
+fn main() -> ExitCode {
+    match run(&CommandLine::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Builds the program as it ships, measures, prints, and writes JSON when asked to.
 ///
 /// # Errors
 /// When something that is there does not work; neither a missed floor nor a missing peer is an error.
-pub fn run(command: &Command) -> anyhow::Result<()> {
+fn run(command: &Command) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         // The client must not be what is slow.
         return Err(again_as_release());
@@ -155,13 +174,13 @@ fn skipped(end: anyhow::Result<End>) -> anyhow::Result<End> {
 fn again_as_release() -> anyhow::Error {
     let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args(["run", "--quiet", "--release", "--package", "benches", "--"])
         .args(std::env::args_os().skip(1));
     anyhow::Error::from(command.exec()).context("cargo did not start")
 }
 
 /// Becomes true when the command is to end. All waits are bounded, so it ends soon and cleans up.
-pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("signals cannot be caught")?;
@@ -171,4 +190,14 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 
 fn stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        super::CommandLine::command().debug_assert();
+    }
 }

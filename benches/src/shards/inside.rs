@@ -1,7 +1,7 @@
 //! The server without sockets: threads call it as shards do, with a backend in memory.
 
 use super::worker::{DEPTH, Worker};
-use crate::bench::cores;
+use crate::cores;
 use anyhow::{Context, anyhow};
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};

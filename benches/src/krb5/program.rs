@@ -52,7 +52,7 @@ impl Source {
         let folder = steps::target().join("bench-krb5");
         std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         let program = folder.join(self.name);
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bench/krb5").join(self.file);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/krb5").join(self.file);
         let mut compiler = Command::new("cc");
         compiler
             .args(["-std=gnu11", "-O3", "-Wall", "-Wextra", "-o"])

@@ -2,9 +2,9 @@
 
 use super::LENGTH;
 use super::rows::{SEQUENTIAL_READ, Store};
-use crate::bench::bed::Bed;
-use crate::bench::output::{Floor, Output};
-use crate::bench::{flow, stopped};
+use crate::bed::Bed;
+use crate::output::{Floor, Output};
+use crate::{flow, stopped};
 use anyhow::Context;
 use bench::measuring::{Sample, compare};
 use bench::{Endpoint, Flavor, Unit};

@@ -2,9 +2,9 @@
 
 use super::rows::{Figure, Group, Store};
 use super::{Arguments, LENGTH};
-use crate::bench::output::Output;
-use crate::bench::stand::{Stand, rate_unit};
-use crate::bench::stopped;
+use crate::output::Output;
+use crate::stand::{Stand, rate_unit};
+use crate::stopped;
 use anyhow::Context;
 use bench::measuring::{Interval, Sample, compare};
 use bench::{Endpoint, Flavor, Mount, Unit};

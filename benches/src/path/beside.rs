@@ -2,11 +2,11 @@
 
 use super::LENGTH;
 use super::rows::{RANDOM_READ, SEQUENTIAL_DEPTH, SEQUENTIAL_READ, Store};
-use crate::bench::bed::Bed;
-use crate::bench::ganesha::{self, Ganesha, Package};
-use crate::bench::output::{Floor, Output};
-use crate::bench::stand::{Load, Stand};
-use crate::bench::stopped;
+use crate::bed::Bed;
+use crate::ganesha::{self, Ganesha, Package};
+use crate::output::{Floor, Output};
+use crate::stand::{Load, Stand};
+use crate::stopped;
 use bench::measuring::{Sample, compare};
 use bench::workload::Shape;
 use bench::{Endpoint, Flavor, Mount};
