@@ -12,13 +12,15 @@ pub const AUTH_SYS_GIDS_MAX: usize = 16;
 /// The longest machine name in an AUTH_SYS credential, in bytes (RFC 5531 appendix A).
 pub const MACHINE_NAME_MAX: usize = 255;
 
-/// A credential or verifier as it stands in a message: the flavor is a plain number because a peer may
-/// send any, and an unknown one has an answer of its own.
+/// A credential or verifier as it stands in a message.
+///
+/// The flavor is a plain number: a peer can send any value, and an unknown flavor is answered with
+/// AUTH_BADCRED instead of a decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
-    /// The number of the flavor, known or not.
+    /// Flavor number, known or unknown.
     pub flavor: u32,
-    /// What the flavor makes of it; at most [`OPAQUE_AUTH_MAX`] bytes.
+    /// Body, whose format depends on the flavor; at most [`OPAQUE_AUTH_MAX`] bytes.
     pub body: &'a [u8],
 }
 
@@ -36,7 +38,7 @@ impl<'a> OpaqueAuth<'a> {
         Self { flavor: AuthFlavor::RPCSEC_GSS as u32, body }
     }
 
-    /// The flavor, if it is one that RFC 5531 or RFC 2203 names.
+    /// Returns the flavor if RFC 5531 or RFC 2203 defines its number.
     pub const fn known_flavor(&self) -> Option<AuthFlavor> {
         AuthFlavor::from_u32(self.flavor)
     }
@@ -57,20 +59,20 @@ impl<'a> Decode<'a> for OpaqueAuth<'a> {
 /// The body of an AUTH_SYS credential (`authsys_parms`, RFC 5531 appendix A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSys<'a> {
-    /// An arbitrary number of the caller's.
+    /// Arbitrary number that the caller chose.
     pub stamp: u32,
-    /// The caller's name for its machine; nothing vouches for it.
+    /// Machine name as the caller claims it; it is not authenticated.
     pub machine_name: &'a [u8],
-    /// Effective user.
+    /// Effective user ID of the caller.
     pub uid: u32,
-    /// Effective group.
+    /// Effective group ID of the caller.
     pub gid: u32,
     gids: [u32; AUTH_SYS_GIDS_MAX],
     gids_len: usize,
 }
 
 impl<'a> AuthSys<'a> {
-    /// Makes a credential; groups beyond the 16th and bytes beyond the 255th of the name are left out.
+    /// Makes a credential. Drops groups beyond the 16th and truncates the name to 255 bytes.
     pub fn new(stamp: u32, machine_name: &'a [u8], uid: u32, gid: u32, gids: &[u32]) -> Self {
         let mut kept = [0; AUTH_SYS_GIDS_MAX];
         for (place, group) in kept.iter_mut().zip(gids) {
@@ -80,15 +82,15 @@ impl<'a> AuthSys<'a> {
         Self { stamp, machine_name, uid, gid, gids: kept, gids_len: gids.len().min(AUTH_SYS_GIDS_MAX) }
     }
 
-    /// Supplementary groups, at most [`AUTH_SYS_GIDS_MAX`].
+    /// Returns the supplementary groups, at most [`AUTH_SYS_GIDS_MAX`].
     pub fn gids(&self) -> &[u32] {
         self.gids.get(..self.gids_len).unwrap_or_default()
     }
 
-    /// Reads the body of a credential, which must hold nothing else.
+    /// Decodes the body of a credential. Bytes behind it are an error.
     ///
     /// # Errors
-    /// Any [`Error`]: the call is answered with AUTH_BADCRED.
+    /// Any [`Error`]; answer the call with AUTH_BADCRED.
     pub fn parse(body: &'a [u8]) -> Result<Self, Error> {
         let mut decoder = Decoder::new(body);
         let value = Self::decode(&mut decoder)?;

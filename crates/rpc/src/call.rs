@@ -1,77 +1,77 @@
-//! The head of a call (RFC 5531 section 9, `call_body`).
+//! Call headers (RFC 5531 section 9, `call_body`).
 
 use crate::auth::OpaqueAuth;
 use crate::generated::{AuthStat, MsgType, RPC_VERS};
 use xdr::{Decode, Decoder, Encode, Encoder, Error};
 
-/// A record, told apart by its message type.
+/// The header of a record, by message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A call.
+    /// A call with its header.
     Call(CallHeader<'a>),
-    /// A reply, to a call that this side made on the same connection.
+    /// A reply to a call that this side sent on the same connection (a callback).
     Reply {
-        /// The transaction that it answers.
+        /// Transaction ID of the call that is answered.
         xid: u32,
     },
 }
 
-/// The head of a call, borrowed from its record.
+/// The header of a call, borrowed from its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHeader<'a> {
-    /// The caller's number for the transaction.
+    /// Transaction ID, which the reply repeats.
     pub xid: u32,
-    /// Remote program.
+    /// Program number, 100003 for NFS.
     pub program: u32,
-    /// Version of the program.
+    /// Version number of the program.
     pub version: u32,
-    /// Procedure of the program.
+    /// Procedure number within the program.
     pub procedure: u32,
-    /// Who calls.
+    /// Credential: the identity that the caller claims.
     pub credential: OpaqueAuth<'a>,
-    /// The proof.
+    /// Verifier: the proof of the credential.
     pub verifier: OpaqueAuth<'a>,
-    /// The record from the XID through the credential: what the verifier of an RPCSEC_GSS call signs
-    /// (RFC 2203 section 5.3.1).
+    /// The record from the XID through the credential. The verifier of an RPCSEC_GSS call is the MIC
+    /// of these bytes (RFC 2203 section 5.3.1).
     pub signed: &'a [u8],
-    /// Where in the record the arguments of the procedure begin.
+    /// Offset of the procedure's arguments in the record, in bytes.
     pub arguments_at: usize,
 }
 
-/// Says why a record has no call header that could be worked with.
+/// Why a record has no usable call header, and with it the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// There is not even a transaction to answer: the connection closes.
+    /// The record has no transaction ID to answer; close the connection.
     #[error("not an RPC message: {0}")]
     Malformed(#[from] Error),
-    /// The message type is neither CALL nor REPLY: the connection closes.
-    #[error("message type {0}")]
+    /// The message type is neither CALL nor REPLY; close the connection.
+    #[error("unknown RPC message type {0}")]
     MessageType(u32),
-    /// Another version of RPC: RPC_MISMATCH.
-    #[error("RPC version {version}")]
+    /// The RPC version is not 2; answer RPC_MISMATCH.
+    #[error("RPC version {version} is not supported")]
     RpcVersion {
-        /// The transaction to answer.
+        /// Transaction ID of the call.
         xid: u32,
-        /// The version asked for.
+        /// Version in the call.
         version: u32,
     },
-    /// Credential or verifier break their frame, by length above all: AUTH_ERROR.
+    /// The credential or the verifier does not decode, or is too long; answer AUTH_ERROR.
     #[error("{status:?}: {cause}")]
     Auth {
-        /// The transaction to answer.
+        /// Transaction ID of the call.
         xid: u32,
         /// AUTH_BADCRED or AUTH_BADVERF.
         status: AuthStat,
-        /// What is wrong.
+        /// The decoding error.
         cause: Error,
     },
 }
 
 impl<'a> Message<'a> {
-    /// Reads the head of a record.
+    /// Parses the header of a record.
     ///
     /// # Errors
-    /// [`CallError`] says what to answer.
+    /// [`CallError`]; each variant names the answer.
     pub fn parse(record: &'a [u8]) -> Result<Self, CallError> {
         let mut decoder = Decoder::new(record);
         let xid = decoder.u32()?;
@@ -99,8 +99,9 @@ impl<'a> CallHeader<'a> {
         Ok(Self { xid, program, version, procedure, credential, verifier, signed, arguments_at })
     }
 
-    /// Appends the head of a call up to and including the credential: what an RPCSEC_GSS verifier signs.
-    /// The verifier and the arguments follow.
+    /// Appends a call header up to and including the credential: the bytes that an RPCSEC_GSS
+    /// verifier signs. `target` is program, version and procedure. The caller appends the verifier
+    /// and the arguments.
     pub fn encode_signed(
         encoder: &mut Encoder,
         xid: u32,

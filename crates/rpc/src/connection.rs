@@ -1,8 +1,8 @@
-//! The name of a connection.
+//! Identification of connections across layers.
 
 use std::fmt;
 
-/// Names one transport connection; no number is used twice while the process lives.
+/// Identifies a transport connection. No number is used twice while the process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 

@@ -1,7 +1,7 @@
 //! ONC RPC (RFC 5531) and RPCSEC_GSS (RFC 2203): record marking, headers, credentials, sequence window.
 //!
-//! Everything here turns bytes into values and back, for servers and clients alike. Nothing here opens a
-//! socket, reads a clock or draws randomness.
+//! This crate converts between bytes and values, for servers and clients. It opens no socket, reads
+//! no clock and draws no random numbers. [`memory`] reuses the buffers of large records.
 
 pub mod generated;
 pub mod gss;

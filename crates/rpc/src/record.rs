@@ -2,25 +2,26 @@
 
 use crate::memory;
 
-/// The four bytes before each fragment: the top bit marks the last fragment, the rest is the length.
+/// Length of the mark before each fragment, in bytes. The top bit of the mark is set on the last
+/// fragment; the other bits are the fragment's length.
 pub const RECORD_MARK_LEN: usize = 4;
 
 const LAST_FRAGMENT: u32 = 0x8000_0000;
 
-/// The least memory that a record in progress takes when its fragment has not arrived whole.
+/// The first allocation for a record whose fragment has not arrived completely, in bytes.
 const GROWTH_MIN: usize = 64 * 1024;
 
-/// What a [`RecordReader`] accepts.
+/// Bounds on the records that a [`RecordReader`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLimits {
-    /// The most bytes of a whole record, marks not counted.
+    /// Most bytes of a record, without marks.
     pub record_size_max: usize,
-    /// The most fragments of one record, empty ones included.
+    /// Most fragments of a record, including empty ones.
     pub fragments_max: u32,
 }
 
 impl Default for RecordLimits {
-    /// 1 MiB of data with 256 KiB for everything around it, in at most 1,024 fragments.
+    /// Returns 1 MiB of data plus 256 KiB for headers, and 1,024 fragments.
     fn default() -> Self {
         Self { record_size_max: (1 << 20) + (256 << 10), fragments_max: 1024 }
     }
@@ -35,45 +36,46 @@ pub enum RecordMemory {
     New,
 }
 
-/// Says why a stream of records cannot go on: the place of the next mark is lost, the connection must close.
+/// Why a stream of records cannot continue. The position of the next mark is lost, so close the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The record grows beyond [`RecordLimits::record_size_max`].
+    /// The record is larger than [`RecordLimits::record_size_max`].
     #[error("a record of {size} bytes or more is above the limit of {max}")]
     TooLarge {
-        /// Bytes announced so far.
+        /// Bytes that the marks have announced so far.
         size: usize,
-        /// The limit.
+        /// The limit in bytes.
         max: usize,
     },
     /// The record has more fragments than [`RecordLimits::fragments_max`].
     #[error("a record has more than {max} fragments")]
     TooManyFragments {
-        /// The limit.
+        /// The limit in fragments.
         max: u32,
     },
-    /// The record holds nothing.
-    #[error("an empty record")]
+    /// The record has no bytes.
+    #[error("a record is empty")]
     Empty,
 }
 
-/// The mark to put before a record of `len` bytes that is sent as one fragment.
+/// Returns the mark of a record of `len` bytes that is sent as one fragment.
 ///
-/// `len` must be below 2 GiB, which reply buffers are by far.
+/// `len` must be below 2 GiB.
 pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
     debug_assert!(len < LAST_FRAGMENT as usize);
     (LAST_FRAGMENT | len as u32).to_be_bytes()
 }
 
-/// Cuts a stream of bytes into records; fragments of one record are joined.
+/// Splits a stream of bytes into records, and joins the fragments of a record.
 ///
-/// The bytes of a large record that is on its way are read from the socket straight into it
-/// ([`target`](Self::target)); all other bytes are read into memory that belongs to the reader's user and
-/// handed in by [`push`](Self::push), which copies each of them once. A reader that waits for the next
-/// record holds no memory besides itself. A record in progress never takes more new memory than four times the
-/// bytes that have arrived or 64 KiB, whatever its mark announces; see [`memory`] for what is kept.
+/// Read the bytes of a large record in progress from the socket into [`target`](Self::target). Read
+/// all other bytes into a scratch buffer and pass them to [`push`](Self::push), which copies them
+/// once. Between records a reader holds no memory besides itself. A record in progress allocates at
+/// most 64 KiB or four times the bytes that have arrived, whatever its mark announces;
+/// [`RecordMemory::Kept`] may use larger buffers that the thread has already.
 ///
-/// With vectored reads one system call fills both places:
+/// With vectored reads, one system call fills both buffers:
 /// ```
 /// # use rpc::{RecordLimits, RecordReader};
 /// # fn readv(_: &mut [u8], _: &mut [u8]) -> usize { 0 }
@@ -89,13 +91,13 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 pub struct RecordReader {
     limits: RecordLimits,
     memory: RecordMemory,
-    /// The mark of the next fragment as far as it has arrived.
+    /// The mark of the next fragment, as far as it has arrived.
     mark: [u8; RECORD_MARK_LEN],
     mark_len: usize,
-    /// The record in progress; bytes from `filled` on are room, not content.
+    /// The record in progress; bytes from `filled` on are unused.
     record: Vec<u8>,
     filled: usize,
-    /// Where the fragment in progress ends in the record.
+    /// End of the fragment in progress, as an offset in the record.
     fragment_end: usize,
     fragments: u32,
     in_fragment: bool,
@@ -103,7 +105,7 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// Makes a reader that stands before a mark.
+    /// Makes a reader at the start of a stream.
     pub const fn new(limits: RecordLimits) -> Self {
         Self {
             limits,
@@ -124,24 +126,24 @@ impl RecordReader {
         self.memory = memory;
     }
 
-    /// Says whether the reader is inside a record: a connection that ends here was cut off.
+    /// Returns whether a record is in progress. A connection that ends here was cut off.
     pub const fn is_mid_record(&self) -> bool {
         self.in_fragment || self.mark_len > 0 || self.fragments > 0
     }
 
-    /// Bytes that the reader holds besides itself.
+    /// Returns the memory of the record in progress, in bytes.
     pub fn memory(&self) -> usize {
         self.record.capacity()
     }
 
-    /// Bytes that the fragment in progress still lacks; none between fragments.
+    /// Returns how many bytes of the fragment in progress are missing; 0 between fragments.
     pub const fn missing(&self) -> usize {
         if self.in_fragment { self.fragment_end.saturating_sub(self.filled) } else { 0 }
     }
 
-    /// The place for the next bytes of the fragment in progress; empty between fragments.
+    /// Returns the buffer for the next bytes of the fragment in progress; empty between fragments.
     ///
-    /// Whatever is read into it is announced by [`advance`](Self::advance).
+    /// Call [`advance`](Self::advance) after a read into it.
     pub fn target(&mut self) -> &mut [u8] {
         if self.in_fragment && self.filled == self.record.len() {
             self.grow();
@@ -150,20 +152,21 @@ impl RecordReader {
         self.record.get_mut(self.filled..end).unwrap_or_default()
     }
 
-    /// Takes note of `count` bytes that were read into [`target`](Self::target), and moves the record to
-    /// `records` when that completed it.
+    /// Accepts `count` bytes that were read into [`target`](Self::target), and moves the record to
+    /// `records` if they complete it.
     ///
     /// # Errors
-    /// [`RecordError`], after which the reader is of no use.
+    /// [`RecordError`]; the reader must not be used afterwards.
     pub fn advance(&mut self, count: usize, records: &mut Vec<Vec<u8>>) -> Result<(), RecordError> {
         self.filled = self.filled.saturating_add(count).min(self.record.len()).min(self.fragment_end);
         self.end_fragment(records)
     }
 
-    /// Takes the next bytes of the stream, and moves all records that they complete to `records`.
+    /// Accepts the next bytes of the stream, and moves the records that they complete to `records`.
     ///
     /// # Errors
-    /// [`RecordError`], after which the reader is of no use; records before the fault have been moved.
+    /// [`RecordError`]; the reader must not be used afterwards. Records before the error have been
+    /// moved.
     pub fn push(&mut self, mut bytes: &[u8], records: &mut Vec<Vec<u8>>) -> Result<(), RecordError> {
         while !bytes.is_empty() {
             if !self.in_fragment {
@@ -210,7 +213,7 @@ impl RecordReader {
 
     fn append(&mut self, bytes: &[u8]) {
         let end = self.filled + bytes.len();
-        // Where the whole rest is here, take no more room than it needs.
+        // If all of the fragment is here, allocate no more than it needs.
         let whole = end == self.fragment_end;
         if self.record.capacity() == 0 {
             self.record = match self.take_kept() {
@@ -223,7 +226,7 @@ impl RecordReader {
         } else {
             self.record.truncate(self.filled);
             if whole {
-                // Of a size that is kept for the next such record.
+                // A size that the thread keeps for the next such record.
                 self.record.reserve_exact(memory::rounded(end) - self.filled);
             }
             self.record.extend_from_slice(bytes);
@@ -231,8 +234,8 @@ impl RecordReader {
         self.filled = end;
     }
 
-    /// Makes room for more of the fragment in progress: all of it in memory that is kept anyway, else in proportion to
-    /// what has arrived.
+    /// Makes room for more of the fragment in progress: for all of it in a kept buffer, otherwise in
+    /// proportion to the bytes that have arrived.
     fn grow(&mut self) {
         if self.record.capacity() == 0 {
             self.record = self.take_kept().unwrap_or_default();

@@ -1,72 +1,72 @@
-//! The head of a reply (RFC 5531 section 9, `reply_body`), both ways.
+//! Reply headers (RFC 5531 section 9, `reply_body`), for servers and clients.
 
 use crate::auth::OpaqueAuth;
 use crate::generated::{AcceptStat, AuthStat, MsgType, RejectStat, ReplyStat};
 use xdr::{Decode, Decoder, Encode, Encoder, Error};
 
-/// What became of an accepted call.
+/// Status of an accepted call (`accept_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// Done: the results follow.
+    /// The procedure ran; its results follow.
     Success,
-    /// The program does not exist here.
+    /// The server does not have the program.
     ProgUnavail,
-    /// The program exists in other versions only.
+    /// The server has only other versions of the program.
     ProgMismatch {
-        /// The lowest version here.
+        /// Lowest version that the server has.
         low: u32,
-        /// The highest version here.
+        /// Highest version that the server has.
         high: u32,
     },
     /// The program has no such procedure.
     ProcUnavail,
     /// The arguments could not be decoded.
     GarbageArgs,
-    /// The server failed, for lack of memory or the like.
+    /// The server failed, for example for lack of memory.
     SystemErr,
 }
 
-/// Why a call was denied.
+/// Why a call was denied (`reject_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// The RPC version is not spoken here.
+    /// The server does not support the RPC version.
     RpcMismatch {
-        /// The lowest version here.
+        /// Lowest RPC version that the server supports.
         low: u32,
-        /// The highest version here.
+        /// Highest RPC version that the server supports.
         high: u32,
     },
-    /// The caller could not be authenticated.
+    /// Authentication failed, with the reason.
     Auth(AuthStat),
 }
 
-/// The head of a reply.
+/// The header of a reply, borrowed from its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyHeader<'a> {
-    /// MSG_ACCEPTED.
+    /// The server accepted the call (MSG_ACCEPTED).
     Accepted {
-        /// The transaction that is answered.
+        /// Transaction ID of the call.
         xid: u32,
-        /// The server's proof.
+        /// The server's verifier.
         verifier: OpaqueAuth<'a>,
-        /// What became of the call.
+        /// Status of the call.
         status: Accepted,
-        /// Where in the record the results begin, in a successful reply.
+        /// Offset of the results in the record of a successful reply, in bytes.
         results_at: usize,
     },
-    /// MSG_DENIED.
+    /// The server denied the call (MSG_DENIED).
     Denied {
-        /// The transaction that is answered.
+        /// Transaction ID of the call.
         xid: u32,
-        /// Why.
+        /// The reason for the denial.
         why: Denied,
     },
 }
 
-/// Says why a record is no reply.
+/// Why a record is not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// The bytes do not decode.
+    /// The header does not decode.
     #[error("malformed RPC reply: {0}")]
     Malformed(#[from] Error),
     /// The record is a call.
@@ -75,14 +75,15 @@ pub enum ReplyError {
 }
 
 impl Accepted {
-    /// Appends the head of an accepted reply; in a successful one the results follow.
+    /// Appends the header of an accepted reply. After [`Accepted::Success`] the caller appends the
+    /// results.
     pub fn encode(self, encoder: &mut Encoder, xid: u32, verifier: &OpaqueAuth<'_>) {
         encoder.u32(xid).u32(MsgType::REPLY as u32).u32(ReplyStat::MSG_ACCEPTED as u32);
         verifier.encode(encoder);
         self.encode_status(encoder);
     }
 
-    /// Appends `accept_stat` and what belongs to it, for callers that wrote verifiers themselves.
+    /// Appends `accept_stat` and its data, for callers that have appended the verifier.
     pub fn encode_status(self, encoder: &mut Encoder) {
         encoder.u32(self.status() as u32);
         if let Self::ProgMismatch { low, high } = self {
@@ -90,7 +91,7 @@ impl Accepted {
         }
     }
 
-    /// The status as the RFC names it.
+    /// Returns the status as it is on the wire.
     pub const fn status(self) -> AcceptStat {
         match self {
             Self::Success => AcceptStat::SUCCESS,
@@ -117,7 +118,7 @@ impl Accepted {
 }
 
 impl Denied {
-    /// Appends a whole denied reply.
+    /// Appends a complete denied reply.
     pub fn encode(self, encoder: &mut Encoder, xid: u32) {
         encoder.u32(xid).u32(MsgType::REPLY as u32).u32(ReplyStat::MSG_DENIED as u32);
         match self {
@@ -145,10 +146,10 @@ impl Denied {
 }
 
 impl<'a> ReplyHeader<'a> {
-    /// Reads the head of a record that must be a reply.
+    /// Parses the header of a record that must be a reply.
     ///
     /// # Errors
-    /// [`ReplyError`]: whatever it says, nothing in this record can be trusted.
+    /// [`ReplyError`]; discard the record.
     pub fn parse(record: &'a [u8]) -> Result<Self, ReplyError> {
         let mut decoder = Decoder::new(record);
         let xid = decoder.u32()?;
@@ -166,7 +167,7 @@ impl<'a> ReplyHeader<'a> {
         }
     }
 
-    /// The transaction that is answered.
+    /// Returns the transaction ID of the call.
     pub const fn xid(&self) -> u32 {
         match *self {
             Self::Accepted { xid, .. } | Self::Denied { xid, .. } => xid,

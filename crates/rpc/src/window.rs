@@ -1,45 +1,44 @@
-//! The window of sequence numbers of a security context (RFC 2203 section 5.3.3.1).
+//! The sequence window of an RPCSEC_GSS context (RFC 2203 section 5.3.3.1).
 
 use crate::generated::MAXSEQ;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// What a [`SequenceWindow`] says of a sequence number.
+/// The verdict of a [`SequenceWindow`] on a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum WindowOutcome {
-    /// Not seen before; it is now.
+    /// The number is new, and is now marked as seen.
     Accepted,
-    /// Seen before: to be discarded in silence.
+    /// The number was seen before; discard the call without a reply.
     Replayed,
-    /// Below the window, so that nobody knows whether it was seen: to be discarded in silence.
+    /// The number is below the window, so it may have been seen; discard the call without a reply.
     TooOld,
-    /// Above [`MAXSEQ`](crate::MAXSEQ): RPCSEC_GSS_CTXPROBLEM (RFC 2203 section 5.3.3.3).
+    /// The number is above [`MAXSEQ`](crate::MAXSEQ); answer RPCSEC_GSS_CTXPROBLEM (RFC 2203
+    /// section 5.3.3.3).
     BeyondMaxseq,
 }
 
-/// Remembers which sequence numbers of a context have been used.
+/// Records which sequence numbers of a context have been used.
 ///
-/// The window is the last `size` numbers up to the largest one accepted. Verify the MIC of the call's
-/// header before asking: what is accepted moves the window, and a forged number would push valid calls out.
-///
-/// Numbers do not wrap: they end at [`MAXSEQ`](crate::MAXSEQ). The bottom of a window that is not yet `size` numbers above
-/// zero is zero.
+/// The window holds the last `size` numbers up to the largest accepted one. Verify the MIC of the
+/// call's header first: an accepted number moves the window, so a forged one would push valid calls
+/// out. Numbers do not wrap; they end at [`MAXSEQ`](crate::MAXSEQ).
 #[derive(Clone, Debug)]
 pub struct SequenceWindow {
-    /// One bit a number, at the number modulo the size; a set bit says that the number was seen.
+    /// One bit for each number, at the number modulo the size; set if the number was seen.
     words: Box<[u64]>,
-    /// The largest number accepted; meaningless before the first.
+    /// The largest accepted number; has no meaning until `used` is set.
     highest: u32,
     used: bool,
 }
 
 impl SequenceWindow {
-    /// The default size: a quarter of a million calls a second may overtake each other by 30 milliseconds,
-    /// and a context pays one kilobyte for it.
+    /// Default size in numbers. At 250,000 calls a second, calls can overtake each other by 30 ms. A
+    /// context uses 1 KiB for it.
     pub const SIZE_DEFAULT: u32 = 8192;
 
-    /// The largest size, 128 KiB of memory.
+    /// Largest size in numbers, 128 KiB of memory.
     pub const SIZE_MAX: u32 = 1 << 20;
 
     /// Makes a window of `size` numbers, rounded up to a power of two between 64 and [`Self::SIZE_MAX`].
@@ -48,18 +47,18 @@ impl SequenceWindow {
         Self { words: vec![0; (size / WORD_BITS) as usize].into_boxed_slice(), highest: 0, used: false }
     }
 
-    /// The number of sequence numbers that may be outstanding: what INIT tells the client.
+    /// Returns the size in numbers: the `seq_window` of the reply to INIT.
     pub fn size(&self) -> u32 {
         // Bounded by SIZE_MAX in the constructor.
         (self.words.len() as u32) * WORD_BITS
     }
 
-    /// Tells by how many numbers `sequence` is behind the largest one accepted so far; 0 when it is ahead.
+    /// Returns how far `sequence` is behind the largest accepted number; 0 if it is ahead.
     pub fn lag(&self, sequence: u32) -> u32 {
         if self.used { self.highest.saturating_sub(sequence) } else { 0 }
     }
 
-    /// Decides on a sequence number whose header has been verified, and remembers it when accepted.
+    /// Checks the sequence number of a call whose header has been verified, and marks it as seen.
     pub fn check(&mut self, sequence: u32) -> WindowOutcome {
         if sequence > MAXSEQ {
             return WindowOutcome::BeyondMaxseq;
@@ -72,7 +71,7 @@ impl SequenceWindow {
         self.mark(sequence)
     }
 
-    /// Makes `sequence` the top. The places of the numbers that come into the window are cleared.
+    /// Makes `sequence` the top, and clears the bits of the numbers that enter the window.
     fn move_to(&mut self, sequence: u32) {
         let distance = if self.used { sequence - self.highest } else { self.size() };
         if distance >= self.size() {
@@ -84,7 +83,7 @@ impl SequenceWindow {
         self.used = true;
     }
 
-    /// Clears `count` places from that of `first` on, a word at a time.
+    /// Clears `count` bits from that of `first` on, a word at a time.
     fn clear(&mut self, first: u32, count: u32) {
         let mut number = first;
         let mut left = count;
@@ -112,7 +111,7 @@ impl SequenceWindow {
         }
     }
 
-    /// The word and the bit that stand for a number.
+    /// Returns the word and the bit of a number.
     fn place(&self, number: u32) -> (usize, u32) {
         let position = number & (self.size() - 1);
         ((position / WORD_BITS) as usize, position % WORD_BITS)

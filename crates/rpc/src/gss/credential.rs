@@ -3,38 +3,39 @@
 use crate::generated::{RPCSEC_GSS_VERS_1, RpcGssProcT, RpcGssServiceT};
 use xdr::{Decoder, Encode, Encoder, Error};
 
-/// The most bytes of a context handle: what a credential body has room for (RFC 5531 section 8.2).
+/// Most bytes of a context handle; more do not fit into a credential (RFC 5531 section 8.2).
 pub const HANDLE_MAX: usize = 380;
 
 /// The body of an RPCSEC_GSS credential, version 1 (`rpc_gss_cred_vers_1_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GssCredential<'a> {
-    /// Data or control message.
+    /// Data, or one of the control messages.
     pub procedure: RpcGssProcT,
-    /// The number that the window is asked about.
+    /// Sequence number, for the window of the context.
     pub sequence: u32,
-    /// Protection of this call's body: it belongs to the call, not to the context (RFC 2203 section 5.3.1).
+    /// Protection of the body. Each call of a context can choose another (RFC 2203 section 5.3.1).
     pub service: RpcGssServiceT,
-    /// The server's name for the context; empty in INIT.
+    /// Context handle that the server assigned; empty in INIT.
     pub handle: &'a [u8],
 }
 
-/// Says why a credential cannot be worked with.
+/// Why an RPCSEC_GSS credential is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// Another version: AUTH_REJECTEDCRED (RFC 2203 section 5.3.3.3 with erratum 4067).
-    #[error("RPCSEC_GSS version {0}")]
+    /// The version is not 1; answer AUTH_REJECTEDCRED (RFC 2203 section 5.3.3.3 with erratum 4067).
+    #[error("RPCSEC_GSS version {0} is not supported")]
     Version(u32),
-    /// Bytes that are no credential: AUTH_BADCRED.
+    /// The body does not decode; answer AUTH_BADCRED.
     #[error("malformed RPCSEC_GSS credential: {0}")]
     Malformed(#[from] Error),
 }
 
 impl<'a> GssCredential<'a> {
-    /// Reads the body of a credential, which must hold nothing else.
+    /// Decodes the body of a credential. Bytes behind it are an error.
     ///
     /// # Errors
-    /// [`CredentialError`]; the version is looked at first, because what follows depends on it.
+    /// [`CredentialError`]; an unknown version is reported before other errors, since the format
+    /// depends on it.
     pub fn parse(body: &'a [u8]) -> Result<Self, CredentialError> {
         let mut decoder = Decoder::new(body);
         let version = decoder.u32()?;
@@ -53,7 +54,7 @@ impl<'a> GssCredential<'a> {
     }
 }
 
-/// Reads the service. In INIT and CONTINUE_INIT it has no meaning and some clients send zero
+/// Decodes the service. It has no meaning in INIT and CONTINUE_INIT, where some clients send zero
 /// (RFC 2203 section 5.2.2).
 fn service(procedure: RpcGssProcT, value: u32) -> Result<RpcGssServiceT, Error> {
     match (RpcGssServiceT::from_u32(value), procedure) {

@@ -1,4 +1,4 @@
-//! RPCSEC_GSS on the wire (RFC 2203): credential, context creation, and the frames around bodies.
+//! RPCSEC_GSS messages (RFC 2203): credentials, context creation, and protected bodies.
 
 mod body;
 mod credential;
