@@ -1,4 +1,4 @@
-//! What each shard is doing, for the watchdog.
+//! The current activity of each shard, for the watchdog.
 
 use rpc::ConnectionId;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// What a shard does between two waits.
+/// Steps of a shard between two waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Looks after its mailbox, and closes connections.
+    /// Takes its mail, and closes connections.
     Keeping,
     /// Reads from a connection.
     Reading,
-    /// Has the service handle requests.
+    /// Runs the service on a batch.
     Serving,
     /// Sends to a connection.
     Sending,
@@ -24,7 +24,7 @@ impl Step {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Keeping => "looking after connections",
+            Self::Keeping => "maintaining connections",
             Self::Reading => "reading",
             Self::Serving => "serving",
             Self::Sending => "sending",
@@ -32,11 +32,11 @@ impl Step {
     }
 }
 
-/// What one shard is doing now; the shard writes it, and the watchdog reads it.
+/// The activity of one shard. The shard writes it, and the watchdog reads it.
 #[derive(Debug)]
 pub(crate) struct Activity {
     start: Instant,
-    /// Milliseconds from `start` to when the shard woke, and one more; 0 while it waits.
+    /// Milliseconds from `start` until the shard woke, plus one; 0 while it waits.
     woke: AtomicU64,
     step: AtomicU8,
     connection: AtomicU64,
@@ -44,12 +44,12 @@ pub(crate) struct Activity {
     ended: AtomicBool,
 }
 
-/// What the watchdog sees of a shard.
+/// The activity of a busy shard at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// When the shard woke; different for each of its loops that is long enough to matter.
+pub(crate) struct BusyShard {
+    /// When the shard woke; identifies a loop that takes a millisecond or more.
     pub(crate) woke: u64,
-    /// For how long it has not waited.
+    /// Time since the shard last waited.
     pub(crate) busy: Duration,
     pub(crate) step: &'static str,
     pub(crate) connection: u64,
@@ -68,29 +68,29 @@ impl Activity {
         }
     }
 
-    /// Where the service writes which operation it carries out; 0 for none.
+    /// Returns where the service writes the number of the operation that it runs; 0 for none.
     pub(crate) fn operation(&self) -> &Arc<AtomicU32> {
         &self.operation
     }
 
-    /// The shard has something to do.
+    /// Notes that the shard has stopped waiting.
     pub(crate) fn wake(&self) {
         self.step(Step::Keeping, 0);
         self.woke.store(self.milliseconds(), Relaxed);
     }
 
-    /// The shard waits.
+    /// Notes that the shard waits.
     pub(crate) fn rest(&self) {
         self.woke.store(0, Relaxed);
     }
 
-    /// The shard does something for a connection.
+    /// Notes a step of the shard and its connection, 0 for none.
     pub(crate) fn step(&self, step: Step, connection: u64) {
         self.step.store(step as u8, Relaxed);
         self.connection.store(connection, Relaxed);
     }
 
-    /// The shard's thread is over.
+    /// Notes that the shard's thread has ended.
     pub(crate) fn end(&self) {
         self.rest();
         self.ended.store(true, Relaxed);
@@ -100,11 +100,11 @@ impl Activity {
         self.ended.load(Relaxed)
     }
 
-    /// What the shard does, if it does not wait.
-    pub(crate) fn look(&self) -> Option<Seen> {
+    /// Returns the activity of the shard, or `None` while it waits.
+    pub(crate) fn busy(&self) -> Option<BusyShard> {
         let woke = self.woke.load(Relaxed);
         let step = Step::ALL.get(usize::from(self.step.load(Relaxed))).map_or("", |step| step.name());
-        (woke > 0).then(|| Seen {
+        (woke > 0).then(|| BusyShard {
             woke,
             busy: Duration::from_millis(self.milliseconds().saturating_sub(woke)),
             step,
@@ -118,7 +118,7 @@ impl Activity {
     }
 }
 
-impl Seen {
+impl BusyShard {
     pub(crate) fn connection(&self) -> ConnectionId {
         ConnectionId(self.connection)
     }

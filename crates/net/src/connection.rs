@@ -1,4 +1,7 @@
-//! One TCP connection: which of its requests may go on, and when it is over.
+//! One TCP connection: its input and output, back-pressure, and its end.
+//!
+//! A connection is not read while its peer leaves replies unread, while too many of its calls are
+//! deferred, or while memory is short. Requests that have been read by then are held.
 
 use crate::driver::{Driver, Interest, Link, Ready};
 use crate::input::Input;
@@ -15,53 +18,53 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// How a read or a write went.
+/// The outcome of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// As far as it could go for now.
+    /// The step is complete; wait for the next event.
     Open,
-    /// One step, after which there may be more to do at once; the bytes that it moved.
+    /// The step moved this many bytes, and another one can follow at once.
     More(usize),
-    /// The connection is over: the peer closed it, or sent what is no record.
+    /// The connection has ended: the peer closed it, or sent a malformed record.
     Closed,
 }
 
-/// What is under way on a connection.
+/// The state of a connection on its shard.
 pub(crate) struct Connection {
     id: ConnectionId,
     account: Arc<Account>,
     link: Link,
     input: Input,
     output: Output,
-    /// Requests that wait until the peer has taken enough of its replies, or for their turn.
+    /// Requests that wait until the peer has read its replies, or for their turn.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
-    /// When the last whole record arrived.
+    /// When the last complete record arrived.
     heard: Instant,
-    /// Whether it is the turn of a request that waited, although others wait behind it.
+    /// Whether the next request may begin although others are held.
     turn: bool,
-    /// Whether the service has one of its requests at the moment.
+    /// Whether the current batch has a request of the connection.
     served: bool,
-    /// Calls that are carried out elsewhere, and the bytes that they hold.
+    /// Deferred calls, and the bytes that they hold.
     away: usize,
     away_bytes: usize,
     closing: bool,
     traffic: Traffic,
-    /// Of the last reply.
+    /// Class of the last reply.
     class: u8,
-    /// Of a stranger: its place in the lane, and the reports that it has not acted on.
+    /// Of a stranger: its place in the lane, and the readiness that it has not used yet.
     ticket: Option<Ticket>,
     reports: Reports,
 }
 
-/// What the driver has reported of a stranger since its last turn.
+/// Readiness of a stranger since its last turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reports {
     /// Bytes have arrived.
     pub(crate) input: bool,
     /// There is room for bytes to send.
     pub(crate) output: bool,
-    /// The connection is over.
+    /// The connection has ended.
     pub(crate) over: bool,
 }
 
@@ -88,10 +91,10 @@ impl Connection {
         }
     }
 
-    /// Notes that the service vouches for the peer, and has the driver report it like others that it vouches for.
+    /// Marks the connection as trusted, and moves its socket to the main epoll set.
     ///
     /// # Errors
-    /// When the driver cannot.
+    /// The error of epoll; close the connection.
     pub(crate) fn trust(&mut self, driver: &mut Driver, ledger: &Ledger) -> io::Result<()> {
         ledger.trust(&self.account);
         match self.account.is_trusted() {
@@ -104,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Notes what the driver has reported of a stranger.
+    /// Notes that a stranger is ready.
     pub(crate) fn report(&mut self, ready: Ready) {
         self.link.disarm();
         match ready {
@@ -115,23 +118,23 @@ impl Connection {
         }
     }
 
-    /// Takes what the driver has reported since the last turn.
+    /// Takes the readiness since the last turn.
     pub(crate) fn take_reports(&mut self) -> Reports {
         self.ticket = None;
         std::mem::take(&mut self.reports)
     }
 
-    /// The place in the lane of strangers.
+    /// Returns the place in the lane of strangers.
     pub(crate) fn ticket(&mut self) -> &mut Option<Ticket> {
         &mut self.ticket
     }
 
-    /// The peer's address as far as it counts.
+    /// Returns the address by which the peer takes turns with others.
     pub(crate) fn address(&self) -> IpAddr {
         address(self.account.peer().ip())
     }
 
-    /// Reads once, and appends the records that are whole.
+    /// Reads once, and appends the complete records.
     pub(crate) fn read(
         &mut self,
         driver: &mut Driver,
@@ -155,7 +158,7 @@ impl Connection {
             return Progress::Closed;
         }
         self.note_input(ledger, requests.len() > known);
-        // Untrusted connections are read in small steps by turns; the rest waits in the kernel.
+        // Strangers are read in small steps, by turns; the rest waits in the kernel.
         if received.more && self.account.is_trusted() {
             Progress::More(received.count)
         } else {
@@ -178,19 +181,19 @@ impl Connection {
         Progress::Open
     }
 
-    /// Counts what unfinished and held requests take.
+    /// Accounts for the memory of unfinished and held requests.
     pub(crate) fn note_input(&mut self, ledger: &Ledger, progress: bool) {
         self.input.note_time();
         ledger.note(&self.account, Budget::Input, self.input.memory() + self.held_bytes, progress);
     }
 
-    /// Counts what replies take that wait.
+    /// Accounts for the memory of replies that wait.
     fn note_output(&self, ledger: &Ledger, progress: bool) {
         ledger.note(&self.account, Budget::Output, self.output.memory(), progress);
     }
 
-    /// Says whether a further request has to wait: the peer leaves its replies lying, too many of its calls are away, or
-    /// earlier requests wait.
+    /// Returns whether a further request must wait: the connection is full, or earlier requests are
+    /// held.
     fn is_congested(&self, limits: &Limits, ledger: &Ledger) -> bool {
         self.is_full(limits, ledger) || !self.held.is_empty()
     }
@@ -199,54 +202,55 @@ impl Connection {
         let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
         let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
         waiting > output_max
-            // One call at a time then, so that a batch for each connection does not use up what is left.
+            // One call at a time, or a batch of each connection would use up the rest.
             || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
             || self.away >= limits.away_requests_max
             || self.away_bytes > limits.away_bytes_max
-            // One call at a time, so that strangers take turns whatever they send.
+            // Strangers have one call at a time, and take turns.
             || !trusted && (self.served || self.away > 0)
     }
 
-    /// Says whether the service may have a request now, and takes note if so.
+    /// Returns whether a request may be served now; if so, the batch has it.
     pub(crate) fn begin_call(&mut self, limits: &Limits, ledger: &Ledger) -> bool {
         let may = std::mem::take(&mut self.turn) || !self.is_congested(limits, ledger);
         self.served |= may;
         may
     }
 
-    /// Notes that the service has done with a request.
+    /// Notes that the service has handled a request.
     pub(crate) fn end_call(&mut self) {
         self.served = false;
         self.traffic.done();
     }
 
-    /// Counts a call that is carried out elsewhere.
+    /// Counts a deferred call.
     pub(crate) fn went_away(&mut self, bytes: usize, stats: &Stats) {
         self.away += 1;
         self.away_bytes += bytes;
         stats.away.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one that has come back.
+    /// Counts a deferred call that has come back.
     pub(crate) fn came_back(&mut self, bytes: usize, stats: &Stats) {
         self.away = self.away.saturating_sub(1);
         self.away_bytes = self.away_bytes.saturating_sub(bytes);
         stats.away.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Keeps a request until [`Connection::release_held`]; order is kept, since nothing is read meanwhile.
+    /// Holds a request until [`Connection::release_held`]. Nothing is read meanwhile, so the order
+    /// stays.
     pub(crate) fn hold(&mut self, record: Vec<u8>, ledger: &Ledger) {
         self.held_bytes += memory_of(&record);
         self.held.push_back(record);
         self.note_input(ledger, false);
     }
 
-    /// Says whether requests wait that may go on: the peer has taken enough of its replies and few enough are away.
+    /// Returns whether held requests may continue.
     pub(crate) fn has_held(&self, limits: &Limits, ledger: &Ledger) -> bool {
         !self.held.is_empty() && !self.closing && !self.is_full(limits, ledger)
     }
 
-    /// Gives back requests that waited: all, or the first of an untrusted connection.
+    /// Releases the held requests; of a stranger, the first.
     pub(crate) fn release_held(&mut self, ledger: &Ledger, requests: &mut Vec<Request>) {
         let (connection, peer) = (self.id, self.account.peer());
         self.turn = !self.account.is_trusted();
@@ -261,7 +265,7 @@ impl Connection {
         self.note_input(ledger, true);
     }
 
-    /// Says whether only the service's word is missing for all that waits to go on at once.
+    /// Returns whether the service has vouched for the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.account.is_trusted()
     }
@@ -273,7 +277,7 @@ impl Connection {
         self.post(record, ledger);
     }
 
-    /// Appends a record that answers no request.
+    /// Appends a record that answers no request, such as a callback.
     pub(crate) fn post(&mut self, record: Vec<u8>, ledger: &Ledger) {
         if !self.closing {
             self.output.push(record);
@@ -281,12 +285,12 @@ impl Connection {
         }
     }
 
-    /// Closes once what is queued has been sent; nothing more is read.
+    /// Closes the connection once its replies are sent. Nothing more is read.
     pub(crate) fn close_when_sent(&mut self) {
         self.closing = true;
     }
 
-    /// Sends once, as much as one step may, and moves the replies that are sent to `spent`.
+    /// Sends once, and moves completely sent replies to `spent`.
     pub(crate) fn write(&mut self, ledger: &Ledger, stats: &Stats, spent: &mut Vec<Vec<u8>>) -> Progress {
         if !self.output.is_empty() {
             match Driver::send(&self.link, &self.output) {
@@ -307,7 +311,7 @@ impl Connection {
         if self.closing { Progress::Closed } else { Progress::Open }
     }
 
-    /// Has the driver report what the connection waits for.
+    /// Tells the driver which readiness the connection waits for.
     pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits, ledger: &Ledger) -> Progress {
         let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
         match driver.watch(&mut self.link, interest) {
@@ -316,17 +320,18 @@ impl Connection {
         }
     }
 
-    /// Says whether the connection ends once its replies are sent, so that nothing more is served on it.
+    /// Returns whether the connection closes once its replies are sent, so that no request is
+    /// served.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// What it has done lately.
+    /// Returns the recent traffic.
     pub(crate) fn traffic(&mut self) -> &mut Traffic {
         &mut self.traffic
     }
 
-    /// The class of the last reply.
+    /// Returns the class of the last reply.
     pub(crate) fn class(&self) -> u8 {
         self.class
     }
@@ -335,12 +340,13 @@ impl Connection {
         !self.output.is_empty()
     }
 
-    /// Says whether more requests may be read: not while the peer leaves its replies lying or memory is short.
+    /// Returns whether more requests may be read.
     fn wants_input(&self, limits: &Limits, ledger: &Ledger) -> bool {
         !self.closing && !self.is_congested(limits, ledger) && !self.waits_for_memory(ledger)
     }
 
-    /// Says whether a further request is not read because memory is short; one that is under way always is.
+    /// Returns whether no further request is read because memory is short. A request in progress is
+    /// always read to its end.
     pub(crate) fn waits_for_memory(&self, ledger: &Ledger) -> bool {
         !self.input.is_mid_record() && ledger.is_short(Budget::Input)
     }
@@ -356,14 +362,14 @@ impl Connection {
         reading || writing || silent
     }
 
-    /// Closes the connection and gives back what is counted for it.
+    /// Closes the connection, and gives back its memory and counts.
     pub(crate) fn close(self, ledger: &Ledger, stats: &Stats) {
         ledger.close(&self.account);
         stats.away.fetch_sub(self.away, Ordering::Relaxed);
     }
 }
 
-/// Bytes of memory that a request takes while it waits.
+/// Returns the memory of a request that waits, in bytes.
 pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
     record.capacity() + size_of::<Request>()
 }

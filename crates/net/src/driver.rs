@@ -1,5 +1,5 @@
-//! Everything that a shard asks of the kernel: readiness by epoll, bytes by one system call for each connection and
-//! direction.
+//! The system calls of a shard: readiness by epoll, and one vectored read or write for each step of
+//! a connection.
 
 use crate::input::Input;
 use crate::mailbox::Mailbox;
@@ -19,17 +19,17 @@ const EVENTS_MAX: usize = 256;
 const MAIL: u64 = 0;
 /// The event data of the set of strangers.
 const STRANGERS: u64 = u64::MAX;
-/// Replies handed to the kernel in one call.
+/// Replies passed to the kernel in one call.
 const SLICES_MAX: usize = 64;
-/// Bytes handed to the kernel in one call: other connections are looked after in between.
+/// Bytes passed to the kernel in one call. The shard can serve other connections between calls.
 const STEP_BYTES_MAX: usize = 256 << 10;
-/// Bytes read from a socket at once when no large record is under way.
+/// Bytes read from a socket at once when no large record is in progress.
 const SCRATCH_SIZE: usize = 256 << 10;
-/// The same for a stranger: its short requests wait for their turns, each in memory of its own.
+/// The same for a stranger, whose requests wait for their turns in memory of their own.
 const STRANGER_READ_MAX: usize = 16 << 10;
 /// Bytes of a stranger's large record that are read at once.
 const STRANGER_LARGE_READ_MAX: usize = 64 << 10;
-/// Bytes read beyond a large record: enough to learn what follows it.
+/// Bytes read behind a large record: enough for the header of the next one.
 const HEAD_SIZE: usize = 4 << 10;
 
 /// The epoll sets of one shard, made and used on its thread.
@@ -155,18 +155,19 @@ impl Driver {
             if flags.contains(EventFlags::IN) {
                 ready.push(Ready::Input(id));
             } else if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                // The kernel reports these unasked, at each wait for as long as the socket is there.
+                // The kernel reports these unasked, at each wait for as long as the socket is
+                // there.
                 ready.push(Ready::Over(id));
             }
         }
         Ok(())
     }
 
-    /// Moves bytes that have arrived with one system call: first into the record under way, then through the scratch
-    /// memory.
+    /// Reads bytes with one system call: first into the record in progress, then through the
+    /// scratch memory.
     ///
     /// # Errors
-    /// `WouldBlock` when none have arrived.
+    /// `WouldBlock` if none have arrived.
     pub(crate) fn receive(&mut self, link: &Link, input: &mut Input, trusted: bool) -> io::Result<Received> {
         let scratch = &mut self.scratch;
         let beyond = match input.expects_large() {
@@ -187,10 +188,11 @@ impl Driver {
         Ok(Received { count, more: count == room + beyond })
     }
 
-    /// Moves bytes from `output` to the socket with one system call, as many replies as one step may.
+    /// Sends bytes of `output` with one system call, at most [`SLICES_MAX`] replies and
+    /// [`STEP_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// `WouldBlock` when the socket takes none for now.
+    /// `WouldBlock` if the socket takes none at the moment.
     pub(crate) fn send(link: &Link, output: &Output) -> io::Result<Sent> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (used, bytes) = output.slices(&mut slices, STEP_BYTES_MAX);
@@ -207,16 +209,16 @@ fn flags(link: &Link) -> EventFlags {
     flags
 }
 
-/// What a shard wants to hear of.
+/// The readiness that a shard waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
-    /// Bytes that have arrived.
+    /// Readable: bytes have arrived.
     pub(crate) input: bool,
-    /// Room for bytes to send.
+    /// Writable: there is room for bytes to send.
     pub(crate) output: bool,
 }
 
-/// What a wait has found.
+/// One event of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ready {
     /// The mailbox rang.
@@ -225,12 +227,12 @@ pub(crate) enum Ready {
     Input(u64),
     /// There is room for bytes to send.
     Output(u64),
-    /// The connection is over, and nothing of it was watched.
+    /// The connection has ended while the shard watched neither direction.
     Over(u64),
 }
 
 impl Ready {
-    /// The connection that it is about.
+    /// Returns the connection of the event.
     pub(crate) fn connection(self) -> Option<u64> {
         match self {
             Self::Mail => None,
@@ -239,20 +241,20 @@ impl Ready {
     }
 }
 
-/// What one call has received.
+/// The result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Bytes; none when the peer has sent its last.
+    /// Bytes received; 0 at the end of the stream.
     pub(crate) count: usize,
-    /// Whether more may have arrived already.
+    /// Whether more bytes may have arrived.
     pub(crate) more: bool,
 }
 
-/// What one call has sent.
+/// The result of one send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Bytes.
+    /// Bytes that the socket took.
     pub(crate) count: usize,
-    /// Whether the socket took all that it was given, and may take more.
+    /// Whether the socket took all bytes, and may take more.
     pub(crate) more: bool,
 }

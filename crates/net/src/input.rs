@@ -1,19 +1,19 @@
-//! The requests of one connection on their way in.
+//! Received bytes of one connection, and the records in them.
 
 use rpc::{RecordError, RecordLimits, RecordMemory, RecordReader};
 use std::time::Instant;
 
-/// Bytes of a record, or of what is missing of it, from which on copying it is not worth the system call that it saves.
+/// Records of at least this size are read into their own buffer; smaller ones are cheaper to copy.
 const LARGE_MIN: usize = 32 << 10;
 
-/// Cuts what arrives into records.
+/// Splits the bytes of a connection into records.
 pub(crate) struct Input {
     reader: RecordReader,
-    /// Whole records on their way to the requests; empty between reads.
+    /// Complete records of the last read.
     records: Vec<Vec<u8>>,
     error: Option<RecordError>,
     record_since: Option<Instant>,
-    /// Whether the last record was a large one, so that the next is likely to be.
+    /// Whether the last record was large, so that the next is likely to be large as well.
     large: bool,
 }
 
@@ -25,31 +25,31 @@ impl Input {
         Self { reader, records: Vec::new(), error: None, record_since: None, large: false }
     }
 
-    /// Has further records begin in memory that the shard keeps, which strangers must not hold.
+    /// Lets further records use buffers that the shard keeps. Strangers must not hold those.
     pub(crate) fn reuse_memory(&mut self) {
         self.reader.set_memory(RecordMemory::Kept);
     }
 
-    /// Room in the record under way; none between records.
+    /// Returns the unused buffer of the record in progress; empty between records.
     pub(crate) fn target(&mut self) -> &mut [u8] {
         self.reader.target()
     }
 
-    /// Takes note of bytes that were read into the target.
+    /// Accepts bytes that were read into [`Input::target`].
     pub(crate) fn advance(&mut self, count: usize) {
         if self.error.is_none() {
             self.error = self.reader.advance(count, &mut self.records).err();
         }
     }
 
-    /// Takes bytes that were read into other memory.
+    /// Accepts bytes that were read into other memory.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.error.is_none() {
             self.error = self.reader.push(bytes, &mut self.records).err();
         }
     }
 
-    /// Whether a large record is under way or likely to come: better read into its own memory than copied.
+    /// Returns whether a large record is in progress or likely to follow.
     pub(crate) fn expects_large(&self) -> bool {
         match self.reader.missing() {
             0 => self.large,
@@ -57,7 +57,7 @@ impl Input {
         }
     }
 
-    /// The records that are whole; [`Input::error`] says whether more can follow.
+    /// Takes the complete records; [`Input::error`] tells whether more can follow.
     pub(crate) fn records(&mut self) -> impl Iterator<Item = Vec<u8>> {
         if let Some(last) = self.records.last() {
             self.large = last.len() >= LARGE_MIN;
@@ -65,17 +65,17 @@ impl Input {
         self.records.drain(..)
     }
 
-    /// Why what arrived is no record, if so: nothing more can be read.
+    /// Returns why nothing more can be read, if so.
     pub(crate) fn error(&self) -> Option<&RecordError> {
         self.error.as_ref()
     }
 
-    /// Bytes held by the record under way.
+    /// Returns the memory of the record in progress, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.reader.memory()
     }
 
-    /// Notes since when a record has been under way, and returns it.
+    /// Notes when a record began or ended.
     pub(crate) fn note_time(&mut self) {
         match (self.reader.is_mid_record(), self.record_since) {
             (true, None) => self.record_since = Some(Instant::now()),
@@ -84,12 +84,12 @@ impl Input {
         }
     }
 
-    /// Whether a record is under way.
+    /// Returns whether a record is in progress.
     pub(crate) fn is_mid_record(&self) -> bool {
         self.reader.is_mid_record()
     }
 
-    /// Since when a record has been under way.
+    /// Returns when the record in progress began.
     pub(crate) fn record_since(&self) -> Option<Instant> {
         self.record_since
     }

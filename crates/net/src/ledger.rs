@@ -1,9 +1,15 @@
-//! Which connections make room when memory or the connection table is short.
+//! Accounts of all connections: their memory, their trust, and the choice of victims under
+//! shortage.
 //!
-//! A connection is trusted once the service has vouched for one of its calls ([`Action::Trust`](crate::Action)).
-//! Victims are chosen in this order: untrusted connections of the address that holds most, then trusted connections of
-//! the address that holds most. Within an address goes first what holds most for longest, so that a record in transit
-//! outlives one that was left unfinished on purpose, although both come from the same address.
+//! A connection is trusted once the service has vouched for one of its calls
+//! ([`Action::Trust`](crate::Action)). Untrusted connections, the strangers, together hold at most
+//! a quarter of each budget, so that they never make memory short for others. Victims are chosen in
+//! this order: strangers of the address that holds most, then trusted connections of the address
+//! that holds most. Within an address the first victim has the largest product of bytes and time,
+//! so that a record in transit outlives one that was left unfinished on purpose.
+//!
+//! The sums are atomic numbers. Requests do not take the lock of the table; opening, trusting and
+//! closing connections and making room do.
 
 use crate::mailbox::Mailbox;
 use crate::{Limits, Stats};
@@ -15,11 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The part of a budget above which it is short: no connection begins a request then that could wait.
+/// The part of a budget above which it is short: connections then begin no further request.
 const SHORT_PART: (usize, usize) = (3, 4);
-/// The part of a budget down to which room is made, so that the next search has to wait for as many bytes again.
+/// The part of a budget down to which room is made, so that the next search is not due at once.
 const ROOM_PART: (usize, usize) = (5, 8);
-/// The part of a budget that untrusted connections may hold together: they alone never make it short.
+/// The part of a budget that untrusted connections may hold together: they alone never make it
+/// short.
 const UNTRUSTED_PART: (usize, usize) = (1, 4);
 /// The part down to which they make room.
 const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
@@ -27,52 +34,52 @@ const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
 /// How long the server counts as busy after a trusted connection has moved anything.
 pub(crate) const BUSY_TIME: Duration = Duration::from_millis(100);
 
-/// A kind of memory with a budget of its own.
+/// A kind of memory with its own budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Budget {
-    /// Requests that are unfinished or wait.
+    /// Memory of requests that are unfinished or wait.
     Input,
-    /// Replies that wait for their readers.
+    /// Memory of replies that wait to be sent.
     Output,
 }
 
-/// What one connection holds of a budget.
+/// The part of a budget that one connection holds.
 #[derive(Debug, Default)]
 struct Holding {
     bytes: AtomicUsize,
-    /// Milliseconds of the ledger's clock since when it has held anything without progress.
+    /// When it began to hold memory without progress, in milliseconds of the ledger's clock.
     since: AtomicU64,
 }
 
-/// What the server knows of one connection on all threads.
+/// The state of one connection that all threads share.
 #[derive(Debug)]
 pub(crate) struct Account {
     id: ConnectionId,
-    /// Tells older connections from younger ones.
+    /// Position in the order of arrival.
     order: u64,
     peer: SocketAddr,
     mailbox: Arc<Mailbox>,
     trusted: AtomicBool,
-    /// Chosen to make room; its shard closes it soon.
+    /// Whether it was chosen to make room; its shard closes it soon.
     condemned: AtomicBool,
     input: Holding,
     output: Holding,
-    /// Bytes of both budgets when it was condemned.
+    /// Bytes of both budgets at that time.
     yielded: [AtomicUsize; 2],
 }
 
 impl Account {
-    /// The peer's address.
+    /// Returns the peer's address.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Says whether the service has vouched for a call of the connection.
+    /// Returns whether the service has vouched for a call of the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted.load(Relaxed)
     }
 
-    /// Says whether the connection is to be closed to make room.
+    /// Returns whether the connection is about to be closed to make room.
     pub(crate) fn is_condemned(&self) -> bool {
         self.condemned.load(Relaxed)
     }
@@ -85,12 +92,12 @@ impl Account {
     }
 }
 
-/// Sums of one budget over all connections.
+/// Sums of one budget.
 #[derive(Debug, Default)]
 struct Sums {
     /// Bytes of untrusted connections.
     untrusted: AtomicUsize,
-    /// Bytes of condemned connections, which are as good as free.
+    /// Bytes of condemned connections, which are free soon.
     yielded: AtomicUsize,
 }
 
@@ -106,7 +113,7 @@ pub(crate) struct Ledger {
     table: Mutex<Table>,
 }
 
-/// Connections that are not condemned.
+/// The connections that are not condemned.
 #[derive(Debug, Default)]
 struct Table {
     accounts: HashMap<u64, Arc<Account>>,
@@ -131,7 +138,8 @@ impl Ledger {
         }
     }
 
-    /// Says whether a trusted connection has been active lately, so that strangers must leave time to it.
+    /// Says whether a trusted connection has been active lately, so that strangers must leave time
+    /// to it.
     pub(crate) fn is_busy(&self) -> bool {
         self.milliseconds() < self.busy_until.load(Relaxed)
     }
@@ -146,8 +154,8 @@ impl Ledger {
         self.busy_until.store(if is_busy { u64::MAX } else { 0 }, Relaxed);
     }
 
-    /// Enters a connection; the oldest untrusted connection of the address with most of them makes room in a full table.
-    /// `None` when all connections are trusted.
+    /// Adds a connection. In a full table, the oldest untrusted connection of the address with most
+    /// of them makes room. Returns `None` if all connections are trusted.
     pub(crate) fn open(
         &self,
         id: ConnectionId,
@@ -176,7 +184,7 @@ impl Ledger {
         Some(account)
     }
 
-    /// Strikes out a connection that has closed, with all that it held.
+    /// Removes a connection that has closed, and gives back its memory.
     pub(crate) fn close(&self, account: &Account) {
         self.note(account, Budget::Input, 0, false);
         self.note(account, Budget::Output, 0, false);
@@ -203,7 +211,8 @@ impl Ledger {
         }
     }
 
-    /// Notes what a connection holds of a budget now; `progress` says that its peer has done something about it.
+    /// Notes how many bytes of a budget a connection holds; `progress` if its peer has finished a
+    /// request or taken a part of a reply.
     pub(crate) fn note(&self, account: &Account, budget: Budget, bytes: usize, progress: bool) {
         let holding = account.holding(budget);
         let before = holding.bytes.swap(bytes, Relaxed);
@@ -216,7 +225,8 @@ impl Ledger {
         let total = self.total(budget);
         let untrusted = (!account.is_trusted()).then(|| &self.sums(budget).untrusted);
         for sum in [Some(total), untrusted].into_iter().flatten() {
-            // Wraps around below zero for a moment at most: each connection gives back what it has added.
+            // Wraps around below zero for a moment at most: each connection gives back what it has
+            // added.
             sum.fetch_add(bytes.wrapping_sub(before), Relaxed);
         }
         if bytes > before {
@@ -224,12 +234,12 @@ impl Ledger {
         }
     }
 
-    /// Says whether a budget is short, so that connections that hold nothing of it should not begin to.
+    /// Returns whether a budget is short, so that connections must not begin further requests.
     pub(crate) fn is_short(&self, budget: Budget) -> bool {
         self.held(budget) > part(self.max(budget), SHORT_PART)
     }
 
-    /// Says which peer a connection has.
+    /// Returns the peer of a connection.
     pub(crate) fn peer(&self, id: u64) -> Option<SocketAddr> {
         self.lock().accounts.get(&id).map(|account| account.peer)
     }
@@ -256,12 +266,12 @@ impl Ledger {
         }
     }
 
-    /// Bytes that are held, without those that are about to be free.
+    /// Returns the bytes that all connections hold, without condemned ones.
     fn held(&self, budget: Budget) -> usize {
         self.total(budget).load(Relaxed).saturating_sub(self.sums(budget).yielded.load(Relaxed))
     }
 
-    /// Bytes that untrusted connections hold, without those that are about to be free.
+    /// Returns the bytes that untrusted connections hold, without condemned ones.
     fn held_untrusted(&self, budget: Budget) -> usize {
         let sums = self.sums(budget);
         sums.untrusted.load(Relaxed).saturating_sub(sums.yielded.load(Relaxed))
@@ -292,7 +302,8 @@ impl Ledger {
         }
     }
 
-    /// Condemns connections for as long as `exceeds`, the largest holder of the largest address first.
+    /// Condemns connections while `exceeds` returns true, the largest holder of the largest address
+    /// first.
     fn close_largest(&self, table: &mut Table, budget: Budget, trusted: bool, exceeds: impl Fn() -> bool) {
         if !exceeds() {
             return;
@@ -307,8 +318,8 @@ impl Ledger {
                     table,
                     &account,
                     match budget {
-                        Budget::Input => "requests under way hold too much memory",
-                        Budget::Output => "replies that wait hold too much memory",
+                        Budget::Input => "unfinished requests hold too much memory",
+                        Budget::Output => "unread replies hold too much memory",
                     },
                 );
             }
@@ -317,13 +328,13 @@ impl Ledger {
         }
     }
 
-    /// Has the shard of a connection close it.
+    /// Tells the shard of a connection to close it.
     fn condemn(&self, table: &mut Table, account: &Arc<Account>, why: &'static str) {
         table.remove(account);
         account.condemned.store(true, Relaxed);
         for (budget, yielded) in [Budget::Input, Budget::Output].into_iter().zip(&account.yielded) {
             let bytes = account.holding(budget).bytes.load(Relaxed);
-            // A record may grow until its shard has closed the connection; that is too little to count.
+            // A record can grow until its shard closes the connection, by too little to matter.
             yielded.store(bytes, Relaxed);
             self.sums(budget).yielded.fetch_add(bytes, Relaxed);
         }
@@ -333,10 +344,10 @@ impl Ledger {
     }
 }
 
-/// The connections of one address that hold something, compared by how much they hold together.
+/// The connections of one address that hold memory, ordered by their sum.
 struct Holders {
     bytes: usize,
-    /// Bytes times milliseconds, bytes, connection; the first to go at the end.
+    /// Bytes times milliseconds, bytes, and connection; the first victim is the last element.
     connections: Vec<(u128, usize, u64)>,
 }
 
@@ -388,7 +399,7 @@ impl Table {
         }
     }
 
-    /// Who holds something of a budget, by address.
+    /// Returns the connections that hold bytes of a budget, by address.
     fn holders(&self, budget: Budget, trusted: bool, now: u64) -> Vec<Holders> {
         let mut by_address: HashMap<IpAddr, Holders> = HashMap::new();
         for (id, account) in self.accounts.iter().filter(|(_, account)| account.is_trusted() == trusted) {
@@ -408,12 +419,13 @@ impl Table {
     }
 }
 
-/// A part of a budget.
+/// Returns a part of a budget.
 fn part(max: usize, (part, of): (usize, usize)) -> usize {
     max / of * part
 }
 
-/// Addresses that one peer has at its choice count as one: those of an IPv6 network of 64 bits.
+/// Returns the address by which peers are told apart: for IPv6 the /64 network, of which one peer
+/// can use every address.
 pub fn address(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),

@@ -1,19 +1,28 @@
-//! Listeners, connections and shards: moves records between sockets and a service.
+//! Listeners, connections and shards: moves records between sockets and a [`Service`].
 //!
-//! One shard a core. A shard is a thread that owns its connections: a tick reads all that has arrived, gives
-//! the service every whole record in arrival order, and writes each connection's replies at once. The
-//! acceptor is a thread of its own that deals new connections out to the shards with the fewest in turn, so that the
-//! connections of one nconnect mount spread over the cores. What a service has other threads carry out comes back
-//! to the shard by its [`LateSink`] and is answered by a later tick.
+//! A shard is a thread that owns its connections; there is one for each core. In each tick a shard
+//! reads what has arrived, passes complete records to the service in arrival order, and sends the
+//! replies. The acceptor, another thread, gives a new connection to a shard that has the fewest, by
+//! turns, so that the connections of an nconnect mount spread over the cores. A call that the
+//! service defers to another thread comes back through the shard's [`LateSink`], and a later tick
+//! sends its reply.
 //!
-//! This crate never looks inside a record.
+//! A shard serves its connections in three classes:
+//!
+//! 1. interactive connections, which have lately moved nothing large; long work pauses for them
+//!    (`interactive.rs`),
+//! 2. bulk connections (`traffic.rs`),
+//! 3. strangers, for which the service has not vouched. They have a bounded share of the time
+//!    (`strangers.rs`, `allowance.rs`) and of the memory (`ledger.rs`).
+//!
+//! This crate never reads the content of a record.
 
 mod activity;
 mod allowance;
-mod aside;
 mod connection;
 mod driver;
 mod input;
+mod interactive;
 mod late;
 mod ledger;
 mod limits;

@@ -1,45 +1,49 @@
-//! What a peer may make the network layer hold.
+//! Limits on the connections and memory of peers.
 
 use std::time::Duration;
 
-/// Bounds on connections and on the memory that they hold. Each has a default that suits a server with a few
-/// thousand clients.
+/// Limits on connections and their memory. The defaults suit a server with a few thousand clients.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections open at once. A further one takes the place of the oldest untrusted connection of the address that
-    /// has most of them; it is closed as soon as it is accepted when all are trusted.
+    /// Connections open at once. A further one replaces the oldest untrusted connection of the
+    /// address that has most of them, or is closed at once if all are trusted.
     pub connections_max: usize,
-    /// Bytes of one record, all fragments together: a WRITE of the largest size with its headers and token.
+    /// Bytes of one record with all fragments: a WRITE of the largest size with its headers and
+    /// token.
     pub record_size_max: usize,
-    /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin no request above three
-    /// quarters of it. Untrusted connections may hold a quarter of it; above that, those of the address that holds most
-    /// are closed. Trusted ones are closed only above all of it.
+    /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin
+    /// no request above three quarters of it. Untrusted connections may hold a quarter of it; above
+    /// that, those of the address that holds most are closed. Trusted ones are closed only above
+    /// all of it.
     pub input_bytes_max: usize,
-    /// Bytes of memory of replies that wait for one slow reader; above it no further request of that connection is read
-    /// or served.
+    /// Bytes of memory of replies that one connection has not read. Above it, the server reads and
+    /// serves no further request of that connection.
     pub output_bytes_max: usize,
     /// The same for an untrusted connection.
     pub untrusted_output_bytes_max: usize,
-    /// Bytes of memory of replies that wait for all readers together. Connections with replies that wait are not served
-    /// above three quarters of it, and closed as those with requests are.
+    /// Bytes of memory of replies that wait on all connections. Above three quarters of it,
+    /// connections with unread replies are not served. Victims are chosen as for `input_bytes_max`.
     pub output_bytes_total_max: usize,
-    /// Bytes of memory of requests that one connection may put into one tick, so that none holds up the others.
+    /// Bytes of memory of requests that are read from one connection in one tick, so that none
+    /// delays the others.
     pub tick_bytes_max: usize,
-    /// Requests that are served before their replies are sent: with the largest reply, what a shard's replies take at
-    /// once besides those that wait.
+    /// Requests of one batch, whose replies are sent together. It bounds the memory of replies that
+    /// a shard builds.
     pub batch_requests_max: usize,
-    /// Calls of one connection that may be away at once, a batch more at the most; above it no further request of that
-    /// connection is read or served.
+    /// Deferred calls of one connection, exceeded by a batch at most. Above it, the server reads
+    /// and serves no further request of that connection.
     pub away_requests_max: usize,
-    /// Bytes that the calls of one connection hold while they are away, with the same consequence.
+    /// Bytes that the deferred calls of one connection hold, with the same consequence.
     pub away_bytes_max: usize,
-    /// Bytes of memory that a shard keeps for further records; what it does not use within a second is freed.
+    /// Bytes of memory that a shard keeps for further records. Buffers that it does not use within
+    /// a second are freed.
     pub spare_bytes_max: usize,
-    /// How long a record may take from its first byte to its last; slower connections are closed.
+    /// Longest time from the first byte of a record to its last. Slower connections are closed.
     pub record_time_max: Duration,
-    /// How long a connection may stay silent before it is trusted.
+    /// Longest silence of an untrusted connection. It is then closed.
     pub untrusted_idle_time_max: Duration,
-    /// How long replies may wait without the peer taking a byte; then the connection is closed.
+    /// Longest time that replies wait without the peer reading a byte. The connection is then
+    /// closed.
     pub output_time_max: Duration,
 }
 

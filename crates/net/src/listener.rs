@@ -1,4 +1,4 @@
-//! Accepts connections and deals them out to the shards.
+//! The listener and the acceptor, which distributes new connections to the shards.
 
 use crate::allowance::Allowance;
 use crate::ledger::{BUSY_TIME, Ledger};
@@ -16,20 +16,20 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections that the kernel may hold before they are accepted.
+/// Connections that wait in the kernel to be accepted.
 const BACKLOG_MAX: i32 = 4096;
 /// Connections that are accepted before the acceptor looks at its allowance.
 const BATCH_MAX: usize = 32;
-/// How long the acceptor rests when descriptors have run out, so that it does not spin.
+/// Pause of the acceptor when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another program has the port.
+    /// Another program uses the port.
     #[error("{0} is in use by another program; choose another address with --listen")]
     InUse(SocketAddr),
-    /// Ports below 1024 need a privilege.
+    /// A port below 1024 needs a privilege.
     #[error(
         "no permission for {0}; run as root, grant CAP_NET_BIND_SERVICE, or choose a port from 1024 up with --listen"
     )]
@@ -37,15 +37,15 @@ pub enum ListenError {
     /// The machine has no such address.
     #[error("{0} is not an address of this machine")]
     NoAddress(SocketAddr),
-    /// Anything else.
+    /// Any other error of the system.
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, io::Error),
 }
 
-/// Says of a new connection, from the peer's address and our own, whether it may be served.
+/// Decides from the peer's and the server's address whether a new connection is served.
 pub type Admission = dyn Fn(SocketAddr, SocketAddr) -> bool + Send;
 
-/// A bound port that does not yet accept.
+/// A bound port that does not accept connections yet.
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
@@ -53,10 +53,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds a TCP port. An IPv6 address of all zeros takes IPv4 as well.
+    /// Binds a TCP port. The IPv6 address `::` accepts IPv4 as well.
     ///
     /// # Errors
-    /// Names the address and the cure.
+    /// [`ListenError`], which names the address and the remedy.
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let socket = bind_socket(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => ListenError::InUse(address),
@@ -68,13 +68,13 @@ impl Listener {
         Ok(Self { socket, address, admission: None })
     }
 
-    /// Returns the address with the port that the kernel chose, if it was asked to.
+    /// Returns the bound address; for port 0, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Closes connections that `admission` does not want before anything is read from them. It runs on the acceptor's
-    /// thread and may take a moment.
+    /// Closes connections that `admission` refuses before anything is read from them. It runs on
+    /// the acceptor's thread.
     pub fn admit(&mut self, admission: Box<Admission>) {
         self.admission = Some(admission);
     }
@@ -82,7 +82,7 @@ impl Listener {
     /// Starts `shards` threads and the acceptor.
     ///
     /// # Errors
-    /// When the system gives no threads or descriptors.
+    /// An I/O error if the system has no threads or descriptors left.
     pub fn start<S: Service>(self, service: Arc<S>, shards: usize, limits: Limits) -> io::Result<Running> {
         let stats = Arc::new(Stats::default());
         let limits = Arc::new(limits);
@@ -109,7 +109,7 @@ impl Listener {
     }
 }
 
-/// Starts the shards.
+/// Starts the threads of the shards.
 fn spawn<S: Service>(
     service: &Arc<S>,
     shards: usize,
@@ -139,40 +139,40 @@ struct Stop {
     wake: OwnedFd,
 }
 
-/// A server at work; dropping it stops it.
+/// A running server; dropping it stops it.
 pub struct Running {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
     stats: Arc<Stats>,
     outgoing: Outgoing,
     shards: Shards,
-    /// The watchdog ends with it.
+    /// Dropping it ends the watchdog.
     _watch: Sender<()>,
     address: SocketAddr,
 }
 
 impl Running {
-    /// Returns the counters.
+    /// Returns the counters of the server.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
-    /// Returns what sends records besides replies.
+    /// Returns the sender of records that answer no request.
     pub fn outgoing(&self) -> &Outgoing {
         &self.outgoing
     }
 
-    /// Returns what tells which shards hang, from any thread and after [`Running::stop`] as well.
+    /// Returns the shards with their activity; valid after [`Running::stop`] as well.
     pub fn shards(&self) -> &Shards {
         &self.shards
     }
 
-    /// Returns the address that is served.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops accepting, lets each shard finish its tick and send what is ready, closes all connections.
+    /// Stops accepting, lets each shard finish its tick, and closes all connections.
     pub fn stop(mut self) {
         self.stop_and_join();
     }
@@ -226,7 +226,7 @@ impl Acceptor {
                 }
             }
         }
-        // A shard that hangs must not keep the others from ending.
+        // Tell all shards first: one that hangs must not delay the others.
         self.shards.iter().for_each(ShardHandle::stop);
         drop(self.socket);
         self.shards.into_iter().for_each(ShardHandle::join);
@@ -266,10 +266,10 @@ impl Acceptor {
             return;
         }
         if let Err(error) = prepare(&stream) {
-            tracing::debug!("connection from {peer} was gone before it was served: {error}");
+            tracing::debug!("connection from {peer} closed before it was served: {error}");
             return;
         }
-        // In turn, so that the connections of one client spread; but no shard gets more while others have fewer.
+        // By turns among the shards with the fewest, so that the connections of one client spread.
         let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
         let (before, from) = self.shards.split_at(turn);
         let numbered = (turn..).zip(from).chain((0..).zip(before));
@@ -292,7 +292,8 @@ impl Acceptor {
     }
 }
 
-/// Replies are sent whole, so Nagle's algorithm would only delay them; keep-alive finds dead peers.
+/// Sets socket options: replies are sent completely, so Nagle's algorithm would only delay them;
+/// keep-alive detects dead peers.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;

@@ -1,19 +1,19 @@
-//! The replies of one connection on their way out.
+//! Replies of one connection that wait to be sent.
 
 use rpc::{RECORD_MARK_LEN, memory, record_mark};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Instant;
 
-/// Bytes of a reply that is copied behind another one that waits.
+/// Longest reply that is copied behind another one that waits, in bytes.
 const SHORT_MAX: usize = 256;
 
-/// Replies that the kernel has yet to take.
+/// Replies that the kernel has not taken yet.
 pub(crate) struct Output {
     records: VecDeque<Vec<u8>>,
-    /// Bytes of the first reply that the kernel has taken already.
+    /// Bytes of the first reply that the kernel has taken.
     sent: usize,
-    /// Bytes of memory of all of them.
+    /// Memory of all replies in bytes.
     memory: usize,
     since: Instant,
 }
@@ -47,17 +47,18 @@ impl Output {
         self.records.is_empty()
     }
 
-    /// Bytes of memory of the replies that wait.
+    /// Returns the memory of the replies in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// When the peer last took a byte, or when what waits began to.
+    /// Returns when the peer last took a byte, or when the first reply began to wait.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Puts what waits into `slices`, in its order and at most so many bytes; says how many slices and bytes there are.
+    /// Fills `slices` with the next replies, at most `bytes_max` bytes. Returns the numbers of
+    /// slices and bytes.
     pub(crate) fn slices<'s>(&'s self, slices: &mut [IoSlice<'s>], bytes_max: usize) -> (usize, usize) {
         let (mut used, mut bytes) = (0, 0);
         for (slice, record) in slices.iter_mut().zip(&self.records) {
@@ -74,7 +75,7 @@ impl Output {
         (used, bytes)
     }
 
-    /// Takes note that the kernel has taken `count` bytes, and moves the replies that it has taken whole to `spent`.
+    /// Notes that the kernel has taken `count` bytes, and moves completely sent replies to `spent`.
     pub(crate) fn advance(&mut self, count: usize, spent: &mut Vec<Vec<u8>>) {
         self.since = Instant::now();
         self.sent += count;
@@ -91,12 +92,12 @@ impl Output {
     }
 }
 
-/// Bytes of memory that a reply takes while it waits.
+/// Returns the memory of a reply that waits, in bytes.
 fn memory_of(record: &Vec<u8>) -> usize {
     record.capacity() + size_of::<Vec<u8>>()
 }
 
-/// Whether a short reply can be copied behind the one before it, instead of holding memory of its own.
+/// Returns whether a short reply fits into the unused buffer of the one before it.
 fn has_room(last: &Vec<u8>, record: &[u8]) -> bool {
     record.len() <= SHORT_MAX && last.capacity() - last.len() >= record.len()
 }

@@ -1,19 +1,23 @@
 //! The user at the other end of a connection from this machine.
 //!
-//! The kernel says in /proc/net/tcp whose each socket is. A user cannot give sockets of another one: the number is that
-//! of the process that made the socket. Only connections within one network namespace are found.
+//! The kernel says in /proc/net/tcp whose each socket is. A user cannot give sockets of another
+//! one: the number is that of the process that made the socket. Only connections within one network
+//! namespace are found.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// How often the list is read again: the kernel gives it out in pieces, and can skip a line while others come and go.
+/// How often the list is read again: the kernel gives it out in pieces, and can skip a line while
+/// others come and go.
 const READS_MAX: usize = 8;
-/// The state of a connection that neither end has closed. The lines of others do not say whose they were.
+/// The state of a connection that neither end has closed. The lines of others do not say whose they
+/// were.
 const ESTABLISHED: &str = "01";
 /// What the list says of a socket that no process has.
 const NO_INODE: &str = "0";
 
-/// Returns the user who has the socket at `peer`, connected to `own`; `None` where none is found, or it was closed.
+/// Returns the user who has the socket at `peer`, connected to `own`; `None` where none is found,
+/// or it was closed.
 ///
 /// # Errors
 /// When the kernel's list cannot be read.

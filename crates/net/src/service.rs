@@ -1,4 +1,4 @@
-//! What the network layer asks of the layer above it.
+//! The interface to the layer above: requests, replies, and the [`Service`] trait.
 
 use crate::{Late, LateSink};
 use rpc::ConnectionId;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-/// A record that arrived whole.
+/// A complete record.
 #[derive(Debug)]
 pub struct Request {
-    /// The connection that it came on.
+    /// The connection on which it arrived.
     pub connection: ConnectionId,
     /// The peer's address.
     pub peer: SocketAddr,
@@ -21,26 +21,29 @@ pub struct Request {
 /// What to do with a connection after a request.
 #[derive(Debug)]
 pub enum Action {
-    /// Sends a record. Its first four bytes are room for the record mark, which the network layer fills in.
+    /// Sends a record. Its first four bytes are room for the record mark, which the network layer
+    /// fills in.
     Send(Vec<u8>),
-    /// Closes the connection after the replies before it were sent.
+    /// Closes the connection after earlier replies have been sent.
     Close,
-    /// The service vouches for the peer: it has proved who it is, or is admitted from its address. The connection is
-    /// trusted from now on, and among the last to be closed when memory or places are short.
+    /// Marks the connection as trusted: the peer has proved its identity, or an export admits its
+    /// address. Trusted connections are served before others, and closed last when memory or the
+    /// connection table is short.
     Trust,
-    /// The call is carried out elsewhere and comes back by the shard's [`LateSink`], once and certainly; until then it
+    /// Defers the call: it comes back through the shard's [`LateSink`] exactly once. Until then it
     /// holds this many bytes.
     Away(usize),
 }
 
-/// The answer to a request; a request may also have none.
+/// The answer to a request; a request can also have none.
 #[derive(Debug)]
 pub struct Reply {
     /// The connection to answer on.
     pub connection: ConnectionId,
-    /// What to do.
+    /// The action to take.
     pub action: Action,
-    /// A number below [`CLASSES_MAX`](crate::CLASSES_MAX), by which the time is counted that sending takes.
+    /// The class under which the time of sending is counted, below
+    /// [`CLASSES_MAX`](crate::CLASSES_MAX).
     pub class: u8,
 }
 
@@ -49,27 +52,29 @@ pub trait Service: Send + Sync + 'static {
     /// Scratch memory of one shard.
     type Shard: Send;
 
-    /// What other threads make of calls that were away.
+    /// Result of a deferred call.
     type Late: Send + 'static;
 
-    /// Makes the scratch memory of a new shard; what is away comes back to it by `sink`. What the shard carries out may be
-    /// written to `operation`, in numbers that [`Service::operation_name`] knows, for the log when the shard hangs.
+    /// Makes the scratch memory of a new shard. Deferred calls come back through `sink`. The
+    /// service may write the number of the running operation to `operation`, for the log when the
+    /// shard hangs (see [`Service::operation_name`]).
     fn shard(&self, sink: &LateSink<Self::Late>, operation: &Arc<AtomicU32>) -> Self::Shard;
 
-    /// Names a number that was written to the `operation` of a shard; empty for none.
+    /// Returns the name of an operation number; empty if there is none.
     fn operation_name(&self, _operation: u32) -> &'static str {
         ""
     }
 
-    /// Takes note of when the shard woke for what the next ticks handle.
+    /// Notes when the shard woke for the requests of the next ticks.
     fn woke(&self, _shard: &mut Self::Shard, _at: Instant) {}
 
-    /// Handles all the records of a tick, in arrival order, and what came back of earlier ones, and appends the
-    /// replies. Drains `requests` and `late`.
+    /// Handles the records of a tick in arrival order, and deferred calls that have come back, and
+    /// appends the replies. Drains `requests` and `late`.
     ///
-    /// Work that takes long calls `pause` with the replies that there are, every 50 µs or so: the shard then sends them,
-    /// serves connections that ask for little, with other scratch memory and by this function, and comes back with the time
-    /// that this took, but for looks at what has arrived. No lock may be held meanwhile.
+    /// Long work calls `pause` about every 50 µs, with the replies so far. The shard then sends
+    /// these and serves interactive connections, through this function and with other scratch
+    /// memory. `pause` returns the time that this took, without polls. The caller must hold no
+    /// lock.
     fn tick(
         &self,
         shard: &mut Self::Shard,
@@ -79,6 +84,6 @@ pub trait Service: Send + Sync + 'static {
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );
 
-    /// Takes note that a connection is gone.
+    /// Notes that a connection has closed. No request of it follows.
     fn closed(&self, connection: ConnectionId);
 }

@@ -1,8 +1,11 @@
-//! One thread with its connections: reads what has arrived, has it handled as a batch, writes the replies.
+//! A shard: one thread that reads requests from its connections, passes them to the service in
+//! batches, and writes the replies.
+//!
+//! Each loop serves interactive connections first, then bulk connections, then strangers.
 
 use crate::activity::{Activity, Step};
-use crate::aside::Aside;
 use crate::driver::Ready;
+use crate::interactive::InteractiveLane;
 use crate::ledger::{Account, Ledger};
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
@@ -17,9 +20,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a shard looks for connections that are overdue.
+/// How often a shard closes connections that are overdue.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of memory of requests above which they are served before more are read.
+/// Memory of requests in bytes above which a shard serves them before it reads more.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
 
 /// The acceptor's end of a shard.
@@ -30,32 +33,32 @@ pub(crate) struct ShardHandle {
 }
 
 impl ShardHandle {
-    /// What other threads leave for the shard.
+    /// Returns the mailbox, through which other threads reach the shard.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
     }
 
-    /// What the shard is doing.
+    /// Returns the activity of the shard, for the watchdog.
     pub(crate) fn activity(&self) -> Arc<Activity> {
         self.activity.clone()
     }
 
-    /// Hands over a connection.
+    /// Passes a new connection to the shard.
     pub(crate) fn add(&self, id: ConnectionId, stream: TcpStream, account: Arc<Account>) {
         self.mailbox.add((id, stream, account));
     }
 
-    /// How many connections it has.
+    /// Returns the number of connections of the shard.
     pub(crate) fn connections(&self) -> usize {
         self.mailbox.connections()
     }
 
-    /// Has the shard end after its tick.
+    /// Asks the shard to end after its tick.
     pub(crate) fn stop(&self) {
         self.mailbox.stop();
     }
 
-    /// Waits for the end of the shard.
+    /// Waits until the shard has ended.
     pub(crate) fn join(self) {
         let _ = self.thread.join();
     }
@@ -68,19 +71,19 @@ pub(crate) struct Shard<S: Service> {
     limits: Arc<Limits>,
     mailbox: Arc<Mailbox>,
     sockets: Sockets,
-    /// What is served at once.
+    /// Requests that the service handles together.
     batch: Vec<Request>,
     replies: Vec<Reply>,
-    /// By which calls that were away come back.
+    /// Through which deferred calls come back.
     sink: LateSink<S::Late>,
-    /// Those of this tick.
+    /// Deferred calls that have come back and whose replies this tick sends.
     late: Vec<Late<S::Late>>,
-    aside: Aside<S>,
+    interactive: InteractiveLane<S>,
     activity: Arc<Activity>,
 }
 
 impl<S: Service> Shard<S> {
-    /// Starts a shard's thread, and returns once it waits for connections.
+    /// Starts the thread of a shard, and returns once it waits for connections.
     pub(crate) fn spawn(
         index: usize,
         service: Arc<S>,
@@ -93,7 +96,7 @@ impl<S: Service> Shard<S> {
         let (tell, told) = mpsc::channel();
         let run = {
             let (mailbox, activity) = (mailbox.clone(), activity.clone());
-            // The driver belongs to the thread that uses it.
+            // The driver is created on the thread that uses it.
             move || match Sockets::new(&mailbox, limits.clone(), stats, ledger) {
                 Ok(sockets) => {
                     let _ = tell.send(Ok(()));
@@ -120,8 +123,8 @@ impl<S: Service> Shard<S> {
         };
         let scratch = service.shard(&sink, activity.operation());
         let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());
-        let aside = Aside::new(service.clone(), sink.clone(), activity.operation().clone());
-        Self { service, scratch, limits, mailbox, sockets, batch, replies, sink, late, aside, activity }
+        let interactive = InteractiveLane::new(service.clone(), sink.clone(), activity.operation().clone());
+        Self { service, scratch, limits, mailbox, sockets, batch, replies, sink, late, interactive, activity }
     }
 
     fn run(mut self) {
@@ -132,8 +135,8 @@ impl<S: Service> Shard<S> {
             self.activity.rest();
             self.sockets.wait(SWEEP_INTERVAL, &mut ready);
             self.activity.wake();
-            self.service.woke(&mut self.scratch, self.aside.begin());
-            // Who asks for little does not wait for those who ask for much.
+            self.service.woke(&mut self.scratch, self.interactive.begin());
+            // Interactive connections do not wait for bulk connections.
             for ready in ready.drain(..) {
                 match ready {
                     Ready::Input(id) | Ready::Output(id) if self.sockets.is_bulk(id) => bulk.push(ready),
@@ -171,7 +174,8 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Reads until the socket is empty or the tick's budget is used; what stays is reported again by the next wait.
+    /// Reads until the socket is empty or the tick's budget is used. The next wait reports the
+    /// connection again if bytes remain.
     fn read(&mut self, id: u64) {
         let mut budget = self.limits.tick_bytes_max;
         self.activity.step(Step::Reading, id);
@@ -181,7 +185,7 @@ impl<S: Service> Shard<S> {
             }
             budget -= count;
             if self.sockets.is_bulk(id) {
-                self.aside.turn(&mut self.sockets);
+                self.interactive.turn(&mut self.sockets);
             }
         }
         self.sockets.read_done(id);
@@ -190,11 +194,11 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends replies until the socket takes no more.
     fn write(&mut self, id: u64) {
         self.activity.step(Step::Sending, id);
         while self.sockets.write_step(id) {
-            self.aside.turn(&mut self.sockets);
+            self.interactive.turn(&mut self.sockets);
         }
         self.sockets.write_done(id);
     }
@@ -215,16 +219,16 @@ impl<S: Service> Shard<S> {
         self.sockets.close_lane(start);
     }
 
-    /// Takes back calls that were away; those of connections that have closed are dropped.
+    /// Takes deferred calls that have come back, and drops those of closed connections.
     fn take_late(&mut self) {
-        // Some may wait already: mail can come twice before they are served.
+        // Mail can arrive twice before a tick, so some can be here already.
         let mut late = Vec::new();
         self.sink.take(&mut late);
         late.retain(|late| self.sockets.came_back(late.connection, late.held));
         self.late.append(&mut late);
     }
 
-    /// Sends what the service has left for connections besides their replies.
+    /// Sends records that answer no request, such as callbacks.
     fn send_outgoing(&mut self) {
         for (connection, record) in self.mailbox.take_outgoing() {
             match self.sockets.post(connection, record) {
@@ -234,7 +238,8 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Serves what has arrived, a batch at a time, then lets go of the connections that are over.
+    /// Serves the requests that have arrived, a batch at a time, then closes connections that have
+    /// ended.
     fn tick(&mut self) {
         self.sockets.release();
         while self.sockets.has_requests() || !self.late.is_empty() {
@@ -263,9 +268,9 @@ impl<S: Service> Shard<S> {
         let late: Vec<u64> = self.late.iter().map(|late| late.connection.0).collect();
         let (service, scratch) = (&self.service, &mut self.scratch);
         let (batch, replies) = (&mut self.batch, &mut self.replies);
-        let (aside, sockets, back) = (&mut self.aside, &mut self.sockets, &mut self.late);
-        // A defect may cost those who met it their connections, but not all others theirs.
-        let mut pause = |replies: &mut Vec<Reply>| aside.pause(sockets, replies);
+        let (interactive, sockets, back) = (&mut self.interactive, &mut self.sockets, &mut self.late);
+        // A panic closes the connections of its batch, and no others.
+        let mut pause = |replies: &mut Vec<Reply>| interactive.pause(sockets, replies);
         let tick = || service.tick(scratch, batch, back, replies, &mut pause);
         let outcome = catch_unwind(AssertUnwindSafe(tick));
         self.batch.clear();
@@ -283,7 +288,7 @@ impl<S: Service> Shard<S> {
         served.into_iter().for_each(|id| self.write(id));
     }
 
-    /// The service hears of a connection's end after the last of its requests, never before.
+    /// Tells the service which connections have closed, after the last of their requests.
     fn tell_gone(&mut self) {
         for connection in self.sockets.take_gone() {
             self.service.closed(connection);

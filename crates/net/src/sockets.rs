@@ -1,4 +1,7 @@
-//! The connections of one shard: from readiness to requests, from replies to the kernel.
+//! The connections of one shard: from readiness to requests, and from replies to the kernel.
+//!
+//! Trusted connections are reported one by one. Strangers wait in their lane until
+//! [`Sockets::open_lane`] finds that they may be served.
 
 use crate::connection::{Connection, Progress, memory_of};
 use crate::driver::{Driver, Ready};
@@ -13,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often connections that wait for memory are looked at.
+/// How often connections that wait for memory are checked.
 const SHORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Requests for which a shard keeps room between ticks.
 const REQUESTS_KEPT_MAX: usize = 4096;
 
-/// What a shard has of the network.
+/// The connections of a shard, with the driver that waits for them.
 pub(crate) struct Sockets {
     driver: Driver,
     mailbox: Arc<Mailbox>,
@@ -27,27 +30,27 @@ pub(crate) struct Sockets {
     stats: Arc<Stats>,
     ledger: Arc<Ledger>,
     requests: Vec<Request>,
-    /// Bytes of memory of `requests`.
+    /// Memory of `requests` in bytes.
     requests_bytes: usize,
-    /// Connections that are over once what arrived on them has been served.
+    /// Connections to close once their requests have been served.
     ended: Vec<u64>,
-    /// Connections that are closed, and the service has yet to hear of it.
+    /// Closed connections of which the service does not know yet.
     gone: Vec<ConnectionId>,
-    /// Connections with requests that waited and may go on.
+    /// Trusted connections with held requests that may continue.
     releasable: HashSet<u64>,
     /// Connections that are not read because memory is short.
     paused: HashSet<u64>,
-    /// What was ready while only others were looked after.
+    /// Readiness that was reported during a turn of the interactive lane, for other connections.
     deferred: HashSet<Ready>,
-    /// Connections that are not trusted and have something to do.
+    /// The lane of connections that are not trusted.
     strangers: Strangers,
-    /// Memory for what the driver reports of them.
+    /// Scratch memory for their readiness.
     reports: Vec<Ready>,
-    /// Whether a trusted connection has moved anything since the last wait.
+    /// Whether a trusted connection has received or sent anything since the last wait.
     active: bool,
-    /// Replies that were just sent.
+    /// Replies that were sent and whose memory can be reused.
     spent: Vec<Vec<u8>>,
-    /// The time that sending took, for whoever sets it to nothing.
+    /// Time of sending since a caller last set it to zero.
     pub(crate) sending: Duration,
 }
 
@@ -80,7 +83,7 @@ impl Sockets {
         })
     }
 
-    /// Waits until something is to be done, at most so long.
+    /// Waits until there is work, at most for `timeout`.
     pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) {
         if std::mem::take(&mut self.active) {
             self.ledger.note_activity();
@@ -98,7 +101,7 @@ impl Sockets {
         }
     }
 
-    /// Says what is ready now.
+    /// Reports readiness without a wait.
     pub(crate) fn poll(&mut self, ready: &mut Vec<Ready>) {
         self.poll_for(Duration::ZERO, ready);
     }
@@ -109,7 +112,8 @@ impl Sockets {
         }
     }
 
-    /// Has the next wait end for strangers if they may be served, and returns how long it may last.
+    /// Lets the next wait end for strangers if they may be served, and returns how long it may
+    /// last.
     fn hear_strangers(&mut self) -> Duration {
         let wait = self.lane_wait();
         if let Err(error) = self.driver.hear_strangers(wait.is_zero()) {
@@ -122,7 +126,8 @@ impl Sockets {
         }
     }
 
-    /// Finds the strangers that are ready, if the lane may be served now. Returns whether there are any.
+    /// Finds the strangers that are ready, if the lane may be served now. Returns whether there are
+    /// any.
     pub(crate) fn open_lane(&mut self) -> bool {
         if !self.lane_wait().is_zero() {
             return false;
@@ -214,26 +219,27 @@ impl Sockets {
                 }
             }
         }
-        // What is evicted has arrived before.
+        // A connection arrives before it is evicted.
         self.ended.extend(self.mailbox.take_evicted().iter().map(|connection| connection.0));
     }
 
-    /// Keeps what is ready for the next wait to report.
+    /// Defers an event to the next wait.
     pub(crate) fn defer(&mut self, ready: Ready) {
         self.deferred.insert(ready);
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Says whether a connection moves much.
+    /// Returns whether a connection is a bulk connection.
     pub(crate) fn is_bulk(&mut self, id: u64) -> bool {
         self.connections.get_mut(&id).is_some_and(|connection| connection.traffic().is_bulk())
     }
 
-    /// Says whether what a connection asks for is little, and may be served before what others have asked for.
+    /// Returns whether a connection may be served before others: it is no bulk connection, and has
+    /// no other request in progress.
     pub(crate) fn is_interactive(&mut self, id: u64) -> bool {
         self.connections.get_mut(&id).is_some_and(|connection| {
             let traffic = connection.traffic();
@@ -241,8 +247,8 @@ impl Sockets {
         })
     }
 
-    /// Reads a part of what has arrived on a connection, and says how many bytes of memory it takes if there may be
-    /// more.
+    /// Reads once from a connection. Returns the bytes of memory that this took if there may be
+    /// more to read.
     pub(crate) fn read_step(&mut self, id: u64) -> Option<usize> {
         let known = self.requests.len();
         let mut requests = std::mem::take(&mut self.requests);
@@ -260,13 +266,13 @@ impl Sockets {
         match connection.read(&mut self.driver, &self.limits, &self.ledger, &self.stats, requests) {
             Progress::More(count) => return Some(count),
             Progress::Open => {}
-            // Not before its requests have been served.
+            // It closes after its requests have been served.
             Progress::Closed => self.ended.push(id),
         }
         None
     }
 
-    /// Watches again for what a connection has not been read of.
+    /// Watches for further input of a connection.
     pub(crate) fn read_done(&mut self, id: u64) {
         if self.watch(id) == Progress::Closed {
             self.ended.push(id);
@@ -281,19 +287,19 @@ impl Sockets {
         connection.watch(&mut self.driver, &self.limits, &self.ledger)
     }
 
-    /// Reads once from a connection that is served out of turn.
-    pub(crate) fn read_aside(&mut self, id: u64, requests: &mut Vec<Request>) {
+    /// Reads once from a connection of the interactive lane.
+    pub(crate) fn read_interactive(&mut self, id: u64, requests: &mut Vec<Request>) {
         let _ = self.read_into(id, requests);
         self.read_done(id);
     }
 
-    /// Sends all that waits on a connection, as far as its peer takes it.
+    /// Sends the replies of a connection until its socket takes no more.
     pub(crate) fn write(&mut self, id: u64) {
         while self.write_step(id) {}
         self.write_done(id);
     }
 
-    /// Sends a part of what waits on a connection, and says whether more can be sent at once.
+    /// Sends once on a connection, and returns whether more can be sent at once.
     pub(crate) fn write_step(&mut self, id: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let start = connection.has_output().then(Instant::now);
@@ -312,7 +318,7 @@ impl Sockets {
         false
     }
 
-    /// Watches for room, and stops reading from a peer that does not take its replies.
+    /// Watches for room to send, and stops reading from a peer that does not read its replies.
     pub(crate) fn write_done(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (has_held, is_trusted) =
@@ -327,7 +333,7 @@ impl Sockets {
         }
     }
 
-    /// Has requests of trusted connections go on that waited.
+    /// Releases held requests of trusted connections.
     pub(crate) fn release(&mut self) {
         let Self { releasable, connections, limits, ledger, requests, .. } = self;
         for id in releasable.drain() {
@@ -338,13 +344,13 @@ impl Sockets {
         }
     }
 
-    /// Takes the requests that have arrived, in their order.
+    /// Takes the requests in the order of their arrival.
     pub(crate) fn take_requests(&mut self) -> Vec<Request> {
         self.requests_bytes = 0;
         std::mem::take(&mut self.requests)
     }
 
-    /// Gives back the memory of the requests taken.
+    /// Reuses the memory of a list of requests.
     pub(crate) fn reuse_requests(&mut self, mut taken: Vec<Request>) {
         if self.requests.is_empty() {
             taken.shrink_to(REQUESTS_KEPT_MAX);
@@ -356,18 +362,18 @@ impl Sockets {
         !self.requests.is_empty()
     }
 
-    /// How many requests are served at once.
+    /// Returns the most requests of a batch.
     pub(crate) fn batch_requests_max(&self) -> usize {
         self.limits.batch_requests_max
     }
 
-    /// Bytes of the requests that have arrived.
+    /// Returns the memory of the requests that have arrived, in bytes.
     pub(crate) fn requests_bytes(&self) -> usize {
         self.requests_bytes
     }
 
-    /// Says whether a request may be served now; it is put aside while its peer does not take the replies to earlier
-    /// ones, and dropped when its connection is over.
+    /// Returns the request if it may be served now. Otherwise it is held, or dropped if its
+    /// connection is closing.
     pub(crate) fn admit(&mut self, request: Request) -> Option<Request> {
         let connection = self.connections.get_mut(&request.connection.0)?;
         if connection.is_closing() {
@@ -380,7 +386,7 @@ impl Sockets {
         None
     }
 
-    /// Does with connections what the service has decided.
+    /// Applies the actions of the service.
     pub(crate) fn queue(&mut self, replies: impl Iterator<Item = Reply>) {
         for reply in replies {
             let Some(connection) = self.connections.get_mut(&reply.connection.0) else { continue };
@@ -409,7 +415,8 @@ impl Sockets {
         }
     }
 
-    /// Appends a record that is no reply; false when the connection is gone, or about to be.
+    /// Appends a record that answers no request. Returns false if the connection has closed or is
+    /// closing.
     pub(crate) fn post(&mut self, connection: ConnectionId, record: Vec<u8>) -> bool {
         let connection = self.connections.get_mut(&connection.0);
         let Some(connection) = connection.filter(|connection| !connection.is_closing()) else { return false };
@@ -417,19 +424,20 @@ impl Sockets {
         true
     }
 
-    /// Takes note that a call is back that was away, and says whether its connection is still there.
+    /// Counts a deferred call that has come back, and returns whether its connection is open.
     pub(crate) fn came_back(&mut self, connection: ConnectionId, held: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&connection.0) else { return false };
         connection.came_back(held, &self.stats);
         true
     }
 
-    /// Counts records that the service is about to handle.
+    /// Counts the records of a batch.
     pub(crate) fn count_records(&self, count: usize) {
         Stats::add(&self.stats.records, count as u64);
     }
 
-    /// Notes for the connection of each request that the service has done with it; each is named once afterwards.
+    /// Notes that the service has handled the requests of these connections, and removes
+    /// repetitions.
     pub(crate) fn done(&mut self, served: &mut Vec<u64>) {
         for id in served.iter() {
             if let Some(connection) = self.connections.get_mut(id) {
@@ -439,26 +447,26 @@ impl Sockets {
         served.dedup();
     }
 
-    /// Has the connections closed whose requests met a defect, and no others.
+    /// Closes the connections of a batch in which the service panicked.
     pub(crate) fn blame(&mut self, served: Vec<u64>) {
         tracing::error!("a defect of the server closes {} connection(s)", served.len());
         Stats::add(&self.stats.panics, 1);
         self.ended.extend(served);
     }
 
-    /// Has a connection closed once what arrived on it has been served.
+    /// Closes a connection once its requests have been served.
     pub(crate) fn end(&mut self, id: u64) {
         self.ended.push(id);
     }
 
-    /// Closes the connections that are over.
+    /// Closes the connections that have ended.
     pub(crate) fn close_ended(&mut self) {
         while let Some(id) = self.ended.pop() {
             self.close(id);
         }
     }
 
-    /// Closes the connections whose peers are too slow.
+    /// Closes the connections whose peers are too slow, and silent strangers.
     pub(crate) fn close_overdue(&mut self) {
         let now = Instant::now();
         let overdue =
@@ -492,7 +500,7 @@ impl Sockets {
         self.mailbox.closed();
     }
 
-    /// The connections that were closed since the last call.
+    /// Takes the connections that were closed since the last call.
     pub(crate) fn take_gone(&mut self) -> impl Iterator<Item = ConnectionId> {
         self.gone.drain(..)
     }

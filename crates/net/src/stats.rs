@@ -1,4 +1,4 @@
-//! Counters of the network layer.
+//! Counters and gauges of the network layer.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -6,36 +6,36 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// At most one line about peers in this time; the counters have the rest.
+/// At most one line about closed connections is logged in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Classes of replies whose time is counted apart.
+/// Number of reply classes whose sending time is counted separately.
 pub const CLASSES_MAX: usize = 8;
 
-/// Counters and gauges that all shards share; read them at any time.
+/// Counters and gauges that all shards share; any thread can read them.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Connections open now.
+    /// Open connections.
     pub connections: AtomicUsize,
-    /// Bytes of memory of unfinished and waiting requests now.
+    /// Memory of unfinished and waiting requests, in bytes.
     pub input_bytes: AtomicUsize,
-    /// Bytes of memory of replies that wait for their readers now.
+    /// Memory of replies that wait to be sent, in bytes.
     pub output_bytes: AtomicUsize,
-    /// Calls that are carried out elsewhere now.
+    /// Deferred calls.
     pub away: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
     /// Connections refused because all of `connections_max` are trusted.
     pub refused: AtomicU64,
-    /// Connections closed because their bytes were no records (too large, too many fragments).
+    /// Connections closed because of a malformed record (too large, too many fragments, empty).
     pub malformed: AtomicU64,
-    /// Connections closed because they were too slow, or untrusted and silent.
+    /// Connections closed because their peers were too slow, or were silent strangers.
     pub overdue: AtomicU64,
-    /// Connections closed because memory or places were short.
+    /// Connections closed because memory or the connection table was short.
     pub evicted: AtomicU64,
-    /// Times that a shard has not completed a loop for a second.
+    /// Loops of shards that took a second or longer.
     pub stalls: AtomicU64,
-    /// Panics of the service; each closed the connections whose requests it had.
+    /// Panics of the service; each closed the connections of its batch.
     pub panics: AtomicU64,
     /// Records received.
     pub records: AtomicU64,
@@ -43,14 +43,14 @@ pub struct Stats {
     pub received_bytes: AtomicU64,
     /// Bytes sent.
     pub sent_bytes: AtomicU64,
-    /// Nanoseconds that sending took, by the class of the last reply that was sent.
+    /// Time of sending in nanoseconds, by the class of the last reply sent.
     pub sending: [AtomicU64; CLASSES_MAX],
-    /// When the last line about a peer was logged, and how many have been left out since.
+    /// When the last line about a peer was logged, and how many were suppressed since.
     logged: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Stats {
-    /// All counters and gauges by name, but for the time of sending.
+    /// Returns all counters and gauges by name, except the time of sending.
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let gauge = |value: &AtomicUsize| value.load(Ordering::Relaxed) as u64;
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
@@ -72,12 +72,13 @@ impl Stats {
         ]
     }
 
-    /// Bytes of memory that connections hold.
+    /// Returns the memory that connections hold, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))
     }
 
-    /// Logs why a peer's connection is closed, unless the last line is too young: peers can cause this at will.
+    /// Logs why a connection is closed, at most once in [`LOG_INTERVAL`], since peers can cause it
+    /// at will.
     pub(crate) fn log_closed(&self, peer: SocketAddr, why: impl Display) {
         let Ok(mut logged) = self.logged.lock() else { return };
         match &mut *logged {
@@ -90,20 +91,20 @@ impl Stats {
         }
     }
 
-    /// The time that sending took for replies of a class; none for a class that there is not.
+    /// Returns the time that sending replies of a class took; zero for an unknown class.
     pub fn sending(&self, class: u8) -> Duration {
         let nanoseconds = self.sending.get(usize::from(class)).map_or(0, |sum| sum.load(Ordering::Relaxed));
         Duration::from_nanos(nanoseconds)
     }
 
-    /// Adds the time of a step of sending.
+    /// Adds the time of one send.
     pub(crate) fn add_sending(&self, class: u8, time: Duration) {
         if let Some(sum) = self.sending.get(usize::from(class)) {
             Self::add(sum, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         }
     }
 
-    /// Adds to a counter; no order with other memory is needed.
+    /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, by: u64) {
         counter.fetch_add(by, Ordering::Relaxed);
     }

@@ -80,7 +80,8 @@ impl Strangers {
         self.queues.is_empty()
     }
 
-    /// Returns how long the lane must wait beside active trusted connections; zero when it may be served now.
+    /// Returns how long the lane must wait beside active trusted connections; zero when it may be
+    /// served now.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         self.allowance.wait(now)
     }

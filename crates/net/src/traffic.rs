@@ -1,21 +1,21 @@
-//! Which connections move much, and which only ask for a little.
+//! Classification of connections as bulk or interactive.
 
-/// Bytes of a record or reply from which on it counts as bulk.
+/// Smallest record or reply that counts as bulk, in bytes.
 const BULK_SIZE_MIN: usize = 64 << 10;
 /// Short replies after which a connection that moved bulk counts as interactive again.
 const BULK_MEMORY: u8 = 16;
 
-/// What a connection has done lately.
+/// The recent traffic of a connection.
 #[derive(Default)]
 pub(crate) struct Traffic {
-    /// Short replies that are still to come before the connection is interactive again.
+    /// Short replies until the connection is interactive again.
     bulk: u8,
-    /// Requests that were read and are not answered yet.
+    /// Requests that were read and not handled yet.
     pending: usize,
 }
 
 impl Traffic {
-    /// Notes a request that was read.
+    /// Notes a request of `size` bytes.
     pub(crate) fn request(&mut self, size: usize) {
         self.pending += 1;
         if size >= BULK_SIZE_MIN {
@@ -23,12 +23,12 @@ impl Traffic {
         }
     }
 
-    /// Notes the size of a reply.
+    /// Notes a reply of `size` bytes.
     pub(crate) fn reply(&mut self, size: usize) {
         self.bulk = if size >= BULK_SIZE_MIN { BULK_MEMORY } else { self.bulk.saturating_sub(1) };
     }
 
-    /// Notes that the service has done with a request.
+    /// Notes that the service has handled a request.
     pub(crate) fn done(&mut self) {
         self.pending = self.pending.saturating_sub(1);
     }
@@ -37,7 +37,7 @@ impl Traffic {
         self.bulk > 0
     }
 
-    /// Whether all its requests are answered, so that the next ones may be served out of turn.
+    /// Returns whether all requests are handled, so that the next can be served out of order.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending == 0
     }

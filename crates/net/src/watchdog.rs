@@ -1,18 +1,18 @@
-//! A thread that sees when a shard hangs, and says where.
+//! A thread that logs when a shard hangs, and where.
 
-use crate::activity::{Activity, Seen};
+use crate::activity::{Activity, BusyShard};
 use crate::ledger::Ledger;
 use crate::{Service, Stats};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// For how long a shard may be busy without looking at all of its connections.
+/// Longest loop of a shard before it counts as hanging.
 const LOOP_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often the watchdog looks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// How often the watchdog checks the shards.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The shards of a server as the watchdog sees them; see [`Running::shards`](crate::Running::shards).
+/// The shards of a server and their activity; see [`Running::shards`](crate::Running::shards).
 #[derive(Clone)]
 pub struct Shards {
     activities: Arc<[Arc<Activity>]>,
@@ -30,15 +30,15 @@ impl Shards {
         Self { activities, ledger, operation_name }
     }
 
-    /// Says for each shard that has not ended what it is doing.
+    /// Describes each shard that has not ended, one line a shard.
     pub fn unfinished(&self) -> Vec<String> {
         let unfinished = self.activities.iter().enumerate().filter(|(_, activity)| !activity.has_ended());
-        let line = |(shard, activity): (usize, &Arc<Activity>)| match activity.look() {
-            Some(seen) => {
+        let line = |(shard, activity): (usize, &Arc<Activity>)| match activity.busy() {
+            Some(busy) => {
                 format!(
                     "shard {shard} has been busy for {:.1} s: {}",
-                    seen.busy.as_secs_f64(),
-                    self.place(&seen)
+                    busy.busy.as_secs_f64(),
+                    self.place(&busy)
                 )
             }
             None => format!("shard {shard} has not ended"),
@@ -46,49 +46,49 @@ impl Shards {
         unfinished.map(line).collect()
     }
 
-    /// What a shard was doing when it was looked at.
-    fn place(&self, seen: &Seen) -> String {
-        let mut place = seen.step.to_owned();
-        let operation = (self.operation_name)(seen.operation);
+    /// Describes the step, operation and peer of a busy shard.
+    fn place(&self, shard: &BusyShard) -> String {
+        let mut place = shard.step.to_owned();
+        let operation = (self.operation_name)(shard.operation);
         if !operation.is_empty() {
             place = format!("{place} {operation}");
         }
-        match self.ledger.peer(seen.connection().0) {
+        match self.ledger.peer(shard.connection().0) {
             Some(peer) => format!("{place} for {peer}"),
             None => place,
         }
     }
 
-    /// Logs each shard that hangs, once when it begins and once when it is over, until `stop` hangs up.
+    /// Logs the begin and the end of each hang, until the sender of `stop` is dropped.
     pub(crate) fn watch(&self, stats: &Stats, stop: &Receiver<()>) {
-        let mut stalls: Vec<Option<Seen>> = vec![None; self.activities.len()];
-        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(LOOK_INTERVAL) {
+        let mut stalls: Vec<Option<BusyShard>> = vec![None; self.activities.len()];
+        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(CHECK_INTERVAL) {
             for (shard, (activity, stall)) in self.activities.iter().zip(&mut stalls).enumerate() {
-                self.look(shard, activity.look(), stall, stats);
+                self.check(shard, activity.busy(), stall, stats);
             }
         }
     }
 
-    fn look(&self, shard: usize, seen: Option<Seen>, stall: &mut Option<Seen>, stats: &Stats) {
+    fn check(&self, shard: usize, busy: Option<BusyShard>, stall: &mut Option<BusyShard>, stats: &Stats) {
         if let Some(last) = *stall {
-            match seen {
-                Some(seen) if seen.woke == last.woke => *stall = Some(seen),
+            match busy {
+                Some(busy) if busy.woke == last.woke => *stall = Some(busy),
                 _ => {
                     let seconds = last.busy.as_secs_f64();
-                    tracing::warn!("shard {shard} goes on, after {seconds:.1} s or more");
+                    tracing::warn!("shard {shard} continues after {seconds:.1} s or more");
                     *stall = None;
                 }
             }
         }
-        if let (None, Some(seen)) = (&stall, seen)
-            && seen.busy >= LOOP_TIME_MAX
+        if let (None, Some(busy)) = (&stall, busy)
+            && busy.busy >= LOOP_TIME_MAX
         {
-            *stall = Some(seen);
+            *stall = Some(busy);
             Stats::add(&stats.stalls, 1);
-            let seconds = seen.busy.as_secs_f64();
+            let seconds = busy.busy.as_secs_f64();
             tracing::error!(
                 "shard {shard} has not completed a loop for {seconds:.1} s: {}",
-                self.place(&seen)
+                self.place(&busy)
             );
         }
     }

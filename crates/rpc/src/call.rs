@@ -31,8 +31,8 @@ pub struct CallHeader<'a> {
     pub credential: OpaqueAuth<'a>,
     /// Verifier: the proof of the credential.
     pub verifier: OpaqueAuth<'a>,
-    /// The record from the XID through the credential. The verifier of an RPCSEC_GSS call is the MIC
-    /// of these bytes (RFC 2203 section 5.3.1).
+    /// The record from the XID through the credential. The verifier of an RPCSEC_GSS call is the
+    /// MIC of these bytes (RFC 2203 section 5.3.1).
     pub signed: &'a [u8],
     /// Offset of the procedure's arguments in the record, in bytes.
     pub arguments_at: usize,

@@ -1,4 +1,5 @@
-//! ONC RPC (RFC 5531) and RPCSEC_GSS (RFC 2203): record marking, headers, credentials, sequence window.
+//! ONC RPC (RFC 5531) and RPCSEC_GSS (RFC 2203): record marking, headers, credentials, sequence
+//! window.
 //!
 //! This crate converts between bytes and values, for servers and clients. It opens no socket, reads
 //! no clock and draws no random numbers. [`memory`] reuses the buffers of large records.

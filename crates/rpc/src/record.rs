@@ -32,7 +32,8 @@ impl Default for RecordLimits {
 pub enum RecordMemory {
     /// Buffers that the thread keeps ([`memory::keep`]), as large as the mark announces.
     Kept,
-    /// New memory that grows with the bytes that arrive: for peers that may leave a record unfinished.
+    /// New memory that grows with the bytes that arrive: for peers that may leave a record
+    /// unfinished.
     New,
 }
 
@@ -77,7 +78,7 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 ///
 /// With vectored reads, one system call fills both buffers:
 /// ```
-/// # use rpc::{RecordLimits, RecordReader};
+/// # use orthrus_rpc::{RecordLimits, RecordReader};
 /// # fn readv(_: &mut [u8], _: &mut [u8]) -> usize { 0 }
 /// # let (mut reader, mut scratch, mut records) = (RecordReader::new(RecordLimits::default()), [0; 64], vec![]);
 /// let target = reader.target();
@@ -85,7 +86,7 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 /// let count = readv(target, &mut scratch);
 /// reader.advance(count.min(space), &mut records)?;
 /// reader.push(&scratch[..count.saturating_sub(space)], &mut records)?;
-/// # Ok::<(), rpc::RecordError>(())
+/// # Ok::<(), orthrus_rpc::RecordError>(())
 /// ```
 #[derive(Debug)]
 pub struct RecordReader {
@@ -234,8 +235,8 @@ impl RecordReader {
         self.filled = end;
     }
 
-    /// Makes room for more of the fragment in progress: for all of it in a kept buffer, otherwise in
-    /// proportion to the bytes that have arrived.
+    /// Makes room for more of the fragment in progress: for all of it in a kept buffer, otherwise
+    /// in proportion to the bytes that have arrived.
     fn grow(&mut self) {
         if self.record.capacity() == 0 {
             self.record = self.take_kept().unwrap_or_default();

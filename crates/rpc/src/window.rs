@@ -34,14 +34,15 @@ pub struct SequenceWindow {
 }
 
 impl SequenceWindow {
-    /// Default size in numbers. At 250,000 calls a second, calls can overtake each other by 30 ms. A
-    /// context uses 1 KiB for it.
+    /// Default size in numbers. At 250,000 calls a second, calls can overtake each other by 30 ms.
+    /// A context uses 1 KiB for it.
     pub const SIZE_DEFAULT: u32 = 8192;
 
     /// Largest size in numbers, 128 KiB of memory.
     pub const SIZE_MAX: u32 = 1 << 20;
 
-    /// Makes a window of `size` numbers, rounded up to a power of two between 64 and [`Self::SIZE_MAX`].
+    /// Makes a window of `size` numbers, rounded up to a power of two between 64 and
+    /// [`Self::SIZE_MAX`].
     pub fn new(size: u32) -> Self {
         let size = size.clamp(WORD_BITS, Self::SIZE_MAX).next_power_of_two();
         Self { words: vec![0; (size / WORD_BITS) as usize].into_boxed_slice(), highest: 0, used: false }

@@ -29,8 +29,8 @@ impl IntegrityBody {
 
 /// Parses a body with integrity protection that begins at `at` and must end with the record.
 ///
-/// Also returns the sequence number inside, which must equal that of the header (else GARBAGE_ARGS).
-/// Do not trust it before the MIC has been verified.
+/// Also returns the sequence number inside, which must equal that of the header (else
+/// GARBAGE_ARGS). Do not trust it before the MIC has been verified.
 ///
 /// # Errors
 /// Any [`Error`]; answer the call with GARBAGE_ARGS.
@@ -51,8 +51,8 @@ pub fn integrity_body(record: &[u8], at: usize) -> Result<(IntegrityBody, u32), 
     Ok((body, sequence))
 }
 
-/// Parses a body with privacy (`rpc_gss_priv_data`) that begins at `at` and must end with the record.
-/// Returns the range of the wrap token.
+/// Parses a body with privacy (`rpc_gss_priv_data`) that begins at `at` and must end with the
+/// record. Returns the range of the wrap token.
 ///
 /// # Errors
 /// Any [`Error`]; answer the call with GARBAGE_ARGS.
@@ -64,8 +64,8 @@ pub fn privacy_body(record: &[u8], at: usize) -> Result<Range<usize>, Error> {
     Ok(start..start + token.len())
 }
 
-/// Splits verified or decrypted content (`rpc_gss_data_t`) into its sequence number and the range of
-/// the data in the record.
+/// Splits verified or decrypted content (`rpc_gss_data_t`) into its sequence number and the range
+/// of the data in the record.
 ///
 /// # Errors
 /// [`Error::Truncated`] if it is too short for the number.

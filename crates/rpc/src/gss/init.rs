@@ -3,13 +3,15 @@
 use super::credential::HANDLE_MAX;
 use xdr::{Decode, Decoder, Encode, Encoder, Error};
 
-/// The longest token accepted, in bytes: tickets with the group list of a Windows domain pass 64 KiB.
+/// The longest token accepted, in bytes: tickets with the group list of a Windows domain pass 64
+/// KiB.
 pub const TOKEN_SIZE_MAX: usize = 128 * 1024;
 
 /// Major status GSS_S_COMPLETE (RFC 2744 section 3.9.1): the context is established.
 pub const GSS_S_COMPLETE: u32 = 0;
 
-/// Major status GSS_S_FAILURE (RFC 2744 section 3.9.1): the minor status has the mechanism's reason.
+/// Major status GSS_S_FAILURE (RFC 2744 section 3.9.1): the minor status has the mechanism's
+/// reason.
 pub const GSS_S_FAILURE: u32 = 13 << 16;
 
 /// Decodes `rpc_gss_init_arg`: the token. Bytes behind it are an error.

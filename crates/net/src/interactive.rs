@@ -1,4 +1,8 @@
-//! Fairness: while the shard does something long, connections that ask for little are served in between.
+//! The lane of interactive connections, which a shard serves during long work.
+//!
+//! A shard that reads, handles or sends something large calls [`InteractiveLane::turn`] now and
+//! then. A turn serves the connections that have lately moved nothing large and have no other
+//! request in progress. Turns take at most half of the time, so that bulk work progresses as well.
 
 use crate::driver::Ready;
 use crate::sockets::Sockets;
@@ -8,25 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-/// What is served aside takes no more than this part of the time, so that bulk is not starved in turn.
+/// Turns take one part in this many of the time.
 const SHARE: u32 = 2;
 
-/// What a shard serves in between, with scratch memory of its own.
-pub(crate) struct Aside<S: Service> {
+/// The interactive lane of a shard. It has its own scratch memory, since the shard's is in use.
+pub(crate) struct InteractiveLane<S: Service> {
     service: Arc<S>,
     sink: LateSink<S::Late>,
     operation: Arc<AtomicU32>,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     scratch: Option<S::Shard>,
     ready: Vec<Ready>,
     requests: Vec<Request>,
     replies: Vec<Reply>,
-    /// Since when there has been something long, and what of that time went to others.
+    /// Start of the long work, and the time that turns have taken since.
     since: Instant,
     spent: Duration,
 }
 
-impl<S: Service> Aside<S> {
+impl<S: Service> InteractiveLane<S> {
     pub(crate) fn new(service: Arc<S>, sink: LateSink<S::Late>, operation: Arc<AtomicU32>) -> Self {
         Self {
             service,
@@ -41,13 +45,14 @@ impl<S: Service> Aside<S> {
         }
     }
 
-    /// Begins to count time, and says since when.
+    /// Starts to measure time, and returns the start.
     pub(crate) fn begin(&mut self) -> Instant {
         (self.since, self.spent) = (Instant::now(), Duration::ZERO);
         self.since
     }
 
-    /// Sends what there is of a long batch's replies, and gives others their turn. Returns how long that took.
+    /// Sends the replies that a long batch has produced so far, and takes a turn. Returns how long
+    /// that took.
     pub(crate) fn pause(&mut self, sockets: &mut Sockets, replies: &mut Vec<Reply>) -> Duration {
         let before = self.spent;
         sockets.sending = Duration::ZERO;
@@ -64,7 +69,7 @@ impl<S: Service> Aside<S> {
         sockets.sending + self.spent - before
     }
 
-    /// Serves what interactive connections have sent, and leaves all else for later.
+    /// Serves the requests of interactive connections, and defers all other readiness.
     pub(crate) fn turn(&mut self, sockets: &mut Sockets) {
         if sockets.len() < 2 {
             return;
@@ -76,7 +81,9 @@ impl<S: Service> Aside<S> {
         sockets.poll(&mut self.ready);
         for ready in self.ready.drain(..) {
             match ready {
-                Ready::Input(id) if sockets.is_interactive(id) => sockets.read_aside(id, &mut self.requests),
+                Ready::Input(id) if sockets.is_interactive(id) => {
+                    sockets.read_interactive(id, &mut self.requests)
+                }
                 Ready::Output(id) if sockets.is_interactive(id) => sockets.write(id),
                 ready => sockets.defer(ready),
             }
@@ -85,12 +92,13 @@ impl<S: Service> Aside<S> {
             let sending = sockets.sending;
             self.serve(sockets, start);
             self.spent += start.elapsed();
-            // What was sent meanwhile is part of that time.
+            // `spent` includes the time that these replies took to send.
             sockets.sending = sending;
         }
     }
 
-    /// Serves what was read a batch at a time: what a batch leaves in replies decides what is admitted to the next.
+    /// Serves the requests in batches. The replies of one batch decide which requests the next
+    /// admits.
     fn serve(&mut self, sockets: &mut Sockets, woken: Instant) {
         let mut requests = std::mem::take(&mut self.requests);
         let mut batch = Vec::new();
