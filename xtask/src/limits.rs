@@ -13,8 +13,9 @@ six; the others are constants beside the code that they bound.
 ";
 
 /// The server's crates with the headings of their tables, in the order of the page.
-const CRATES: [(&str, &str); 10] = [
+const CRATES: [(&str, &str); 11] = [
     ("orthrus", "Program"),
+    ("runtime", "Threads and deferred calls"),
     ("net", "Connections"),
     ("rpc", "RPC"),
     ("gss", "Kerberos contexts"),
