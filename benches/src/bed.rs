@@ -1,4 +1,5 @@
-//! A realm and a server on a core of its own, with a folder on tmpfs and an export in its own memory.
+//! A realm and a server on a core of its own, with a folder on tmpfs and an export in its own
+//! memory.
 
 use super::cores::Cores;
 use super::site::Site;
@@ -14,7 +15,8 @@ use std::sync::atomic::AtomicBool;
 /// Bytes of the file that each mount reads and writes.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// MiB of the memory export: files of the mounts that are there at once, and room for what is made and removed.
+/// MiB of the memory export: files of the mounts that are there at once, and room for what is made
+/// and removed.
 const MEMORY: &str = "512";
 
 /// See the module; all of it goes with the value.

@@ -12,8 +12,8 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Takes the last core that this process may use for servers and the first for itself. With a single core both
-    /// share it.
+    /// Takes the last core that this process may use for servers and the first for itself. With a
+    /// single core both share it.
     ///
     /// # Errors
     /// When the kernel does not say which there are.

@@ -1,4 +1,5 @@
-//! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle); and a fast one, in memory.
+//! A slow disk: ext4 on a loop device that the kernel holds back (blk-throttle); and a fast one, in
+//! memory.
 
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -7,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the first version of control groups limits devices; its root group holds for all processes and for what
-/// the kernel itself writes.
+/// Where the first version of control groups limits devices; its root group holds for all processes
+/// and for what the kernel itself writes.
 const LIMITS: &str = "/sys/fs/cgroup/blkio";
 
 /// Takes what a disk needs apart again, in this order.
@@ -34,7 +35,8 @@ impl SlowDisk {
         tools.iter().find(|tool| absent(tool)).map(|tool| format!("{tool} is not installed"))
     }
 
-    /// Makes an empty disk of so many bytes and mounts it; it is as fast as its file until [`SlowDisk::hold_back`].
+    /// Makes an empty disk of so many bytes and mounts it; it is as fast as its file until
+    /// [`SlowDisk::hold_back`].
     ///
     /// # Errors
     /// What the tools say.

@@ -1,8 +1,10 @@
-//! Runs the published evaluations against this server and NFS-Ganesha and writes the tables of docs/results.
+//! Runs the published evaluations against this server and NFS-Ganesha and writes the tables of
+//! docs/results.
 //!
-//! Each server exports a folder on tmpfs in the same throw-away realm. The program's own commands measure it, as they would
-//! measure any server. A run that fails in the middle leaves a report of the cases that it measured. The repository keeps
-//! the tables only; JSON, CSV and HTML stay under `target`.
+//! Each server exports a folder on tmpfs in the same throw-away realm. The program's own commands
+//! measure it, as they would measure any server. A run that fails in the middle leaves a report of
+//! the cases that it measured. The repository keeps the tables only; JSON, CSV and HTML stay under
+//! `target`.
 
 use super::ganesha::{self, Folder, Ganesha, Package};
 use super::site::{Site, program};
@@ -24,8 +26,8 @@ const LEFT_OUT: i32 = 3;
 /// What to run, and where the reports go.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder for the complete reports (HTML, JSON, CSV, Markdown), relative to the repository; each is named by its server
-    /// and evaluation.
+    /// Folder for the complete reports (HTML, JSON, CSV, Markdown), relative to the repository;
+    /// each is named by its server and evaluation.
     #[arg(long, value_name = "DIR", default_value = "target/evaluations")]
     output: PathBuf,
     /// Folder for a copy of the Markdown tables, relative to the repository.
@@ -52,8 +54,8 @@ pub struct Arguments {
     /// Flavors, the first is what the others are compared with.
     #[arg(long, default_value = "sys,krb5,krb5i,krb5p")]
     flavors: String,
-    /// Put a link of this rate, and delay in each direction, between client and servers, instead of loopback: 10gbit,
-    /// 10gbit,100us. Needs root.
+    /// Put a link of this rate, and delay in each direction, between client and servers, instead of
+    /// loopback: 10gbit, 10gbit,100us. Needs root.
     #[arg(long, value_name = "RATE[,DELAY]")]
     link: Option<LinkSpec>,
 }
@@ -122,7 +124,8 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
         std::fs::create_dir_all(crate::steps::root().join(folder))
             .with_context(|| format!("{} cannot be made", folder.display()))?;
     }
-    // The KDC is at the client's end. Servers at the other are named by their address, in Kerberos too.
+    // The KDC is at the client's end. Servers at the other are named by their address, in Kerberos
+    // too.
     let link = arguments.link.map(Link::make).transpose()?;
     let hosts = link.iter().map(|link| link.server().to_string()).collect();
     let site = Site::start_with(RealmOptions { hosts, ..RealmOptions::default() })?;
@@ -173,7 +176,8 @@ fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts both servers' reports of an evaluation on one page, where there are both, of this run or of one before.
+/// Puts both servers' reports of an evaluation on one page, where there are both, of this run or of
+/// one before.
 fn compare(folder: &Path, peer: &str, evaluation: Evaluation) -> anyhow::Result<()> {
     let records = ["orthrus", peer].map(|name| folder.join(report(name, evaluation) + ".json"));
     if !records.iter().all(|record| crate::steps::root().join(record).exists()) {
@@ -223,7 +227,8 @@ fn measure(
     if let Some(link) = link {
         command.args(["--link", &link.spec().argument()]);
     }
-    // With servers of its own lanl compares the encryption types as well, ontap the instructions, and nconnect counts drops.
+    // With servers of its own lanl compares the encryption types as well, ontap the instructions,
+    // and nconnect counts drops.
     let own = matches!(name, Server::Orthrus) && evaluation != Evaluation::Anf;
     if own && evaluation == Evaluation::Lanl {
         command.arg("--folder").arg(&disk);

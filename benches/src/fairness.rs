@@ -1,8 +1,10 @@
-//! What one client's stream does to another client: the latency of metadata operations with and without it.
+//! What one client's stream does to another client: the latency of metadata operations with and
+//! without it.
 //!
-//! Both clients share the client's core, and the figure is to show the server. So the stream's thread runs under
-//! SCHED_IDLE: whenever the other client has something to do, which is little, the kernel takes the core from the stream
-//! at once; what is left is enough to keep the server busy all the time, which is printed.
+//! Both clients share the client's core, and the figure is to show the server. So the stream's
+//! thread runs under SCHED_IDLE: whenever the other client has something to do, which is little,
+//! the kernel takes the core from the stream at once; what is left is enough to keep the server
+//! busy all the time, which is printed.
 
 use super::bed::Bed;
 use super::output::{Floor, Output};

@@ -30,8 +30,8 @@ struct Sent {
     cpu: Duration,
 }
 
-/// Sends `file` in a loop from the server's core to this thread, which cuts the bytes into records as the client
-/// library does. The sender's processor time is that of the server in the result.
+/// Sends `file` in a loop from the server's core to this thread, which cuts the bytes into records
+/// as the client library does. The sender's processor time is that of the server in the result.
 ///
 /// # Errors
 /// When sockets or the file fail.

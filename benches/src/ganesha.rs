@@ -1,4 +1,5 @@
-//! NFS-Ganesha as the peer: a package of Debian's, the same folder, the same realm, a port of its own.
+//! NFS-Ganesha as the peer: a package of Debian's, the same folder, the same realm, a port of its
+//! own.
 
 use super::disk::MemoryDisk;
 use anyhow::{Context, bail};
@@ -171,7 +172,8 @@ pub struct Ganesha {
 }
 
 impl Ganesha {
-    /// Exports `folder` as /data with all four flavors at an address of this machine, or of the other end of the link.
+    /// Exports `folder` as /data with all four flavors at an address of this machine, or of the
+    /// other end of the link.
     ///
     /// # Errors
     /// When this is not root, or it does not answer in time.
@@ -185,7 +187,8 @@ impl Ganesha {
     ) -> anyhow::Result<Self> {
         std::fs::write(work.join("ganesha.conf"), configuration(package, folder, realm, address))?;
         let out = std::fs::File::create(work.join("ganesha.out"))?;
-        // setpriv, unshare and sh become the next one each, so the child is the server; it ends with this process.
+        // setpriv, unshare and sh become the next one each, so the child is the server; it ends
+        // with this process.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
         command.args(["sh", "-c", SCRIPT]).arg(work).args(&package.command);

@@ -1,6 +1,8 @@
-//! What the Linux kernel's own client costs the server, beside NFS-Ganesha: the lab's job `cost` with each.
+//! What the Linux kernel's own client costs the server, beside NFS-Ganesha: the lab's job `cost`
+//! with each.
 //!
-//! The client is a user-mode kernel on one processor, slow whatever serves, so only the server's processor time is compared.
+//! The client is a user-mode kernel on one processor, slow whatever serves, so only the server's
+//! processor time is compared.
 
 use super::ganesha;
 use super::output::{Floor, Output};
@@ -15,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Interleaved rounds.
 const ROUNDS: u32 = 3;
-/// Seconds after which a round is given up, twice what one takes: a server that loses calls would hang for ever.
+/// Seconds after which a round is given up, twice what one takes: a server that loses calls would
+/// hang for ever.
 const TIME_LIMIT: &str = "480";
 /// The lab's exit status on a machine that cannot run it.
 const CANNOT_RUN: i32 = 77;

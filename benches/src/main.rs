@@ -47,15 +47,18 @@ struct CommandLine {
 enum Command {
     /// The server's processor time beside NFS-Ganesha's, four flavors (about 5 minutes, as root).
     Peers(peers::Arguments),
-    /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about 15 minutes, as root).
+    /// The server's processor time under the Linux kernel's own client, beside NFS-Ganesha's (about
+    /// 15 minutes, as root).
     Linux(linux::Arguments),
-    /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 15 seconds).
+    /// Kerberos contexts set up a second on one core, beside MIT's library alone (about 15
+    /// seconds).
     Contexts(Arguments),
     /// Wrap and MIC tokens on one core, beside MIT's library and others (about 2 minutes).
     Krb5(krb5::Arguments),
     /// Resident memory: idle, and with 2,000 idle connections (about 30 seconds).
     Memory(Arguments),
-    /// The data path: each flavor beside sys, NFS-Ganesha and a bare loop (about 4 minutes; Ganesha as root).
+    /// The data path: each flavor beside sys, NFS-Ganesha and a bare loop (about 4 minutes; Ganesha
+    /// as root).
     Path(path::Arguments),
     /// Two threads that serve beside one, without sockets (about 20 seconds).
     Shards(Arguments),
@@ -63,13 +66,16 @@ enum Command {
     Nconnect(Arguments),
     /// Metadata latency of one client beside another's krb5p stream (about a minute).
     Fairness(Arguments),
-    /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two minutes).
+    /// Sizes of reads and writes with sys, krb5i and krb5p, one and several clients (about two
+    /// minutes).
     Rsize(Arguments),
     /// Cached reads of one client while others keep a slow disk busy (about a minute, as root).
     SlowDisk(Arguments),
-    /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and off (about two minutes, a disk of its own as root).
+    /// Changes of names in one directory, 1 to 32 in flight, stable_names and delegations on and
+    /// off (about two minutes, a disk of its own as root).
     Names(Arguments),
-    /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the tables of docs/results (about half an hour, Ganesha as root).
+    /// The published evaluations by `orthrus bench`, of this server and NFS-Ganesha; writes the
+    /// tables of docs/results (about half an hour, Ganesha as root).
     Evaluations(evaluations::Arguments),
 }
 
@@ -105,7 +111,8 @@ fn main() -> ExitCode {
 /// Builds the program as it ships, measures, prints, and writes JSON when asked to.
 ///
 /// # Errors
-/// When something that is there does not work; neither a missed floor nor a missing peer is an error.
+/// When something that is there does not work; neither a missed floor nor a missing peer is an
+/// error.
 fn run(command: &Command) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         // The client must not be what is slow.

@@ -1,9 +1,10 @@
-//! One Kerberos context over several connections, in order and reordered: what arrives late is served as well, and nothing is
-//! repeated.
+//! One Kerberos context over several connections, in order and reordered: what arrives late is
+//! served as well, and nothing is repeated.
 //!
-//! `orthrus bench nconnect` compares flavors, connections by connections. Here the numbers of connections are the sides that are
-//! compared, flavor by flavor, since the floor is the ratio of eight to one: these have to be measured in turns. The rest, from
-//! sessions to intervals, is the same.
+//! `orthrus bench nconnect` compares flavors, connections by connections. Here the numbers of
+//! connections are the sides that are compared, flavor by flavor, since the floor is the ratio of
+//! eight to one: these have to be measured in turns. The rest, from sessions to intervals, is the
+//! same.
 
 use super::bed::Bed;
 use super::output::{Floor, Output};
@@ -24,8 +25,8 @@ const CONNECTIONS: [u32; 5] = [1, 2, 4, 8, 16];
 
 const FLAVORS: [Flavor; 3] = [Flavor::Krb5, Flavor::Krb5i, Flavor::Krb5p];
 
-/// Calls that may overtake a connection that is held back. Half of the server's window, so that the benchmark shows
-/// the server, not a client that asks for more than it was given.
+/// Calls that may overtake a connection that is held back. Half of the server's window, so that the
+/// benchmark shows the server, not a client that asks for more than it was given.
 const LAG_MAX: u32 = 4096;
 
 /// Interleaved rounds, and how many seconds each way counts in one.
@@ -182,8 +183,8 @@ fn losses(output: &mut Output, name: &str, one: &CaseRecord) -> String {
     format!("{}   none at all: {verdict}", all.join(", "))
 }
 
-/// How far calls arrived behind later ones of the context, as the server counts it: the part of the calls in each bucket, with
-/// the least lag of the bucket.
+/// How far calls arrived behind later ones of the context, as the server counts it: the part of the
+/// calls in each bucket, with the least lag of the bucket.
 fn lags(output: &mut Output, name: &str, one: &CaseRecord) -> String {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (counter, count) in one.samples.iter().flat_map(|sample| &sample.counters) {

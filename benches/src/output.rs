@@ -87,7 +87,8 @@ impl Output {
         }));
     }
 
-    /// Keeps a table that was measured in the way `name`: the first one as the rows, others under their names.
+    /// Keeps a table that was measured in the way `name`: the first one as the rows, others under
+    /// their names.
     pub fn table(&mut self, name: &str, rows: Vec<Value>) {
         if self.rows.is_empty() {
             self.rows = rows;

@@ -1,4 +1,5 @@
-//! The server's processor time beside NFS-Ganesha's: same machine, client, folder and realm, in turns.
+//! The server's processor time beside NFS-Ganesha's: same machine, client, folder and realm, in
+//! turns.
 
 use super::cores::Cores;
 use super::ganesha::{self, Ganesha};
@@ -38,9 +39,10 @@ const LENGTH: Duration = Duration::from_millis(500);
 /// Bytes of the file that is read and written.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// The most requests in flight. Ganesha 4.3, whose sequence window is 32 wide, leaves Kerberos calls unanswered when
-/// several are in flight; 6.5 has one of 512 and answers most. A row that fails so is measured again, for both
-/// servers, with the next depth that is left, and later rows go on from there.
+/// The most requests in flight. Ganesha 4.3, whose sequence window is 32 wide, leaves Kerberos
+/// calls unanswered when several are in flight; 6.5 has one of 512 and answers most. A row that
+/// fails so is measured again, for both servers, with the next depth that is left, and later rows
+/// go on from there.
 const DEPTHS: [u32; 5] = [64, 8, 4, 2, 1];
 
 /// The rows, in their order.
@@ -134,7 +136,8 @@ struct Run<'a> {
     flavor: Flavor,
     rounds: u32,
     stop: &'a AtomicBool,
-    /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried for the next.
+    /// Where in [`DEPTHS`] a row that failed goes on; what did not work for one row is not tried
+    /// for the next.
     lower: usize,
     output: &'a mut Output,
 }
@@ -157,8 +160,8 @@ impl Run<'_> {
         }
     }
 
-    /// Measures one row in turns and says whether no server failed. Each row has mounts of its own: what a failure
-    /// leaves is not fit to measure the next with.
+    /// Measures one row in turns and says whether no server failed. Each row has mounts of its own:
+    /// what a failure leaves is not fit to measure the next with.
     fn row(&mut self, load: Load, title: &str, depth: u32) -> bool {
         if stopped(self.stop) {
             return true;

@@ -1,5 +1,5 @@
-//! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of several clients, with the
-//! same number of bytes in flight.
+//! Which sizes of reads and writes to offer where they are protected: sequential ones of one and of
+//! several clients, with the same number of bytes in flight.
 
 use super::bed::Bed;
 use super::output::Output;

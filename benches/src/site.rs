@@ -1,4 +1,5 @@
-//! What every benchmark here needs: a throw-away realm with a ticket, and the program as a server on one core.
+//! What every benchmark here needs: a throw-away realm with a ticket, and the program as a server
+//! on one core.
 
 use super::cores::Cores;
 use anyhow::Context;
@@ -23,7 +24,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes a realm with these encryption types, and makes this process, which must have no threads, use it.
+    /// Makes a realm with these encryption types, and makes this process, which must have no
+    /// threads, use it.
     ///
     /// # Errors
     /// Names the package when MIT's programs are missing.
@@ -87,7 +89,8 @@ impl Site {
         cores.on_server(|| self.start_server(state, arguments, log, None))
     }
 
-    /// Starts the program, as it ships, wherever the kernel has it run; at the other end of the link, if there is one.
+    /// Starts the program, as it ships, wherever the kernel has it run; at the other end of the
+    /// link, if there is one.
     ///
     /// # Errors
     /// When it does not serve.

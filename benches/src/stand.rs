@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long each repetition runs before it counts. Without it the first in a round would pay for what the last of
-/// the round before has left behind in caches and allocators at both ends.
+/// How long each repetition runs before it counts. Without it the first in a round would pay for
+/// what the last of the round before has left behind in caches and allocators at both ends.
 const LEAD_IN: Duration = Duration::from_millis(50);
 
 /// The same before the first round, when caches, slots and the allocators settle.

@@ -1,4 +1,5 @@
-//! Attribute lists (RFC 8881 sections 3.3.7 and 5): a bitmap, and values that only the bitmap tells apart.
+//! Attribute lists (RFC 8881 sections 3.3.7 and 5): a bitmap, and values that only the bitmap tells
+//! apart.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +8,8 @@ use nfs4::{Bitmap4, Fattr4, Purpose, decode_attributes, decode_fattr4, encode_fa
 use orthrus_fuzz::bounded;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// The set of all attribute values in memory is a few kilobytes, whatever the input; lists in it grow.
+/// The set of all attribute values in memory is a few kilobytes, whatever the input; lists in it
+/// grow.
 const MEMORY_FACTOR: usize = 64;
 
 fuzz_target!(|data: &[u8]| {
@@ -17,7 +19,8 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(fattr) = bounded(bytes, MEMORY_FACTOR, || Fattr4::decode(&mut Decoder::new(bytes))) {
         let _ = decode_fattr4(&fattr, purpose, &KNOWN);
     }
-    // A mask that is right more often than by chance: three words, unless the first byte says one attribute.
+    // A mask that is right more often than by chance: three words, unless the first byte says one
+    // attribute.
     let Some((words, values)) = bytes.split_first_chunk::<12>() else { return };
     let numbers = (0..96).filter(|bit| words[bit / 8] >> (bit % 8) & 1 != 0);
     let mask: Bitmap4 = if what & 0x80 == 0 {

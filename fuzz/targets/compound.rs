@@ -1,4 +1,5 @@
-//! Arguments and results of COMPOUND and CB_COMPOUND (RFC 8881 sections 16.2 and 20.2), operation by operation.
+//! Arguments and results of COMPOUND and CB_COMPOUND (RFC 8881 sections 16.2 and 20.2), operation
+//! by operation.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,12 +10,13 @@ use nfs4::{
 use orthrus_fuzz::bounded;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// How much memory a byte of input may take: the largest operation in memory stands for the four bytes of its
-/// number on the wire, and while an array of them grows it is there twice.
+/// How much memory a byte of input may take: the largest operation in memory stands for the four
+/// bytes of its number on the wire, and while an array of them grows it is there twice.
 const MEMORY_FACTOR: usize = 256;
 
-/// Reads values until one does not read. What a value is written as reads as the same value, and owned copies are
-/// equal to it. Only a bitmap with words that nobody has defined yet is written shorter than it was read.
+/// Reads values until one does not read. What a value is written as reads as the same value, and
+/// owned copies are equal to it. Only a bitmap with words that nobody has defined yet is written
+/// shorter than it was read.
 macro_rules! round_trips {
     ($value:ident, $bytes:expr) => {{
         let mut decoder = Decoder::new($bytes);

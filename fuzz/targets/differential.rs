@@ -1,5 +1,6 @@
-//! Every path of the processor against the portable one: batches of 1 to 64 messages of mixed contexts, lengths up to
-//! 1 MiB, tokens in pieces, and tokens that are damaged on their way. The input says which.
+//! Every path of the processor against the portable one: batches of 1 to 64 messages of mixed
+//! contexts, lengths up to 1 MiB, tokens in pieces, and tokens that are damaged on their way. The
+//! input says which.
 #![no_main]
 
 #[path = "../../crates/krb5/tests/differential/model.rs"]
@@ -9,7 +10,8 @@ use libfuzzer_sys::fuzz_target;
 use model::{CONTEXTS, Context, Damage, Message, agree, contexts};
 use std::sync::LazyLock;
 
-/// Bytes of plaintext in a batch at most: the same work is done a dozen times, and an input has a time limit.
+/// Bytes of plaintext in a batch at most: the same work is done a dozen times, and an input has a
+/// time limit.
 const BATCH_MAX: usize = 2 << 20;
 
 static CONTEXTS_MADE: LazyLock<Vec<Context>> = LazyLock::new(contexts);

@@ -1,4 +1,5 @@
-//! RPCSEC_GSS (RFC 2203): credentials, creation of contexts, the frames of protected bodies, the sequence window.
+//! RPCSEC_GSS (RFC 2203): credentials, creation of contexts, the frames of protected bodies, the
+//! sequence window.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,9 @@
-//! A whole server with a file system in memory: what a client with a session sends, and what is no call at all.
+//! A whole server with a file system in memory: what a client with a session sends, and what is no
+//! call at all.
 //!
-//! An input is a row of steps: what to send, how many operations it claims, its length, its bytes. Every reply has to
-//! decode, to hold only errors that the table of RFC 8881 section 15.2 allows to its operations, and to stay within
-//! what the session and the limits allow.
+//! An input is a row of steps: what to send, how many operations it claims, its length, its bytes.
+//! Every reply has to decode, to hold only errors that the table of RFC 8881 section 15.2 allows to
+//! its operations, and to stay within what the session and the limits allow.
 #![no_main]
 
 use identity::{Mapper, Rules, StaticSource};
@@ -24,7 +25,8 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 const CONNECTION: ConnectionId = ConnectionId(1);
 /// ca_maxresponsesize of the session: READ and READDIR have to be cut to it.
 const RESPONSE_MAX: usize = 16 * 1024;
-/// What a call may take beside its record and its reply: the rest of the server is counted too, where it grows.
+/// What a call may take beside its record and its reply: the rest of the server is counted too,
+/// where it grows.
 const MEMORY_MAX: usize = 1 << 20;
 const STEPS_MAX: usize = 12;
 
@@ -74,7 +76,8 @@ fn server() -> Server<Nfs> {
         bytes.iter_mut().zip(number.iter().cycle()).for_each(|(to, from)| *to = *from);
     };
     let environment = Environment { clock: Box::new(|| Duration::from_secs(5)), random: Box::new(random) };
-    // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's tests draws those.
+    // Its COMPOUNDs have other errors and no session's limits: `v40/random.rs` of the server's
+    // tests draws those.
     let config = NfsConfig { nfs40: false, ..NfsConfig::default() };
     let builder = Builder::new(Arc::new(Exports::new(exports)), start, environment);
     builder.config(config).identity(identity).server()

@@ -1,7 +1,8 @@
-//! Opening wrap tokens and verifying MIC tokens (RFC 4121 section 4.2), of all enctypes and both roles.
+//! Opening wrap tokens and verifying MIC tokens (RFC 4121 section 4.2), of all enctypes and both
+//! roles.
 //!
-//! The first byte picks the context; the second, what is done to the bytes behind it: they go in as they are, or
-//! they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
+//! The first byte picks the context; the second, what is done to the bytes behind it: they go in as
+//! they are, or they say how a genuine token is damaged, for no fuzzer finds a checksum by itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

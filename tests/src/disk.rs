@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Runs a test whose mounts nobody else sees, and which end with it and its children; skipped, with the reason, where
-/// that is not allowed or a tool is missing.
+/// Runs a test whose mounts nobody else sees, and which end with it and its children; skipped, with
+/// the reason, where that is not allowed or a tool is missing.
 pub fn in_own_mounts(body: impl FnOnce() + Send) {
     let missing = ["mount", "mkfs.ext4", "fsfreeze"].into_iter().find(|tool| run(tool, &["-V"]).is_err());
     if let Some(tool) = missing.filter(|_| is_root()) {
@@ -78,15 +78,16 @@ impl Disk {
         done("mount", &["-o", "remount,ro", &self.path.to_string_lossy()]);
     }
 
-    /// Takes the power away: from now on nothing reaches the disk, and whoever tries hears of an error. False where the file system or a tool
-    /// cannot do so.
+    /// Takes the power away: from now on nothing reaches the disk, and whoever tries hears of an
+    /// error. False where the file system or a tool cannot do so.
     pub fn lose_power(&self) -> bool {
         // Without -f: not even the journal that is in memory reaches the disk.
         run("xfs_io", &["-x", "-c", "shutdown", &self.path.to_string_lossy()]).is_ok()
     }
 
-    /// Takes the power away and gives it back: what was not on the disk is lost, and the file system recovers as after a
-    /// crash. Whoever had files of it open has to be gone. False where the file system or a tool cannot do so.
+    /// Takes the power away and gives it back: what was not on the disk is lost, and the file
+    /// system recovers as after a crash. Whoever had files of it open has to be gone. False where
+    /// the file system or a tool cannot do so.
     pub fn power_cut(&self) -> bool {
         if !self.lose_power() {
             return false;
@@ -97,8 +98,8 @@ impl Disk {
         true
     }
 
-    /// Lets whoever changes anything wait until [`Disk::thaw`], or until the test ends in whatever way: what waits for
-    /// a frozen file system cannot be killed.
+    /// Lets whoever changes anything wait until [`Disk::thaw`], or until the test ends in whatever
+    /// way: what waits for a frozen file system cannot be killed.
     pub fn freeze(&mut self) {
         let script = "fsfreeze --freeze \"$0\" && echo frozen; cat >/dev/null; fsfreeze --unfreeze \"$0\"";
         let mut shell = Command::new("sh");
@@ -119,7 +120,8 @@ impl Disk {
         assert!(child.wait().expect("it is a child").success());
     }
 
-    /// Takes away what the file system lies on, and what the kernel remembers of `file`: reading fails from now on.
+    /// Takes away what the file system lies on, and what the kernel remembers of `file`: reading
+    /// fails from now on.
     pub fn lose(&self, file: &str) {
         let file = File::open(self.path.join(file)).expect("it is there");
         file.sync_all().expect("the disk is well");

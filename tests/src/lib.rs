@@ -1,8 +1,8 @@
 //! Program against program: the server, the realm and the clients, end to end.
 //!
-//! [`program`] finds and builds `orthrus`, [`Serve`] and [`Server`] run it as a server that cannot outlive the test,
-//! [`in_world`] gives a test a throw-away realm, a folder to export and users. A test that fails here panics: this
-//! crate is for tests alone.
+//! [`program`] finds and builds `orthrus`, [`Serve`] and [`Server`] run it as a server that cannot
+//! outlive the test, [`in_world`] gives a test a throw-away realm, a folder to export and users. A
+//! test that fails here panics: this crate is for tests alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

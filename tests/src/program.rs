@@ -21,7 +21,8 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Returns the program, built as this test was built: once a process, and not in one that the test has started.
+/// Returns the program, built as this test was built: once a process, and not in one that the test
+/// has started.
 ///
 /// The variable `ORTHRUS` names another one.
 pub fn program() -> &'static Path {
@@ -51,7 +52,8 @@ fn built() -> PathBuf {
     program
 }
 
-/// Makes a command of the program. Nothing of the machine's Kerberos or of the user's settings reaches it.
+/// Makes a command of the program. Nothing of the machine's Kerberos or of the user's settings
+/// reaches it.
 pub fn orthrus<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     clean(Command::new(program()), arguments)
 }
@@ -108,7 +110,8 @@ pub fn run_within(mut child: Child, time: Duration) -> Ended {
     }
 }
 
-/// Says whether a program of a Debian package is there; where it is not, the test is skipped with that reason.
+/// Says whether a program of a Debian package is there; where it is not, the test is skipped with
+/// that reason.
 pub fn is_installed(program: &str, package: &str) -> bool {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
     let found = folders.iter().any(|folder| Path::new(folder).join(program).exists());

@@ -7,14 +7,16 @@ use std::time::Duration;
 /// Bytes that are passed on at once.
 const PIECE: usize = 64 << 10;
 
-/// A relay to a server; each of its connections is delayed by another time. Its threads end with their connections.
+/// A relay to a server; each of its connections is delayed by another time. Its threads end with
+/// their connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
 }
 
 impl Proxy {
-    /// Starts a relay whose n-th connection waits `delays[n]`, and so on from the first again, before each piece.
+    /// Starts a relay whose n-th connection waits `delays[n]`, and so on from the first again,
+    /// before each piece.
     pub fn start(server: SocketAddr, delays: Vec<Duration>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");

@@ -53,8 +53,8 @@ impl Serve {
         self
     }
 
-    /// Starts the server and waits until it serves; it ends with the test, however that ends. It is for this user alone:
-    /// many tests let clients act as root.
+    /// Starts the server and waits until it serves; it ends with the test, however that ends. It is
+    /// for this user alone: many tests let clients act as root.
     pub fn start(self) -> Server {
         let listen = self.listen.map_or("127.0.0.1:0".to_owned(), |address| address.to_string());
         let mut arguments: Vec<OsString> = vec!["serve".into(), "--end-with-input".into()];

@@ -12,7 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// The local accounts that alice and bob act as where the server can serve several: every Linux has them.
+/// The local accounts that alice and bob act as where the server can serve several: every Linux has
+/// them.
 const ACCOUNTS: [(&str, &str); 2] = [("alice", "daemon"), ("bob", "games")];
 
 /// What a test with Kerberos has.
@@ -29,8 +30,8 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Returns a folder that no other user can enter, and that goes with the value: what root exports in a test is nobody's
-/// business.
+/// Returns a folder that no other user can enter, and that goes with the value: what root exports
+/// in a test is nobody's business.
 pub fn empty_folder() -> TempDir {
     private::temporary("orthrus-e2e-").expect("a temporary folder")
 }
@@ -42,7 +43,8 @@ pub fn open_folder() -> TempDir {
     folder
 }
 
-/// The account that a user of the realm acts as: another one for each if the server is root, else this process'.
+/// The account that a user of the realm acts as: another one for each if the server is root, else
+/// this process'.
 pub fn account(user: &str) -> User {
     let found = match ACCOUNTS.iter().find(|(name, _)| *name == user) {
         Some((_, account)) if is_root() => User::from_name(account),
@@ -53,14 +55,16 @@ pub fn account(user: &str) -> User {
 
 /// Runs a test in a realm of its own; skipped, with the reason, where MIT's programs are missing.
 ///
-/// The body runs in a process of its own that sees the realm. It is a closure of the test function itself.
+/// The body runs in a process of its own that sees the realm. It is a closure of the test function
+/// itself.
 pub fn in_world<F: FnOnce(&World)>(body: F) {
     in_world_with(&RealmOptions::default(), body);
 }
 
 /// As [`in_world`], with a realm made to order.
 pub fn in_world_with<F: FnOnce(&World)>(options: &RealmOptions, body: F) {
-    // The path of the closure is that of the test behind the crate's name: what the test harness calls it.
+    // The path of the closure is that of the test behind the crate's name: what the test harness
+    // calls it.
     let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
     let test = name.split_once("::").expect("a path").1;
     program();
@@ -98,7 +102,8 @@ impl World {
         self.path("export")
     }
 
-    /// Begins a server with the realm's keys, the users' accounts and a state folder of its own, but without an export.
+    /// Begins a server with the realm's keys, the users' accounts and a state folder of its own,
+    /// but without an export.
     pub fn bare_server(&self) -> Serve {
         self.servers.set(self.servers.get() + 1);
         let state = self.path(&format!("state-{}", self.servers.get()));
@@ -114,7 +119,8 @@ impl World {
         self.bare_server().arg(self.export())
     }
 
-    /// Makes a user's identity: for Kerberos with a ticket, for AUTH_SYS with the account's numbers.
+    /// Makes a user's identity: for Kerberos with a ticket, for AUTH_SYS with the account's
+    /// numbers.
     pub fn identity(&self, user: &str, flavor: Flavor) -> Security {
         if flavor == Flavor::Sys {
             let account = account(user);

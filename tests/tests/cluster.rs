@@ -1,6 +1,7 @@
 //! `orthrus lab`: the cluster behind NAT, up, used and gone.
 //!
-//! Skipped, with the reason, where a lab cannot run: not root, no user-mode Linux, no tap device, no address translation.
+//! Skipped, with the reason, where a lab cannot run: not root, no user-mode Linux, no tap device,
+//! no address translation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -35,8 +36,8 @@ finish
 
 #[test]
 fn nodes_of_one_image_are_clients_of_their_own_behind_one_address_and_nothing_stays() {
-    // RFC 8881 section 2.4: what tells clients apart is what they call themselves, not the address that they have.
-    // RFC 4120 section 7.1: a ticket without addresses is good from all of them.
+    // RFC 8881 section 2.4: what tells clients apart is what they call themselves, not the address
+    // that they have. RFC 4120 section 7.1: a ticket without addresses is good from all of them.
     let Some(_alone) = can_run() else { return };
     let above = empty_folder();
     let lab = Lab::new(above.path());
@@ -186,7 +187,8 @@ fn machine(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Processes whose command names the lab's folder, but for those of the command line that work on it.
+/// Processes whose command names the lab's folder, but for those of the command line that work on
+/// it.
 fn processes(dir: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -213,8 +215,8 @@ fn namespaces(pid: &str) -> impl Iterator<Item = String> + use<> {
         .map(|path| path.display().to_string())
 }
 
-/// Those of some namespaces that a process of this machine still is in. One that has ended is in none, even where nobody
-/// has asked for its exit status yet.
+/// Those of some namespaces that a process of this machine still is in. One that has ended is in
+/// none, even where nobody has asked for its exit status yet.
 fn held(namespaces_then: &BTreeSet<String>) -> Vec<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,5 @@
-//! Floods next to honest clients, short where nothing else is said: `cargo xtask hostile` runs them long.
+//! Floods next to honest clients, short where nothing else is said: `cargo xtask hostile` runs them
+//! long.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

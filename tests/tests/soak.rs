@@ -26,7 +26,8 @@ fn many_clients_that_come_work_and_go_leave_nothing_behind() // RFC 8881 section
             progress: std::env::var_os("ORTHRUS_SOAK_PROGRESS").map(Into::into),
         };
         let config = world.path("orthrus.toml");
-        // A folder's objects are kept open for a minute after their last use: too long for a short soak.
+        // A folder's objects are kept open for a minute after their last use: too long for a short
+        // soak.
         let export = match how.time < LONG {
             true => "memory = 67108864".to_owned(),
             false => format!("path = {:?}", world.export()),

@@ -1,4 +1,5 @@
-//! `cargo xtask chart`: the chart of docs/results, drawn from a result of `cargo xtask bench krb5 --json`.
+//! `cargo xtask chart`: the chart of docs/results, drawn from a result of `cargo xtask bench krb5
+//! --json`.
 
 use anyhow::Context;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `cargo xtask hostile`: floods by a peer without credentials, each next to an honest load of each flavor.
+//! `cargo xtask hostile`: floods by a peer without credentials, each next to an honest load of each
+//! flavor.
 
 use crate::steps;
 use anyhow::{Context, bail, ensure};
@@ -8,7 +9,8 @@ use std::process::Command;
 
 /// Part of the honest throughput that a flood must leave.
 const REMAINS_MIN: f64 = 2.0 / 3.0;
-/// Memory that a flood may cost the server, in KiB: 256 MiB beyond `input_bytes_max` of docs/limits.md.
+/// Memory that a flood may cost the server, in KiB: 256 MiB beyond `input_bytes_max` of
+/// docs/limits.md.
 const MEMORY_MAX_KIB: u64 = (256 + 256) << 10;
 
 /// Arguments of `cargo xtask hostile`.
@@ -23,7 +25,8 @@ pub struct Arguments {
     /// Flavors of the honest load.
     #[arg(long, value_delimiter = ',', default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<String>,
-    /// Seconds of each phase: idle machine, flood, and threads that burn the flood's processor time.
+    /// Seconds of each phase: idle machine, flood, and threads that burn the flood's processor
+    /// time.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Repetitions of the three phases.
@@ -37,7 +40,8 @@ pub struct Arguments {
 /// Runs the floods, prints a line for each and says which break the bar.
 ///
 /// # Errors
-/// When an honest client loses something, its throughput falls below the bar, or the server takes too much memory.
+/// When an honest client loses something, its throughput falls below the bar, or the server takes
+/// too much memory.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
         return list();

@@ -1,4 +1,5 @@
-//! Writes docs/limits.md from the sources, so that no limit is missing and every default is the real one.
+//! Writes docs/limits.md from the sources, so that no limit is missing and every default is the
+//! real one.
 
 use crate::steps;
 use anyhow::{Context, bail};
@@ -27,7 +28,8 @@ const CRATES: [(&str, &str); 11] = [
     ("vfs-local", "Local file systems"),
 ];
 
-/// Constants that end in `_MAX` and bound no peer and no operator: sizes of batches, numbers of retries, masks.
+/// Constants that end in `_MAX` and bound no peer and no operator: sizes of batches, numbers of
+/// retries, masks.
 const INTERNAL: [&str; 28] = [
     "CALLERS_MAX",
     "CHECKSUM_MAX",
@@ -100,7 +102,8 @@ fn page() -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Writes a value as a person would: `60 s`, `1 MiB`, `16,384`. What is no simple number stays as it is.
+/// Writes a value as a person would: `60 s`, `1 MiB`, `16,384`. What is no simple number stays as
+/// it is.
 fn readable(value: &str, says: &str) -> String {
     for (unit, short) in [("secs", "s"), ("millis", "ms")] {
         let inner =

@@ -1,4 +1,5 @@
-//! Checks that every relative link and picture of the repository's Markdown pages resolves, headings included.
+//! Checks that every relative link and picture of the repository's Markdown pages resolves,
+//! headings included.
 
 use crate::steps;
 use std::path::{Path, PathBuf};

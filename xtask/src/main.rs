@@ -52,19 +52,24 @@ enum Command {
     },
     /// Run each fuzz target for a bounded time.
     Fuzz(fuzz::Arguments),
-    /// Run the tests of krb5 under the address sanitizer and valgrind, on every set of instructions (about 5 minutes).
+    /// Run the tests of krb5 under the address sanitizer and valgrind, on every set of instructions
+    /// (about 5 minutes).
     Memcheck,
-    /// Play seeds of the simulation: clients, network, crashes and clocks, with a checker outside (docs/simulation.md).
+    /// Play seeds of the simulation: clients, network, crashes and clocks, with a checker outside
+    /// (docs/simulation.md).
     Simulate(simulate::Arguments),
-    /// List directories of very many names while they change, on the disk and on tmpfs (a million: a minute after the build).
+    /// List directories of very many names while they change, on the disk and on tmpfs (a million:
+    /// a minute after the build).
     BigDirectory {
         /// How many names stay; a fifth as many come and go.
         #[arg(long, default_value_t = 1_000_000)]
         entries: u32,
     },
-    /// Flood the server without credentials next to honest clients of each flavor (about 8 minutes).
+    /// Flood the server without credentials next to honest clients of each flavor (about 8
+    /// minutes).
     Hostile(hostile::Arguments),
-    /// Soak the program: many client sessions that come, work and go, with limits for memory and descriptors.
+    /// Soak the program: many client sessions that come, work and go, with limits for memory and
+    /// descriptors.
     Soak(soak::Arguments),
     /// Draw the README's chart from a result of `bench krb5 --json`.
     Chart(chart::Arguments),
@@ -81,7 +86,8 @@ enum Command {
     /// Read sparse files with a Linux kernel that sends READ_PLUS, under QEMU without KVM (a minute
     /// and a half after the build; the first run downloads 100 MB of packages; not part of CI).
     ReadPlus,
-    /// Check the licence of every dependency, and advisories where cargo-deny and its database are present.
+    /// Check the licence of every dependency, and advisories where cargo-deny and its database are
+    /// present.
     Licences,
 }
 

@@ -1,9 +1,11 @@
-//! Runs the tests of `krb5`, which has the hand-made kernels, under memory checkers, on every set of instructions.
+//! Runs the tests of `krb5`, which has the hand-made kernels, under memory checkers, on every set
+//! of instructions.
 //!
-//! The address sanitizer sees every load and store that the compiler makes, intrinsics among them, on all paths; it
-//! needs a switch that stable rustc hides and a runtime library that not every package of rustc has. Valgrind sees
-//! also what was never written, but its processor knows neither AVX-512 nor VAES nor SHA-NI: there the paths are those
-//! that are left. Besides, the ordinary tests put every buffer between pages that may not be touched.
+//! The address sanitizer sees every load and store that the compiler makes, intrinsics among them,
+//! on all paths; it needs a switch that stable rustc hides and a runtime library that not every
+//! package of rustc has. Valgrind sees also what was never written, but its processor knows neither
+//! AVX-512 nor VAES nor SHA-NI: there the paths are those that are left. Besides, the ordinary
+//! tests put every buffer between pages that may not be touched.
 
 use crate::ci::Outcome;
 use crate::steps;
@@ -13,7 +15,8 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Under valgrind everything takes fifty times as long: of the sweep, the tests with these words in their names.
+/// Under valgrind everything takes fifty times as long: of the sweep, the tests with these words in
+/// their names.
 const UNDER_VALGRIND: [&str; 3] = ["every_size_agree", "one_damaged_message", "of_mit"];
 
 /// A program of tests.

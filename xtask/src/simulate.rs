@@ -29,8 +29,8 @@ pub struct Arguments {
     /// Print the trace of the seed.
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed, journal-not-synced, locks-shared,
-    /// commit-forgets or verifier-stays.
+    /// Build a deliberate fault in, which the checker has to find: reply-cache-bypassed,
+    /// journal-not-synced, locks-shared, commit-forgets or verifier-stays.
     #[arg(long, default_value = "none")]
     mutation: Mutation,
     /// Threads; as many as there are cores if not given.

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: many clients that come, work and go, for minutes, against the program as it ships.
+//! `cargo xtask soak`: many clients that come, work and go, for minutes, against the program as it
+//! ships.
 
 use crate::steps;
 use anyhow::{Context, ensure};

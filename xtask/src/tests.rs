@@ -1,7 +1,7 @@
 //! Runs all tests and counts them: passed, failed, and skipped with the reason.
 //!
-//! CI shares its machine. A test that fails in the crowd runs once more by itself: it passes there and counts as
-//! unsteady, with its name in the summary, or it fails for good.
+//! CI shares its machine. A test that fails in the crowd runs once more by itself: it passes there
+//! and counts as unsteady, with its name in the summary, or it fails for good.
 
 use crate::ci::Outcome;
 use crate::steps;
@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// The most tests that may need a second run; more of them point at a defect, or at a machine that proves nothing.
+/// The most tests that may need a second run; more of them point at a defect, or at a machine that
+/// proves nothing.
 const UNSTEADY_MAX: usize = 5;
 
 /// Sums over all test programs of a run.
@@ -51,8 +52,8 @@ impl Tally {
 /// Runs the tests of the whole workspace against the release build of the program.
 ///
 /// # Errors
-/// When a test fails twice, when more than [`UNSTEADY_MAX`] fail, when a test program ends without a result, or when
-/// no test ran.
+/// When a test fails twice, when more than [`UNSTEADY_MAX`] fail, when a test program ends without
+/// a result, or when no test ran.
 pub fn run() -> anyhow::Result<Outcome> {
     let mut tally = Tally::default();
     let status = cargo_test(&[], &mut tally)?;
@@ -69,7 +70,8 @@ pub fn run() -> anyhow::Result<Outcome> {
     }
 }
 
-/// Runs the failed tests of `first` once more, one at a time, and returns their names if all of them pass.
+/// Runs the failed tests of `first` once more, one at a time, and returns their names if all of
+/// them pass.
 fn repeat(first: &mut Tally, status: ExitStatus) -> anyhow::Result<Vec<String>> {
     let failures = std::mem::take(&mut first.failures);
     if first.unfinished > 0 {

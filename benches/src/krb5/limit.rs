@@ -1,4 +1,5 @@
-//! What the AES and hash units of this core can do with full lanes, from kernels on registers that run in between.
+//! What the AES and hash units of this core can do with full lanes, from kernels on registers that
+//! run in between.
 
 use super::program::{Program, Source};
 use super::row::{Operation, Row};
@@ -92,7 +93,8 @@ impl Calibration {
         (program * Enctype::ALL.len() + enctype) * KERNELS.len() + kernel
     }
 
-    /// Returns what a path can do: the best of its own width and of those below, median of the rounds.
+    /// Returns what a path can do: the best of its own width and of those below, median of the
+    /// rounds.
     pub fn rates(&self, cpu: Cpu, enctype: Enctype) -> Option<Rates> {
         // A library that chooses for itself may use everything.
         let allowed = |width: &Cpu| cpu == Cpu::Portable || rank(*width) >= rank(cpu);
@@ -149,7 +151,8 @@ impl Bytes {
 }
 
 impl Rates {
-    /// Returns the limit of a row in GB/s of plaintext: nobody beats full lanes, nor the chain of a single message.
+    /// Returns the limit of a row in GB/s of plaintext: nobody beats full lanes, nor the chain of a
+    /// single message.
     pub fn limit(&self, row: &Row) -> f64 {
         let bytes = Bytes::of(row);
         let apart = bytes.aes / self.aes + bytes.hash / self.hash;

@@ -1,5 +1,5 @@
-//! Tokens on one core: the `krb5` crate beside MIT's library, one message at a time, a multi-buffer library, and what
-//! the units of the core can do.
+//! Tokens on one core: the `krb5` crate beside MIT's library, one message at a time, a multi-buffer
+//! library, and what the units of the core can do.
 
 mod limit;
 mod ours;
@@ -211,7 +211,8 @@ fn turn(program: &mut Option<Program>, request: &str, rates: &mut Vec<f64>) -> a
     Ok(())
 }
 
-/// Measures with one set of instructions and prints as it goes; the limits follow when all rounds of them are run.
+/// Measures with one set of instructions and prints as it goes; the limits follow when all rounds
+/// of them are run.
 fn table(
     output: &mut Output,
     stop: &AtomicBool,

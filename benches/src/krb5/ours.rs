@@ -1,4 +1,5 @@
-//! Our own column: the `krb5` crate on one of its paths, on memory of the same shape as the other columns.
+//! Our own column: the `krb5` crate on one of its paths, on memory of the same shape as the other
+//! columns.
 
 use super::program::Work;
 use super::row::{Operation, Row};
@@ -157,7 +158,8 @@ impl Ours {
     }
 }
 
-/// Opens a wrap token and checks a MIC token that MIT's library made with a key of sevens: both columns do the same.
+/// Opens a wrap token and checks a MIC token that MIT's library made with a key of sevens: both
+/// columns do the same.
 pub fn check_tokens_of_mit(enctype: Enctype, wrap: &mut [u8], mic: &[u8]) -> anyhow::Result<()> {
     let (_, acceptor) = sides(enctype, 7)?;
     let mut batch =

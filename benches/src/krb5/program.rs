@@ -1,4 +1,5 @@
-//! The columns that are not ours: C programs, compiled when they are needed, that run one row at a time on request.
+//! The columns that are not ours: C programs, compiled when they are needed, that run one row at a
+//! time on request.
 
 use crate::steps;
 use anyhow::{Context, bail, ensure};

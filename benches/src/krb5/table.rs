@@ -7,7 +7,8 @@ use bench::measuring::Interval;
 use krb5::Cpu;
 use serde_json::{Value, json};
 
-/// The rates of a row in GB/s, one a round; none in a column that is missing or does not do the row.
+/// The rates of a row in GB/s, one a round; none in a column that is missing or does not do the
+/// row.
 #[derive(Default)]
 pub struct Measured {
     pub ours: Vec<f64>,
@@ -18,7 +19,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods cancel.
+    /// Returns how many times as fast as MIT we are: round by round, so that the machine's moods
+    /// cancel.
     fn ratio_to_mit(&self) -> Option<Interval> {
         Interval::of(self.ours.iter().zip(&self.mit).map(|(ours, mit)| ours / mit))
     }
@@ -52,7 +54,8 @@ impl Table {
         self.rows.push((row, measured));
     }
 
-    /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one under its name.
+    /// Prints it, and keeps the rows for JSON: those of the first table as `rows`, of another one
+    /// under its name.
     pub fn print(&self, output: &mut Output, calibration: &Calibration) {
         println!(
             "\n{:34} {:>6} {:17} {:>6} {:>6}  {:>9} {:>7}  {:>6} {:>5}   floor, times MIT",

@@ -1,4 +1,5 @@
-//! Changes of names in one directory: how many a second, by how many are in flight, and how many synchronisations of the disk they share.
+//! Changes of names in one directory: how many a second, by how many are in flight, and how many
+//! synchronisations of the disk they share.
 
 mod churn;
 

@@ -1,4 +1,5 @@
-//! Sequential reads with `sys` beside a bare loop that preads the same file and sends the same bytes.
+//! Sequential reads with `sys` beside a bare loop that preads the same file and sends the same
+//! bytes.
 
 use super::LENGTH;
 use super::rows::{SEQUENTIAL_READ, Store};

@@ -13,14 +13,15 @@ use bench::{Endpoint, Flavor, Mount};
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
 
-/// Requests in flight for Kerberos, from the row's own downwards: Ganesha 4.3 leaves calls unanswered when several
-/// are in flight, and both servers are compared where it does not.
+/// Requests in flight for Kerberos, from the row's own downwards: Ganesha 4.3 leaves calls
+/// unanswered when several are in flight, and both servers are compared where it does not.
 const DEPTHS: [usize; 5] = [SEQUENTIAL_DEPTH, 8, 4, 2, 1];
 
 /// Measures what is compared with Ganesha, if it can run here.
 ///
 /// # Errors
-/// When Ganesha does not start, or when the program fails; Ganesha's failures under load become part of the output.
+/// When Ganesha does not start, or when the program fails; Ganesha's failures under load become
+/// part of the output.
 pub fn measure(output: &mut Output, bed: &Bed, rounds: u32, stop: &AtomicBool) -> anyhow::Result<()> {
     println!();
     let package = match Package::find(ganesha::Which::Installed) {

@@ -1,5 +1,5 @@
-//! The data path: each flavor beside `sys`, NFS-Ganesha and a bare loop, as client rates and as the server's processor
-//! time.
+//! The data path: each flavor beside `sys`, NFS-Ganesha and a bare loop, as client rates and as the
+//! server's processor time.
 
 mod bare;
 mod beside;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// What to measure, and where the figures go.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`; `bare` and `ganesha`
-    /// name the comparisons with them.
+    /// Only the rows of which a part of the name is one of these, such as `seqread` or `memory`;
+    /// `bare` and `ganesha` name the comparisons with them.
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…")]
     only: Vec<String>,
     /// Only these flavors, beside sys: krb5, krb5i, krb5p.
@@ -43,7 +43,8 @@ impl Arguments {
     }
 }
 
-/// How long each flavor counts in a round: short, so that what disturbs the machine meets all flavors alike.
+/// How long each flavor counts in a round: short, so that what disturbs the machine meets all
+/// flavors alike.
 pub const LENGTH: Duration = Duration::from_millis(250);
 
 /// Runs the benchmark.

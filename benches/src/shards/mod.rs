@@ -1,7 +1,8 @@
 //! One shard and two: what threads that serve at once cost each other.
 //!
-//! It is measured without sockets, so that client and kernel do not take the cores: threads call the server as shards
-//! do. A server that scales has twice the rate with two threads, and the same processor time for each call.
+//! It is measured without sockets, so that client and kernel do not take the cores: threads call
+//! the server as shards do. A server that scales has twice the rate with two threads, and the same
+//! processor time for each call.
 
 mod caller;
 mod inside;

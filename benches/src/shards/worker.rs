@@ -13,8 +13,8 @@ pub const DEPTH: u32 = 32;
 /// Bytes of a READ.
 const READ_SIZE: u32 = 4096;
 
-/// Where SEQUENCE's sa_sequenceid is in COMPOUND4args: behind an empty tag, the minor version, the number of
-/// operations, SEQUENCE's own number and the session id. The slot follows.
+/// Where SEQUENCE's sa_sequenceid is in COMPOUND4args: behind an empty tag, the minor version, the
+/// number of operations, SEQUENCE's own number and the session id. The slot follows.
 const SEQUENCE_AT: usize = 4 * 4 + 16;
 
 /// A session with a file that is open and locked, and who uses some of its slots.
@@ -135,7 +135,8 @@ impl Worker {
         })
     }
 
-    /// Runs operations on all slots alike, so that their sequence ids stay the same; returns the first's results.
+    /// Runs operations on all slots alike, so that their sequence ids stay the same; returns the
+    /// first's results.
     fn run(
         &mut self,
         server: &Server<Nfs>,

@@ -1,4 +1,5 @@
-//! What a server that this program has started counts: it says so in its log, when it is asked by a signal.
+//! What a server that this program has started counts: it says so in its log, when it is asked by a
+//! signal.
 
 use crate::native::Counters;
 use anyhow::{Context, bail};

@@ -7,8 +7,8 @@ use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-/// Returns the processor time that a process of this machine has used, all its threads together, ended ones included;
-/// `None` when it is gone.
+/// Returns the processor time that a process of this machine has used, all its threads together,
+/// ended ones included; `None` when it is gone.
 pub fn of_process(pid: u32) -> Option<Duration> {
     let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
     Some(Duration::from(clock.now().ok()?))
@@ -24,19 +24,21 @@ pub fn of_this_process() -> Duration {
     used(UsageWho::RUSAGE_SELF)
 }
 
-/// Returns the processor time of the children of this process that have ended and been waited for, and of theirs.
+/// Returns the processor time of the children of this process that have ended and been waited for,
+/// and of theirs.
 pub fn of_children() -> Duration {
     used(UsageWho::RUSAGE_CHILDREN)
 }
 
-/// Returns the processor time that all processors of this machine have spent at work since it started, in steps of 10 ms;
-/// `None` where /proc does not say so.
+/// Returns the processor time that all processors of this machine have spent at work since it
+/// started, in steps of 10 ms; `None` where /proc does not say so.
 pub fn of_machine() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     ticks(busy(stat.lines().next()?)?)
 }
 
-/// Returns the processor time of a process and of its children that have ended, in steps of 10 ms; `None` when it is gone.
+/// Returns the processor time of a process and of its children that have ended, in steps of 10 ms;
+/// `None` when it is gone.
 pub fn of_family(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     ticks(family(&stat)?)
@@ -47,8 +49,8 @@ fn ticks(count: u64) -> Option<Duration> {
     Some(Duration::from_secs_f64(count as f64 / rate as f64))
 }
 
-/// Adds up a line `cpu user nice system idle iowait irq softirq …` of /proc/stat but for idle, iowait, and what follows
-/// softirq (stolen time is another machine's, a guest's is in user).
+/// Adds up a line `cpu user nice system idle iowait irq softirq …` of /proc/stat but for idle,
+/// iowait, and what follows softirq (stolen time is another machine's, a guest's is in user).
 fn busy(line: &str) -> Option<u64> {
     let mut fields = line.split_whitespace();
     if fields.next() != Some("cpu") {
@@ -58,7 +60,8 @@ fn busy(line: &str) -> Option<u64> {
     (fields.len() >= 7).then(|| [0, 1, 2, 5, 6].iter().filter_map(|at| fields.get(*at)).sum())
 }
 
-/// Adds up utime, stime, cutime and cstime, fields 14 to 17 of proc(5); the name in parentheses may hold blanks.
+/// Adds up utime, stime, cutime and cstime, fields 14 to 17 of proc(5); the name in parentheses may
+/// hold blanks.
 fn family(stat: &str) -> Option<u64> {
     let (_, after) = stat.rsplit_once(") ")?;
     let fields: Vec<u64> = after.split(' ').skip(11).take(4).map_while(|field| field.parse().ok()).collect();

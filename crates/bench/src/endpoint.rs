@@ -3,11 +3,11 @@
 use anyhow::Result;
 use std::time::Duration;
 
-/// One flavor's way to the server: one file to read and write, with many requests in flight, and a folder for
-/// small files.
+/// One flavor's way to the server: one file to read and write, with many requests in flight, and a
+/// folder for small files.
 ///
-/// Requests are started with a tag of the caller's choice; [`Endpoint::wait`] hands back what has finished, in
-/// any order.
+/// Requests are started with a tag of the caller's choice; [`Endpoint::wait`] hands back what has
+/// finished, in any order.
 pub trait Endpoint {
     /// The largest number of requests that can be in flight.
     fn depth_max(&self) -> usize;
@@ -33,8 +33,8 @@ pub trait Endpoint {
     /// Those of [`Endpoint::start_read`].
     fn start_write(&mut self, tag: usize, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Hands each request that has finished to `done`, and returns how many. Waits for the first at most `timeout`; without
-    /// one it waits as long as an answer may take.
+    /// Hands each request that has finished to `done`, and returns how many. Waits for the first at
+    /// most `timeout`; without one it waits as long as an answer may take.
     ///
     /// # Errors
     /// A failed request, an answer that does not come, or what `done` returns.

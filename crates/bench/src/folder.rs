@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the name of this run's own folder on a server or mount, for one side where there are several. Machines that measure on one
-/// export at once meet at no name: beside the process it has the nanosecond of its first use.
+/// Returns the name of this run's own folder on a server or mount, for one side where there are
+/// several. Machines that measure on one export at once meet at no name: beside the process it has
+/// the nanosecond of its first use.
 pub fn folder_name(side: Option<&str>) -> String {
     static BEGUN: OnceLock<u32> = OnceLock::new();
     let begun = BEGUN

@@ -1,5 +1,5 @@
-//! An export of a real server, over the project's own client: the session, and what is there of it. `endpoint` makes the
-//! requests of workloads, `tree` those of programs that work with paths.
+//! An export of a real server, over the project's own client: the session, and what is there of it.
+//! `endpoint` makes the requests of workloads, `tree` those of programs that work with paths.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ pub struct Mount {
     folder_handle: Vec<u8>,
     file_handle: Vec<u8>,
     stateid: Stateid4,
-    /// Bytes of a read and of a write that the server wishes for with this flavor: its maxread and maxwrite.
+    /// Bytes of a read and of a write that the server wishes for with this flavor: its maxread and
+    /// maxwrite.
     offered: [u64; 2],
     timeout: Duration,
     done: Vec<Completion>,
@@ -56,7 +57,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Makes a session; `path` is the export as the server names it, `folder` what is to be made in it.
+    /// Makes a session; `path` is the export as the server names it, `folder` what is to be made in
+    /// it.
     ///
     /// # Errors
     /// When the server cannot be reached, refuses the flavor or does not have the path.
@@ -117,7 +119,8 @@ impl Mount {
         self.offered = [u64::MAX; 2];
     }
 
-    /// Reads and writes no more at once than this many bytes, as mounts with `rsize` and `wsize` do.
+    /// Reads and writes no more at once than this many bytes, as mounts with `rsize` and `wsize`
+    /// do.
     pub fn limit(&mut self, rsize: Option<u32>, wsize: Option<u32>) {
         for (offered, size) in self.offered.iter_mut().zip([rsize, wsize]) {
             *offered = size.map_or(*offered, |size| u64::from(size).min(*offered));
@@ -128,7 +131,8 @@ impl Mount {
         self.client.as_mut().context("the session has ended")
     }
 
-    /// Makes one call and checks that all of it succeeded. A server in its grace period is waited for.
+    /// Makes one call and checks that all of it succeeded. A server in its grace period is waited
+    /// for.
     fn call(&mut self, build: impl Fn(&mut client::Compound)) -> Result<Reply> {
         let client = self.client()?;
         let end = Instant::now() + client.options().delay_max;

@@ -1,7 +1,7 @@
 //! The contents of the file that is measured: any eight bytes say where in which file they belong.
 //!
-//! A server that is fast because it returns the wrong bytes is found out at the first read. Word `n` is
-//! `seed + n * STEP` modulo 2^64, so filling and checking are one addition for each word.
+//! A server that is fast because it returns the wrong bytes is found out at the first read. Word
+//! `n` is `seed + n * STEP` modulo 2^64, so filling and checking are one addition for each word.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: usize = 8;
@@ -15,7 +15,8 @@ impl Pattern {
         self.0.wrapping_add((offset / WORD as u64).wrapping_mul(STEP))
     }
 
-    /// Fills `data` with what belongs at `offset`. Both the offset and the length are multiples of 8.
+    /// Fills `data` with what belongs at `offset`. Both the offset and the length are multiples of
+    /// 8.
     pub fn fill(self, offset: u64, data: &mut [u8]) {
         let mut word = self.word(offset);
         for place in data.as_chunks_mut::<WORD>().0 {
@@ -24,10 +25,12 @@ impl Pattern {
         }
     }
 
-    /// Returns the offset of the first word of `data`, read at `offset`, that is not what belongs there.
+    /// Returns the offset of the first word of `data`, read at `offset`, that is not what belongs
+    /// there.
     pub fn mismatch(self, offset: u64, data: &[u8]) -> Option<u64> {
         let mut word = self.word(offset);
-        // Without an early end the loop is a few vector instructions; where it failed is only asked then.
+        // Without an early end the loop is a few vector instructions; where it failed is only asked
+        // then.
         let mut difference = 0;
         for found in data.as_chunks::<WORD>().0 {
             difference |= u64::from_le_bytes(*found) ^ word;

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 /// How long the server may take to end before it is killed.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the arguments that make a server offer `sys`, which it does only when asked, and the Kerberos flavors
-/// if it has keys. Where this process cannot have low ports, `sys` must be good from others.
+/// Returns the arguments that make a server offer `sys`, which it does only when asked, and the
+/// Kerberos flavors if it has keys. Where this process cannot have low ports, `sys` must be good
+/// from others.
 pub fn flavor_arguments(kerberos: bool) -> Vec<OsString> {
     let flavors = if kerberos { "krb5p,krb5i,krb5,sys" } else { "sys" };
     let secure = if client::may_use_low_port() { "true" } else { "false" };
@@ -44,7 +45,8 @@ impl ServerProcess {
         Self::start_with_log(program, arguments, environment, None)
     }
 
-    /// As [`ServerProcess::start`]; with a `log` it says there, instead of on standard error, what goes on.
+    /// As [`ServerProcess::start`]; with a `log` it says there, instead of on standard error, what
+    /// goes on.
     ///
     /// # Errors
     /// When it ends instead.
@@ -104,8 +106,9 @@ impl ServerProcess {
     }
 }
 
-/// A server on loopback is for this user alone: it shows folders of this user's, and sys proves nothing. Others do not get
-/// to one at the other end of a link, in a network namespace of this run's.
+/// A server on loopback is for this user alone: it shows folders of this user's, and sys proves
+/// nothing. Others do not get to one at the other end of a link, in a network namespace of this
+/// run's.
 fn same_user_argument(arguments: &[OsString]) -> Option<&'static str> {
     listens_on(arguments).filter(|ip| ip.is_loopback()).map(|_| "--same-user")
 }
@@ -117,7 +120,8 @@ fn listens_on(arguments: &[OsString]) -> Option<IpAddr> {
     Some(listen.ip())
 }
 
-/// The server tells its metrics where it serves, at a port that is free: it may be on an interface of its own.
+/// The server tells its metrics where it serves, at a port that is free: it may be on an interface
+/// of its own.
 fn metrics_argument(arguments: &[OsString]) -> Vec<OsString> {
     let address = listens_on(arguments).filter(|ip| !ip.is_unspecified());
     let address = address.unwrap_or(Ipv4Addr::LOCALHOST.into());

@@ -1,4 +1,5 @@
-//! Servers looked at from outside: what one tells at a metrics endpoint, and what the operating system tells of its process.
+//! Servers looked at from outside: what one tells at a metrics endpoint, and what the operating
+//! system tells of its process.
 
 use crate::cpu;
 use crate::measuring::Stages;
@@ -68,7 +69,8 @@ impl Metrics {
         let address = self.host.to_socket_addrs()?.next().context("the host has no address")?;
         let mut stream = TcpStream::connect_timeout(&address, METRICS_TIMEOUT)?;
         stream.set_read_timeout(Some(METRICS_TIMEOUT))?;
-        // At once: a peer that answers after a part of it would close with the rest unread, and take its answer back.
+        // At once: a peer that answers after a part of it would close with the rest unread, and
+        // take its answer back.
         let request = format!("GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", self.path, self.host);
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
@@ -163,7 +165,8 @@ impl Watched {
         Look { cpu, stages: told.map(|told| told.stages).filter(|stages| !stages.is_empty()) }
     }
 
-    /// Says what was done since a look for `side`: a flavor, or one with an encryption type behind it (`krb5p-18`).
+    /// Says what was done since a look for `side`: a flavor, or one with an encryption type behind
+    /// it (`krb5p-18`).
     pub fn since(&self, before: &Look, side: &str) -> Seen {
         // The process first: to tell costs it something as well.
         let own = self.of_process();

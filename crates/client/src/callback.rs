@@ -1,4 +1,5 @@
-//! The client is called back: CB_COMPOUNDs over the connections of the session (RFC 8881 sections 2.10.3.1 and 20).
+//! The client is called back: CB_COMPOUNDs over the connections of the session (RFC 8881 sections
+//! 2.10.3.1 and 20).
 
 use std::fmt;
 
@@ -59,13 +60,14 @@ impl fmt::Debug for BackChannel {
 }
 
 impl Client {
-    /// Sets what answers callbacks. It is called in the methods of this client that wait for replies, and by
-    /// [`Client::serve_callbacks`].
+    /// Sets what answers callbacks. It is called in the methods of this client that wait for
+    /// replies, and by [`Client::serve_callbacks`].
     pub fn on_callback(&mut self, handler: impl FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send + 'static) {
         self.back.handler = Box::new(handler);
     }
 
-    /// Returns the CB_RECALLs that were answered with NFS4_OK since the last call: stateids, to be given back.
+    /// Returns the CB_RECALLs that were answered with NFS4_OK since the last call: stateids, to be
+    /// given back.
     pub fn take_recalls(&mut self) -> Vec<Stateid4> {
         std::mem::take(&mut self.recalls)
     }
@@ -75,7 +77,8 @@ impl Client {
         self.back.damage = damage;
     }
 
-    /// Answers a record that is no reply; none if it is no call either, or one that is met with silence.
+    /// Answers a record that is no reply; none if it is no call either, or one that is met with
+    /// silence.
     pub(crate) fn call_back(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
         let mut reply = match self.session.called_back_by.clone() {
@@ -117,7 +120,8 @@ impl Client {
         }
     }
 
-    /// The answer to a call with these arguments, if they are any; none where it is met with silence.
+    /// The answer to a call with these arguments, if they are any; none where it is met with
+    /// silence.
     fn answer(&mut self, header: &CallHeader<'_>, arguments: Option<&[u8]>) -> Option<(Accepted, Vec<u8>)> {
         match arguments.ok_or(Accepted::GarbageArgs).and_then(|arguments| self.results(header, arguments)) {
             Ok(results) => {

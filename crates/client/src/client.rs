@@ -40,7 +40,8 @@ impl IdentityId {
 pub struct CallOptions {
     /// Whose call it is.
     pub identity: IdentityId,
-    /// Another service than the identity's: the service belongs to the call (RFC 2203 section 5.3.1).
+    /// Another service than the identity's: the service belongs to the call (RFC 2203 section
+    /// 5.3.1).
     pub service: Option<RpcGssServiceT>,
     /// How long it may take, if not [`Options::call_timeout`].
     pub timeout: Option<Duration>,
@@ -76,8 +77,8 @@ pub struct Statistics {
 
 /// A client with one session.
 ///
-/// It belongs to one thread at a time and never starts one. All of its work happens inside its methods: a
-/// client that nobody calls does not renew its lease.
+/// It belongs to one thread at a time and never starts one. All of its work happens inside its
+/// methods: a client that nobody calls does not renew its lease.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) options: Options,
@@ -273,7 +274,8 @@ impl Client {
         memory::give(reply.into_record());
     }
 
-    /// Opens a further connection that belongs to no session, for calls that a client would not make.
+    /// Opens a further connection that belongs to no session, for calls that a client would not
+    /// make.
     ///
     /// # Errors
     /// Any of the transport.
@@ -286,8 +288,8 @@ impl Client {
         control(&self.options, &mut self.identities, connection)
     }
 
-    /// Ends the session, the client and the contexts at the server. A client that has files open is left
-    /// there until its lease is over.
+    /// Ends the session, the client and the contexts at the server. A client that has files open is
+    /// left there until its lease is over.
     ///
     /// # Errors
     /// The first thing that went wrong; the rest is tried anyway.
@@ -323,7 +325,8 @@ impl Client {
 
 /// What of `size` is left for data.
 fn data_max(wanted: u32, size: u32) -> u32 {
-    // The heads of RPC and COMPOUND, a 128-byte filehandle and the tokens of any enctype fit into this.
+    // The heads of RPC and COMPOUND, a 128-byte filehandle and the tokens of any enctype fit into
+    // this.
     const HEADS_MAX: u32 = 2048;
     let fits = size.saturating_sub(HEADS_MAX).max(512);
     // Whole pages, if there is room for one.

@@ -6,8 +6,8 @@ use xdr::{Encode as _, Encoder};
 use crate::message::{HEADROOM, Message, empty_buffer};
 use crate::slots::Slot;
 
-/// Where in the arguments things stand that are filled in at the end: tag, minor version, count, and then
-/// the operation SEQUENCE, whose parts all have a fixed size.
+/// Where in the arguments things stand that are filled in at the end: tag, minor version, count,
+/// and then the operation SEQUENCE, whose parts all have a fixed size.
 const MINOR_VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;
 const SESSION_AT: usize = 16;
@@ -63,8 +63,8 @@ impl Compound {
         self
     }
 
-    /// Adds an operation that changes something: its reply is to be kept for a repetition, and without that
-    /// reply it must not be done twice.
+    /// Adds an operation that changes something: its reply is to be kept for a repetition, and
+    /// without that reply it must not be done twice.
     pub fn change(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
         self.cached = true;
         self.repeatable = false;
@@ -266,7 +266,8 @@ impl Compound {
         self.change(&NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() }))
     }
 
-    /// RENAME (section 18.26): the saved filehandle is the source directory, the current one the target.
+    /// RENAME (section 18.26): the saved filehandle is the source directory, the current one the
+    /// target.
     pub fn rename(&mut self, old: &[u8], new: &[u8]) -> &mut Self {
         self.change(&NfsArgop4::OP_RENAME(Rename4Args { oldname: old.into(), newname: new.into() }))
     }

@@ -28,7 +28,8 @@ pub enum Error {
         /// How.
         status: Nfsstat4,
     },
-    /// The COMPOUND as a whole failed before its first operation, such as with NFS4ERR_MINOR_VERS_MISMATCH.
+    /// The COMPOUND as a whole failed before its first operation, such as with
+    /// NFS4ERR_MINOR_VERS_MISMATCH.
     #[error("COMPOUND: {0}")]
     Compound(Nfsstat4),
     /// The results do not decode, or are not those of the operations that were asked for.
@@ -173,7 +174,8 @@ impl Error {
         matches!(self.status(), Some(Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE))
     }
 
-    /// Whether the server does not know the security context, or not any more (RFC 2203 section 5.3.3.3).
+    /// Whether the server does not know the security context, or not any more (RFC 2203 section
+    /// 5.3.3.3).
     pub const fn is_context_lost(&self) -> bool {
         matches!(
             self,

@@ -186,8 +186,8 @@ impl Filesystem {
         written
     }
 
-    /// Writes `data` at `offset` of an open file, with several requests at the server, and commits it. What a
-    /// restart of the server may have lost meanwhile is written again.
+    /// Writes `data` at `offset` of an open file, with several requests at the server, and commits
+    /// it. What a restart of the server may have lost meanwhile is written again.
     ///
     /// # Errors
     /// Those of WRITE and COMMIT.

@@ -1,4 +1,5 @@
-//! Connections from a port that only privileged programs may use: servers ask AUTH_SYS callers for one.
+//! Connections from a port that only privileged programs may use: servers ask AUTH_SYS callers for
+//! one.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -9,10 +10,12 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The ports that are tried: those that Linux's own client takes (sunrpc.min_resvport, max_resvport).
+/// The ports that are tried: those that Linux's own client takes (sunrpc.min_resvport,
+/// max_resvport).
 const PORTS: RangeInclusive<u16> = 665..=1023;
 
-/// Connects from a low port; from any port where this process may not have a low one, or none is free.
+/// Connects from a low port; from any port where this process may not have a low one, or none is
+/// free.
 ///
 /// # Errors
 /// As [`TcpStream::connect_timeout`].
@@ -31,7 +34,8 @@ pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result
     TcpStream::connect_timeout(address, timeout)
 }
 
-/// Says whether this process may bind low ports, so that a server finds its AUTH_SYS calls trustworthy.
+/// Says whether this process may bind low ports, so that a server finds its AUTH_SYS calls
+/// trustworthy.
 pub fn may_use_low_port() -> bool {
     PORTS.rev().any(|port| bound(port, IpAddr::V4(Ipv4Addr::LOCALHOST)).is_ok())
 }
@@ -44,7 +48,8 @@ fn bound(port: u16, address: IpAddr) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A port may have one connection to each server, and another while the last one is in TIME_WAIT.
+    // A port may have one connection to each server, and another while the last one is in
+    // TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &SocketAddr::new(address, port))?;
     Ok(socket)

@@ -1,11 +1,13 @@
 //! A call in memory: room for the head, then the arguments.
 //!
-//! The arguments are written first, once, where they stay. The head is put in front of them when the call is
-//! sent, which happens again when a call is repeated on another connection or in another context.
+//! The arguments are written first, once, where they stay. The head is put in front of them when
+//! the call is sent, which happens again when a call is repeated on another connection or in
+//! another context.
 
 use rpc::{memory, record_mark};
 
-/// Room in front of the arguments for the record mark, the RPC head and the frame of a protected body.
+/// Room in front of the arguments for the record mark, the RPC head and the frame of a protected
+/// body.
 pub const HEADROOM: usize = 1024;
 
 const MARK_LEN: usize = 4;
@@ -54,8 +56,8 @@ impl Message {
         }
     }
 
-    /// Puts `prefix` in front of the arguments and returns both: what a checksum of the body is made of when
-    /// the prefix is its sequence number.
+    /// Puts `prefix` in front of the arguments and returns both: what a checksum of the body is
+    /// made of when the prefix is its sequence number.
     pub fn with_prefix(&mut self, prefix: &[u8]) -> &[u8] {
         self.buffer.truncate(self.arguments_end);
         self.start = self.arguments_at;
@@ -90,8 +92,8 @@ impl Message {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Starts an encrypted record: `head`, then `room` bytes, then what is there. Returns the record and the
-    /// position of the room.
+    /// Starts an encrypted record: `head`, then `room` bytes, then what is there. Returns the
+    /// record and the position of the room.
     pub fn begin_encrypted(&mut self, head: &[u8], room: usize, spare: usize) -> (&mut Vec<u8>, usize) {
         let body = self.buffer.get(self.start..).unwrap_or_default();
         self.encrypted.clear();

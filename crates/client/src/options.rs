@@ -115,7 +115,8 @@ impl Security {
         Self::Sys(SysCredential { machine_name: "client".to_owned(), uid, gid, gids: Vec::new() })
     }
 
-    /// Kerberos to the NFS service of `host`, or AUTH_SYS with the ids of this process for [`Flavor::Sys`].
+    /// Kerberos to the NFS service of `host`, or AUTH_SYS with the ids of this process for
+    /// [`Flavor::Sys`].
     pub fn of(flavor: Flavor, host: &str, credential: Credential) -> Self {
         match flavor.service() {
             None => Self::sys(),
@@ -130,7 +131,8 @@ pub enum StateProtection {
     /// SP4_NONE.
     #[default]
     None,
-    /// SP4_MACH_CRED: the machine's identity must use RPCSEC_GSS; it is called with integrity at least.
+    /// SP4_MACH_CRED: the machine's identity must use RPCSEC_GSS; it is called with integrity at
+    /// least.
     MachineCredential,
 }
 
@@ -151,8 +153,8 @@ pub struct Options {
     pub connections: usize,
     /// The minor version, 1 or 2.
     pub minor_version: u32,
-    /// `co_ownerid`: who this client is, the same after a restart of it. Random if `None`, so that several
-    /// clients on one machine do not take each other's state away.
+    /// `co_ownerid`: who this client is, the same after a restart of it. Random if `None`, so that
+    /// several clients on one machine do not take each other's state away.
     pub owner: Option<Vec<u8>>,
     /// Slots to ask for.
     pub slots_max: u32,
@@ -170,18 +172,22 @@ pub struct Options {
     pub backoff_max: Duration,
     /// How long to go on trying to connect again.
     pub reconnect_max: Duration,
-    /// How long blocking helpers repeat what the server answers with NFS4ERR_DELAY or NFS4ERR_GRACE.
+    /// How long blocking helpers repeat what the server answers with NFS4ERR_DELAY or
+    /// NFS4ERR_GRACE.
     pub delay_max: Duration,
     /// Whether to send RECLAIM_COMPLETE at once. Without it opens are refused with NFS4ERR_GRACE.
     pub reclaim_complete: bool,
-    /// Holds connections back at random while up to this many calls go over the others, so that calls arrive in
-    /// another order than that of their sequence numbers: for tests of servers.
+    /// Holds connections back at random while up to this many calls go over the others, so that
+    /// calls arrive in another order than that of their sequence numbers: for tests of servers.
     pub lag_max: Option<u32>,
-    /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where that is not required.
+    /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where that is not
+    /// required.
     pub bind_always: bool,
-    /// Whether the server may call the client back over each of its connections, so that there can be delegations.
+    /// Whether the server may call the client back over each of its connections, so that there can
+    /// be delegations.
     pub backchannel: bool,
-    /// How it is to call: by the machine's Kerberos context and with this service, else with AUTH_NONE.
+    /// How it is to call: by the machine's Kerberos context and with this service, else with
+    /// AUTH_NONE.
     pub callback_service: Option<RpcGssServiceT>,
 }
 

@@ -43,8 +43,8 @@ impl RawConnection {
         Self::connect_by(TcpStream::connect_timeout, addresses, timeout, record_size_max)
     }
 
-    /// As [`RawConnection::connect`], from a port below 1024 where this process may have one: servers want
-    /// one from AUTH_SYS callers.
+    /// As [`RawConnection::connect`], from a port below 1024 where this process may have one:
+    /// servers want one from AUTH_SYS callers.
     ///
     /// # Errors
     /// As [`RawConnection::connect`].
@@ -157,8 +157,8 @@ impl RawConnection {
         self.receive_record(timeout)?.ok_or(Error::Timeout)
     }
 
-    /// Waits until the server closes the connection; `false` when `timeout` passes first. Records that
-    /// arrive meanwhile are dropped.
+    /// Waits until the server closes the connection; `false` when `timeout` passes first. Records
+    /// that arrive meanwhile are dropped.
     pub fn wait_closed(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         loop {

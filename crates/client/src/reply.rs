@@ -110,7 +110,8 @@ impl<'a> Results<'a> {
     /// Passes over the result of an operation that returns nothing but its status.
     ///
     /// # Errors
-    /// [`Error::Nfs`] when it failed, [`Error::Results`] when the next result is another operation's.
+    /// [`Error::Nfs`] when it failed, [`Error::Results`] when the next result is another
+    /// operation's.
     pub fn done(&mut self, operation: NfsOpnum4) -> Result<&mut Self, Error> {
         if self.count == 0 {
             return Err(ResultsError::Missing(operation).into());

@@ -1,4 +1,5 @@
-//! Makes and ends clients and sessions at the server, over a connection that carries nothing else meanwhile.
+//! Makes and ends clients and sessions at the server, over a connection that carries nothing else
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ const OVERHEAD: u32 = 64 << 10;
 /// The longest reply that the server is asked to keep, in bytes.
 const CACHED_RESPONSE_MAX: u32 = 8 << 10;
 
-/// Operations in a COMPOUND that the client asks for; long paths are looked up with one LOOKUP each.
+/// Operations in a COMPOUND that the client asks for; long paths are looked up with one LOOKUP
+/// each.
 const OPERATIONS_MAX: u32 = 128;
 
 /// A session as the server granted it.
@@ -66,7 +68,8 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Calls a COMPOUND that is not of a session. A context that the server does not know is made anew, once.
+    /// Calls a COMPOUND that is not of a session. A context that the server does not know is made
+    /// anew, once.
     ///
     /// # Errors
     /// Any; a failed operation is not one.
@@ -131,7 +134,8 @@ impl Control<'_> {
         })
     }
 
-    /// CREATE_SESSION (section 18.36) with `sequence`, which EXCHANGE_ID or the session before gave.
+    /// CREATE_SESSION (section 18.36) with `sequence`, which EXCHANGE_ID or the session before
+    /// gave.
     ///
     /// # Errors
     /// Any.
@@ -144,7 +148,8 @@ impl Control<'_> {
         self.create_session_with(client_id, sequence, options, vec![CallbackSecParms4::AUTH_NONE])
     }
 
-    /// As [`Control::create_session`], with the ways by which the server may authenticate callbacks.
+    /// As [`Control::create_session`], with the ways by which the server may authenticate
+    /// callbacks.
     ///
     /// # Errors
     /// Any.
@@ -211,7 +216,8 @@ impl Control<'_> {
         })
     }
 
-    /// The context that the server is to call back by: the machine's, which EXCHANGE_ID has just gone by.
+    /// The context that the server is to call back by: the machine's, which EXCHANGE_ID has just
+    /// gone by.
     fn callback_context(&self, options: &Options) -> Result<Option<CallbackContext>, Error> {
         match (options.callback_service, self.identity.context()) {
             (None, _) => Ok(None),

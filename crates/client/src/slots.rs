@@ -72,8 +72,8 @@ impl SlotTable {
         self.entries.iter().rposition(|entry| entry.busy).map(|at| at as u32)
     }
 
-    /// Gives a slot back. `executed` says that the server accepted the request's SEQUENCE, which moves the
-    /// slot to its next sequence id; a request that SEQUENCE refused did not use it up.
+    /// Gives a slot back. `executed` says that the server accepted the request's SEQUENCE, which
+    /// moves the slot to its next sequence id; a request that SEQUENCE refused did not use it up.
     pub fn release(&mut self, id: u32, executed: bool) {
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         if !entry.busy {
@@ -88,8 +88,8 @@ impl SlotTable {
         self.first_free = self.first_free.min(id as usize);
     }
 
-    /// Takes note of `sr_target_highest_slotid`. Slots beyond the table that CREATE_SESSION granted do not
-    /// exist for this client, so the target only ever narrows it.
+    /// Takes note of `sr_target_highest_slotid`. Slots beyond the table that CREATE_SESSION granted
+    /// do not exist for this client, so the target only ever narrows it.
     pub fn set_target(&mut self, target: u32) {
         self.target = target;
     }

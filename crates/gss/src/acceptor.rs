@@ -12,17 +12,17 @@ const IDLE_MAX: usize = 64;
 
 /// Accepts contexts with any key of a keytab.
 ///
-/// It may be shared by threads. MIT holds a credential's mutex throughout an acceptance, so each acceptance
-/// takes a credential of its own from a pool and no lock is held while it works. The keytab is read anew for
-/// each context: a key added with `ktadd` counts at once.
+/// It may be shared by threads. MIT holds a credential's mutex throughout an acceptance, so each
+/// acceptance takes a credential of its own from a pool and no lock is held while it works. The
+/// keytab is read anew for each context: a key added with `ktadd` counts at once.
 ///
 /// # No replay cache
 ///
-/// A replayed AP-REQ would let an attacker have a context accepted once more, but the context's key is a fresh
-/// subkey that only the two real parties can compute: mutual authentication gives it, and RPCSEC_GSS calls
-/// carry a MIC under it before anything is done (RFC 2203 section 5.3.3.3). All that a replay earns is a
-/// context without use, which ages out; a cache on disk for that costs 8 to 14 microseconds a context, a lock
-/// for all threads, and fails when `/var/tmp` is full.
+/// A replayed AP-REQ would let an attacker have a context accepted once more, but the context's key
+/// is a fresh subkey that only the two real parties can compute: mutual authentication gives it,
+/// and RPCSEC_GSS calls carry a MIC under it before anything is done (RFC 2203 section 5.3.3.3).
+/// All that a replay earns is a context without use, which ages out; a cache on disk for that costs
+/// 8 to 14 microseconds a context, a lock for all threads, and fails when `/var/tmp` is full.
 pub struct Acceptor {
     keytab: PathBuf,
     idle: Mutex<Vec<Cred>>,
@@ -45,10 +45,12 @@ impl Acceptor {
         &self.keytab
     }
 
-    /// Accepts the token of a context's initiator (the AP-REQ of RFC 4121 section 4.1) and makes the reply.
+    /// Accepts the token of a context's initiator (the AP-REQ of RFC 4121 section 4.1) and makes
+    /// the reply.
     ///
     /// # Errors
-    /// Says what is wrong with the token, the ticket in it or the key for it; nothing is kept of a failure.
+    /// Says what is wrong with the token, the ticket in it or the key for it; nothing is kept of a
+    /// failure.
     pub fn accept(&self, token: &[u8]) -> Result<Established, GssError> {
         if token.is_empty() {
             let text = "the token is empty".to_owned();
@@ -96,7 +98,8 @@ impl Acceptor {
     }
 }
 
-/// "No credential" from an acceptor that has one says that the token is for another mechanism, such as NTLM.
+/// "No credential" from an acceptor that has one says that the token is for another mechanism, such
+/// as NTLM.
 fn as_acceptor(error: GssError) -> GssError {
     match error {
         GssError::NoTicket(mut status) => {

@@ -15,11 +15,12 @@ pub enum ConfigurationError {
 
 /// Makes the Kerberos library of this process, and of its children, use `krb5_conf`.
 ///
-/// MIT's GSS-API takes its configuration from `KRB5_CONFIG` and from nowhere else. A program that knows the
-/// file calls this first thing in `main`.
+/// MIT's GSS-API takes its configuration from `KRB5_CONFIG` and from nowhere else. A program that
+/// knows the file calls this first thing in `main`.
 ///
 /// # Errors
-/// When the process has more than one thread: changing the environment would race with their reading it.
+/// When the process has more than one thread: changing the environment would race with their
+/// reading it.
 pub fn use_configuration(krb5_conf: &Path) -> Result<(), ConfigurationError> {
     crate::ffi::set_only_thread_environment("KRB5_CONFIG", krb5_conf.as_os_str())
 }

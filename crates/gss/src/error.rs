@@ -28,12 +28,14 @@ pub enum GssError {
     /// The ticket's time is over.
     #[error("the Kerberos ticket has expired ({0}); get a new one with kinit")]
     TicketExpired(Status),
-    /// The clocks of the two machines disagree by more than the realm allows, or the ticket begins later.
+    /// The clocks of the two machines disagree by more than the realm allows, or the ticket begins
+    /// later.
     #[error(
         "the clocks of client, server and KDC differ too much ({0}); synchronise them, for example with chrony"
     )]
     ClockSkew(Status),
-    /// The ticket is for a key that the keytab does not hold: wrong principal, old key version, other enctype.
+    /// The ticket is for a key that the keytab does not hold: wrong principal, old key version,
+    /// other enctype.
     #[error(
         "the ticket does not fit a key of the keytab ({0}); compare `klist -ekt KEYTAB` with `kvno PRINCIPAL`, \
          export the key again, and let clients drop old tickets with kdestroy"
@@ -45,7 +47,8 @@ pub enum GssError {
          realm in krb5.conf"
     )]
     UnknownPrincipal(Status),
-    /// An encryption type that one side does not have, or that this program refuses (DES, 3DES, RC4, Camellia).
+    /// An encryption type that one side does not have, or that this program refuses (DES, 3DES,
+    /// RC4, Camellia).
     #[error(
         "the encryption type is refused ({0}); make the principal's keys of type aes256-cts-hmac-sha1-96 or \
          aes256-cts-hmac-sha384-192"
@@ -122,26 +125,32 @@ fn kind_of_major(code: u32) -> Option<Kind> {
     }
 }
 
-/// MIT's error tables count up from a base each: the Kerberos library's own, and the ASN.1 decoder's.
+/// MIT's error tables count up from a base each: the Kerberos library's own, and the ASN.1
+/// decoder's.
 const KRB5_BASE: i64 = -1_765_328_384;
 const ASN1_BASE: i64 = 1_859_794_432;
 const ASN1_CODES: i64 = 32;
 
-/// The codes that name a cause, as offsets into the Kerberos library's table; up to 127 they are RFC 4120's own.
+/// The codes that name a cause, as offsets into the Kerberos library's table; up to 127 they are
+/// RFC 4120's own.
 const KINDS: &[(&[i64], Kind)] = &[
     // KDC_ERR_NAME_EXP, KDC_ERR_SERVICE_EXP, AP_ERR_TKT_EXPIRED
     (&[1, 2, 32], GssError::TicketExpired),
     // KDC_ERR_NEVER_VALID, AP_ERR_TKT_NYV, AP_ERR_SKEW, KDCREP_SKEW
     (&[11, 33, 37, 148], GssError::ClockSkew),
-    // KDC_ERR_C_PRINCIPAL_UNKNOWN, KDC_ERR_S_PRINCIPAL_UNKNOWN, SERVER_NOMATCH, WRONG_REALM, HOST_REALM_UNKNOWN
+    // KDC_ERR_C_PRINCIPAL_UNKNOWN, KDC_ERR_S_PRINCIPAL_UNKNOWN, SERVER_NOMATCH, WRONG_REALM,
+    // HOST_REALM_UNKNOWN
     (&[6, 7, 26, 68, 217], GssError::UnknownPrincipal),
-    // KDC_ERR_ETYPE_NOSUPP, PROG_ETYPE_NOSUPP, WRONG_ETYPE, BAD_ENCTYPE, NOPERM_ETYPE, CONFIG_ETYPE_NOSUPP
+    // KDC_ERR_ETYPE_NOSUPP, PROG_ETYPE_NOSUPP, WRONG_ETYPE, BAD_ENCTYPE, NOPERM_ETYPE,
+    // CONFIG_ETYPE_NOSUPP
     (&[14, 150, 152, 188, 236, 237], GssError::EnctypeRefused),
-    // AP_ERR_BAD_INTEGRITY, NOT_US, BADMATCH, BADKEYVER, NOKEY, WRONG_PRINC, KT_NOTFOUND, KT_KVNONOTFOUND
+    // AP_ERR_BAD_INTEGRITY, NOT_US, BADMATCH, BADKEYVER, NOKEY, WRONG_PRINC, KT_NOTFOUND,
+    // KT_KVNONOTFOUND
     (&[31, 35, 36, 44, 45, 144, 181, 230], GssError::WrongKey),
     // AP_ERR_BADVERSION, AP_ERR_MSG_TYPE, AP_ERR_MODIFIED, INAPP_CKSUM, BADMSGTYPE
     (&[39, 40, 41, 50, 138], GssError::MalformedToken),
-    // CC_NOTFOUND, CC_END, NO_TKT_SUPPLIED, NO_TKT_IN_RLM, FCC_PERM, FCC_NOFILE, CC_FORMAT, NOCREDS_SUPPLIED
+    // CC_NOTFOUND, CC_END, NO_TKT_SUPPLIED, NO_TKT_IN_RLM, FCC_PERM, FCC_NOFILE, CC_FORMAT,
+    // NOCREDS_SUPPLIED
     (&[141, 142, 143, 185, 194, 195, 199, 203], GssError::NoTicket),
     // REALM_UNKNOWN, KDC_UNREACH, REALM_CANT_RESOLVE
     (&[154, 156, 220], GssError::KdcUnreachable),

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 /// The result of context establishment, of either side.
 pub struct Established {
-    /// The last token for the peer: the acceptor's reply (AP-REP). Empty when there is nothing to send.
+    /// The last token for the peer: the acceptor's reply (AP-REP). Empty when there is nothing to
+    /// send.
     pub token: Vec<u8>,
-    /// The peer's principal with its realm: `alice@EXAMPLE.ORG`, `nfs/server.example.org@EXAMPLE.ORG`.
-    /// An initiator whose host has no realm in krb5.conf sees an empty one behind the `@`.
+    /// The peer's principal with its realm: `alice@EXAMPLE.ORG`,
+    /// `nfs/server.example.org@EXAMPLE.ORG`. An initiator whose host has no realm in krb5.conf sees
+    /// an empty one behind the `@`.
     pub principal: String,
     /// The keys of the per-message tokens, for this side's role.
     pub keys: krb5::ContextKeys,

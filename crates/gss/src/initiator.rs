@@ -15,7 +15,8 @@ pub enum Credential {
     Default,
     /// A credential cache by name: a path, or `FILE:…`, `DIR:…`, `KEYRING:…`, `MEMORY:…`.
     Ccache(String),
-    /// A keytab: tickets are fetched with the principal's key and kept in memory, for machines and tests.
+    /// A keytab: tickets are fetched with the principal's key and kept in memory, for machines and
+    /// tests.
     Keytab {
         /// The keytab's path.
         path: PathBuf,
@@ -24,8 +25,8 @@ pub enum Credential {
     },
 }
 
-/// Fetching a ticket with a keytab writes the in-memory cache that all initiators of that principal share; a
-/// second one must not read it half written.
+/// Fetching a ticket with a keytab writes the in-memory cache that all initiators of that principal
+/// share; a second one must not read it half written.
 static KEYTAB_FETCH: Mutex<()> = Mutex::new(());
 
 /// A context being initiated with a server, with mutual authentication.
@@ -47,7 +48,8 @@ impl Initiator {
     /// Begins a context with `target`, a service at a host such as `nfs@server.example.org`.
     ///
     /// # Errors
-    /// `NoTicket` or `TicketExpired` when the cache says so at once; some errors come only with the first step.
+    /// `NoTicket` or `TicketExpired` when the cache says so at once; some errors come only with the
+    /// first step.
     pub fn new(target: &str, credential: &Credential) -> Result<Self, GssError> {
         let target = Name::service(target)?;
         let cred = acquire(credential)?;
@@ -55,7 +57,8 @@ impl Initiator {
         Ok(Self { initiation: Initiation::new(cred, target), by_keytab })
     }
 
-    /// Takes the server's token, `None` at first, and says what to do next. May speak to the KDC, and wait.
+    /// Takes the server's token, `None` at first, and says what to do next. May speak to the KDC,
+    /// and wait.
     ///
     /// # Errors
     /// The context has failed and the initiator is of no more use.

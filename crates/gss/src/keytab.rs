@@ -16,7 +16,8 @@ pub struct KeytabEntry {
     pub etype: u16,
 }
 
-/// Lists a keytab's entries in the file's order (MIT's format 0x0502); holes of removed entries are skipped.
+/// Lists a keytab's entries in the file's order (MIT's format 0x0502); holes of removed entries are
+/// skipped.
 ///
 /// # Errors
 /// As of reading the file; `InvalidData` when it is no keytab of this format.

@@ -191,7 +191,8 @@ fn garbage_and_damaged_tokens_are_refused_and_the_acceptor_goes_on() {
                 let at = usize::try_from(seed % damaged.len() as u64).unwrap();
                 damaged[at] ^= 1 << (seed >> 61);
             }
-            // Some bits are nobody's business (the ASN.1 of what is skipped), so acceptance is no failure.
+            // Some bits are nobody's business (the ASN.1 of what is skipped), so acceptance is no
+            // failure.
             let _ = acceptor.accept(&damaged);
         }
         establish(&acceptor, "nfs@localhost", &alice).unwrap();

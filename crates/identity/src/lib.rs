@@ -1,13 +1,15 @@
 //! Principals to uids and gids, and owners to names and back.
 //!
-//! A Kerberos principal becomes the [`Identity`] that its calls act with once a context ([`Mapper::principal`]);
-//! the attributes `owner` and `owner_group` are strings on the wire and numbers in the file system
-//! ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9). Where names come from is an
-//! [`IdentitySource`]: the system's name service ([`NssSource`]) or a table ([`StaticSource`]).
+//! A Kerberos principal becomes the [`Identity`] that its calls act with once a context
+//! ([`Mapper::principal`]); the attributes `owner` and `owner_group` are strings on the wire and
+//! numbers in the file system ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9).
+//! Where names come from is an [`IdentitySource`]: the system's name service ([`NssSource`]) or a
+//! table ([`StaticSource`]).
 //!
-//! Expiry takes `now`; only waits read a clock. Name services may be slow or hang. Principals are looked up on the
-//! thread of the caller, which may wait for as long as it takes. Owners are looked up on threads of this crate, and
-//! callers wait for these for a moment at most, or not at all ([`Wait`]).
+//! Expiry takes `now`; only waits read a clock. Name services may be slow or hang. Principals are
+//! looked up on the thread of the caller, which may wait for as long as it takes. Owners are looked
+//! up on threads of this crate, and callers wait for these for a moment at most, or not at all
+//! ([`Wait`]).
 
 mod cache;
 mod lookups;

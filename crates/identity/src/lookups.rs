@@ -1,4 +1,5 @@
-//! Lookups of owners in a name service that may be slow: on threads of their own, each key once, with a bounded wait.
+//! Lookups of owners in a name service that may be slow: on threads of their own, each key once,
+//! with a bounded wait.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -12,9 +13,11 @@ use crate::{IdentitySource, SourceError};
 const LOOKUP_THREADS_MAX: usize = 8;
 /// Lookups in flight, with those that wait for a thread; further owners count as late at once.
 const LOOKUPS_MAX: usize = 4096;
-/// Calls that wait for a lookup at once. Others count as late at once: the threads that calls run on are needed for disks.
+/// Calls that wait for a lookup at once. Others count as late at once: the threads that calls run
+/// on are needed for disks.
 const LOOKUP_WAITERS_MAX: usize = 32;
-/// How long a lookup may take until its answer counts as late, and how long one call waits for all of its lookups.
+/// How long a lookup may take until its answer counts as late, and how long one call waits for all
+/// of its lookups.
 pub const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a thread without work stays.
 const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -67,7 +70,8 @@ pub enum Wait<'w> {
 pub enum Asked {
     /// The name service has answered.
     Answered(Answer),
-    /// It takes too long, or too much is looked up already; the answer will be in the cache once it is there.
+    /// It takes too long, or too much is looked up already; the answer will be in the cache once it
+    /// is there.
     Late,
     /// The answer would have to be waited for.
     MustWait,
@@ -153,7 +157,8 @@ impl Lookups {
 }
 
 impl Inner {
-    /// Whether every thread waits for a name service that does not answer: then nobody else need wait for it.
+    /// Whether every thread waits for a name service that does not answer: then nobody else need
+    /// wait for it.
     fn is_stuck(&self) -> bool {
         self.running.len() >= LOOKUP_THREADS_MAX
             && self.running.iter().all(|since| since.elapsed() >= LOOKUP_WAIT_MAX)
@@ -165,7 +170,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that a thread takes what is queued; false when there is none and the system gives none.
+    /// Sees to it that a thread takes what is queued; false when there is none and the system gives
+    /// none.
     fn staff(this: &Arc<Self>, inner: &mut Inner) -> bool {
         if inner.queue.len() > inner.idle && inner.threads < LOOKUP_THREADS_MAX {
             let shared = this.clone();

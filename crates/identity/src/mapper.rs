@@ -36,7 +36,8 @@ pub enum PrincipalError {
     Source(#[from] SourceError),
 }
 
-/// Maps principals and owners by the site's rules. Shared by threads; no lock is held during a lookup.
+/// Maps principals and owners by the site's rules. Shared by threads; no lock is held during a
+/// lookup.
 pub struct Mapper {
     rules: Rules,
     source: Arc<dyn IdentitySource>,
@@ -95,8 +96,8 @@ impl Owners {
     }
 }
 
-/// A name that may stand before `@domain`. A failing name service gives numbers, for as long as an absence is believed: a
-/// directory listing must not ask it once for each entry.
+/// A name that may stand before `@domain`. A failing name service gives numbers, for as long as an
+/// absence is believed: a directory listing must not ask it once for each entry.
 fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
     name.as_ref().ok().cloned().flatten().filter(|name| !name.contains('@'))
 }
@@ -127,8 +128,8 @@ impl Mapper {
 
     /// Maps an authenticated principal, `alice@REALM`.
     ///
-    /// A machine's principal and `root@REALM` are nobody unless [`Rules::principals`] names them, and without
-    /// that no principal becomes uid 0, whatever the name service says.
+    /// A machine's principal and `root@REALM` are nobody unless [`Rules::principals`] names them,
+    /// and without that no principal becomes uid 0, whatever the name service says.
     ///
     /// # Errors
     /// `Refused` by the rules; `Source` when the name service fails, which is not remembered.
@@ -174,8 +175,8 @@ impl Mapper {
         plain && self.rules.realms.iter().any(|accepted| accepted == realm)
     }
 
-    /// Returns a user as `owner`: `alice@domain`, or the number when it has no name (RFC 8881 section 5.9) or its name
-    /// takes long. Waits for a moment at most.
+    /// Returns a user as `owner`: `alice@domain`, or the number when it has no name (RFC 8881
+    /// section 5.9) or its name takes long. Waits for a moment at most.
     pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
         let left = Cell::new(LOOKUP_WAIT_MAX);
         self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
@@ -187,12 +188,14 @@ impl Mapper {
         self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
     }
 
-    /// As [`Mapper::owner_of_uid`]; `None` where the name would have to be waited for and must not be.
+    /// As [`Mapper::owner_of_uid`]; `None` where the name would have to be waited for and must not
+    /// be.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         self.name(uid, &self.owners.users, Key::User(uid), now, wait)
     }
 
-    /// As [`Mapper::owner_of_gid`]; `None` where the name would have to be waited for and must not be.
+    /// As [`Mapper::owner_of_gid`]; `None` where the name would have to be waited for and must not
+    /// be.
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         self.name(gid, &self.owners.groups, Key::Group(gid), now, wait)
     }
@@ -200,7 +203,8 @@ impl Mapper {
     /// Returns the user that an `owner` names. Waits for a moment at most.
     ///
     /// # Errors
-    /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits `Source`.
+    /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits
+    /// `Source`.
     pub fn uid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
         let left = Cell::new(LOOKUP_WAIT_MAX);
         self.uid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
@@ -215,7 +219,8 @@ impl Mapper {
         self.gid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
     }
 
-    /// As [`Mapper::uid_of_owner`]; `None` where the number would have to be waited for and must not be.
+    /// As [`Mapper::uid_of_owner`]; `None` where the number would have to be waited for and must
+    /// not be.
     pub fn uid_of_owner_within(
         &self,
         owner: &[u8],
@@ -225,7 +230,8 @@ impl Mapper {
         self.id(owner, &self.owners.uids, Key::Uid, now, wait)
     }
 
-    /// As [`Mapper::gid_of_owner`]; `None` where the number would have to be waited for and must not be.
+    /// As [`Mapper::gid_of_owner`]; `None` where the number would have to be waited for and must
+    /// not be.
     pub fn gid_of_owner_within(
         &self,
         owner: &[u8],

@@ -29,7 +29,8 @@ pub enum Owner<'a> {
 impl<'a> Owner<'a> {
     /// Takes an owner string apart.
     ///
-    /// A number has no sign, no leading zero and no domain. A name without domain is taken as a local one.
+    /// A number has no sign, no leading zero and no domain. A name without domain is taken as a
+    /// local one.
     pub fn parse(bytes: &'a [u8], domain: &str, name_max: usize) -> Result<Self, OwnerError> {
         let text = std::str::from_utf8(bytes).map_err(|_| OwnerError::Malformed)?;
         let (name, theirs) = match text.rsplit_once('@') {

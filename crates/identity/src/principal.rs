@@ -10,7 +10,8 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Takes a principal's text apart; `None` for empty text, an empty first component or a hanging `\`.
+    /// Takes a principal's text apart; `None` for empty text, an empty first component or a hanging
+    /// `\`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut components = vec![String::new()];
         let mut realm: Option<String> = None;
@@ -44,8 +45,8 @@ impl Principal {
         }
     }
 
-    /// Whether this is a machine's or a service's principal: `host/…`, `nfs/…`, `root/…`, any with an
-    /// instance, and the `CLIENT$` that Active Directory gives to machines.
+    /// Whether this is a machine's or a service's principal: `host/…`, `nfs/…`, `root/…`, any with
+    /// an instance, and the `CLIENT$` that Active Directory gives to machines.
     pub fn is_machine(&self) -> bool {
         self.user().is_none_or(|name| name.ends_with('$'))
     }

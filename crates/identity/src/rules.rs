@@ -16,12 +16,13 @@ pub enum Unknown {
 /// How principals and owners are mapped.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The domain behind the `@` of owners, such as `example.org`; compared without case (RFC 8881 section 5.9).
+    /// The domain behind the `@` of owners, such as `example.org`; compared without case (RFC 8881
+    /// section 5.9).
     pub domain: String,
     /// The realms whose users are the local users of the same name.
     pub realms: Vec<String>,
-    /// Principals, written in full, that act as a local user of another name. The only way to map a machine's
-    /// principal, and the only way for a principal to become uid 0.
+    /// Principals, written in full, that act as a local user of another name. The only way to map a
+    /// machine's principal, and the only way for a principal to become uid 0.
     pub principals: HashMap<String, String>,
     /// What happens to principals without an account.
     pub unknown: Unknown,
@@ -51,7 +52,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Makes the usual rules of a site: owners in `domain`, the users of `realm` are the local users.
+    /// Makes the usual rules of a site: owners in `domain`, the users of `realm` are the local
+    /// users.
     pub fn new(domain: &str, realm: &str) -> Self {
         Self { domain: domain.to_owned(), realms: vec![realm.to_owned()], ..Self::default() }
     }

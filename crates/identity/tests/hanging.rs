@@ -1,4 +1,5 @@
-//! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at all.
+//! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at
+//! all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -114,7 +115,8 @@ fn who_waits_gets_the_answer_of_the_lookup_that_is_under_way() {
             assert_eq!(thread.join().unwrap().as_deref(), Some("u7@d"));
         }
     });
-    // A thread that missed the cache just before the answer came asks once more, and no thread asks twice.
+    // A thread that missed the cache just before the answer came asks once more, and no thread asks
+    // twice.
     assert!(directory.0.calls.load(SeqCst) <= 5);
 }
 

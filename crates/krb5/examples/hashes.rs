@@ -1,8 +1,10 @@
-//! Prints how fast each way to hash is on one core: `cargo run --release -p orthrus-krb5 --example hashes`.
+//! Prints how fast each way to hash is on one core: `cargo run --release -p orthrus-krb5 --example
+//! hashes`.
 //!
-//! An argument picks rows by what their name contains. The time is the thread's processor time; the clock of the
-//! core is found by a chain of multiplications (three cycles each) and XORs (one). Beside each figure stands the
-//! bound of the units, computed from what a block needs at least, see [`bound`].
+//! An argument picks rows by what their name contains. The time is the thread's processor time; the
+//! clock of the core is found by a chain of multiplications (three cycles each) and XORs (one).
+//! Beside each figure stands the bound of the units, computed from what a block needs at least, see
+//! [`bound`].
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 // A measurement reads the clock, which the crate itself never does.
@@ -104,14 +106,17 @@ fn measured(hash: &str, way: &str, lanes: &[&[u8]], block: usize) -> Option<(f64
     Some(best)
 }
 
-/// Returns the least number of cycles for a block of all lanes on a core with two ports for 512 bits, three for
-/// 256 bits (rows), counting instructions that need one of those ports; loads and stores have their own.
+/// Returns the least number of cycles for a block of all lanes on a core with two ports for 512
+/// bits, three for 256 bits (rows), counting instructions that need one of those ports; loads and
+/// stores have their own.
 ///
-/// - SHA-1: 80 rounds with 2 rotations, 4 additions and 1 function, 64 words of schedule with 2 XORs and 1 rotation,
-///   turning a block: 64 moves and 16 byte swaps for 16 lanes, 5 additions at the end.
-/// - SHA-2: a round has 6 rotations, 4 functions of three bits and 7 additions, a word of schedule 4 rotations,
-///   2 shifts, 2 functions and 3 additions.
-/// - Without AVX-512 a rotation is 3 instructions, a function of three bits 2 (XOR) to 4 (majority).
+/// - SHA-1: 80 rounds with 2 rotations, 4 additions and 1 function, 64 words of schedule with 2
+///   XORs and 1 rotation, turning a block: 64 moves and 16 byte swaps for 16 lanes, 5 additions at
+///   the end.
+/// - SHA-2: a round has 6 rotations, 4 functions of three bits and 7 additions, a word of schedule
+///   4 rotations, 2 shifts, 2 functions and 3 additions.
+/// - Without AVX-512 a rotation is 3 instructions, a function of three bits 2 (XOR) to 4
+///   (majority).
 fn bound(hash: &str, way: &str, lanes: usize) -> Option<f64> {
     let (rounds, words, state) = match hash {
         "SHA-1" => (80.0, 64.0, 5.0),

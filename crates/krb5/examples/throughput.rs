@@ -1,7 +1,8 @@
-//! Prints how fast tokens are made and opened on one core: `cargo run --release -p orthrus-krb5 --example throughput`.
+//! Prints how fast tokens are made and opened on one core: `cargo run --release -p orthrus-krb5
+//! --example throughput`.
 //!
-//! Arguments name the instructions (all that the processor has, if none is named) and pick rows by what their name
-//! contains. Times are the thread's processor time, the median of several rounds.
+//! Arguments name the instructions (all that the processor has, if none is named) and pick rows by
+//! what their name contains. Times are the thread's processor time, the median of several rounds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed measurement ends by panicking")]
 #![expect(clippy::disallowed_methods, reason = "a program has arguments")]

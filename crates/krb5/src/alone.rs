@@ -1,5 +1,5 @@
-//! A message that is alone and in one piece: nothing is shared out to lanes, which of a short message takes longer than
-//! hash and cipher.
+//! A message that is alone and in one piece: nothing is shared out to lanes, which of a short
+//! message takes longer than hash and cipher.
 
 use std::iter::once;
 
@@ -15,7 +15,8 @@ use crate::{
     wrap::CIPHER_STATE,
 };
 
-/// The longest token of RFC 3962 that goes by here in bytes: of a longer one the lanes are a small part.
+/// The longest token of RFC 3962 that goes by here in bytes: of a longer one the lanes are a small
+/// part.
 const BYTES_MAX: usize = 16 << 10;
 /// The longest of RFC 8009, whose hash and cipher go one behind the other here.
 const BYTES_APART_MAX: usize = 512;
@@ -30,7 +31,8 @@ pub(crate) fn seal_if_short<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut
     short
 }
 
-/// Opens a sealed token whose lengths are known to be right, if it is short; returns whether its checksum is right.
+/// Opens a sealed token whose lengths are known to be right, if it is short; returns whether its
+/// checksum is right.
 pub(crate) fn open_if_short<S: Suite>(
     cpu: Cpu,
     keys: &SuiteKeys<S>,
@@ -100,8 +102,8 @@ fn encrypt<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, chain: &mut [u8; BLOCK], bod
 
 fn open<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut [u8]) -> bool {
     let (body, mac) = split::<S>(token);
-    // RFC 8009 section 5: nothing is decrypted before its checksum is found right; RFC 3962 section 6: the checksum is
-    // of the plaintext.
+    // RFC 8009 section 5: nothing is decrypted before its checksum is found right; RFC 3962 section
+    // 6: the checksum is of the plaintext.
     if S::ENCTYPE.encrypts_then_macs() {
         let genuine = same(&keys.open_mac.mac(&[&CIPHER_STATE, body])[..mac.len()], mac);
         if genuine {

@@ -35,7 +35,8 @@ pub(crate) struct Key<L> {
     pub(crate) rounds: RoundKeys,
 }
 
-/// The keys of the rounds in the order of their use, wiped on drop; those behind the last round are zeros.
+/// The keys of the rounds in the order of their use, wiped on drop; those behind the last round are
+/// zeros.
 #[repr(C, align(64))]
 pub(crate) struct RoundKeys(pub(crate) [[u8; BLOCK]; RoundKeys::MAX]);
 
@@ -76,8 +77,8 @@ pub(crate) trait Suite: Sized + 'static {
     fn decrypt(cpu: Cpu, key: &Key<Self::Decrypt>, chain: &mut [u8; BLOCK], blocks: &mut [[u8; BLOCK]]);
     /// Returns whether hash and cipher go together for so many messages.
     fn fuses(cpu: Cpu, messages: usize) -> bool;
-    /// Hashes the first `units` blocks of the hash of each lane and encrypts them, in the order of the enctype; only if
-    /// they go together.
+    /// Hashes the first `units` blocks of the hash of each lane and encrypts them, in the order of
+    /// the enctype; only if they go together.
     fn seal<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize);
 }
 
@@ -220,7 +221,8 @@ impl RoundKeys {
     }
 }
 
-/// Sends a word through the S-box, without a table: a round of AES over four times the word, its mixing undone.
+/// Sends a word through the S-box, without a table: a round of AES over four times the word, its
+/// mixing undone.
 fn substituted([a, b, c, d]: [u8; 4]) -> [u8; 4] {
     let mut block: Block = [a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d].into();
     aes::hazmat::cipher_round(&mut block, &Block::default());

@@ -9,11 +9,14 @@ use thiserror::Error;
 pub enum Cpu {
     /// AVX-512 with VAES: sixteen messages in four registers.
     Avx512,
-    /// AVX2: hashes of several messages in a register; with VAES, which came years later, AES of two as well.
+    /// AVX2: hashes of several messages in a register; with VAES, which came years later, AES of
+    /// two as well.
     Avx2,
-    /// AES-NI, and the SHA instructions where the processor has them: one message a register, several in turn.
+    /// AES-NI, and the SHA instructions where the processor has them: one message a register,
+    /// several in turn.
     AesNi,
-    /// The libraries `aes`, `sha1` and `sha2`, which find out for themselves what the processor has.
+    /// The libraries `aes`, `sha1` and `sha2`, which find out for themselves what the processor
+    /// has.
     Portable,
 }
 
@@ -55,7 +58,8 @@ impl Cpu {
         Cpu::available().next().unwrap_or(Cpu::Portable)
     }
 
-    /// Returns all that this processor can do, the fastest first; [`Cpu::Portable`] is always the last.
+    /// Returns all that this processor can do, the fastest first; [`Cpu::Portable`] is always the
+    /// last.
     pub fn available() -> impl Iterator<Item = Cpu> {
         Cpu::ALL.into_iter().filter(|cpu| cpu.is_available())
     }

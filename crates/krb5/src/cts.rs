@@ -1,7 +1,9 @@
-//! CBC with ciphertext stealing and a zero IV: the last two blocks are always swapped (RFC 3962 section 5).
+//! CBC with ciphertext stealing and a zero IV: the last two blocks are always swapped (RFC 3962
+//! section 5).
 //!
-//! A last block that is not whole is filled up with zeros and encrypted like the others; then it takes the place of
-//! the one before, whose front moves to the end. With a whole last block that is a swap.
+//! A last block that is not whole is filled up with zeros and encrypted like the others; then it
+//! takes the place of the one before, whose front moves to the end. With a whole last block that is
+//! a swap.
 
 use std::ops::Range;
 
@@ -93,8 +95,8 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     }
 }
 
-/// Decrypts what is left of a message of at least one block: behind `done` bytes, whole blocks, whose last
-/// ciphertext is `chain`.
+/// Decrypts what is left of a message of at least one block: behind `done` bytes, whole blocks,
+/// whose last ciphertext is `chain`.
 pub(crate) fn decrypt<S: Suite>(
     run: &mut Run<'_>,
     key: &Key<S::Decrypt>,
@@ -127,8 +129,9 @@ pub(crate) fn decrypt<S: Suite>(
     token.write(last, front);
 }
 
-/// Returns the plaintext of the last block but one and leaves that of the last in `front`. `filled` is what was filled
-/// up, decrypted; `front` the front of the block before it, whose rest was stolen for the filling.
+/// Returns the plaintext of the last block but one and leaves that of the last in `front`. `filled`
+/// is what was filled up, decrypted; `front` the front of the block before it, whose rest was
+/// stolen for the filling.
 pub(crate) fn swap_back<S: Suite>(
     cpu: Cpu,
     key: &Key<S::Decrypt>,

@@ -36,8 +36,8 @@ pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> 
     (kdf_hmac_sha2::<S::Hash>(&key[..key_len], &constant, len), len)
 }
 
-/// DK: encrypts the folded constant again and again, RFC 3961 section 5.1. For a cipher with blocks of 128
-/// bits and any number of key bits random-to-key is the identity, RFC 3962 section 6.
+/// DK: encrypts the folded constant again and again, RFC 3961 section 5.1. For a cipher with blocks
+/// of 128 bits and any number of key bits random-to-key is the identity, RFC 3962 section 6.
 pub(crate) fn dk(
     key: &impl BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
     constant: &[u8],
@@ -62,15 +62,16 @@ fn kdf_hmac_sha2<H: Hash>(key: &[u8], label: &[u8], len: usize) -> Derived {
     derived
 }
 
-/// n-fold of RFC 3961 section 5.1: copies of the input, each rotated right by 13 bits more than the one before,
-/// added up in ones' complement in pieces of `N` bytes.
+/// n-fold of RFC 3961 section 5.1: copies of the input, each rotated right by 13 bits more than the
+/// one before, added up in ones' complement in pieces of `N` bytes.
 pub(crate) fn n_fold<const N: usize>(input: &[u8]) -> [u8; N] {
     let total = lcm(N, input.len());
     let mut sum = [0u32; N];
     for at in 0..total {
         sum[at % N] += u32::from(rotated_byte(input, at));
     }
-    // The carry out of the top comes in at the bottom; two rounds settle it, the third is for all ones.
+    // The carry out of the top comes in at the bottom; two rounds settle it, the third is for all
+    // ones.
     for _ in 0..3 {
         let mut carry = 0;
         for digit in sum.iter_mut().rev() {

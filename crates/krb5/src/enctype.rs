@@ -25,7 +25,8 @@ impl Enctype {
         Enctype::Aes256CtsHmacSha384_192,
     ];
 
-    /// Looks an enctype up by its number; `None` for every enctype that is refused, among them DES, 3DES and RC4.
+    /// Looks an enctype up by its number; `None` for every enctype that is refused, among them DES,
+    /// 3DES and RC4.
     pub fn from_etype(etype: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|enctype| enctype.etype() == etype)
     }
@@ -52,7 +53,8 @@ impl Enctype {
         }
     }
 
-    /// Returns whether the checksum covers the ciphertext (RFC 8009) instead of the plaintext (RFC 3962).
+    /// Returns whether the checksum covers the ciphertext (RFC 8009) instead of the plaintext (RFC
+    /// 3962).
     pub(crate) const fn encrypts_then_macs(self) -> bool {
         matches!(self, Enctype::Aes128CtsHmacSha256_128 | Enctype::Aes256CtsHmacSha384_192)
     }

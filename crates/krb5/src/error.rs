@@ -19,12 +19,13 @@ pub enum KeyError {
 
 /// Why a token of the peer is refused.
 ///
-/// Whatever a decryption or a checksum may have failed on is [`TokenError::BadIntegrity`]: a sender who can
-/// tell those causes apart has an oracle. The other variants follow from the visible header alone.
+/// Whatever a decryption or a checksum may have failed on is [`TokenError::BadIntegrity`]: a sender
+/// who can tell those causes apart has an oracle. The other variants follow from the visible header
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// The token is shorter than its kind can be, or the header is not one of RFC 4121 section 4.2.6, or
-    /// its EC reaches outside the token.
+    /// The token is shorter than its kind can be, or the header is not one of RFC 4121 section
+    /// 4.2.6, or its EC reaches outside the token.
     #[error("the token is malformed")]
     Malformed,
     /// The token claims to come from our own side: a reflected token.

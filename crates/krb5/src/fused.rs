@@ -1,7 +1,7 @@
 //! Hash and cipher together, as far as a message goes in whole units.
 //!
-//! What is left then, some bytes, the padding, the stolen ciphertext, is done by the hash and by the cipher apart:
-//! each message has a [`Progress`] from which they go on.
+//! What is left then, some bytes, the padding, the stolen ciphertext, is done by the hash and by
+//! the cipher apart: each message has a [`Progress`] from which they go on.
 
 use zeroize::Zeroize;
 
@@ -12,11 +12,12 @@ use crate::{
     walk::Walk,
 };
 
-/// How many units, blocks of the hash, of a lane are worked on before others get their turn: 8 KiB, or 16 KiB of one. Laying the keys of the lanes out costs
-/// as much as two units.
+/// How many units, blocks of the hash, of a lane are worked on before others get their turn: 8 KiB,
+/// or 16 KiB of one. Laying the keys of the lanes out costs as much as two units.
 const STEP_UNITS: usize = 128;
 
-/// How many units of all lanes are decrypted before they are hashed: 32 KiB stay in the first level of the cache.
+/// How many units of all lanes are decrypted before they are hashed: 32 KiB stay in the first level
+/// of the cache.
 const TILE_UNITS: usize = 512;
 
 /// How far a message has come.
@@ -40,8 +41,8 @@ impl<S: Suite> Progress<S> {
         (self.state, self.keyed) = (state, true);
     }
 
-    /// Returns where the hash goes on, with the number of bytes in it, of which `prefix` are not of the message; nowhere
-    /// if nothing is done.
+    /// Returns where the hash goes on, with the number of bytes in it, of which `prefix` are not of
+    /// the message; nowhere if nothing is done.
     pub(crate) fn start(&self, prefix: usize) -> Option<(<S::Hash as Hash>::State, u64)> {
         (self.done > 0).then_some((self.state, (S::Hash::BLOCK + prefix + self.done) as u64))
     }
@@ -49,7 +50,8 @@ impl<S: Suite> Progress<S> {
 
 impl<S: Suite> Drop for Progress<S> {
     fn drop(&mut self) {
-        // Most of a window's places are never used, and to wipe them takes longer than a short message.
+        // Most of a window's places are never used, and to wipe them takes longer than a short
+        // message.
         if self.keyed {
             self.state.zeroize();
         }
@@ -146,8 +148,8 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
     }
 }
 
-/// Decrypts and hashes messages. Decryption does not wait for itself, so each message has it alone; the tiles of all
-/// are hashed together while they are in the nearest cache.
+/// Decrypts and hashes messages. Decryption does not wait for itself, so each message has it alone;
+/// the tiles of all are hashed together while they are in the nearest cache.
 pub(crate) fn open<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Message<'b, 't, S, Key<S::Decrypt>>>,

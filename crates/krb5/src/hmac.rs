@@ -40,7 +40,8 @@ impl<H: Hash> HmacKey<H> {
         hmac.finish()
     }
 
-    /// Hashes parts that fit into a buffer with their padding, `length` bytes with the block of the key: all at once.
+    /// Hashes parts that fit into a buffer with their padding, `length` bytes with the block of the
+    /// key: all at once.
     fn mac_short(&self, parts: &[&[u8]], length: u64) -> Digest {
         let mut buffer = [0; SHORT];
         let mut used = 0;
@@ -68,7 +69,8 @@ impl<H: Hash> HmacKey<H> {
     }
 }
 
-/// Up to so many bytes, padding included, go without the pieces of [`Hmac`]: verifiers and most heads of calls.
+/// Up to so many bytes, padding included, go without the pieces of [`Hmac`]: verifiers and most
+/// heads of calls.
 const SHORT: usize = 2 * BLOCK_MAX;
 
 impl<H: Hash> Drop for HmacKey<H> {
@@ -135,8 +137,8 @@ impl<H: Hash> Hmac<'_, H> {
     }
 }
 
-/// Ends a message of which `used` bytes are in the buffer: one bit, zeros, the length in bits. Returns how many blocks
-/// that makes; the buffer has room for them.
+/// Ends a message of which `used` bytes are in the buffer: one bit, zeros, the length in bits.
+/// Returns how many blocks that makes; the buffer has room for them.
 pub(crate) fn pad<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
     let end = (used + 1 + H::LENGTH).div_ceil(H::BLOCK) * H::BLOCK;
     buffer[used..end].fill(0);

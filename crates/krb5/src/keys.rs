@@ -98,8 +98,9 @@ impl<S: Suite> SuiteKeys<S> {
 }
 
 impl ContextKeys {
-    /// Derives the keys of a context from its protocol key: the acceptor's subkey if there is one, else the
-    /// initiator's, else the session key; `acceptor_subkey` says whether it is the first (RFC 4121 section 2).
+    /// Derives the keys of a context from its protocol key: the acceptor's subkey if there is one,
+    /// else the initiator's, else the session key; `acceptor_subkey` says whether it is the first
+    /// (RFC 4121 section 2).
     ///
     /// # Errors
     /// [`KeyError::Length`] if the key does not have [`Enctype::key_len`] bytes.
@@ -141,7 +142,8 @@ impl ContextKeys {
 
     /// Returns how many bytes [`wrap`](crate::wrap()) appends behind the plaintext: 28, 32 or 40.
     ///
-    /// A sealed token is longer than its plaintext by this and [`WRAP_HEADROOM`](crate::WRAP_HEADROOM).
+    /// A sealed token is longer than its plaintext by this and
+    /// [`WRAP_HEADROOM`](crate::WRAP_HEADROOM).
     pub fn wrap_trailer_len(&self) -> usize {
         HEADER_LEN + self.enctype().mac_len()
     }

@@ -1,7 +1,9 @@
-//! HMACs of many messages at once: each lane holds one message, and a lane whose message ends takes the next.
+//! HMACs of many messages at once: each lane holds one message, and a lane whose message ends takes
+//! the next.
 //!
-//! Lanes go in lock step, so the hash never waits for itself, and the last blocks of a message and the outer hash
-//! (RFC 2104 section 2) go through the lanes like the rest: of a short message they are most of the work.
+//! Lanes go in lock step, so the hash never waits for itself, and the last blocks of a message and
+//! the outer hash (RFC 2104 section 2) go through the lanes like the rest: of a short message they
+//! are most of the work.
 
 use zeroize::Zeroize;
 
@@ -13,8 +15,8 @@ use crate::{
     token::Header,
 };
 
-/// Room for the blocks of a lane that do not lie in one piece, and for those that end a message. No more: a lane that
-/// is not used costs nothing.
+/// Room for the blocks of a lane that do not lie in one piece, and for those that end a message. No
+/// more: a lane that is not used costs nothing.
 const BUFFER: usize = 2 * BLOCK_MAX;
 
 /// How many bytes the lanes take at most before a pause is thought of.
@@ -69,7 +71,8 @@ impl<D: Source, T> Source for With<D, T> {
 /// One message among several: prefix, data and suffix are hashed one after the other.
 pub(crate) struct Message<'k, H: Hash> {
     pub(crate) key: &'k HmacKey<H>,
-    /// A state to go on from instead of the key's, and how many bytes are in it, with the block of the key.
+    /// A state to go on from instead of the key's, and how many bytes are in it, with the block of
+    /// the key.
     pub(crate) start: Option<(H::State, u64)>,
     pub(crate) prefix: &'k [u8],
     /// Where the data begins in what comes along with the message.
@@ -100,7 +103,8 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     while count > 0 {
         let blocks = lock_step(units, &mut columns, &lanes[..count]);
         run.worked(count * blocks * H::BLOCK);
-        // From the last to the first: the lane that takes the place of one that ended was looked at already.
+        // From the last to the first: the lane that takes the place of one that ended was looked at
+        // already.
         for n in (0..count).rev() {
             let Some(lane) = &mut lanes[n] else { continue };
             if !lane.advance(blocks, &mut columns, n) {
@@ -240,8 +244,9 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         false
     }
 
-    /// Finds the next blocks, of which `used` bytes are in the buffer: where they lie in one piece they are hashed
-    /// there, else they are copied. What is left is copied as a whole as soon as it fits.
+    /// Finds the next blocks, of which `used` bytes are in the buffer: where they lie in one piece
+    /// they are hashed there, else they are copied. What is left is copied as a whole as soon as it
+    /// fits.
     #[inline]
     fn gather(&mut self, mut used: usize) {
         let suffix = self.suffix.map_or(0, |suffix| suffix.len());

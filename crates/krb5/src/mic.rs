@@ -35,7 +35,8 @@ pub struct VerifyMessage<'a> {
     pub result: Result<u64, TokenError>,
 }
 
-/// Up to so many bytes a message that is alone goes by the libraries: lanes cost more to set up than they win.
+/// Up to so many bytes a message that is alone goes by the libraries: lanes cost more to set up
+/// than they win.
 const ALONE_BYTES: usize = 4 << 10;
 
 /// Signs each message of a batch; those of one hash together.
@@ -43,7 +44,8 @@ pub fn get_mic(batch: &mut [MicMessage<'_>]) {
     get_mic_with(&mut Run::default(), batch);
 }
 
-/// Signs each message of a batch as [`get_mic`] does, with the instructions and the pauses of `run`.
+/// Signs each message of a batch as [`get_mic`] does, with the instructions and the pauses of
+/// `run`.
 pub fn get_mic_with(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     if let [MicMessage { keys, sequence, data, token }] = batch
         && data.len() <= ALONE_BYTES
@@ -61,7 +63,8 @@ pub fn verify_mic(batch: &mut [VerifyMessage<'_>]) {
     verify_mic_with(&mut Run::default(), batch);
 }
 
-/// Checks each signature of a batch as [`verify_mic`] does, with the instructions and the pauses of `run`.
+/// Checks each signature of a batch as [`verify_mic`] does, with the instructions and the pauses of
+/// `run`.
 pub fn verify_mic_with(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     if let [VerifyMessage { keys, data, token, result }] = batch
         && data.len() <= ALONE_BYTES

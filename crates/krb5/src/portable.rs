@@ -4,10 +4,12 @@ use aes::cipher::{BlockCipherEncBackend, BlockCipherEncClosure, BlockSizeUser, c
 
 use crate::cipher::{BLOCK, Block, CbcLane, Decrypt, Encrypt, LANES};
 
-/// How many blocks are decrypted between two looks at the ciphertext: what the widest AES code takes at once.
+/// How many blocks are decrypted between two looks at the ciphertext: what the widest AES code
+/// takes at once.
 const DECRYPT_BLOCKS: usize = 64;
 
-/// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes; those of one key in turn, block by block.
+/// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes; those of one key in turn,
+/// block by block.
 pub(crate) fn encrypt<'l, E: Encrypt + 'l>(lanes: impl Iterator<Item = CbcLane<'l, E>>, blocks: usize) {
     let mut all: [Option<CbcLane<'l, E>>; LANES] = [const { None }; LANES];
     for (place, lane) in all.iter_mut().zip(lanes) {
@@ -27,7 +29,8 @@ pub(crate) fn encrypt<'l, E: Encrypt + 'l>(lanes: impl Iterator<Item = CbcLane<'
 
 /// Encrypts a block of each row in turn, `blocks` times.
 ///
-/// This runs inside the library's choice of instructions: a call for each block would cost more than the block.
+/// This runs inside the library's choice of instructions: a call for each block would cost more
+/// than the block.
 struct LockStep<'r, 'l, E> {
     rows: &'r mut [Option<CbcLane<'l, E>>],
     blocks: usize,

@@ -2,15 +2,16 @@
 
 use crate::{Cpu, cpu};
 
-/// Something that is called every so many bytes of work, so that a large batch does not starve others.
+/// Something that is called every so many bytes of work, so that a large batch does not starve
+/// others.
 pub struct Pause<'p> {
     bytes: usize,
     call: &'p mut dyn FnMut(),
 }
 
 impl<'p> Pause<'p> {
-    /// Calls `call` about every `bytes` of messages, at the latest every `bytes` and what the lanes take at once
-    /// (128 KiB). The batch is in the middle of its work then and not to be looked at.
+    /// Calls `call` about every `bytes` of messages, at the latest every `bytes` and what the lanes
+    /// take at once (128 KiB). The batch is in the middle of its work then and not to be looked at.
     pub fn new(bytes: usize, call: &'p mut dyn FnMut()) -> Self {
         Self { bytes, call }
     }

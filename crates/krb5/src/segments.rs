@@ -147,7 +147,8 @@ impl Segments<'_> {
         }
     }
 
-    /// Moves the bytes from `start` on to the left by `count`, those that fall off come in at the end.
+    /// Moves the bytes from `start` on to the left by `count`, those that fall off come in at the
+    /// end.
     pub(crate) fn rotate_left(&mut self, start: usize, count: usize) {
         match self {
             Segments::One(bytes) => bytes[start..].rotate_left(count),

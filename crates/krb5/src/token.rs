@@ -44,7 +44,8 @@ impl Direction {
         }
     }
 
-    /// Checks that the peer sent it with the key that is due. Unknown bits are ignored, section 4.2.2.
+    /// Checks that the peer sent it with the key that is due. Unknown bits are ignored, section
+    /// 4.2.2.
     fn check(self, flags: u8) -> Result<(), TokenError> {
         let wrong = flags ^ self.receive;
         if wrong & SENT_BY_ACCEPTOR != 0 {
@@ -113,7 +114,8 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
     })
 }
 
-/// Compares checksums of the same length in constant time, in words: byte by byte it takes longer than to hash a block.
+/// Compares checksums of the same length in constant time, in words: byte by byte it takes longer
+/// than to hash a block.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     let (words, rest) = a.as_chunks::<4>();
     let (other_words, other_rest) = b.as_chunks::<4>();
@@ -138,16 +140,18 @@ pub struct MicToken {
 }
 
 impl MicToken {
-    /// A token of no bytes: what a [`MicMessage`](crate::MicMessage) holds before [`get_mic`](crate::get_mic).
+    /// A token of no bytes: what a [`MicMessage`](crate::MicMessage) holds before
+    /// [`get_mic`](crate::get_mic).
     pub const EMPTY: Self = Self { bytes: [0; MIC_TOKEN_MAX], len: 0 };
 
-    /// Becomes the header and the checksum of [`Enctype::mac_len`](crate::Enctype::mac_len) bytes from the front of a
-    /// digest.
+    /// Becomes the header and the checksum of [`Enctype::mac_len`](crate::Enctype::mac_len) bytes
+    /// from the front of a digest.
     #[inline]
     pub(crate) fn put(&mut self, header: &Header, digest: &Digest, mac_len: usize) {
         let (front, rest) = self.bytes.split_at_mut(HEADER_LEN);
         front.copy_from_slice(header);
-        // In words, as digests are written: the processor is slow to read what it has just written in other pieces.
+        // In words, as digests are written: the processor is slow to read what it has just written
+        // in other pieces.
         let words = digest.as_chunks::<4>().0.iter().enumerate();
         for (to, (n, word)) in rest.as_chunks_mut().0.iter_mut().zip(words) {
             *to = if 4 * n < mac_len { *word } else { [0; 4] };

@@ -14,8 +14,9 @@ use crate::{
     wrap::{CIPHER_STATE, WINDOW, window},
 };
 
-/// Fewer units than this are decrypted with the rest of a token, and hashed then: tiles are for longer ones, to stay in the
-/// nearest cache. The second level does for 5 KiB, a read of 4 KiB with its head.
+/// Fewer units than this are decrypted with the rest of a token, and hashed then: tiles are for
+/// longer ones, to stay in the nearest cache. The second level does for 5 KiB, a read of 4 KiB with
+/// its head.
 const UNITS_MIN: usize = 80;
 
 /// A wrap token of the peer to open, in place.
@@ -23,8 +24,8 @@ const UNITS_MIN: usize = 80;
 pub struct UnwrapMessage<'a> {
     /// The context's keys.
     pub keys: &'a ContextKeys,
-    /// The token, and nothing behind it. Afterwards it holds the plaintext at [`Unwrapped::plain`]; if the
-    /// token is refused, its content is not defined and holds nothing that was decrypted.
+    /// The token, and nothing behind it. Afterwards it holds the plaintext at [`Unwrapped::plain`];
+    /// if the token is refused, its content is not defined and holds nothing that was decrypted.
     pub token: Segments<'a>,
     /// The result.
     pub result: Result<Unwrapped, TokenError>,
@@ -37,8 +38,8 @@ pub struct Unwrapped {
     pub plain: Range<usize>,
     /// The sender's sequence number.
     pub sequence: u64,
-    /// Whether the token was encrypted. A peer may send a wrap token that is only signed: who needs privacy
-    /// refuses it.
+    /// Whether the token was encrypted. A peer may send a wrap token that is only signed: who needs
+    /// privacy refuses it.
     pub sealed: bool,
 }
 
@@ -71,7 +72,8 @@ pub fn unwrap_with(run: &mut Run<'_>, batch: &mut [UnwrapMessage<'_>]) {
     }
 }
 
-/// Checks all that the header says and undoes the rotation: afterwards every length is known to be right.
+/// Checks all that the header says and undoes the rotation: afterwards every length is known to be
+/// right.
 fn lay_out(context: &ContextKeys, token: &mut Segments<'_>) -> Result<Unwrapped, TokenError> {
     let body_len = token.len().checked_sub(HEADER_LEN).ok_or(TokenError::Malformed)?;
     let header = parse_wrap(context.direction, &header_of(token))?;
@@ -119,8 +121,8 @@ impl<'a> UnwrapMessage<'a> {
         self.token.clear();
     }
 
-    /// Returns the keys of this suite, the token, and where it holds what is encrypted; nothing if the token is
-    /// refused already.
+    /// Returns the keys of this suite, the token, and where it holds what is encrypted; nothing if
+    /// the token is refused already.
     fn parts<'b, S: Suite>(&'b mut self) -> Option<Parts<'b, 'a, S>> {
         let keys = S::of(&self.keys.suite)?;
         let sealed = self.result.as_ref().ok()?.sealed;
@@ -218,8 +220,9 @@ fn verify<S: Suite>(
     });
 }
 
-/// Compares the encrypted copy of the header, which lies before `end`, with the one in front. RRC is not compared: it
-/// may change on the way, and the copy was made before it was set (RFC 4121 section 4.2.4).
+/// Compares the encrypted copy of the header, which lies before `end`, with the one in front. RRC
+/// is not compared: it may change on the way, and the copy was made before it was set (RFC 4121
+/// section 4.2.4).
 fn same_header(token: &Segments<'_>, end: usize) -> bool {
     let mut front = header_of(token);
     let mut copy = [0; HEADER_LEN];
@@ -229,7 +232,8 @@ fn same_header(token: &Segments<'_>, end: usize) -> bool {
     same(&front, &copy)
 }
 
-/// Returns the header as it is covered by a checksum without encryption: EC and RRC are 0, RFC 4121 section 4.2.4.
+/// Returns the header as it is covered by a checksum without encryption: EC and RRC are 0, RFC 4121
+/// section 4.2.4.
 fn signed_header(mut header: Header) -> Header {
     header[4..8].fill(0);
     header
@@ -295,7 +299,8 @@ mod tests {
         let context = context(Enctype::Aes128CtsHmacSha256_128, Role::Initiator);
         let mut header = crate::token::sealed_header(context.direction, 9);
         header[2] &= !2;
-        // Kc of the initiator's seal usage: only peers send such tokens, so no key of ours is for it.
+        // Kc of the initiator's seal usage: only peers send such tokens, so no key of ours is for
+        // it.
         let derived =
             crate::derive::derive::<Aes128Sha256>(&padded([5; 16]), 24, crate::derive::Purpose::Checksum);
         let key = crate::hmac::HmacKey::<<Aes128Sha256 as Suite>::Hash>::new(&derived.0[..derived.1]);

@@ -2,8 +2,8 @@
 
 use crate::{Segments, segments::Cursor};
 
-/// Steps of up to `LONGEST` bytes through a part of a token. What does not lie in one piece is worked on in a bounce
-/// buffer.
+/// Steps of up to `LONGEST` bytes through a part of a token. What does not lie in one piece is
+/// worked on in a bounce buffer.
 pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
     pub(crate) token: &'b mut Segments<'t>,
     cursor: Cursor,
@@ -17,7 +17,8 @@ pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
 }
 
 impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
-    /// Stands at the beginning of the part from `start` to `end`, with steps of `step` bytes, `LONGEST` at the most.
+    /// Stands at the beginning of the part from `start` to `end`, with steps of `step` bytes,
+    /// `LONGEST` at the most.
     pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {
         debug_assert!(step <= LONGEST);
         let cursor = token.cursor(start);
@@ -28,7 +29,8 @@ impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
         self.cursor.at >= self.end
     }
 
-    /// Returns how many steps can be worked on where they lie, or one in the bounce. That leaves the token as it is.
+    /// Returns how many steps can be worked on where they lie, or one in the bounce. That leaves
+    /// the token as it is.
     pub(crate) fn prepare(&mut self) -> usize {
         if self.bounced {
             return 1;

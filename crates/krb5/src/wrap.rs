@@ -20,8 +20,8 @@ use crate::{
 /// How many bytes a token has before its plaintext: the header and the confounder.
 pub const WRAP_HEADROOM: usize = HEADER_LEN + BLOCK;
 
-/// The cipher state that the checksum of RFC 8009 section 5 covers before the ciphertext: zeros, as each
-/// token is encrypted on its own.
+/// The cipher state that the checksum of RFC 8009 section 5 covers before the ciphertext: zeros, as
+/// each token is encrypted on its own.
 pub(crate) const CIPHER_STATE: [u8; BLOCK] = [0; BLOCK];
 
 /// How many messages of a batch are worked on at the most before the next ones are looked at.
@@ -40,14 +40,15 @@ pub struct WrapMessage<'a> {
     pub sequence: u64,
     /// Random bytes, drawn for this message alone.
     pub confounder: [u8; 16],
-    /// Room for [`WRAP_HEADROOM`] bytes, the plaintext, and room for [`ContextKeys::wrap_trailer_len`] bytes;
-    /// afterwards the token, which fills it all.
+    /// Room for [`WRAP_HEADROOM`] bytes, the plaintext, and room for
+    /// [`ContextKeys::wrap_trailer_len`] bytes; afterwards the token, which fills it all.
     pub token: Segments<'a>,
 }
 
 /// Seals each message of a batch.
 ///
-/// Messages of one enctype are worked on together: 16 of them are the fastest. Nothing is allocated.
+/// Messages of one enctype are worked on together: 16 of them are the fastest. Nothing is
+/// allocated.
 ///
 /// # Panics
 /// If a token is shorter than [`WRAP_HEADROOM`] and [`ContextKeys::wrap_trailer_len`].
@@ -140,8 +141,8 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
     fused::seal(run, messages);
 }
 
-/// Encrypts and hashes what follows the first block of the hash, where that goes together for so many messages. The last
-/// two blocks of AES are left: they are swapped before they are hashed.
+/// Encrypts and hashes what follows the first block of the hash, where that goes together for so
+/// many messages. The last two blocks of AES are left: they are swapped before they are hashed.
 fn together_behind<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],

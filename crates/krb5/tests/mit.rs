@@ -1,4 +1,5 @@
-//! Every token that MIT krb5 made, both directions, on every path of this processor; where they come from: `vectors/README.md`.
+//! Every token that MIT krb5 made, both directions, on every path of this processor; where they
+//! come from: `vectors/README.md`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 // The tests of a core may read files.

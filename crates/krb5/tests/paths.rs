@@ -1,4 +1,5 @@
-//! Every set of instructions makes the same tokens and opens them, whatever the batch and wherever it lies.
+//! Every set of instructions makes the same tokens and opens them, whatever the batch and wherever
+//! it lies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -177,7 +178,8 @@ fn others_get_their_turn_inside_a_batch() {
             assert!(tokens == seal(&mut Run::new(cpu), &messages, &[]));
             let opened = open(&mut run, &messages, &[], &mut tokens);
             assert!(opened.iter().all(Result::is_ok));
-            // 2 MiB sealed and opened, a call at least every 128 KiB and what the lanes take at once.
+            // 2 MiB sealed and opened, a call at least every 128 KiB and what the lanes take at
+            // once.
             assert!(calls >= 20, "{cpu}, enctype {}: {calls} calls", Enctype::ALL[context]);
         }
     }

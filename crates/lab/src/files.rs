@@ -53,7 +53,8 @@ pub fn idmapd_conf() -> String {
     format!("[General]\nDomain = {DOMAIN}\nLocal-Realms = {REALM}\n")
 }
 
-/// The name service's configuration: the machines of the enterprise and nothing else, no file of this machine.
+/// The name service's configuration: the machines of the enterprise and nothing else, no file of
+/// this machine.
 pub fn dnsmasq_conf(folder: &Folder) -> String {
     let mut text = format!(
         "no-resolv\nno-hosts\nno-poll\nuser=root\ngroup=root\nlisten-address={}\nbind-interfaces\nlocal=/{DOMAIN}/\npid-file={}\nlog-facility={}\n",
@@ -97,7 +98,8 @@ sec = [\"krb5p\"]
     )
 }
 
-/// The head node's rules: what the cluster sends leaves with the head's address, and nobody outside calls a node.
+/// The head node's rules: what the cluster sends leaves with the head's address, and nobody outside
+/// calls a node.
 pub fn nat_rules(nat: Nat) -> String {
     let cluster = format!("{CLUSTER}/{PREFIX}");
     match nat {

@@ -70,7 +70,8 @@ impl Folder {
         self.file(&format!("{name}.log"))
     }
 
-    /// Makes the folder, or takes an empty one, so that no other user can enter it, and writes the record.
+    /// Makes the folder, or takes an empty one, so that no other user can enter it, and writes the
+    /// record.
     ///
     /// # Errors
     /// When there is a lab already, or something else, or another user could exchange the folder.
@@ -131,7 +132,8 @@ impl Folder {
     /// Removes the folder with all that is in it, the record last.
     ///
     /// # Errors
-    /// When somebody has mounted something in it, which would be emptied; when it cannot be removed.
+    /// When somebody has mounted something in it, which would be emptied; when it cannot be
+    /// removed.
     pub fn remove(&self) -> anyhow::Result<()> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         if let Some(mount) = mounts_below(&mounts, &self.0).first() {

@@ -1,7 +1,8 @@
 //! The process that a lab hangs on: the first one of a process namespace.
 //!
-//! It is told what to do by the record in the folder, tells what it does on standard output (`step …`, `ready`,
-//! `failed …`), and ends, with everything, when standard input ends before it has been told to stay: then `up` was killed.
+//! It is told what to do by the record in the folder, tells what it does on standard output (`step
+//! …`, `ready`, `failed …`), and ends, with everything, when standard input ends before it has been
+//! told to stay: then `up` was killed.
 
 use crate::plan::{Action, plan};
 use crate::{Folder, Step, commands};
@@ -26,10 +27,12 @@ const LOG_LINES_MAX: usize = 8;
 /// How often an abandoned folder is removed while something still writes to it.
 const REMOVALS_MAX: u32 = 5;
 
-/// Holds the lab in `dir`: enters namespaces of its own, starts everything, and stays. Only `up` calls it.
+/// Holds the lab in `dir`: enters namespaces of its own, starts everything, and stays. Only `up`
+/// calls it.
 ///
 /// # Errors
-/// When it is not the first process of a namespace, or has no record; what fails later is told on standard output.
+/// When it is not the first process of a namespace, or has no record; what fails later is told on
+/// standard output.
 pub fn hold(dir: &Path) -> anyhow::Result<()> {
     if getpid() != Pid::from_raw(1) {
         bail!("`orthrus lab up` starts this");
@@ -155,7 +158,8 @@ impl Holder {
         }
     }
 
-    /// Waits for whoever ends, as the first process must, and says so if it was one of the lab's own.
+    /// Waits for whoever ends, as the first process must, and says so if it was one of the lab's
+    /// own.
     fn stay(self) -> anyhow::Result<()> {
         let names: BTreeMap<u32, &str> =
             self.children.iter().map(|(name, child)| (child.id(), name.as_str())).collect();

@@ -91,7 +91,8 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Waits until it has ended on all nodes; `each` is given every line as it comes, with the node's name.
+    /// Waits until it has ended on all nodes; `each` is given every line as it comes, with the
+    /// node's name.
     ///
     /// # Errors
     /// When `stop` becomes true, after the script has been ended; when its output cannot be read.
@@ -133,7 +134,8 @@ impl<'a> Job<'a> {
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
-        // A node that was stopped may still write its exit status; the lab's end removes what stays.
+        // A node that was stopped may still write its exit status; the lab's end removes what
+        // stays.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,11 +1,13 @@
-//! A cluster on one machine, as the evaluation of LANL had it: an enterprise network with KDC, NFS server and name
-//! service, a cluster network of compute nodes, and between them a head node that does NAT.
+//! A cluster on one machine, as the evaluation of LANL had it: an enterprise network with KDC, NFS
+//! server and name service, a cluster network of compute nodes, and between them a head node that
+//! does NAT.
 //!
-//! The machines of the enterprise and the head node are network namespaces, the compute nodes are user-mode Linux kernels
-//! with the kernel's own NFS client, all booted from one image with one keytab. What is started, and how, is plain data
-//! ([`plan`]), made without looking at the machine. One process, the first of a process namespace of its own ([`hold`]),
-//! carries it out; when it ends, the kernel ends everything below it, and network namespaces, links, rules and mounts
-//! go with the last process that sees them. So [`down`] kills one process and removes one folder.
+//! The machines of the enterprise and the head node are network namespaces, the compute nodes are
+//! user-mode Linux kernels with the kernel's own NFS client, all booted from one image with one
+//! keytab. What is started, and how, is plain data ([`plan`]), made without looking at the machine.
+//! One process, the first of a process namespace of its own ([`hold`]), carries it out; when it
+//! ends, the kernel ends everything below it, and network namespaces, links, rules and mounts go
+//! with the last process that sees them. So [`down`] kills one process and removes one folder.
 
 mod commands;
 mod files;

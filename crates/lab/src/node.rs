@@ -4,8 +4,8 @@ use crate::commands::words;
 use crate::network::{self, HEAD_INSIDE, node_address, node_name};
 use crate::{Folder, Options};
 
-/// Returns the command that boots a node. The nodes' commands differ in name, address and network device only: all else
-/// comes from the image.
+/// Returns the command that boots a node. The nodes' commands differ in name, address and network
+/// device only: all else comes from the image.
 pub fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String> {
     let name = node_name(number);
     let share = folder.share();
@@ -22,8 +22,8 @@ pub fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String> {
         .push(format!("vec0:transport=tap,ifname={name},depth=128,gro=1,mac={}", hardware_address(number)));
     command.push(format!("umid={name}"));
     command.push(format!("uml_dir={}", folder.uml().display()));
-    // The first console only writes; the first serial line only reads: what the node is asked to do. A closed input
-    // would make the kernel spin, so all the others have none.
+    // The first console only writes; the first serial line only reads: what the node is asked to
+    // do. A closed input would make the kernel spin, so all the others have none.
     command.extend(words(&["con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:0,null"]));
     command
 }

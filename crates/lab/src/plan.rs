@@ -51,7 +51,8 @@ pub enum Action {
         /// What its standard input reads; nothing without.
         input: Option<PathBuf>,
     },
-    /// Wait until a program has left a sign; its end before that is a failure, and so is a line that begins with FAIL.
+    /// Wait until a program has left a sign; its end before that is a failure, and so is a line
+    /// that begins with FAIL.
     Wait {
         /// The program's name.
         name: String,
@@ -153,7 +154,8 @@ fn networks(options: &Options, folder: &Folder) -> Vec<Action> {
     actions
 }
 
-/// Gives the switches' ports the rate of a cable. What a node sends meets it at the head's port, which all nodes share.
+/// Gives the switches' ports the rate of a cable. What a node sends meets it at the head's port,
+/// which all nodes share.
 fn shape(options: &Options, actions: &mut Vec<Action>) {
     let Some(link) = options.link else { return };
     let mut rates = link.shaping("c-head");
@@ -162,7 +164,8 @@ fn shape(options: &Options, actions: &mut Vec<Action>) {
     actions.push(Action::Run(words(&["tc", "-batch", "-"]), rates));
 }
 
-/// The head forwards, and gives what the nodes send its own address. The setting is of its network namespace alone.
+/// The head forwards, and gives what the nodes send its own address. The setting is of its network
+/// namespace alone.
 fn nat(options: &Options, folder: &Folder) -> Vec<Action> {
     let command = files::nat_command(options.nat);
     vec![

@@ -46,9 +46,9 @@ impl Identity {
 
     /// Ends it, and returns when it has ended; whether it ran.
     ///
-    /// The process is held by a descriptor before it is looked at: a number that has gone to another process in the
-    /// meantime is never signalled. For the first process of a namespace the descriptor tells of its end when all
-    /// others of the namespace have ended.
+    /// The process is held by a descriptor before it is looked at: a number that has gone to
+    /// another process in the meantime is never signalled. For the first process of a namespace the
+    /// descriptor tells of its end when all others of the namespace have ended.
     ///
     /// # Errors
     /// When it may not be ended, or does not end.
@@ -110,7 +110,8 @@ fn command(pid: u32) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// The fields of /proc/PID/stat behind the name, which can have spaces and brackets: the state is the first.
+/// The fields of /proc/PID/stat behind the name, which can have spaces and brackets: the state is
+/// the first.
 pub fn fields(stat: &str) -> std::str::SplitWhitespace<'_> {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }

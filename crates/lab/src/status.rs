@@ -25,7 +25,8 @@ pub struct Part {
     pub name: String,
     /// Its address in its own network.
     pub address: Ipv4Addr,
-    /// The process that makes it, outside; `None` when it has ended. The head node has none: its rules are the kernel's.
+    /// The process that makes it, outside; `None` when it has ended. The head node has none: its
+    /// rules are the kernel's.
     pub pid: Option<u32>,
     /// Resident memory of that process in KiB.
     pub resident_kib: u64,
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn established_connections_to_the_server_are_found() {
-        // 10.77.1.3:2049, its listening socket, one connection from 10.77.1.1:700 and one of another port.
+        // 10.77.1.3:2049, its listening socket, one connection from 10.77.1.1:700 and one of
+        // another port.
         let tcp = "  sl  local_address rem_address   st tx_queue
    0: 03014D0A:0801 00000000:0000 0A 0
    1: 03014D0A:0801 01014D0A:02BC 01 0

@@ -24,7 +24,8 @@ pub struct LateSink<T> {
 }
 
 impl<T> LateSink<T> {
-    /// Makes the sink of a shard that `ring` wakes; the shard is to take what waits each time it wakes.
+    /// Makes the sink of a shard that `ring` wakes; the shard is to take what waits each time it
+    /// wakes.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
         Self { waiting: Arc::default(), ring: Arc::new(ring) }
     }

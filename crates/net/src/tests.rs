@@ -278,7 +278,8 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
 
 #[test]
 fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close_none() {
-    // The quarter above the mark where serving stops has room for a batch of each shard and a reply of each connection.
+    // The quarter above the mark where serving stops has room for a batch of each shard and a reply
+    // of each connection.
     let limits = Limits { output_bytes_total_max: 96 * BIG, batch_requests_max: 2, ..Limits::default() };
     let (server, _) = start(limits);
     let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();

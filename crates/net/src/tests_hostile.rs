@@ -106,7 +106,8 @@ fn unfinished_records_cost_no_honest_connection_of_the_same_address() {
     wait_until("all memory is given back", || gauge(&stats.input_bytes) == 0);
 }
 
-/// Keeps 24 connections with unfinished records of different sizes, and opens another for each that is closed.
+/// Keeps 24 connections with unfinished records of different sizes, and opens another for each that
+/// is closed.
 fn attack_with_unfinished_records(address: SocketAddr, stop: &AtomicBool) {
     let begin = |size: usize| {
         let mut stream = TcpStream::connect(address).ok()?;

@@ -12,9 +12,9 @@ pub const BITMAP_WORDS_MAX: usize = 64;
 
 /// A set of small numbers: attributes, operations, notification types.
 ///
-/// It holds the numbers 0 to 127 in place. Of the numbers above that a peer sent, it keeps only that there
-/// were some ([`Bitmap4::has_beyond`]): nothing that this crate knows is up there, and whoever asks for what
-/// nobody knows gets nothing, while whoever sets it gets NFS4ERR_ATTRNOTSUPP.
+/// It holds the numbers 0 to 127 in place. Of the numbers above that a peer sent, it keeps only
+/// that there were some ([`Bitmap4::has_beyond`]): nothing that this crate knows is up there, and
+/// whoever asks for what nobody knows gets nothing, while whoever sets it gets NFS4ERR_ATTRNOTSUPP.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bitmap4 {
     words: [u32; WORDS],

@@ -2,14 +2,16 @@
 
 use crate::NfsOpnum4;
 
-/// Returns the name of an operation number as the RFCs print it, without `OP_`: `"READ"`. A number that no
-/// operation has is `"ILLEGAL"`, which is what a server answers to it (RFC 8881 section 15.2).
+/// Returns the name of an operation number as the RFCs print it, without `OP_`: `"READ"`. A number
+/// that no operation has is `"ILLEGAL"`, which is what a server answers to it (RFC 8881 section
+/// 15.2).
 pub fn operation_name(number: u32) -> &'static str {
     let operation = NfsOpnum4::from_u32(number).unwrap_or(NfsOpnum4::OP_ILLEGAL);
     operation.name().strip_prefix("OP_").unwrap_or("ILLEGAL")
 }
 
-/// Says whether an operation is one that 4.1 must not implement: NFS4ERR_NOTSUPP (RFC 8881 section 17).
+/// Says whether an operation is one that 4.1 must not implement: NFS4ERR_NOTSUPP (RFC 8881 section
+/// 17).
 pub const fn is_4_0_only(operation: NfsOpnum4) -> bool {
     use NfsOpnum4::*;
     matches!(

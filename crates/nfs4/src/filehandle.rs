@@ -1,5 +1,5 @@
-//! This server's filehandles (RFC 8881 section 4.2): opaque to clients, not to be forged, valid for as long as
-//! the key and the object exist.
+//! This server's filehandles (RFC 8881 section 4.2): opaque to clients, not to be forged, valid for
+//! as long as the key and the object exist.
 //!
 //! ```text
 //! +---------+-----------+------------------------+----------+
@@ -8,8 +8,9 @@
 //! +---------+-----------+------------------------+----------+
 //! ```
 //!
-//! The checksum is a SipHash-2-4 of everything before it, under a key that the caller keeps. Without it, a
-//! client that guesses inode numbers reaches files that no directory it may read leads to.
+//! The checksum is a SipHash-2-4 of everything before it, under a key that the caller keeps.
+//! Without it, a client that guesses inode numbers reaches files that no directory it may read
+//! leads to.
 
 use siphasher::sip::SipHasher24;
 
@@ -27,8 +28,8 @@ pub const FILEHANDLE_MAX: usize = HEADER + OBJECT_HANDLE_MAX + CHECKSUM;
 
 const _: () = assert!(FILEHANDLE_MAX <= NFS4_FHSIZE as usize);
 
-/// The secret that makes filehandles hard to forge. A server that keeps it across restarts keeps its
-/// filehandles valid across restarts.
+/// The secret that makes filehandles hard to forge. A server that keeps it across restarts keeps
+/// its filehandles valid across restarts.
 #[derive(Clone)]
 pub struct FilehandleKey([u8; 16]);
 
@@ -49,8 +50,8 @@ impl std::fmt::Debug for FilehandleKey {
     }
 }
 
-/// Says why bytes are no filehandle of this server. To the client it is one answer, NFS4ERR_BADHANDLE: what
-/// exactly was wrong with a forgery is nobody's business.
+/// Says why bytes are no filehandle of this server. To the client it is one answer,
+/// NFS4ERR_BADHANDLE: what exactly was wrong with a forgery is nobody's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilehandleError {
     /// Too short or too long to be one.
@@ -119,7 +120,8 @@ impl<'a> Filehandle<'a> {
         if *version != VERSION {
             return Err(FilehandleError::Version(*version));
         }
-        // Compared as one integer: there is no early end from which a forger learns byte after byte.
+        // Compared as one integer: there is no early end from which a forger learns byte after
+        // byte.
         if u64::from_be_bytes(*checksum) != u64::from_be_bytes(key.checksum(covered)) {
             return Err(FilehandleError::Checksum);
         }

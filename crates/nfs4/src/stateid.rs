@@ -9,7 +9,8 @@ impl Stateid4 {
     /// Like the anonymous one, and the READ may pass over share reservations that deny reading.
     pub const READ_BYPASS: Self = Self { seqid: u32::MAX, other: [0xff; 12] };
 
-    /// Stands for the stateid that an earlier operation of the same COMPOUND left behind (section 16.2.3.1.2).
+    /// Stands for the stateid that an earlier operation of the same COMPOUND left behind (section
+    /// 16.2.3.1.2).
     pub const CURRENT: Self = Self { seqid: 1, other: [0; 12] };
 
     /// Is never valid: the state that it would stand for does not exist.
@@ -30,13 +31,14 @@ impl Stateid4 {
         *self == Self::CURRENT
     }
 
-    /// Says whether `other` is of the reserved form, all zeros or all ones. What has that form and is none
-    /// of the constants here is NFS4ERR_BAD_STATEID.
+    /// Says whether `other` is of the reserved form, all zeros or all ones. What has that form and
+    /// is none of the constants here is NFS4ERR_BAD_STATEID.
     pub fn is_reserved(&self) -> bool {
         self.other == [0; 12] || self.other == [0xff; 12]
     }
 
-    /// Says whether it is one that READ and WRITE may use without an open: anonymous or READ bypass.
+    /// Says whether it is one that READ and WRITE may use without an open: anonymous or READ
+    /// bypass.
     pub fn is_without_state(&self) -> bool {
         self.is_anonymous() || self.is_read_bypass()
     }

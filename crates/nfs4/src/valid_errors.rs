@@ -1,5 +1,5 @@
-//! Which errors an operation may answer (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC 8276; of NFSv4.0, RFC
-//! 7530 section 13.2).
+//! Which errors an operation may answer (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC
+//! 8276; of NFSv4.0, RFC 7530 section 13.2).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -39,7 +39,8 @@ pub fn valid_errors(operation: NfsOpnum4) -> &'static [Nfsstat4] {
     of_number(&BY_NUMBER, operation)
 }
 
-/// Says whether an operation of NFSv4.0 may answer a status (RFC 7530 section 13.2). NFS4_OK is always valid.
+/// Says whether an operation of NFSv4.0 may answer a status (RFC 7530 section 13.2). NFS4_OK is
+/// always valid.
 pub fn valid_error_40(operation: NfsOpnum4, status: Nfsstat4) -> bool {
     status == Nfsstat4::NFS4_OK || valid_errors_40(operation).contains(&status)
 }

@@ -1,11 +1,13 @@
 //! Folders and files that no other user of the machine can read or exchange.
 //!
-//! Trials, benchmarks and tests often run as root, and keep keys, tickets and exports in folders of their own.
-//! All of these come from here: [`claim`] makes a folder or takes an empty place that is safe, [`temporary`]
-//! makes one that is removed when it is dropped, and [`check`] looks at one that exists.
+//! Trials, benchmarks and tests often run as root, and keep keys, tickets and exports in folders of
+//! their own. All of these come from here: [`claim`] makes a folder or takes an empty place that is
+//! safe, [`temporary`] makes one that is removed when it is dropped, and [`check`] looks at one
+//! that exists.
 //!
-//! A folder is private if its user owns it, others have no permission for it, and no other user can exchange it
-//! or a folder above it: root or the user own all of these, and nobody else may rename their entries.
+//! A folder is private if its user owns it, others have no permission for it, and no other user can
+//! exchange it or a folder above it: root or the user own all of these, and nobody else may rename
+//! their entries.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -64,8 +66,8 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PrivateError {
     move |source| PrivateError::Io { path: path.to_owned(), source }
 }
 
-/// Makes a private folder, with those above it, or takes one that exists and is this user's; group and others lose
-/// the right to read it. Returns whether it was made.
+/// Makes a private folder, with those above it, or takes one that exists and is this user's; group
+/// and others lose the right to read it. Returns whether it was made.
 ///
 /// # Errors
 /// A link, a folder of another user or one that others may write to, each with its remedy.
@@ -140,7 +142,8 @@ pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     file.write_all(contents)
 }
 
-/// Checks the folders above from the root on: below one that others cannot enter, permissions do not matter.
+/// Checks the folders above from the root on: below one that others cannot enter, permissions do
+/// not matter.
 fn above(whole: &Path, me: u32) -> Result<(), PrivateError> {
     let parents: Vec<&Path> = whole.ancestors().skip(1).collect();
     for parent in parents.into_iter().rev() {
@@ -158,8 +161,8 @@ fn above(whole: &Path, me: u32) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Whether others may exchange entries that are not theirs. The user's own group counts as the user: many systems
-/// give each user one, and a umask that lets it write.
+/// Whether others may exchange entries that are not theirs. The user's own group counts as the
+/// user: many systems give each user one, and a umask that lets it write.
 fn may_rename(folder: &Metadata) -> bool {
     let group = folder.mode() & 0o020 != 0 && folder.gid() != rustix::process::getegid().as_raw();
     let others = folder.mode() & 0o002 != 0;

@@ -24,7 +24,8 @@ const WEAK: &str = "
   allow_rc4 = true
   allow_des3 = true";
 
-/// No name of the realm ever goes to a resolver, and TCP only: no fragments, no waiting for lost datagrams.
+/// No name of the realm ever goes to a resolver, and TCP only: no fragments, no waiting for lost
+/// datagrams.
 fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
     let realm = &options.realm;
     let domain = realm.to_lowercase();

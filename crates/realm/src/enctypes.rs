@@ -63,8 +63,8 @@ impl RealmEnctype {
 
 /// The encryption types of a realm, the preferred one first.
 ///
-/// A service's keys are of the first one's family only: Linux clients that hold credentials of mixed families
-/// answer with EIO.
+/// A service's keys are of the first one's family only: Linux clients that hold credentials of
+/// mixed families answer with EIO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enctypes(Vec<RealmEnctype>);
 
@@ -125,7 +125,8 @@ impl Default for Enctypes {
 impl FromStr for Enctypes {
     type Err = RealmError;
 
-    /// Reads `sha1`, `sha2`, `all`, or numbers and names with commas: `20`, `18,17`, `aes256-cts-hmac-sha1-96`.
+    /// Reads `sha1`, `sha2`, `all`, or numbers and names with commas: `20`, `18,17`,
+    /// `aes256-cts-hmac-sha1-96`.
     fn from_str(text: &str) -> Result<Self, RealmError> {
         use RealmEnctype::{Aes128Sha1, Aes128Sha2, Aes256Sha1, Aes256Sha2};
         match text {

@@ -55,7 +55,8 @@ impl Realm {
     /// Makes a realm in a new or empty folder, which becomes this user's alone, and starts its KDC.
     ///
     /// # Errors
-    /// `NotPrivate` for a folder that another user could read or exchange. `Missing` names the package to install; nothing is left behind by a failure.
+    /// `NotPrivate` for a folder that another user could read or exchange. `Missing` names the
+    /// package to install; nothing is left behind by a failure.
     pub fn create(dir: &Path, options: &RealmOptions) -> Result<Self, RealmError> {
         options.check()?;
         for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
@@ -221,7 +222,8 @@ impl Realm {
         if said.lines().any(|line| line.contains(" while ")) { Err(KADMIN.failed(&said)) } else { Ok(said) }
     }
 
-    /// Returns the lines that tell a person what to do next, with a mount of `port` on this machine.
+    /// Returns the lines that tell a person what to do next, with a mount of `port` on this
+    /// machine.
     pub fn instructions(&self, port: u16) -> String {
         let dir = self.dir.display();
         format!(

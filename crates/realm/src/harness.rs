@@ -7,13 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Realm, RealmError, RealmOptions};
 
-/// Ends the KDC and removes the folder when its input ends: then the process that made the realm has ended, be it by SIGKILL.
-/// The KDC is known by its pid file, which stands on its command line.
+/// Ends the KDC and removes the folder when its input ends: then the process that made the realm
+/// has ended, be it by SIGKILL. The KDC is known by its pid file, which stands on its command line.
 const WATCH: &str = r#"cat >/dev/null
 pid=$(cat "$0/kdc.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/kdc.pid" && kill "$pid"
 rm -rf "${0%/realm}""#;
 
-/// A realm in a temporary folder; both end when it is dropped, and when this process ends however it does.
+/// A realm in a temporary folder; both end when it is dropped, and when this process ends however
+/// it does.
 #[derive(Debug)]
 pub struct TemporaryRealm {
     realm: Realm,
@@ -65,9 +66,10 @@ const RAN: &str = "test-ran";
 
 /// Runs the body of a test in a process that sees a fresh realm.
 ///
-/// MIT's library takes its configuration from the environment, which a test process with threads must not
-/// change. So the test starts its own binary once more for itself alone, with the variables set; `test` is its
-/// full name, modules included. Without MIT's programs the test is skipped, and says which package they are in.
+/// MIT's library takes its configuration from the environment, which a test process with threads
+/// must not change. So the test starts its own binary once more for itself alone, with the
+/// variables set; `test` is its full name, modules included. Without MIT's programs the test is
+/// skipped, and says which package they are in.
 ///
 /// # Panics
 /// When the test fails inside, with its output, or when the realm cannot be made.

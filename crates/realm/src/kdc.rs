@@ -1,4 +1,5 @@
-//! The KDC's process: started on a port of its own, ended by a descriptor that cannot mean another process.
+//! The KDC's process: started on a port of its own, ended by a descriptor that cannot mean another
+//! process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -25,8 +26,9 @@ const PID_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts the KDC of the realm in `dir` and returns where it listens.
 ///
-/// Between the choice of a free port and the KDC's own bind somebody else may take it. MIT's KDC sets
-/// SO_REUSEPORT, so that two of them would then share it in silence: hence the look at who listens.
+/// Between the choice of a free port and the KDC's own bind somebody else may take it. MIT's KDC
+/// sets SO_REUSEPORT, so that two of them would then share it in silence: hence the look at who
+/// listens.
 pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
     let mut last = None;
     for _ in 0..TRIES_MAX {
@@ -57,8 +59,8 @@ pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmErro
     }))
 }
 
-/// Waits until the KDC can be found by its pid file: its daemon writes that after the first process has ended,
-/// and until then nobody could stop it.
+/// Waits until the KDC can be found by its pid file: its daemon writes that after the first process
+/// has ended, and until then nobody could stop it.
 fn wait_for_pid_file(dir: &Path) -> Result<(), RealmError> {
     let begin = Instant::now();
     while running(dir)?.is_none() {
@@ -100,8 +102,8 @@ fn listeners(address: SocketAddr) -> usize {
 
 /// Ends the KDC of the realm in `dir`, if one runs; returns whether one did.
 ///
-/// The process is held by a descriptor before it is looked at: a number that has gone to another process in
-/// the meantime is never signalled.
+/// The process is held by a descriptor before it is looked at: a number that has gone to another
+/// process in the meantime is never signalled.
 pub fn stop(dir: &Path) -> Result<bool, RealmError> {
     let Some((process, _)) = running(dir)? else { return Ok(false) };
     for signal in [Signal::TERM, Signal::KILL] {

@@ -16,9 +16,11 @@ pub struct RealmOptions {
     pub enctypes: Enctypes,
     /// Users beside `alice` and `bob`.
     pub users: Vec<String>,
-    /// Hosts of the server beside `localhost`, `127.0.0.1` and this machine's name: a key `nfs/HOST` each.
+    /// Hosts of the server beside `localhost`, `127.0.0.1` and this machine's name: a key
+    /// `nfs/HOST` each.
     pub hosts: Vec<String>,
-    /// The client machines' names: keys `host/NAME` and `nfs/NAME` each. Empty: this machine's name.
+    /// The client machines' names: keys `host/NAME` and `nfs/NAME` each. Empty: this machine's
+    /// name.
     pub clients: Vec<String>,
     /// How long tickets last.
     pub ticket_life: Duration,
@@ -98,7 +100,8 @@ fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Returns this machine's name in lower case, as Kerberos writes hosts; `localhost` if it has none that is plain.
+/// Returns this machine's name in lower case, as Kerberos writes hosts; `localhost` if it has none
+/// that is plain.
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     if check("host", std::slice::from_ref(&name)).is_ok() { name } else { "localhost".to_owned() }

@@ -8,11 +8,12 @@ use crate::{RealmError, RealmOptions};
 /// The file with the users' passwords.
 pub const PASSWORDS: &str = "passwords";
 
-/// Random bytes of a password: the KDC gives tickets without pre-authentication, and a ticket can be tried out on
-/// passwords at leisure.
+/// Random bytes of a password: the KDC gives tickets without pre-authentication, and a ticket can
+/// be tried out on passwords at leisure.
 const PASSWORD_BYTES: usize = 16;
 
-/// Creates the database with its principals, the users' passwords and the keytabs `server`, `client` and `users`.
+/// Creates the database with its principals, the users' passwords and the keytabs `server`,
+/// `client` and `users`.
 pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
     // Its key lies beside it, and the folder protects both.

@@ -39,8 +39,8 @@ pub struct Lines {
     pub y: Axis,
     /// A line for each side.
     pub lines: Vec<Line>,
-    /// How far the machine could go: a name and a value of the vertical axis. What is far beyond the lines is written below the
-    /// chart instead of being drawn.
+    /// How far the machine could go: a name and a value of the vertical axis. What is far beyond
+    /// the lines is written below the chart instead of being drawn.
     pub limits: Vec<(String, f64)>,
 }
 
@@ -155,7 +155,8 @@ pub struct Bars {
     pub bars: Vec<Bar>,
     /// Where the scale ends at least, such as at one whole core.
     pub end: Option<f64>,
-    /// How far the machine could go: a name and a value. What is far beyond the bars is written below the chart.
+    /// How far the machine could go: a name and a value. What is far beyond the bars is written
+    /// below the chart.
     pub limits: Vec<(String, f64)>,
 }
 

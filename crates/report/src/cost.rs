@@ -1,4 +1,5 @@
-//! What a side costs against the baseline: the averages of the later article, and the sentence that a reader takes away.
+//! What a side costs against the baseline: the averages of the later article, and the sentence that
+//! a reader takes away.
 
 use crate::{Figure, form};
 use bench::Unit;
@@ -10,7 +11,8 @@ const UNSTEADY: f64 = 0.3;
 /// Averages over the workloads of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Operations a second that are left, as a part of the baseline's: the mean over the loads that look for the most.
+    /// Operations a second that are left, as a part of the baseline's: the mean over the loads that
+    /// look for the most.
     pub operations: Option<f64>,
     /// Throughput that is left, likewise.
     pub throughput: Option<f64>,
@@ -22,7 +24,8 @@ pub struct Cost {
     pub compared: (usize, usize),
 }
 
-/// Says whether a case is of a light load, one that looks for latency. Where there are no two loads every case is of both.
+/// Says whether a case is of a light load, one that looks for latency. Where there are no two loads
+/// every case is of both.
 pub fn is_light(one: &CaseRecord) -> bool {
     one.case.axes.level().is_none_or(|level| level == LoadLevel::Low)
 }
@@ -76,8 +79,8 @@ impl Cost {
     }
 }
 
-/// Cases of a side that failed, or were never tried because it had failed too often, and all of them, among those that
-/// `wanted` picks.
+/// Cases of a side that failed, or were never tried because it had failed too often, and all of
+/// them, among those that `wanted` picks.
 pub fn failed(record: &Record, side: &str, wanted: impl Fn(&CaseRecord) -> bool) -> (usize, usize) {
     let own = || record.cases.iter().filter(|one| one.case.side == side && wanted(one));
     let is_out = |one: &&CaseRecord| {
@@ -93,7 +96,8 @@ pub fn strongest(record: &Record) -> Option<&str> {
     sides.min_by_key(|side| rank(side).unwrap_or(usize::MAX))
 }
 
-/// Says where the run was made, as the beginning of a sentence: `On two shared cores over loopback`.
+/// Says where the run was made, as the beginning of a sentence: `On two shared cores over
+/// loopback`.
 pub fn setting(record: &Record) -> String {
     const WORDS: [&str; 9] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
     let environment = &record.environment;

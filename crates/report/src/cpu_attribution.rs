@@ -1,4 +1,5 @@
-//! Who pays for a flavor: the processor time that it adds to that of the baseline, apart for client and server.
+//! Who pays for a flavor: the processor time that it adds to that of the baseline, apart for client
+//! and server.
 
 use crate::Table;
 use crate::form::digits;
@@ -12,7 +13,8 @@ const FLAVORS: [&str; 3] = ["krb5p", "krb5i", "krb5"];
 
 const NONE: &str = "–";
 
-/// What a side adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9). Means over cases of the medians.
+/// What a side adds to a unit of work: microseconds to an operation, or seconds to a GB (10^9).
+/// Means over cases of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// At the client.

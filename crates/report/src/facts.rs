@@ -24,7 +24,8 @@ pub fn facts(record: &Record) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What was done how often, and how figures were drawn from it. Copies last as long as they last; other loads go on for a time.
+/// What was done how often, and how figures were drawn from it. Copies last as long as they last;
+/// other loads go on for a time.
 fn plan_and_method(record: &Record) -> [String; 2] {
     let settings = &record.settings;
     let interleaved = "of each case, interleaved (all sides, then all sides again), after a warm-up of each";

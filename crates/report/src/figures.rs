@@ -35,7 +35,8 @@ fn figures_table(record: &Record) -> Table {
     table
 }
 
-/// The cells of a case in the table of all figures; of one that failed the reason in the place of its rate.
+/// The cells of a case in the table of all figures; of one that failed the reason in the place of
+/// its rate.
 pub fn cells_or_reason(record: &Record, one: &CaseRecord) -> Option<Vec<String>> {
     figure_cells(one).or_else(|| {
         let reason = record.failure(&one.case.group, &one.case.side)?.brief();

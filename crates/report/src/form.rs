@@ -3,7 +3,8 @@
 use bench::Unit;
 use bench::measuring::{Comparison, Interval};
 
-/// Formats with three significant digits, four up to 9 999, thousands apart: `45 700`, `1 234`, `12.3`, `0.97`, `0.013`.
+/// Formats with three significant digits, four up to 9 999, thousands apart: `45 700`, `1 234`,
+/// `12.3`, `0.97`, `0.013`.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 9999.5 => {
@@ -85,7 +86,8 @@ pub fn unsure(is_unsure: bool, text: String) -> String {
     if is_unsure { format!("≈\u{202f}{text}") } else { text }
 }
 
-/// Formats a change as its comparison found it: `−7 %`, `≈ +1 %` where no difference is shown or it is below the noise.
+/// Formats a change as its comparison found it: `−7 %`, `≈ +1 %` where no difference is shown or it
+/// is below the noise.
 pub fn compared(against: &Comparison) -> String {
     unsure(!against.verdict.is_significant(), change(against.ratio.median))
 }
@@ -145,7 +147,8 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Formats seconds since 1970 as a date and time (the civil-from-days rule of the Gregorian calendar).
+/// Formats seconds since 1970 as a date and time (the civil-from-days rule of the Gregorian
+/// calendar).
 pub fn utc(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
     let era = days / 146_097;

@@ -11,7 +11,8 @@ const SEALED: f64 = 2_000.0;
 /// From this part of its cores on a client is busy all the time.
 const BUSY: f64 = 0.95;
 
-/// Says in sentences how much one core of this client drives, and in which cases the client had no time left.
+/// Says in sentences how much one core of this client drives, and in which cases the client had no
+/// time left.
 pub fn generator_notes(record: &Record) -> Vec<String> {
     // What drives mounts and copies is not ours.
     if !record.environment.mounts.is_empty() || record.evaluation == LANL {

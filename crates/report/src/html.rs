@@ -41,7 +41,8 @@ pub fn close(out: &mut String) {
 /// Rows of a table that paper has on one page.
 const SHORT: usize = 20;
 
-/// Writes a table with its title. Where each row has a published one below it they stand side by side.
+/// Writes a table with its title. Where each row has a published one below it they stand side by
+/// side.
 pub fn table(out: &mut String, table: &Table) {
     let section = Section::begin(out, &table.title, &table.how);
     let pairs: Vec<(&Row, &Row)> = table.rows.chunks(2).filter_map(pair).collect();

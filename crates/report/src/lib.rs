@@ -64,7 +64,8 @@ pub use stacks::{Stack, Stacks};
 pub use table::{Kind, Row, Table};
 pub use text::{markdown, tables, terminal};
 
-/// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of it.
+/// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of
+/// it.
 fn share(record: &bench::measuring::Record) -> Option<String> {
     (record.evaluation != bench::lanl::LANL).then(|| share_sentence(record)).flatten()
 }

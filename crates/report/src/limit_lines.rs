@@ -6,8 +6,8 @@ use super::scale::Scale;
 use super::svg;
 use std::fmt::Write;
 
-/// A limit that is further up than this multiple of the greatest value, or further down than this part of the least, would
-/// squeeze the lines.
+/// A limit that is further up than this multiple of the greatest value, or further down than this
+/// part of the least, would squeeze the lines.
 const NEAR: f64 = 1.3;
 const NEAR_LOGARITHMIC: f64 = 10.0;
 
@@ -61,7 +61,8 @@ pub fn draw(out: &mut String, limits: &[Limit], y: &Scale) {
 /// Height of an upright limit's name.
 pub const NAME: f64 = 15.0;
 
-/// Draws near ones upright over rows that begin at `top`, each name above the one before it. `place` says where a value is.
+/// Draws near ones upright over rows that begin at `top`, each name above the one before it.
+/// `place` says where a value is.
 pub fn upright(out: &mut String, limits: &[Limit], bottom: f64, place: impl Fn(f64) -> f64) {
     for (index, (name, value)) in limits.iter().enumerate() {
         let (x, base) = (place(*value), NAME * (index + 1) as f64 - 4.0);

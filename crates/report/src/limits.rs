@@ -4,7 +4,8 @@ use super::Table;
 use super::form::digits;
 use bench::measuring::{Case, Limit, Load, Record, Unit};
 
-/// The limits of what moves bytes that concern this run: its own encryption type alone, and the link where there was one.
+/// The limits of what moves bytes that concern this run: its own encryption type alone, and the
+/// link where there was one.
 fn moving(record: &Record) -> impl Iterator<Item = (String, &Limit)> {
     let enctype = record.environment.enctype.as_deref().unwrap_or("aes256-cts-hmac-sha1-96");
     let linked = record.limits.iter().any(|limit| limit.name == "link");

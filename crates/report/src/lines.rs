@@ -1,4 +1,5 @@
-//! Draws lines as inline SVG: no script, no network, names at the ends of the lines, so that colour is never needed.
+//! Draws lines as inline SVG: no script, no network, names at the ends of the lines, so that colour
+//! is never needed.
 
 use super::chart::{Line, Lines, Point};
 use super::form::{escape, short};
@@ -105,7 +106,8 @@ fn ticks(chart: &Lines, x: &Scale) -> Vec<f64> {
     }
 }
 
-/// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end of the axis is at that end.
+/// Draws all repetitions beside their medians, those of the warm-up as rings; what is beyond an end
+/// of the axis is at that end.
 fn repetitions(out: &mut String, line: &Line, x: &Scale, y: &Scale) {
     let class = side::class(&line.side);
     let place = |(at, value): &(f64, f64)| (x.place(*at) + ASIDE, y.place(*value));

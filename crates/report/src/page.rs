@@ -1,5 +1,5 @@
-//! One self-contained page: headline, the key chart, tables, charts, all figures, the machine, the command to repeat it. It needs
-//! no script and no network.
+//! One self-contained page: headline, the key chart, tables, charts, all figures, the machine, the
+//! command to repeat it. It needs no script and no network.
 
 use super::chart::{Chart, Plot, Point};
 use super::facts::facts;

@@ -1,7 +1,7 @@
 //! Draws one chart over all loads: each side's figure as a part of the baseline's.
 //!
-//! Places are percentages, so that the chart fills the width it is given and its text keeps its size. Each side has a shape of
-//! its own: the chart can be read without colour.
+//! Places are percentages, so that the chart fills the width it is given and its text keeps its
+//! size. Each side has a shape of its own: the chart can be read without colour.
 
 use super::chart::{Part, Parts};
 use super::form::{escape, percent};

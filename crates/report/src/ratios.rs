@@ -1,4 +1,5 @@
-//! Draws parts of the baseline's: a bar from nothing to the part, its interval, all that it was made of, what others published.
+//! Draws parts of the baseline's: a bar from nothing to the part, its interval, all that it was
+//! made of, what others published.
 
 use super::chart::{Axis, Ratio, Ratios};
 use super::form::{escape, percent};

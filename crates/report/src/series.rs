@@ -52,7 +52,8 @@ pub fn is_unsure(against: &Comparison) -> bool {
     !against.verdict.is_significant()
 }
 
-/// Draws a line of a side's cases; `x` is where a case stands, or one of its samples. `None` without a point.
+/// Draws a line of a side's cases; `x` is where a case stands, or one of its samples. `None`
+/// without a point.
 pub fn line<'a>(
     record: &Record,
     side: &str,
@@ -92,7 +93,8 @@ pub fn lines<'a>(
     record.sides().iter().filter_map(of).collect()
 }
 
-/// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the baseline.
+/// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the
+/// baseline.
 pub fn ratio(record: &Record, one: &CaseRecord) -> Option<Ratio> {
     let against = one.figures.as_ref()?.against.as_ref()?;
     let base = record.side(&one.case.group, &record.settings.baseline)?;

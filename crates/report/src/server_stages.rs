@@ -89,8 +89,8 @@ fn per_mebibyte(one: &CaseRecord) -> Option<[f64; STAGES.len()]> {
     Some(medians)
 }
 
-/// Of the many loads of an evaluation those that look for the most, in order, of pure reads, pure writes and metadata: what lies
-/// between is between them.
+/// Of the many loads of an evaluation those that look for the most, in order, of pure reads, pure
+/// writes and metadata: what lies between is between them.
 fn is_telling(record: &Record, group: &str) -> bool {
     let Some(one) = record.cases.iter().find(|one| one.case.group == group) else { return false };
     let axes = &one.case.axes;

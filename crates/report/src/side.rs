@@ -1,4 +1,5 @@
-//! The sides that are compared: a shape, a pattern of line and a colour each, so that none of them is needed alone.
+//! The sides that are compared: a shape, a pattern of line and a colour each, so that none of them
+//! is needed alone.
 
 /// Returns what a side does for who uses it, in a few words.
 pub fn meaning(side: &str) -> &'static str {

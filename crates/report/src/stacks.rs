@@ -1,7 +1,9 @@
-//! Draws where time goes: for each side a bar of stages one behind the other, and below it how long was waited.
+//! Draws where time goes: for each side a bar of stages one behind the other, and below it how long
+//! was waited.
 //!
-//! Stages differ in how they are filled (stripes down, solid, stripes across, pale), in the same order everywhere: the chart can
-//! be read without colour. The filling is drawn, not referred to, so that charts of a page do not share names.
+//! Stages differ in how they are filled (stripes down, solid, stripes across, pale), in the same
+//! order everywhere: the chart can be read without colour. The filling is drawn, not referred to,
+//! so that charts of a page do not share names.
 
 use super::form::{digits, escape};
 use super::side;

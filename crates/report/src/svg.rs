@@ -1,4 +1,5 @@
-//! What all drawings have in common: a name and a description for those who do not see, texts, small dots.
+//! What all drawings have in common: a name and a description for those who do not see, texts,
+//! small dots.
 
 use super::form::escape;
 use std::fmt::Write;

@@ -1,16 +1,16 @@
 //! Memory for records, used again.
 //!
-//! A thread that moves many records keeps the memory of those that it is done with, and takes what it used last
-//! first: that is still in the processor's caches. Threads that do not ask for this by [`keep`] get fresh memory, and
-//! what they give is freed.
+//! A thread that moves many records keeps the memory of those that it is done with, and takes what
+//! it used last first: that is still in the processor's caches. Threads that do not ask for this by
+//! [`keep`] get fresh memory, and what they give is freed.
 
 use std::cell::RefCell;
 
 /// Bytes around the data of a record for which a size has room.
 const AROUND: usize = 2 << 10;
 
-/// What records come in: without data, and with as much as clients read and write at once. A size that is missing here
-/// is fresh memory for each such record.
+/// What records come in: without data, and with as much as clients read and write at once. A size
+/// that is missing here is fresh memory for each such record.
 const SIZES: [usize; 12] = [
     256,
     1 << 10,
@@ -26,7 +26,8 @@ const SIZES: [usize; 12] = [
     AROUND + (1 << 20),
 ];
 
-/// One size: what is kept, the last used at the end, and the fewest that there were since the last trim.
+/// One size: what is kept, the last used at the end, and the fewest that there were since the last
+/// trim.
 #[derive(Debug)]
 struct Stack {
     spare: Vec<Vec<u8>>,
@@ -68,12 +69,14 @@ pub fn take(capacity: usize) -> Vec<u8> {
     }
 }
 
-/// Takes a kept vector with room for `capacity` bytes or more, if there is one. It holds whatever was left in it.
+/// Takes a kept vector with room for `capacity` bytes or more, if there is one. It holds whatever
+/// was left in it.
 pub fn take_kept(capacity: usize) -> Option<Vec<u8>> {
     MEMORY.with_borrow_mut(|memory| memory.take(size_for(capacity)?))
 }
 
-/// Rounds up to what [`take`] gives where that is not much more, so that what grew by itself can be used again.
+/// Rounds up to what [`take`] gives where that is not much more, so that what grew by itself can be
+/// used again.
 pub(crate) fn rounded(capacity: usize) -> usize {
     let size = size_for(capacity).and_then(|size| SIZES.get(size).copied());
     size.filter(|size| size - capacity <= AROUND).unwrap_or(capacity)
@@ -85,7 +88,8 @@ pub fn give(buffer: Vec<u8>) {
     drop(MEMORY.with_borrow_mut(|memory| memory.give(buffer)));
 }
 
-/// Makes room for `more` bytes; a vector without it moves to memory that was used before, and gives back its own.
+/// Makes room for `more` bytes; a vector without it moves to memory that was used before, and gives
+/// back its own.
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) {
     if buffer.capacity() - buffer.len() >= more {
         return;
@@ -95,7 +99,8 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize) {
     give(std::mem::replace(buffer, larger));
 }
 
-/// Moves a vector that holds far less than it has room for, which others can use better, to smaller memory.
+/// Moves a vector that holds far less than it has room for, which others can use better, to smaller
+/// memory.
 pub fn fit(buffer: &mut Vec<u8>) {
     let wanted = size_for(buffer.len()).and_then(|size| SIZES.get(size));
     if wanted.is_none_or(|wanted| buffer.capacity() / SLACK_MAX <= *wanted) {

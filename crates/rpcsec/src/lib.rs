@@ -53,8 +53,8 @@ impl Channel<'_> {
     /// Appends a protected body to `encoder`. `plain` encodes the arguments or results.
     ///
     /// `token` draws the number of the GSS token (RFC 4121 section 4.2.6), if the service has one.
-    /// `confounder` must be random and unused; only privacy uses it. Returns the position behind the last byte of the checksum or
-    /// token. Without protection that is the end of the body.
+    /// `confounder` must be random and unused; only privacy uses it. Returns the position behind
+    /// the last byte of the checksum or token. Without protection that is the end of the body.
     pub fn seal(
         &self,
         encoder: &mut Encoder,

@@ -21,7 +21,8 @@ pub(crate) struct GroupCommit<K, T> {
 
 #[derive(Debug)]
 struct Groups<K, T> {
-    /// The groups that have a leader, with the calls that joined since its last synchronisation began.
+    /// The groups that have a leader, with the calls that joined since its last synchronisation
+    /// began.
     waiting: HashMap<K, Vec<(T, usize)>>,
     calls: usize,
     bytes: usize,
@@ -32,7 +33,8 @@ struct Groups<K, T> {
 pub(crate) enum Role<T> {
     /// The group's leader answers the call.
     Follower,
-    /// The caller leads the group: it synchronises and answers until [`GroupCommit::next`] is `None`.
+    /// The caller leads the group: it synchronises and answers until [`GroupCommit::next`] is
+    /// `None`.
     Leader,
     /// There is no room for the call: the caller synchronises for it alone.
     Single(T),

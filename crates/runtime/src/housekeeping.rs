@@ -9,15 +9,16 @@ use vfs::Exports;
 
 /// How often leases and contexts are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often backends let go of what was not used since the last time: removed files give their space back
-/// after two of these.
+/// How often backends let go of what was not used since the last time: removed files give their
+/// space back after two of these.
 const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Bytes that connections must have let go of before the system gets them back.
 const RELEASE_MIN: usize = 16 << 20;
 
-/// Starts the thread that ends expired leases and contexts, recalls delegations that local programs wait for, and trims
-/// the backends of all exports. Calls `release_memory` after connections have let go of much memory.
+/// Starts the thread that ends expired leases and contexts, recalls delegations that local programs
+/// wait for, and trims the backends of all exports. Calls `release_memory` after connections have
+/// let go of much memory.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -60,7 +61,8 @@ fn wait(service: &NfsService) {
     }
 }
 
-/// Says whether connections hold far less memory than at their last peak; then the next peak is looked for.
+/// Says whether connections hold far less memory than at their last peak; then the next peak is
+/// looked for.
 fn has_fallen(peak: &mut usize, held: usize) -> bool {
     *peak = held.max(*peak);
     let fallen = *peak - held >= RELEASE_MIN && held <= *peak / 2;
@@ -70,7 +72,8 @@ fn has_fallen(peak: &mut usize, held: usize) -> bool {
     fallen
 }
 
-/// One round: ends what has timed out, resumes calls that have waited for long enough, and trims the backends.
+/// One round: ends what has timed out, resumes calls that have waited for long enough, and trims
+/// the backends.
 pub fn round<E: Executor>(service: &NfsService<E>, exports: &Exports, trims: bool) {
     service.server().housekeeping();
     service.wake(Some(service.server().now()));

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a call waits for such an answer at least, before its client is told to come again (NFS4ERR_DELAY); a second
-/// more at most, since that is how often it is looked at.
+/// How long a call waits for such an answer at least, before its client is told to come again
+/// (NFS4ERR_DELAY); a second more at most, since that is how often it is looked at.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Calls that wait for answers; for further ones NFS4ERR_DELAY comes at once.
 const CALLS_PARKED_MAX: usize = 1024;
@@ -24,7 +24,8 @@ impl<K: Copy, T> Parked<K, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parks a call until its answer is there. Every answer calls [`Parked::take`] afterwards, so that none is missed.
+    /// Parks a call until its answer is there. Every answer calls [`Parked::take`] afterwards, so
+    /// that none is missed.
     ///
     /// # Errors
     /// The call, when it is there already or too many wait.
@@ -43,7 +44,8 @@ impl<K: Copy, T> Parked<K, T> {
         Ok(())
     }
 
-    /// Takes the calls whose answers are there, and by `now` those that have waited for long enough.
+    /// Takes the calls whose answers are there, and by `now` those that have waited for long
+    /// enough.
     pub(crate) fn take(&self, now: Option<Duration>, waits: impl Fn(K) -> bool) -> Vec<T> {
         let over = |until: Duration| now.is_some_and(|now| now >= until);
         let mut all = self.lock();

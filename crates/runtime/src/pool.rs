@@ -27,9 +27,11 @@ pub struct PoolLimits {
     pub tasks_max: usize,
     /// Bytes that the waiting tasks of a pool hold, with the same consequence.
     pub tasks_bytes_max: usize,
-    /// Of all three a lane may take one part in so many of what other lanes leave: with 2, one that hangs takes half.
+    /// Of all three a lane may take one part in so many of what other lanes leave: with 2, one that
+    /// hangs takes half.
     pub lane_part: usize,
-    /// How much less of the processors its threads get than others, as nice(2) counts: 0 for the same, 19 at most.
+    /// How much less of the processors its threads get than others, as nice(2) counts: 0 for the
+    /// same, 19 at most.
     pub niceness: i32,
 }
 
@@ -39,8 +41,9 @@ impl Default for PoolLimits {
     }
 }
 
-/// Runs tasks in the order in which they come, several at once; lanes take turns. Dropping it discards those that wait and does not
-/// wait for those that run: a disk that hangs must not keep the server from ending.
+/// Runs tasks in the order in which they come, several at once; lanes take turns. Dropping it
+/// discards those that wait and does not wait for those that run: a disk that hangs must not keep
+/// the server from ending.
 pub struct Pool<T, L = u32> {
     shared: Arc<Shared<T, L>>,
 }
@@ -63,8 +66,9 @@ struct Queue<T, L> {
 }
 
 impl<T: Send + 'static, L: Lane> Pool<T, L> {
-    /// Makes a pool without threads. A task that `step` returns is run on at once, by the same thread. A panic of `step`
-    /// ends neither the thread nor the pool; `step` itself has to tell whoever waits for the task.
+    /// Makes a pool without threads. A task that `step` returns is run on at once, by the same
+    /// thread. A panic of `step` ends neither the thread nor the pool; `step` itself has to tell
+    /// whoever waits for the task.
     pub fn new(
         name: &'static str,
         limits: PoolLimits,

@@ -16,25 +16,29 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
 
-/// Threads that wait for disks at once; an export takes half of what the others leave, so that a file system that
-/// hangs does not hold up those of other exports.
+/// Threads that wait for disks at once; an export takes half of what the others leave, so that a
+/// file system that hangs does not hold up those of other exports.
 const DISK_THREADS_MAX: usize = 128;
 /// Calls that wait for such a thread, with the same shares.
 const DISK_WAITING_MAX: usize = 16384;
 
-/// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or a directory of
-/// users that hangs, must not hold up what waits for a disk.
+/// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or
+/// a directory of users that hangs, must not hold up what waits for a disk.
 const CONTEXT_THREADS_MAX: usize = 4;
-/// Contexts to be created that wait for a thread; further ones are answered with SYSTEM_ERR. A connection has one at a
-/// time until it is trusted. Addresses take turns, and each has half of what the others leave.
+/// Contexts to be created that wait for a thread; further ones are answered with SYSTEM_ERR. A
+/// connection has one at a time until it is trusted. Addresses take turns, and each has half of
+/// what the others leave.
 const CONTEXTS_WAITING_MAX: usize = 16384;
-/// How much less of the processors those threads get than shards: a flood of tokens must not slow down calls.
+/// How much less of the processors those threads get than shards: a flood of tokens must not slow
+/// down calls.
 const CONTEXTS_NICENESS: i32 = 10;
 
-/// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a call never waits for a
-/// copy's piece to end. An export takes half of what the others leave here, too.
+/// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a
+/// call never waits for a copy's piece to end. An export takes half of what the others leave here,
+/// too.
 const COPY_THREADS_MAX: usize = 8;
-/// Copies that wait for such a thread, many times as many as there may be: a lane takes no more than its part.
+/// Copies that wait for such a thread, many times as many as there may be: a lane takes no more
+/// than its part.
 const COPIES_WAITING_MAX: usize = 1024;
 
 /// A COMPOUND of the server's that waits.
@@ -127,7 +131,8 @@ impl<E: Executor> NfsService<E> {
         }));
     }
 
-    /// Resumes parked calls whose answers have come, and by `now` those that have waited for long enough.
+    /// Resumes parked calls whose answers have come, and by `now` those that have waited for long
+    /// enough.
     pub(crate) fn wake(&self, now: Option<Duration>) {
         for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
             if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
@@ -193,7 +198,8 @@ impl<E: Executor> NfsService<E> {
 }
 
 impl Runner {
-    /// Runs one step of a task and returns the next. A defect closes the connection of its call, as on a shard.
+    /// Runs one step of a task and returns the next. A defect closes the connection of its call, as
+    /// on a shard.
     fn step(&self, task: Task) -> Option<Task> {
         match task {
             Task::Execute(deferred) => self.execute(deferred),
@@ -209,7 +215,8 @@ impl Runner {
         }
     }
 
-    /// Runs the operations of a call, and answers it unless its changes have to be on stable storage first.
+    /// Runs the operations of a call, and answers it unless its changes have to be on stable
+    /// storage first.
     fn execute(&self, deferred: Deferred) -> Option<Task> {
         let Deferred { call, sink, held } = deferred;
         let connection = call.connection();
@@ -256,7 +263,8 @@ impl Runner {
     }
 }
 
-/// Puts the changes of a call on stable storage. A defect must not leave the rest of the group unanswered.
+/// Puts the changes of a call on stable storage. A defect must not leave the rest of the group
+/// unanswered.
 fn sync(deferred: &Deferred) -> VfsResult<()> {
     catch_unwind(AssertUnwindSafe(|| deferred.call.settle())).unwrap_or(Err(VfsError::Io))
 }

@@ -12,7 +12,8 @@ impl Chance {
         Self(seed ^ 0x6f72_7468_7275_7321)
     }
 
-    /// Splits off a generator of its own, so that what draws from it does not move the draws of others.
+    /// Splits off a generator of its own, so that what draws from it does not move the draws of
+    /// others.
     pub fn split(&mut self) -> Self {
         Self(self.next())
     }

@@ -1,7 +1,9 @@
-//! A file system whose unstable data a crash can lose: the memory backend, and what was written to it since the last sync.
+//! A file system whose unstable data a crash can lose: the memory backend, and what was written to
+//! it since the last sync.
 //!
-//! Names and attributes are on stable storage when an operation ends; data is when it was synced. When the machine loses
-//! its power, each write since then is there or is not, whatever came before or after it.
+//! Names and attributes are on stable storage when an operation ends; data is when it was synced.
+//! When the machine loses its power, each write since then is there or is not, whatever came before
+//! or after it.
 
 #![expect(clippy::expect_used, reason = "a simulation that cannot go on ends its seed")]
 
@@ -99,7 +101,8 @@ impl Disk {
         })
     }
 
-    /// Makes directories and files that everybody may write to: the ones whose names end with a slash, and the others.
+    /// Makes directories and files that everybody may write to: the ones whose names end with a
+    /// slash, and the others.
     pub fn prepare(&self, paths: &[String]) {
         let root = Caller::root();
         for path in paths {

@@ -1,5 +1,5 @@
-//! What the clients saw: calls and replies with their times, and the faults that an onlooker knows of. The checker has
-//! nothing else, but for the contents of the disk at the end.
+//! What the clients saw: calls and replies with their times, and the faults that an onlooker knows
+//! of. The checker has nothing else, but for the contents of the disk at the end.
 
 use crate::plan::LEASE;
 use std::fmt;
@@ -33,7 +33,8 @@ impl fmt::Display for Violation {
 /// What is done with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It is made, and must not be there; a repetition with the same tag counts as the first if `repeats`.
+    /// It is made, and must not be there; a repetition with the same tag counts as the first if
+    /// `repeats`.
     Create {
         /// What it then names.
         tag: u64,
@@ -169,7 +170,8 @@ impl History {
         self.jumps.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, jump)| *jump).sum()
     }
 
-    /// When a lease ends at the earliest that was renewed then: where the server's clock jumps, it ends earlier.
+    /// When a lease ends at the earliest that was renewed then: where the server's clock jumps, it
+    /// ends earlier.
     pub fn lease_end(&self, renewed: Duration) -> Duration {
         let mut end = renewed + LEASE;
         for (at, jump) in self.jumps.iter().filter(|(at, _)| *at > renewed) {
@@ -180,8 +182,9 @@ impl History {
         end
     }
 
-    /// Whether a client whose lease was renewed last at `renewed` may reclaim for certain when it is answered at `now`: it held the lease
-    /// when the server crashed first, and no grace period since then was over.
+    /// Whether a client whose lease was renewed last at `renewed` may reclaim for certain when it
+    /// is answered at `now`: it held the lease when the server crashed first, and no grace period
+    /// since then was over.
     pub fn may_reclaim(&self, renewed: Duration, now: Duration, grace: Duration) -> bool {
         let crashes: Vec<Duration> = self.crashes.iter().copied().filter(|crash| *crash >= renewed).collect();
         let Some(first) = crashes.first() else { return false };
@@ -208,7 +211,8 @@ impl History {
             .for_each(|op| op.lost = true);
     }
 
-    /// Notes that what was lost of a client's cannot be carried out any more: its sessions of before are gone.
+    /// Notes that what was lost of a client's cannot be carried out any more: its sessions of
+    /// before are gone.
     pub fn settle(&mut self, client: usize, now: Duration) {
         let lost = self.names.iter_mut().filter(|op| op.client == client && op.lost && op.end.is_none());
         lost.for_each(|op| op.end = Some(now));

@@ -1,9 +1,9 @@
-//! A simulation with a seed: a whole server, its clients, the network between them and everything that goes wrong, on one
-//! thread and under a simulated clock.
+//! A simulation with a seed: a whole server, its clients, the network between them and everything
+//! that goes wrong, on one thread and under a simulated clock.
 //!
-//! [`run`] plays one seed and returns what the checker found. Nothing in here reads a clock, opens a socket or a file, or
-//! draws chance but from the seed, so the same seed is the same simulation, byte for byte. docs/simulation.md says what is
-//! simulated and what is not.
+//! [`run`] plays one seed and returns what the checker found. Nothing in here reads a clock, opens
+//! a socket or a file, or draws chance but from the seed, so the same seed is the same simulation,
+//! byte for byte. docs/simulation.md says what is simulated and what is not.
 
 mod chance;
 mod check;

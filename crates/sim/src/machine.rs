@@ -127,7 +127,8 @@ impl Machine {
         self.running.as_ref().map(|running| running.server.engine().counts())
     }
 
-    /// Sets the clocks: the time since the server's start, and nanoseconds on the wall since the simulation's.
+    /// Sets the clocks: the time since the server's start, and nanoseconds on the wall since the
+    /// simulation's.
     pub fn set_clocks(&self, clock: Duration, wall: i64) {
         self.clock.store(u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.wall.store((EPOCH * 1_000_000_000).saturating_add_signed(wall), Relaxed);

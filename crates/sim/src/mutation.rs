@@ -59,8 +59,9 @@ impl FromStr for Mutation {
     }
 }
 
-/// Where SEQUENCE's sa_sequenceid stands in a COMPOUND whose tag is empty: behind tag, minor version, count, operation
-/// and session id. In the result sr_sequenceid stands as far behind the status.
+/// Where SEQUENCE's sa_sequenceid stands in a COMPOUND whose tag is empty: behind tag, minor
+/// version, count, operation and session id. In the result sr_sequenceid stands as far behind the
+/// status.
 const SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 16;
 const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
 
@@ -68,7 +69,8 @@ const RESULT_SEQUENCEID_AT: usize = 4 + 4 + 4 + 4 + 4 + 16;
 #[derive(Default)]
 pub struct Tamper {
     mutation: Mutation,
-    /// For each session and slot: the last request, and how many retries of the slot were made new requests.
+    /// For each session and slot: the last request, and how many retries of the slot were made new
+    /// requests.
     slots: BTreeMap<Vec<u8>, (Vec<u8>, u32)>,
     /// What to take off the sequence id of a reply, by its XID.
     replies: BTreeMap<u32, u32>,

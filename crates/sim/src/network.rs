@@ -1,8 +1,8 @@
 //! Connections between clients and the server: TCP as it is, with delays, cuts and partitions.
 //!
-//! Records of one connection and direction arrive in order and once, or not at all: from the place on where the connection
-//! was cut. Either end learns of a cut in its own time, after what had still arrived; so the server may carry out a call
-//! that the client has long sent again elsewhere.
+//! Records of one connection and direction arrive in order and once, or not at all: from the place
+//! on where the connection was cut. Either end learns of a cut in its own time, after what had
+//! still arrived; so the server may carry out a call that the client has long sent again elsewhere.
 
 use crate::chance::Chance;
 use std::collections::BTreeMap;
@@ -97,7 +97,8 @@ impl Network {
         self.links.iter().filter(|(_, link)| link.client).map(|(connection, _)| *connection).collect()
     }
 
-    /// Sends a record: its number in its direction and when it arrives. Nothing when the sender knows the connection to be gone.
+    /// Sends a record: its number in its direction and when it arrives. Nothing when the sender
+    /// knows the connection to be gone.
     pub fn send(&mut self, connection: u64, way: Way, now: Duration) -> Option<(u64, Duration)> {
         let host = self.host(connection)?;
         let arrival = self.arrival(host, now);
@@ -124,7 +125,8 @@ impl Network {
         arrives
     }
 
-    /// Cuts a connection: of what is on its way some arrives. Returns when the client and the server learn of it.
+    /// Cuts a connection: of what is on its way some arrives. Returns when the client and the
+    /// server learn of it.
     pub fn cut(&mut self, connection: u64, now: Duration) -> Option<(Duration, Duration)> {
         let chance = &mut self.chance;
         let link = self.links.get_mut(&connection)?;
@@ -140,8 +142,8 @@ impl Network {
         Some((client, server))
     }
 
-    /// The server is gone: nothing more arrives there, and some of what it has sent does. Returns the connections and
-    /// when their clients learn of it.
+    /// The server is gone: nothing more arrives there, and some of what it has sent does. Returns
+    /// the connections and when their clients learn of it.
     pub fn cut_all(&mut self, now: Duration) -> Vec<(u64, Duration)> {
         let all: Vec<u64> = self.links.keys().copied().collect();
         let mut cut = Vec::new();

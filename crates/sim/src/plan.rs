@@ -1,4 +1,5 @@
-//! What a seed decides before anything happens: how many there are of everything, and how bad the weather is.
+//! What a seed decides before anything happens: how many there are of everything, and how bad the
+//! weather is.
 
 use crate::chance::Chance;
 use crate::mutation::Mutation;

@@ -75,7 +75,8 @@ impl Inner {
         }
     }
 
-    /// The process restarts before its clients have reclaimed everything; now and then a client's machine does, too.
+    /// The process restarts before its clients have reclaimed everything; now and then a client's
+    /// machine does, too.
     fn quick_restart(&mut self, left: usize) {
         if self.machine.is_up() {
             let down = self.chance.millis(10, 1000);

@@ -175,7 +175,8 @@ impl World {
         inner.xid
     }
 
-    /// Sends a call and waits for its reply; nothing when the connection is gone or the time is over.
+    /// Sends a call and waits for its reply; nothing when the connection is gone or the time is
+    /// over.
     pub async fn call(
         &self,
         connection: u64,
@@ -372,7 +373,8 @@ impl Inner {
         self.go_down(power, down);
     }
 
-    /// The server ends, with the power of its machine or without it, and comes up again after `down`.
+    /// The server ends, with the power of its machine or without it, and comes up again after
+    /// `down`.
     pub fn go_down(&mut self, power: bool, down: Duration) {
         self.machine.crash(power);
         self.inbox.clear();

@@ -1,4 +1,5 @@
-//! Seeds of the simulation, and the check of the checker. What fails is repeated by `cargo xtask simulate --seed S --trace`.
+//! Seeds of the simulation, and the check of the checker. What fails is repeated by `cargo xtask
+//! simulate --seed S --trace`.
 
 use orthrus_sim::{Mutation, Outcome, run};
 use std::ops::Range;
@@ -58,7 +59,8 @@ fn a_seed_is_the_same_simulation_every_time() {
     }
 }
 
-/// The checker has to find a deliberate fault within so many seeds, as a violation of one of these properties.
+/// The checker has to find a deliberate fault within so many seeds, as a violation of one of these
+/// properties.
 #[track_caller]
 fn found(mutation: Mutation, seeds: u64, properties: &[&str]) {
     let finds = |seed: &u64| {

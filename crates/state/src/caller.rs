@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 /// Names the principal of a request as the RPC layer proved it.
 ///
-/// Two requests come from one principal when these bytes are equal: the server puts the flavor class in front
-/// (for example `sys:1000` or `gss:alice@REALM`), so that an AUTH_SYS caller never equals a Kerberos one.
+/// Two requests come from one principal when these bytes are equal: the server puts the flavor
+/// class in front (for example `sys:1000` or `gss:alice@REALM`), so that an AUTH_SYS caller never
+/// equals a Kerberos one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal(pub Arc<[u8]>);
 

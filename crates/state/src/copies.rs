@@ -1,8 +1,10 @@
-//! Copies that go on after COPY was answered, and their stateids (RFC 7862 sections 4.8, 15.2, 15.8 and 15.9).
+//! Copies that go on after COPY was answered, and their stateids (RFC 7862 sections 4.8, 15.2, 15.8
+//! and 15.9).
 //!
-//! The server moves the bytes, piece by piece; here it is known whose a copy is, how far it has come and how it ended. A
-//! stateid is good until the client cancels the copy or answers CB_OFFLOAD, or is gone itself: section 4.8 names no other end,
-//! so that a CLOSE ends none. What is no longer here is not copied on.
+//! The server moves the bytes, piece by piece; here it is known whose a copy is, how far it has
+//! come and how it ended. A stateid is good until the client cancels the copy or answers
+//! CB_OFFLOAD, or is gone itself: section 4.8 names no other end, so that a CLOSE ends none. What
+//! is no longer here is not copied on.
 
 use crate::Copies;
 use crate::slab::Key;
@@ -103,12 +105,13 @@ impl<F> CopyTable<F> {
     }
 }
 
-/// The sequence number of a copy's stateid: it never changes, and zero means none (RFC 7862 section 4.8).
+/// The sequence number of a copy's stateid: it never changes, and zero means none (RFC 7862 section
+/// 4.8).
 const SEQID: u32 = 1;
 
 impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
-    /// Begins a copy that goes on after its answer. `None` if it has to be done at once, since the client could not be told
-    /// of its end, or so many copies go on already.
+    /// Begins a copy that goes on after its answer. `None` if it has to be done at once, since the
+    /// client could not be told of its end, or so many copies go on already.
     pub fn begin_copy(
         &self,
         client: ClientKey,
@@ -136,7 +139,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         Some((CopyKey(key), self.state.stateid(StateRef::Copy(key), SEQID)))
     }
 
-    /// Tells whether the next piece of a copy is to be copied; then [`crate::Copies::end_copy_piece`] or [`crate::Copies::end_copy`] follows.
+    /// Tells whether the next piece of a copy is to be copied; then
+    /// [`crate::Copies::end_copy_piece`] or [`crate::Copies::end_copy`] follows.
     pub fn begin_copy_piece(&self, copy: CopyKey) -> bool {
         let begins = self.state.copies.table.write(copy.0, |copy| {
             let waits = copy.phase == CopyPhase::Waiting;
@@ -160,7 +164,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         });
     }
 
-    /// Ends a copy of which a piece was being copied: the client is called back, unless it has cancelled it.
+    /// Ends a copy of which a piece was being copied: the client is called back, unless it has
+    /// cancelled it.
     pub fn end_copy(&self, copy: CopyKey, count: u64, status: Nfsstat4, effects: &mut Effects<O>) {
         self.end_copy_piece(copy, count);
         let told = self.state.copies.table.write(copy.0, |copy| {
@@ -196,8 +201,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
     /// Handles OFFLOAD_CANCEL. When it succeeds nothing is written any more; no CB_OFFLOAD follows.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID (another user's copy, too), NFS4ERR_COMPLETE_ALREADY when CB_OFFLOAD is due, NFS4ERR_DELAY until the
-    /// piece that is being copied has ended.
+    /// NFS4ERR_BAD_STATEID (another user's copy, too), NFS4ERR_COMPLETE_ALREADY when CB_OFFLOAD is
+    /// due, NFS4ERR_DELAY until the piece that is being copied has ended.
     pub fn cancel_copy(
         &self,
         client: ClientKey,
@@ -257,7 +262,8 @@ impl<F: Clone + Eq + Hash, O> Copies<'_, F, O> {
         }
     }
 
-    /// Returns the callbacks of copies that have ended and whose clients have not said that they know.
+    /// Returns the callbacks of copies that have ended and whose clients have not said that they
+    /// know.
     pub fn unanswered_offloads(&self) -> Vec<CallbackTask> {
         let mut tasks = Vec::new();
         if self.state.copies.count.load(Relaxed) > 0 {

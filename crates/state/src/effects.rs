@@ -5,8 +5,9 @@ use crate::{ClientKey, CopyKey, DelegationKey, NoticeKey, PrincipalHash, Session
 /// One thing for the server to do, taken by [`crate::State::next_effect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The client may hold state from now on: put it on stable storage, so that it may reclaim after a restart
-    /// (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless; the last principal counts.
+    /// The client may hold state from now on: put it on stable storage, so that it may reclaim
+    /// after a restart (RFC 8881 section 8.4.2.1). Saying it twice of one owner is harmless; the
+    /// last principal counts.
     RecordClient {
         /// co_ownerid.
         owner: Vec<u8>,
@@ -37,15 +38,16 @@ pub enum CallbackTask {
         /// Which it is.
         delegation: DelegationKey,
     },
-    /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing may have changed (see
-    /// [`crate::Delegations::getattr_file`]).
+    /// CB_GETATTR: another client asks for attributes that the holder of a delegation for writing
+    /// may have changed (see [`crate::Delegations::getattr_file`]).
     Getattr {
         /// Who has the delegation.
         client: ClientKey,
         /// Which it is.
         delegation: DelegationKey,
     },
-    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see [`crate::Locks::lock_notice`]).
+    /// CB_NOTIFY_LOCK: what the client has waited for may be free (see
+    /// [`crate::Locks::lock_notice`]).
     NotifyLock {
         /// Who waits.
         client: ClientKey,
@@ -72,10 +74,11 @@ pub enum CallbackTask {
 #[derive(Debug)]
 #[must_use = "files are to be closed, and records to be kept"]
 pub struct Effects<O> {
-    /// What the server attached to opens that are gone (CLOSE, an upgrade, an expired or replaced client), or has not
-    /// come to be needed: to be dropped. No lock of state is held by now.
+    /// What the server attached to opens that are gone (CLOSE, an upgrade, an expired or replaced
+    /// client), or has not come to be needed: to be dropped. No lock of state is held by now.
     pub closed: Vec<O>,
-    /// Whether the call has queued any [`Effect`]: those in the queue are to be handled, in order, by one thread at a time.
+    /// Whether the call has queued any [`Effect`]: those in the queue are to be handled, in order,
+    /// by one thread at a time.
     pub queued: bool,
     /// Callbacks to send.
     pub callbacks: Vec<CallbackTask>,

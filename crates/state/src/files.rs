@@ -1,4 +1,5 @@
-//! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section 9.1).
+//! Files with state: who has them open with which shares, and their locked ranges (RFC 8881 section
+//! 9.1).
 
 use crate::Opens;
 use crate::delegations::HeldDelegation;
@@ -15,8 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// A file with at least one open or delegation, or one that is being changed. It may have several names (see
-/// [`State::with_views`]): to a client these are different files.
+/// A file with at least one open or delegation, or one that is being changed. It may have several
+/// names (see [`State::with_views`]): to a client these are different files.
 #[derive(Debug)]
 pub(crate) struct FileState<F> {
     /// By open owner and view: each has at most one.
@@ -61,8 +62,8 @@ impl<F> FileState<F> {
 /// The files of one stripe.
 pub(crate) type FilesOfStripe<F> = HashMap<F, FileState<F>, Keyed>;
 
-/// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file holds its stripe, and
-/// holds the state of the client for which it does so from before.
+/// All files with state, in stripes by name. Whoever changes the shares or the ranges of a file
+/// holds its stripe, and holds the state of the client for which it does so from before.
 #[derive(Debug)]
 pub(crate) struct Files<F> {
     stripes: Box<[RwLock<FilesOfStripe<F>>]>,
@@ -82,7 +83,8 @@ impl<F: Clone + Eq + Hash> Files<F> {
     }
 
     fn stripe(&self, name: &F) -> &RwLock<FilesOfStripe<F>> {
-        // The remainder is below the number of stripes. Its bits are not those by which the map chooses a place.
+        // The remainder is below the number of stripes. Its bits are not those by which the map
+        // chooses a place.
         &self.stripes[(self.hash(name) >> 32) as usize % STRIPES]
     }
 
@@ -110,8 +112,9 @@ impl<F: Clone + Eq + Hash> Files<F> {
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in [`crate::Opens::access`].
-    /// What delegations have against it is for [`crate::Delegations::begin_change`] and [`crate::Delegations::check_unopened_read`].
+    /// Checks I/O with a special stateid against everybody's share reservations; `access` as in
+    /// [`crate::Opens::access`]. What delegations have against it is for
+    /// [`crate::Delegations::begin_change`] and [`crate::Delegations::check_unopened_read`].
     ///
     /// # Errors
     /// NFS4ERR_LOCKED (somebody denies it), NFS4ERR_GRACE.
@@ -125,7 +128,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(())
     }
 
-    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when it has none.
+    /// Returns what `take` makes of the payload of one of the client's opens of a file; `None` when
+    /// it has none.
     pub fn opened_by<R>(&self, client: ClientKey, file: &F, take: impl Fn(&O) -> R) -> Option<R> {
         let opens: Vec<Key> = self.state.files.read(file).get(file)?.opens.values().copied().collect();
         let own = |open: &Open<F, O>| {
@@ -141,10 +145,10 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Lets files have several names: names that are equal are of one file, whose shares, locks and delegations stand against
-    /// each other, and `view` tells them apart. To a client they are different files: its own delegation by one name does not
-    /// cover what it does by another, and a stateid is good with the name that it was given for. By default all equal names are
-    /// one.
+    /// Lets files have several names: names that are equal are of one file, whose shares, locks and
+    /// delegations stand against each other, and `view` tells them apart. To a client they are
+    /// different files: its own delegation by one name does not cover what it does by another, and
+    /// a stateid is good with the name that it was given for. By default all equal names are one.
     pub fn with_views(self, view: fn(&F) -> u64) -> Self {
         Self { view, ..self }
     }

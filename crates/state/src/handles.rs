@@ -32,18 +32,21 @@ macro_rules! handles {
 }
 
 handles! {
-    /// Client records: EXCHANGE_ID, DESTROY_CLIENTID, state protection, and the limits of each client and tenant
-    /// (RFC 8881 section 2.4).
+    /// Client records: EXCHANGE_ID, DESTROY_CLIENTID, state protection, and the limits of each
+    /// client and tenant (RFC 8881 section 2.4).
     Clients, clients;
     /// Leases, their courtesy extension and the grace period (RFC 8881 sections 8.3 and 8.4).
     Leases, leases;
     /// Sessions, slots, the reply cache and connections (RFC 8881 section 2.10).
     Sessions, sessions;
-    /// Backchannels: where and how to send a callback, and how it ended (RFC 8881 sections 2.10.3.1 and 20).
+    /// Backchannels: where and how to send a callback, and how it ended (RFC 8881 sections 2.10.3.1
+    /// and 20).
     Callbacks, callbacks;
-    /// Opens and share reservations, and the access that READ and WRITE have by a stateid (RFC 8881 section 9).
+    /// Opens and share reservations, and the access that READ and WRITE have by a stateid (RFC 8881
+    /// section 9).
     Opens, opens;
-    /// Byte-range locks and the clients that wait for them (RFC 8881 sections 9.1 and 18.10 to 18.12).
+    /// Byte-range locks and the clients that wait for them (RFC 8881 sections 9.1 and 18.10 to
+    /// 18.12).
     Locks, locks;
     /// Delegations, their recall and revocation, and CB_GETATTR (RFC 8881 section 10.4).
     Delegations, delegations;

@@ -1,4 +1,5 @@
-//! A keyed hasher: clients choose what is hashed, so the key must be unknown to them and comes from the caller.
+//! A keyed hasher: clients choose what is hashed, so the key must be unknown to them and comes from
+//! the caller.
 
 use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;

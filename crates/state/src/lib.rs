@@ -1,36 +1,46 @@
-//! Clients, sessions, slots, opens, locks and leases as a pure state machine that takes the time as an argument.
+//! Clients, sessions, slots, opens, locks and leases as a pure state machine that takes the time as
+//! an argument.
 //!
-//! [`State`] holds what an NFS server knows about its clients (RFC 8881 sections 2.4, 2.10, 8 and 9). It never
-//! reads a clock, does I/O or draws random numbers: the caller passes `now` (any monotonic time), random numbers
-//! and the identity that the RPC layer proved. Each call returns [`Effects`] for the caller to perform.
+//! [`State`] holds what an NFS server knows about its clients (RFC 8881 sections 2.4, 2.10, 8 and
+//! 9). It never reads a clock, does I/O or draws random numbers: the caller passes `now` (any
+//! monotonic time), random numbers and the identity that the RPC layer proved. Each call returns
+//! [`Effects`] for the caller to perform.
 //!
 //! Operations are grouped by the tables that they own: [`State::clients`], [`State::leases`],
-//! [`State::sessions`], [`State::callbacks`], [`State::opens`], [`State::locks`], [`State::delegations`],
-//! [`State::copies`] and [`State::v40`]. Each group is one folder, and only that folder sees the fields of its
-//! tables.
+//! [`State::sessions`], [`State::callbacks`], [`State::opens`], [`State::locks`],
+//! [`State::delegations`], [`State::copies`] and [`State::v40`]. Each group is one folder, and only
+//! that folder sees the fields of its tables.
 //!
 //! A COMPOUND begins with [`Sessions::sequence`], which takes a slot and returns a [`Begun`] with a
-//! [`ClientKey`] for the operations. It ends with [`Sessions::finish`], which stores the encoded reply.
+//! [`ClientKey`] for the operations. It ends with [`Sessions::finish`], which stores the encoded
+//! reply.
 //!
 //! # Threads
 //!
-//! All methods take `&self`. The locks are in here and not around it, since only here is it known what an operation
-//! touches; the crate stays pure, because what a lock protects are its own tables and no call waits for anything
-//! but other calls. They are taken in this order, and each but the first two only one at a time:
+//! All methods take `&self`. The locks are in here and not around it, since only here is it known
+//! what an operation touches; the crate stays pure, because what a lock protects are its own tables
+//! and no call waits for anything but other calls. They are taken in this order, and each but the
+//! first two only one at a time:
 //!
-//! 1. the registry (one): clients by their names, sessions of a client, the end of leases and of the grace period. For
-//!    EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION, RECLAIM_COMPLETE, reclaims and housekeeping.
-//! 2. the state of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE, LOCK and their kin.
-//! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with special stateids.
-//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies and owners; recalls; notices; slots; connections, and under
-//!    those of a session how to call it back.
+//! 1. the registry (one): clients by their names, sessions of a client, the end of leases and of
+//!    the grace period. For EXCHANGE_ID, CREATE_SESSION, DESTROY_*, BIND_CONN_TO_SESSION,
+//!    RECLAIM_COMPLETE, reclaims and housekeeping.
+//! 2. the state of a client (one a client): its owners, opens and lock stateids. For OPEN, CLOSE,
+//!    LOCK and their kin.
+//! 3. the files, in stripes by name: shares and locked ranges. For the same, LOCKT, and I/O with
+//!    special stateids.
+//! 4. leaves: stripes of the tables of clients, sessions, opens, lock stateids, delegations, copies
+//!    and owners; recalls; notices; slots; connections, and under those of a session how to call it
+//!    back.
 //!
-//! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's own (see `sessions`)
-//! and lock their slot; READ and WRITE look up a stripe of opens. So requests of different sessions share nothing that
-//! either writes but the locks of stripes that happen to be the same, and those are only held for a look.
+//! SEQUENCE and the end of a COMPOUND look up a stripe of sessions, change what is the session's
+//! own (see `sessions`) and lock their slot; READ and WRITE look up a stripe of opens. So requests
+//! of different sessions share nothing that either writes but the locks of stripes that happen to
+//! be the same, and those are only held for a look.
 //!
-//! An open is in one place, the table of opens: what READ may do changes at one moment. Where an operation gives up
-//! access, the open changes before the file's shares do, so that nobody gets what another can still use.
+//! An open is in one place, the table of opens: what READ may do changes at one moment. Where an
+//! operation gives up access, the open changes before the file's shares do, so that nobody gets
+//! what another can still use.
 
 mod caller;
 mod clients;
@@ -81,5 +91,6 @@ mod state;
 
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 
-/// What an operation on state returns: a value, or the status of RFC 8881 section 15.1 for the client.
+/// What an operation on state returns: a value, or the status of RFC 8881 section 15.1 for the
+/// client.
 pub type Result<T> = core::result::Result<T, Nfsstat4>;

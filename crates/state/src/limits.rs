@@ -7,13 +7,16 @@ use std::time::Duration;
 pub struct Limits {
     /// How long state lives without a SEQUENCE (RFC 8881 section 8.3). Default 60 s.
     pub lease: Duration,
-    /// How long recorded clients may reclaim after a restart (RFC 8881 section 8.4.2). Default: the lease,
-    /// since an idle client notices the restart only at its next renewal. It ends early when all have reclaimed.
+    /// How long recorded clients may reclaim after a restart (RFC 8881 section 8.4.2). Default: the
+    /// lease, since an idle client notices the restart only at its next renewal. It ends early when
+    /// all have reclaimed.
     pub grace: Duration,
-    /// How long beyond its lease a client keeps what nobody else wants (RFC 8881 section 8.4.3). Default: a day.
+    /// How long beyond its lease a client keeps what nobody else wants (RFC 8881 section 8.4.3).
+    /// Default: a day.
     pub courtesy_max: Duration,
-    /// Client records, confirmed or not. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may have half of them.
-    /// EXCHANGE_ID beyond it takes the place of one that is unused, else: NFS4ERR_DELAY.
+    /// Client records, confirmed or not. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may
+    /// have half of them. EXCHANGE_ID beyond it takes the place of one that is unused, else:
+    /// NFS4ERR_DELAY.
     pub clients_max: usize,
     /// Sessions of one client. CREATE_SESSION beyond it: NFS4ERR_NOSPC.
     pub sessions_per_client_max: usize,
@@ -31,9 +34,9 @@ pub struct Limits {
     pub response_cached_max: u32,
     /// Operations of one COMPOUND (ca_maxoperations).
     pub operations_max: u32,
-    /// Bytes of all sessions with their slots and cached replies. A principal (RPCSEC_GSS) or address (AUTH_SYS) alone may
-    /// have half of them. Clients are asked to use fewer slots before; beyond it CREATE_SESSION takes the place of a session
-    /// that is unused, else: NFS4ERR_DELAY.
+    /// Bytes of all sessions with their slots and cached replies. A principal (RPCSEC_GSS) or
+    /// address (AUTH_SYS) alone may have half of them. Clients are asked to use fewer slots before;
+    /// beyond it CREATE_SESSION takes the place of a session that is unused, else: NFS4ERR_DELAY.
     pub reply_cache_max: usize,
     /// Opens of one client. OPEN beyond it: NFS4ERR_NOSPC.
     pub opens_per_client_max: usize,
@@ -43,21 +46,22 @@ pub struct Limits {
     pub locks_per_client_max: usize,
     /// Locked ranges and lock stateids of all clients. LOCK beyond it: NFS4ERR_DELAY.
     pub locks_max: usize,
-    /// How long a client may take to give back a delegation that is recalled; then it is revoked (RFC 8881 section
-    /// 10.4.6). Default: the lease.
+    /// How long a client may take to give back a delegation that is recalled; then it is revoked
+    /// (RFC 8881 section 10.4.6). Default: the lease.
     pub recall_time: Duration,
-    /// Delegations of one client, revoked ones included. OPEN beyond it grants none; from seven eighths on the client
-    /// is asked for some back.
+    /// Delegations of one client, revoked ones included. OPEN beyond it grants none; from seven
+    /// eighths on the client is asked for some back.
     pub delegations_per_client_max: usize,
     /// Delegations of all clients, with the same consequences.
     pub delegations_max: usize,
-    /// Copies of one client that go on after their answers, those included whose end it was not told of. COPY beyond it is done
-    /// when it is answered.
+    /// Copies of one client that go on after their answers, those included whose end it was not
+    /// told of. COPY beyond it is done when it is answered.
     pub copies_per_client_max: usize,
     /// Copies of all clients, with the same consequence. Each holds two open files.
     pub copies_max: usize,
-    /// Open-owners and lock-owners of one NFSv4.0 client whose sequence numbers and last replies are kept. A new one beyond
-    /// it takes the place of those without opens and locks; when there are none: NFS4ERR_RESOURCE.
+    /// Open-owners and lock-owners of one NFSv4.0 client whose sequence numbers and last replies
+    /// are kept. A new one beyond it takes the place of those without opens and locks; when there
+    /// are none: NFS4ERR_RESOURCE.
     pub owners_per_client_max: usize,
     /// The same of all NFSv4.0 clients.
     pub owners_max: usize,
@@ -65,7 +69,8 @@ pub struct Limits {
     pub owner_size_max: usize,
     /// Entries of one callback security list that are kept.
     pub callback_security_max: usize,
-    /// Bytes of a context handle or machine name in a callback security list; entries with longer ones are not kept.
+    /// Bytes of a context handle or machine name in a callback security list; entries with longer
+    /// ones are not kept.
     pub callback_name_max: usize,
 }
 

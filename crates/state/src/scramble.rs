@@ -1,9 +1,11 @@
-//! A keyed permutation of 64-bit numbers: what clients are handed is unique, and says nothing about the next one.
+//! A keyed permutation of 64-bit numbers: what clients are handed is unique, and says nothing about
+//! the next one.
 //!
-//! Client ids and stateids are names that a stranger must not guess, in NFSv4.0 above all, where no session stands before them.
-//! Numbers drawn at random would have to be remembered, to tell an id whose client is gone from one that was never given out;
-//! a permutation gives the number back. It is a Feistel network over SipHash-1-3, whose key is drawn at each start. Six rounds,
-//! since four can be told from random by as many pairs as a busy server gives out.
+//! Client ids and stateids are names that a stranger must not guess, in NFSv4.0 above all, where no
+//! session stands before them. Numbers drawn at random would have to be remembered, to tell an id
+//! whose client is gone from one that was never given out; a permutation gives the number back. It
+//! is a Feistel network over SipHash-1-3, whose key is drawn at each start. Six rounds, since four
+//! can be told from random by as many pairs as a busy server gives out.
 
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;

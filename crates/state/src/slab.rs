@@ -1,4 +1,5 @@
-//! Storage with keys that are never confused: an index, and a generation that changes when the place is used again.
+//! Storage with keys that are never confused: an index, and a generation that changes when the
+//! place is used again.
 
 /// Names a value of a [`Slab`]; a key of a removed value finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

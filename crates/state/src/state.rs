@@ -19,15 +19,16 @@ use std::time::Duration;
 /// What one start of the server is given.
 #[derive(Clone, Debug)]
 pub struct Boot {
-    /// Differs between any two starts: the seconds since 1970, say. Goes into client ids, session ids and stateids, so
-    /// that those of an earlier start are recognized as stale.
+    /// Differs between any two starts: the seconds since 1970, say. Goes into client ids, session
+    /// ids and stateids, so that those of an earlier start are recognized as stale.
     pub epoch: u32,
-    /// A random key of this start: for the hash table that clients fill, and to make client ids and stateids hard to guess.
+    /// A random key of this start: for the hash table that clients fill, and to make client ids and
+    /// stateids hard to guess.
     pub hash_key: [u8; 16],
     /// The key of [`crate::PrincipalHash`]es, the same after a restart.
     pub principal_key: [u8; 16],
-    /// Each client that was recorded when the server stopped (see [`crate::Effect::RecordClient`]). When there is none,
-    /// no grace period is needed.
+    /// Each client that was recorded when the server stopped (see [`crate::Effect::RecordClient`]).
+    /// When there is none, no grace period is needed.
     pub prior_clients: Vec<PriorClient>,
 }
 
@@ -36,8 +37,8 @@ pub struct Boot {
 pub struct PriorClient {
     /// co_ownerid.
     pub owner: Vec<u8>,
-    /// Who created it. Records of versions that did not keep it have none: whoever comes first with the owner may reclaim
-    /// then, as it was with these versions, until that grace period ends.
+    /// Who created it. Records of versions that did not keep it have none: whoever comes first with
+    /// the owner may reclaim then, as it was with these versions, until that grace period ends.
     pub principal: Option<PrincipalHash>,
 }
 
@@ -64,15 +65,17 @@ pub struct Counts {
     pub owners: usize,
     /// Bytes of cached replies.
     pub reply_cache: usize,
-    /// Bytes that sessions and their cached replies are counted with: see [`Limits::reply_cache_max`].
+    /// Bytes that sessions and their cached replies are counted with: see
+    /// [`Limits::reply_cache_max`].
     pub session_memory: usize,
 }
 
-/// Clients, sessions, opens and locks of one server: `F` names a file (export and handle bytes), `O` is what the server
-/// attaches to an open (an `Arc` of the backend's open file).
+/// Clients, sessions, opens and locks of one server: `F` names a file (export and handle bytes),
+/// `O` is what the server attaches to an open (an `Arc` of the backend's open file).
 ///
-/// Every method may be called from several threads at once. It has many small locks instead of one around it (which
-/// requests meet at which is said in the crate's documentation); none of them is held when a method returns.
+/// Every method may be called from several threads at once. It has many small locks instead of one
+/// around it (which requests meet at which is said in the crate's documentation); none of them is
+/// held when a method returns.
 #[derive(Debug)]
 pub struct State<F, O> {
     pub(crate) limits: Limits,
@@ -121,7 +124,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         &self.limits
     }
 
-    /// Counts what there is, part by part: while requests run the numbers need not be of one moment.
+    /// Counts what there is, part by part: while requests run the numbers need not be of one
+    /// moment.
     pub fn counts(&self) -> Counts {
         let lock_stateids = self.locks.len();
         Counts {

@@ -48,12 +48,14 @@ pub(crate) enum StateRef {
 
 /// The bit that makes a generation that of a lock stateid; generations have 31 bits.
 const LOCK_BIT: u32 = 1 << 31;
-/// The bit that makes an index that of a delegation; tables are far smaller. With both bits it is a copy.
+/// The bit that makes an index that of a delegation; tables are far smaller. With both bits it is a
+/// copy.
 const DELEGATION_BIT: u32 = 1 << 31;
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Makes the stateid of an open or a lock: the epoch, and permuted, so that no other can be guessed from it, index and
-    /// kind with generation. The epoch is in clear: it tells stateids of an earlier start from made-up ones.
+    /// Makes the stateid of an open or a lock: the epoch, and permuted, so that no other can be
+    /// guessed from it, index and kind with generation. The epoch is in clear: it tells stateids of
+    /// an earlier start from made-up ones.
     pub(crate) fn stateid(&self, state: StateRef, seqid: u32) -> Stateid4 {
         let (key, table, kind) = match state {
             StateRef::Open(key) => (key, 0, 0),
@@ -99,7 +101,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
         Ok(found)
     }
 
-    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID or NFS4ERR_DELEG_REVOKED.
+    /// Handles one stateid of TEST_STATEID: NFS4_OK, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID or
+    /// NFS4ERR_DELEG_REVOKED.
     pub fn test_stateid(&self, client: ClientKey, stateid: &Stateid4) -> Nfsstat4 {
         self.find_stateid(client, stateid).err().unwrap_or(Nfsstat4::NFS4_OK)
     }
@@ -107,8 +110,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
     /// Handles FREE_STATEID.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, a lock stateid with ranges, a delegation that
-    /// is not revoked).
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCKS_HELD (an open, a lock stateid with
+    /// ranges, a delegation that is not revoked).
     pub fn free_stateid(
         &self,
         client: ClientKey,
@@ -141,8 +144,8 @@ impl<F: Clone + Eq + Hash, O> State<F, O> {
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Finds the open that a stateid names and runs something short on it, if it is this client's and the sequence
-    /// number is good; zero stands for the current one.
+    /// Finds the open that a stateid names and runs something short on it, if it is this client's
+    /// and the sequence number is good; zero stands for the current one.
     pub(crate) fn read_open<R>(
         &self,
         client: ClientKey,

@@ -1,5 +1,5 @@
-//! The locks and atomics of this crate: those of the standard library, or of `shuttle` in the package
-//! `orthrus-state-interleavings`, whose tests choose the order in which threads run.
+//! The locks and atomics of this crate: those of the standard library, or of `shuttle` in the
+//! package `orthrus-state-interleavings`, whose tests choose the order in which threads run.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{

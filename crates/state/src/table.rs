@@ -4,7 +4,8 @@ use crate::slab::{Key, Slab};
 use crate::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
-/// Independent parts of a table; a power of two. With many more stripes than threads these seldom meet.
+/// Independent parts of a table; a power of two. With many more stripes than threads these seldom
+/// meet.
 pub(crate) const STRIPES: usize = if cfg!(feature = "shuttle") { 4 } else { 64 };
 
 /// Bits of an index that name the stripe.
@@ -15,8 +16,8 @@ const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
 #[repr(align(64))]
 struct Stripe<T>(RwLock<Slab<T>>);
 
-/// A slab in stripes. The lock of a stripe is a leaf of the lock order: what is passed to a method runs under it and
-/// must take no other lock.
+/// A slab in stripes. The lock of a stripe is a leaf of the lock order: what is passed to a method
+/// runs under it and must take no other lock.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     stripes: Box<[Stripe<T>]>,

@@ -1,4 +1,5 @@
-//! Access control lists, as the kernel keeps them in extended attributes; it says who may, and enforces them.
+//! Access control lists, as the kernel keeps them in extended attributes; it says who may, and
+//! enforces them.
 
 use crate::{LocalBackend, cache::Object, errno::vfs_error};
 use rustix::{

@@ -30,15 +30,16 @@ use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Objects held open by path between requests, each one descriptor; at most half of what RLIMIT_NOFILE
-    /// allows is used.
+    /// Objects held open by path between requests, each one descriptor; at most half of what
+    /// RLIMIT_NOFILE allows is used.
     pub object_cache_max: usize,
     /// Without root: objects whose place in the tree is remembered, about 120 bytes each.
     pub places_max: usize,
     /// Without root: entries looked at when a handle's object has to be searched for.
     pub walk_entries_max: u64,
-    /// Whether changes of names and attributes are on stable storage before they are acknowledged, as written data is only
-    /// after COMMIT. Otherwise the file system writes them down in its own time.
+    /// Whether changes of names and attributes are on stable storage before they are acknowledged,
+    /// as written data is only after COMMIT. Otherwise the file system writes them down in its own
+    /// time.
     pub stable_names: bool,
 }
 
@@ -78,25 +79,26 @@ pub enum LocalError {
 
 /// A directory of this machine as a file system to be served.
 ///
-/// **As root** each operation runs with the caller's user, group and groups on its thread, so the kernel
-/// decides as it does for local programs, ACLs and quotas included. Objects are found again by the kernel's
-/// file handles, also after a restart.
+/// **As root** each operation runs with the caller's user, group and groups on its thread, so the
+/// kernel decides as it does for local programs, ACLs and quotas included. Objects are found again
+/// by the kernel's file handles, also after a restart.
 ///
-/// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user, whoever the
-/// caller is: whoever an export admits has that user's rights, and what is made belongs to it. The kernel
-/// then opens no handles, so the backend remembers where objects are, and after a restart searches the tree
-/// once; while it must not search again yet, an object that was moved on the server's machine is `Delay`.
+/// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user, whoever
+/// the caller is: whoever an export admits has that user's rights, and what is made belongs to it.
+/// The kernel then opens no handles, so the backend remembers where objects are, and after a
+/// restart searches the tree once; while it must not search again yet, an object that was moved on
+/// the server's machine is `Delay`.
 ///
-/// Symbolic links are never followed and ".." never leaves the export. A name on which another file system
-/// is mounted does not exist for clients (`Noent`): [`NestedBackend`](crate::NestedBackend) shows it. A directory that
-/// was moved out of the export on the server's machine is `Stale` as soon as its descriptor is reopened; a
-/// file that was moved out keeps its handle, as with the kernel's server without subtree checking: export
-/// whole file systems where that matters. On tmpfs before Linux 6.6 a listing may miss entries while others are
-/// removed, for local programs too.
+/// Symbolic links are never followed and ".." never leaves the export. A name on which another file
+/// system is mounted does not exist for clients (`Noent`): [`NestedBackend`](crate::NestedBackend)
+/// shows it. A directory that was moved out of the export on the server's machine is `Stale` as
+/// soon as its descriptor is reopened; a file that was moved out keeps its handle, as with the
+/// kernel's server without subtree checking: export whole file systems where that matters. On tmpfs
+/// before Linux 6.6 a listing may miss entries while others are removed, for local programs too.
 ///
-/// An operation leaves its thread with the caller's identity: see [`become_server`](crate::become_server).
-/// Changes of names reach the disk as the file system writes them back, like those of local programs;
-/// `commit` on a directory makes them stable.
+/// An operation leaves its thread with the caller's identity: see
+/// [`become_server`](crate::become_server). Changes of names reach the disk as the file system
+/// writes them back, like those of local programs; `commit` on a directory makes them stable.
 #[derive(Debug)]
 pub struct LocalBackend {
     pub(crate) root: Arc<Object>,
@@ -121,7 +123,8 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Opens a directory for export; symbolic links in its path are followed, for it is the administrator's.
+    /// Opens a directory for export; symbolic links in its path are followed, for it is the
+    /// administrator's.
     ///
     /// # Errors
     /// See [`LocalError`]; each names the cure.
@@ -338,8 +341,8 @@ fn mount_for_handles(root: &OwnedFd, handle: &sys::FsHandle) -> Option<OwnedFd> 
     Some(mount)
 }
 
-/// Opens a handle. For a moment ext4 says ENOMEM of a stale handle whose inode number is just being given to
-/// a new file; then it is asked again.
+/// Opens a handle. For a moment ext4 says ENOMEM of a stale handle whose inode number is just being
+/// given to a new file; then it is asked again.
 fn open_handle(mount: &OwnedFd, handle: &sys::FsHandle) -> Result<OwnedFd, Errno> {
     const TRIES: usize = 64;
     let open = || retry(|| sys::open_by_handle(mount.as_fd(), handle));

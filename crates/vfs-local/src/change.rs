@@ -1,10 +1,11 @@
 //! Tells changes apart that fall into one tick of the kernel's clock.
 //!
-//! Since 6.13 Linux moves ctime on every change that somebody could have seen (multigrain timestamps, on
-//! ext4, xfs and btrfs; tmpfs gives a directory the time of the removed entry, which may be an old one).
-//! Before, and on other file systems, ctime moves with the timer, every 1 to 10 ms: two changes within that time look alike, and a client would keep the first in its cache. There
-//! the server counts its own changes and adds them to ctime. Changes made on the server's machine within
-//! one tick stay invisible there.
+//! Since 6.13 Linux moves ctime on every change that somebody could have seen (multigrain
+//! timestamps, on ext4, xfs and btrfs; tmpfs gives a directory the time of the removed entry, which
+//! may be an old one). Before, and on other file systems, ctime moves with the timer, every 1 to 10
+//! ms: two changes within that time look alike, and a client would keep the first in its cache.
+//! There the server counts its own changes and adds them to ctime. Changes made on the server's
+//! machine within one tick stay invisible there.
 
 use std::{
     collections::HashMap,
@@ -60,7 +61,8 @@ impl Changes {
     pub(crate) fn attribute(&self, ino: u64, ctime: u64) -> u64 {
         let corrected = self.with(ino, |slots| {
             let Some(slot) = slots.get_mut(&ino) else { return ctime };
-            // A first sight counts as a change within the tick: before it the bare ctime may have been seen.
+            // A first sight counts as a change within the tick: before it the bare ctime may have
+            // been seen.
             if slot.ctime != ctime {
                 let fresh = slot.ctime == 0;
                 *slot = Slot { pending: false, ctime, bump: u64::from(fresh) };

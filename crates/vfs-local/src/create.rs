@@ -59,7 +59,8 @@ impl LocalBackend {
         finished
     }
 
-    /// Opens a new file without a name in a directory, or `None` where the file system has none such.
+    /// Opens a new file without a name in a directory, or `None` where the file system has none
+    /// such.
     fn open_nameless(&self, parent: &Object, mode: Mode) -> VfsResult<Option<OwnedFd>> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match retry(|| openat(parent, c".", flags, mode)) {
@@ -102,8 +103,8 @@ impl LocalBackend {
         Ok((object.handle, Arc::new(file)))
     }
 
-    /// Opens a new file for reading alone where that was asked for: who has it open for writing could have no lease on it. It
-    /// stays as it is where its mode forbids that.
+    /// Opens a new file for reading alone where that was asked for: who has it open for writing
+    /// could have no lease on it. It stays as it is where its mode forbids that.
     fn without_writing(&self, fd: OwnedFd, access: OpenAccess) -> VfsResult<OwnedFd> {
         if access.write {
             return Ok(fd);
@@ -137,15 +138,17 @@ impl LocalBackend {
         finished
     }
 
-    /// Takes the creator's umask from the mode, unless the directory has a default ACL: then that is in its place. The
-    /// process itself has no umask, and the kernel could not be given one for each caller.
+    /// Takes the creator's umask from the mode, unless the directory has a default ACL: then that
+    /// is in its place. The process itself has no umask, and the kernel could not be given one for
+    /// each caller.
     fn masked(&self, parent: &Object, set: &SetAttributes) -> SetAttributes {
         let umask = set.umask.filter(|umask| *umask != 0 && !self.has_default_acl(parent)).unwrap_or(0);
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
     }
 
-    /// Opens what was just made. The kernel returns no descriptor of it, so that its name has to be opened, which somebody may
-    /// have given to another object meanwhile: then nothing is done to that.
+    /// Opens what was just made. The kernel returns no descriptor of it, so that its name has to be
+    /// opened, which somebody may have given to another object meanwhile: then nothing is done to
+    /// that.
     ///
     /// # Errors
     /// `Delay` for another object.
@@ -187,7 +190,8 @@ impl LocalBackend {
         Ok(object.handle)
     }
 
-    /// Sets owner, mode and times of a new object, where they were given and are not as they should be.
+    /// Sets owner, mode and times of a new object, where they were given and are not as they should
+    /// be.
     fn finish(&self, caller: &Caller, object: &Object, set: &SetAttributes, set_mode: bool) -> VfsResult<()> {
         let gives = set.uid.is_some() || set.gid.is_some();
         if gives {
@@ -212,9 +216,10 @@ impl LocalBackend {
 
 /// Whether a file must have its attributes before its name.
 ///
-/// An exclusive create keeps its verifier in the times (RFC 8881 section 18.16.3). A server that dies between the
-/// name and the times would leave a file in which the client's retry does not know its own. A new owner makes
-/// the link another's, which the kernel may refuse; exclusive creates of clients give none.
+/// An exclusive create keeps its verifier in the times (RFC 8881 section 18.16.3). A server that
+/// dies between the name and the times would leave a file in which the client's retry does not know
+/// its own. A new owner makes the link another's, which the kernel may refuse; exclusive creates of
+/// clients give none.
 fn is_exclusive(set: &SetAttributes) -> bool {
     set.atime.is_some() && set.mtime.is_some() && set.uid.is_none() && set.gid.is_none()
 }

@@ -27,8 +27,8 @@ fn has(root: &OwnedFd, name: &str) -> bool {
     !matches!(held, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-/// Returns the size of the blocks that files can share, 0 where they cannot: a file without a name or content is
-/// cloned to itself.
+/// Returns the size of the blocks that files can share, 0 where they cannot: a file without a name
+/// or content is cloned to itself.
 fn clone_block(root: &OwnedFd) -> u32 {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let Ok(file) = openat(root, c".", flags, Mode::RUSR) else { return 0 };

@@ -33,8 +33,8 @@ type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errn
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     pub(crate) fd: Arc<Descriptor>,
-    /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root to whoever
-    /// the thread is when it writes.
+    /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root
+    /// to whoever the thread is when it writes.
     pub(crate) writer: Option<Caller>,
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
@@ -61,7 +61,8 @@ impl LocalFile {
                 Err(errno) => return Err(errno),
             }
         }
-        // Nothing else reads or moves the descriptor's own position; this is the cheapest way to the size.
+        // Nothing else reads or moves the descriptor's own position; this is the cheapest way to
+        // the size.
         Ok(End::reached_if(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?))
     }
 }

@@ -82,7 +82,8 @@ impl ForeignThread {
         result
     }
 
-    /// Like [`ForeignThread::run`], for a call that is not worth queueing while the thread is stuck.
+    /// Like [`ForeignThread::run`], for a call that is not worth queueing while the thread is
+    /// stuck.
     pub(crate) fn ask<R: Send + 'static>(
         &self,
         patience: Duration,

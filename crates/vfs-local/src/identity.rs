@@ -1,14 +1,16 @@
 //! Whose rights the calling thread has to file systems.
 //!
-//! A switch costs a few system calls, so a thread keeps the identity of the last caller until another one
-//! is needed. What is not a backend and opens files on such a thread calls [`become_server`] first.
+//! A switch costs a few system calls, so a thread keeps the identity of the last caller until
+//! another one is needed. What is not a backend and opens files on such a thread calls
+//! [`become_server`] first.
 
 use crate::sys;
 use rustix::io::Errno;
 use std::{cell::RefCell, sync::Arc};
 use vfs::{Caller, VfsError, VfsResult};
 
-/// What this thread has; `None` where nobody has set it yet, because a thread inherits from its creator.
+/// What this thread has; `None` where nobody has set it yet, because a thread inherits from its
+/// creator.
 struct Current {
     uid: Option<u32>,
     gid: Option<u32>,
@@ -22,7 +24,8 @@ thread_local! {
 /// Gives the thread the caller's user, group and supplementary groups.
 ///
 /// # Errors
-/// `Access` when the kernel does not take them (more groups than it knows): then nothing may be done.
+/// `Access` when the kernel does not take them (more groups than it knows): then nothing may be
+/// done.
 pub(crate) fn become_caller(caller: &Caller) -> VfsResult<()> {
     CURRENT.with_borrow_mut(|current| {
         if !same_groups(current.groups.as_ref(), &caller.groups) {
@@ -40,10 +43,12 @@ pub(crate) fn become_superuser() -> VfsResult<()> {
     CURRENT.with_borrow_mut(|current| set_uid(current, 0))
 }
 
-/// Gives the calling thread the process's own identity back, without supplementary groups when it is root.
+/// Gives the calling thread the process's own identity back, without supplementary groups when it
+/// is root.
 ///
-/// Operations of a backend leave a thread with the identity of their caller; code that opens files of the
-/// server's own on such a thread, or starts a process from it, calls this first. Cheap when nothing changed.
+/// Operations of a backend leave a thread with the identity of their caller; code that opens files
+/// of the server's own on such a thread, or starts a process from it, calls this first. Cheap when
+/// nothing changed.
 pub fn become_server() {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if uid != 0 {
@@ -53,8 +58,8 @@ pub fn become_server() {
     let _ = become_caller(&Caller { uid, gid, groups: [].into() });
 }
 
-/// Runs something as the caller for whatever the kernel checks, not for file systems alone. The thread has none of the
-/// server's rights meanwhile.
+/// Runs something as the caller for whatever the kernel checks, not for file systems alone. The
+/// thread has none of the server's rights meanwhile.
 ///
 /// # Errors
 /// `Access` when the kernel does not take the identity.
@@ -76,8 +81,8 @@ struct Restored {
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        // The saved identity is the server's, so the kernel cannot refuse. With it the thread has the server's rights
-        // and file system identity again.
+        // The saved identity is the server's, so the kernel cannot refuse. With it the thread has
+        // the server's rights and file system identity again.
         sys::set_effective_uid(self.uid);
         sys::set_effective_gid(self.gid);
         CURRENT.with_borrow_mut(|current| (current.uid, current.gid) = (None, None));

@@ -5,17 +5,20 @@
 pub(crate) enum Kind {
     /// All of it is in memory.
     Memory,
-    /// It is on a disk of this machine. The kernel answers for an object that is open, and for names and data that it has cached,
-    /// from memory; it says which those are (RESOLVE_CACHED, RWF_NOWAIT).
+    /// It is on a disk of this machine. The kernel answers for an object that is open, and for
+    /// names and data that it has cached, from memory; it says which those are (RESOLVE_CACHED,
+    /// RWF_NOWAIT).
     LocalDisk,
-    /// It comes over a network or from another process: even fstat(2) of an open object can wait for ever. So does everything
-    /// that is not known here, and what is made of other file systems (overlayfs, ecryptfs).
+    /// It comes over a network or from another process: even fstat(2) of an open object can wait
+    /// for ever. So does everything that is not known here, and what is made of other file systems
+    /// (overlayfs, ecryptfs).
     Foreign,
 }
 
 impl Kind {
-    /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). It is a list of what is known to answer from
-    /// memory, since a file system that is missing costs a thread a call, and one too many can stop the server.
+    /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). It is a list of
+    /// what is known to answer from memory, since a file system that is missing costs a thread a
+    /// call, and one too many can stop the server.
     pub fn of(file_system: i64) -> Self {
         const TMPFS: i64 = 0x0102_1994;
         const RAMFS: i64 = 0x8584_58f6;

@@ -1,7 +1,9 @@
-//! Leases of the kernel (fcntl F_SETLEASE): local programs that open a file against a delegation wait until it is given back.
+//! Leases of the kernel (fcntl F_SETLEASE): local programs that open a file against a delegation
+//! wait until it is given back.
 //!
-//! One thread of the process hears of it: the kernel sends it a signal that names the descriptor. What the kernel does not
-//! tell a lease of (unlink, rename, link, chmod) the same thread sees when it looks at the leased files every few seconds.
+//! One thread of the process hears of it: the kernel sends it a signal that names the descriptor.
+//! What the kernel does not tell a lease of (unlink, rename, link, chmod) the same thread sees when
+//! it looks at the leased files every few seconds.
 
 use crate::{
     attributes::stat_fd,
@@ -233,8 +235,8 @@ fn wait_for<T>(cell: &OnceLock<T>) -> Option<&T> {
 /// Takes a lease on an open file.
 ///
 /// # Errors
-/// `Delay` when somebody has the file open against it, `Access` where this process may not, `Inval` where the file system
-/// has none.
+/// `Delay` when somebody has the file open against it, `Access` where this process may not, `Inval`
+/// where the file system has none.
 pub(crate) fn take(fd: &Arc<Descriptor>, kind: LeaseKind, notify: Broken) -> VfsResult<Arc<dyn Lease>> {
     let watch = watch().ok_or(VfsError::Delay)?;
     let kind = match kind {
@@ -260,7 +262,8 @@ pub(crate) fn take(fd: &Arc<Descriptor>, kind: LeaseKind, notify: Broken) -> Vfs
     Ok(Arc::new(LocalLease { fd: fd.clone(), broken }))
 }
 
-/// Returns the one descriptor of a file with a lease for writing: to open it again would break that.
+/// Returns the one descriptor of a file with a lease for writing: to open it again would break
+/// that.
 pub(crate) fn writer_of(stat: &Statx) -> Option<Arc<Descriptor>> {
     if WRITERS.load(Relaxed) == 0 {
         return None;

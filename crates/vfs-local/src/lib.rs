@@ -1,8 +1,8 @@
 //! A Linux file system as a backend, the caller's identity enforced by the kernel.
 //!
-//! A program calls [`prepare_process`] before it starts threads, prints the result, and opens each export by
-//! [`LocalBackend::open`]. On threads that ran a backend's operations, [`become_server`] comes before the
-//! program opens files of its own.
+//! A program calls [`prepare_process`] before it starts threads, prints the result, and opens each
+//! export by [`LocalBackend::open`]. On threads that ran a backend's operations, [`become_server`]
+//! comes before the program opens files of its own.
 
 mod acls;
 mod attributes;

@@ -1,7 +1,8 @@
 //! Locks of ranges in the kernel, for local programs to see (fcntl F_OFD_SETLK).
 //!
-//! They belong to an open file description, of which a file has one for all clients: in the kernel these never conflict with
-//! each other. They conflict with those of other descriptions (OFD) and of processes (POSIX).
+//! They belong to an open file description, of which a file has one for all clients: in the kernel
+//! these never conflict with each other. They conflict with those of other descriptions (OFD) and
+//! of processes (POSIX).
 
 use crate::{
     errno::{uninterrupted, vfs_error},

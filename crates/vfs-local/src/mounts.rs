@@ -91,7 +91,8 @@ pub(crate) fn device(stat: &Statx) -> u64 {
     mount.map_or_else(|| makedev(stat.stx_dev_major, stat.stx_dev_minor), |mount| mount.device)
 }
 
-/// Reads a line: id, parent, major:minor, root, place, and what is not needed here (proc_pid_mountinfo(5)).
+/// Reads a line: id, parent, major:minor, root, place, and what is not needed here
+/// (proc_pid_mountinfo(5)).
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let text = |field: Option<&[u8]>| std::str::from_utf8(field?).ok().map(str::to_owned);

@@ -33,7 +33,8 @@ impl LocalBackend {
         Ok(object.handle)
     }
 
-    /// Finds a name if the kernel has it in its cache; `None` when the directory would have to be read.
+    /// Finds a name if the kernel has it in its cache; `None` when the directory would have to be
+    /// read.
     pub(crate) fn find_cached(
         &self,
         caller: &Caller,
@@ -182,7 +183,8 @@ impl LocalBackend {
         let target = self.peek(&to_parent, &to_name);
         let renamed = renameat(&from_parent, from_name.as_c_str(), &to_parent, to_name.as_c_str());
         renamed.map_err(|errno| match errno {
-            // One is a directory and the other not: RFC 8881 section 18.26.3 calls that NFS4ERR_EXIST.
+            // One is a directory and the other not: RFC 8881 section 18.26.3 calls that
+            // NFS4ERR_EXIST.
             Errno::ISDIR | Errno::NOTDIR => VfsError::Exist,
             other if self.is_gone(&to_parent) => self.error_in(&to_parent, other),
             other => self.error_in(&from_parent, other),

@@ -250,8 +250,9 @@ impl Backend for LocalBackend {
 
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
         match self.commit(object) {
-            // It cannot be opened: without root there is what may be changed but not read, and somebody may have removed or moved it since,
-            // which nobody may hear of before what was changed in it. The whole file system is put down, then.
+            // It cannot be opened: without root there is what may be changed but not read, and
+            // somebody may have removed or moved it since, which nobody may hear of before what was
+            // changed in it. The whole file system is put down, then.
             Err(VfsError::Access | VfsError::Stale | VfsError::Delay | VfsError::Exhausted) => {
                 self.act_as_server()?;
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;

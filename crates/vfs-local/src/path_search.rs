@@ -1,4 +1,5 @@
-//! Finding objects without root: where they were last, and a search of the tree when that is not known.
+//! Finding objects without root: where they were last, and a search of the tree when that is not
+//! known.
 
 use crate::{LocalBackend, attributes::stat_fd, name::Name};
 use rustix::{
@@ -238,7 +239,8 @@ impl LocalBackend {
     }
 }
 
-/// Calls `entry` for each entry but "." and ".." until it returns false; says whether the end was reached.
+/// Calls `entry` for each entry but "." and ".." until it returns false; says whether the end was
+/// reached.
 fn list(directory: &OwnedFd, entry: &mut dyn FnMut(u64, FileType, &[u8]) -> bool) -> bool {
     const BUFFER: usize = 32 * 1024;
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER];

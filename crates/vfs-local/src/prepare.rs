@@ -82,13 +82,13 @@ impl fmt::Display for Prepared {
     }
 }
 
-/// Prepares the process to serve local file systems: clears the umask (clients send whole modes), raises the
-/// number of open files to what is allowed, and as root gives up every capability that serving does not
-/// need. Without CAP_SYS_RESOURCE quotas and reserved blocks hold, without CAP_FSETID the kernel clears
-/// set-id bits as it does for users.
+/// Prepares the process to serve local file systems: clears the umask (clients send whole modes),
+/// raises the number of open files to what is allowed, and as root gives up every capability that
+/// serving does not need. Without CAP_SYS_RESOURCE quotas and reserved blocks hold, without
+/// CAP_FSETID the kernel clears set-id bits as it does for users.
 ///
-/// Capabilities belong to threads: the program calls this before it starts any. What cannot be done is left
-/// as it is; the result says what holds.
+/// Capabilities belong to threads: the program calls this before it starts any. What cannot be done
+/// is left as it is; the result says what holds.
 pub fn prepare_process() -> Prepared {
     umask(Mode::empty());
     let limit = getrlimit(Resource::Nofile);

@@ -23,8 +23,9 @@ use vfs::{Advice, Extent, OpenFile, VfsError, VfsResult, copy_by_pieces};
 const COPY_PIECE: u64 = 16 << 20;
 
 impl LocalFile {
-    /// Returns a descriptor whose position may be moved. The kernel holds it for as long as it looks for extents, which
-    /// can take a disk's time, and readers of the other descriptor must not wait for that.
+    /// Returns a descriptor whose position may be moved. The kernel holds it for as long as it
+    /// looks for extents, which can take a disk's time, and readers of the other descriptor must
+    /// not wait for that.
     fn seeker(&self) -> BorrowedFd<'_> {
         if leases::is_for_writing(&self.fd) {
             // Another descriptor would break the lease.

@@ -13,8 +13,8 @@ use vfs::{Caller, DirEntry, End, ObjectHandle, VfsError, VfsResult};
 
 /// Bytes of entries taken from the kernel at once.
 const BUFFER: usize = 16 * 1024;
-/// Cookies 0, 1 and 2 are reserved (RFC 8881 section 18.23.3): positions with these numbers are moved here,
-/// where no file system has any.
+/// Cookies 0, 1 and 2 are reserved (RFC 8881 section 18.23.3): positions with these numbers are
+/// moved here, where no file system has any.
 const MOVED: u64 = i64::MAX as u64 - 15;
 const RESERVED: u64 = 2;
 

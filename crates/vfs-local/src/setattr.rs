@@ -75,7 +75,8 @@ impl LocalBackend {
         if object.file_type == FileType::Symlink {
             return Err(VfsError::Notsupp);
         }
-        // Without CAP_FSETID the kernel keeps set-group-id only for members of the group, also for root.
+        // Without CAP_FSETID the kernel keeps set-group-id only for members of the group, also for
+        // root.
         let joined = self.identities && caller.uid == 0 && mode & S_ISGID != 0 && caller.gid != gid;
         if joined {
             self.act_as(&Caller { gid, ..caller.clone() })?;

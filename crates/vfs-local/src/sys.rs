@@ -1,7 +1,8 @@
-//! The system calls for which no safe wrapper exists: file handles, the thread's own identity, and a bounded read
-//! into memory that nothing was written to yet.
+//! The system calls for which no safe wrapper exists: file handles, the thread's own identity, and
+//! a bounded read into memory that nothing was written to yet.
 //!
-//! The C library's wrappers for identities change all threads at once; these change the calling one.
+//! The C library's wrappers for identities change all threads at once; these change the calling
+//! one.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -10,7 +11,8 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// Longest handle of a file system that fits, in bytes; ext4 has 8, xfs and tmpfs 12, btrfs up to 40.
+/// Longest handle of a file system that fits, in bytes; ext4 has 8, xfs and tmpfs 12, btrfs up to
+/// 40.
 pub(crate) const FS_HANDLE_MAX: usize = vfs::OBJECT_HANDLE_MAX - crate::handle::PREFIX;
 
 /// A handle as the kernel gives it.
@@ -43,8 +45,9 @@ fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Resu
     let mut raw =
         RawHandle { handle_bytes: FS_HANDLE_MAX as u32, handle_type: 0, f_handle: [0; FS_HANDLE_MAX] };
     let mut mount_id: libc::c_int = 0;
-    // SAFETY: the descriptor is open for the call, the name ends in NUL, `raw` begins like the kernel's
-    // struct and has as many bytes behind as `handle_bytes` says; both pointers are valid for writes.
+    // SAFETY: the descriptor is open for the call, the name ends in NUL, `raw` begins like the
+    // kernel's struct and has as many bytes behind as `handle_bytes` says; both pointers are valid
+    // for writes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -60,7 +63,8 @@ fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Resu
     Ok(FsHandle { kind: raw.handle_type, len, bytes: raw.f_handle })
 }
 
-/// Opens what a handle names as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective set.
+/// Opens what a handle names as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective
+/// set.
 pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result<OwnedFd, Errno> {
     let mut raw = RawHandle {
         handle_bytes: handle.len.min(FS_HANDLE_MAX) as u32,
@@ -68,8 +72,8 @@ pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result
         f_handle: handle.bytes,
     };
     let flags = libc::O_PATH | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: the descriptor is open for the call; `raw` begins like the kernel's struct and has at least
-    // `handle_bytes` bytes behind.
+    // SAFETY: the descriptor is open for the call; `raw` begins like the kernel's struct and has at
+    // least `handle_bytes` bytes behind.
     let result =
         unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags) };
     let fd = check(result)?;
@@ -105,8 +109,8 @@ pub(crate) fn append_now(
     let spare = into.spare_capacity_mut();
     let place = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len().min(count) };
     let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the descriptor is open for the call, and `place` is memory of the vector behind its end that nobody else
-    // has; the kernel writes into it at most as many bytes as it is long.
+    // SAFETY: the descriptor is open for the call, and `place` is memory of the vector behind its
+    // end that nobody else has; the kernel writes into it at most as many bytes as it is long.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const place, 1, offset, libc::RWF_NOWAIT) };
     let length = usize::try_from(check(read as libc::c_long)?).unwrap_or(0);
     // SAFETY: the call has written that many bytes behind the vector's end, within its capacity.
@@ -140,7 +144,8 @@ pub(crate) fn clone_range(
     check(result.into()).map(|_| ())
 }
 
-/// Asks whether the thread's file system identity has all the rights (R_OK, W_OK, X_OK) to an object.
+/// Asks whether the thread's file system identity has all the rights (R_OK, W_OK, X_OK) to an
+/// object.
 pub(crate) fn access(fd: BorrowedFd<'_>, rights: libc::c_int) -> Result<(), Errno> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
     // SAFETY: the descriptor is open for the call and the path is a NUL-terminated constant.
@@ -150,8 +155,8 @@ pub(crate) fn access(fd: BorrowedFd<'_>, rights: libc::c_int) -> Result<(), Errn
 
 /// Sets the calling thread's file system user and says whether the kernel took it.
 pub(crate) fn set_fs_uid(uid: u32) -> bool {
-    // SAFETY: setfsuid takes a number and touches no memory; the second call, with the invalid number -1,
-    // changes nothing and returns the user in force.
+    // SAFETY: setfsuid takes a number and touches no memory; the second call, with the invalid
+    // number -1, changes nothing and returns the user in force.
     unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 == uid
@@ -167,13 +172,15 @@ pub(crate) fn set_fs_gid(gid: u32) -> bool {
     }
 }
 
-/// Sets the calling thread's effective user, and with it that of file systems; says whether the kernel took it.
+/// Sets the calling thread's effective user, and with it that of file systems; says whether the
+/// kernel took it.
 pub(crate) fn set_effective_uid(uid: u32) -> bool {
     // SAFETY: setresuid takes numbers and touches no memory; -1 leaves the real and the saved user.
     unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) == 0 }
 }
 
-/// Sets the calling thread's effective group, and with it that of file systems; says whether the kernel took it.
+/// Sets the calling thread's effective group, and with it that of file systems; says whether the
+/// kernel took it.
 pub(crate) fn set_effective_gid(gid: u32) -> bool {
     // SAFETY: as in `set_effective_uid`.
     unsafe { libc::syscall(libc::SYS_setresgid, u32::MAX, gid, u32::MAX) == 0 }
@@ -194,8 +201,8 @@ pub(crate) struct Counted {
     pub(crate) hard: u64,
 }
 
-/// Returns the quota of a user or a group on the file system of a descriptor; the kernel tells the thread's effective user
-/// its own, and those of its groups (Linux 5.14).
+/// Returns the quota of a user or a group on the file system of a descriptor; the kernel tells the
+/// thread's effective user its own, and those of its groups (Linux 5.14).
 pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Result<Counted, Errno> {
     /// Unit of the limits in bytes.
     const BLOCK: u64 = 1024;
@@ -205,7 +212,8 @@ pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Resul
     };
     let command = libc::QCMD(libc::Q_GETQUOTA, kind);
     let mut raw = std::mem::MaybeUninit::<libc::dqblk>::zeroed();
-    // SAFETY: the descriptor is open for the call, and the kernel writes at most one struct of this type.
+    // SAFETY: the descriptor is open for the call, and the kernel writes at most one struct of this
+    // type.
     let result =
         unsafe { libc::syscall(libc::SYS_quotactl_fd, root.as_raw_fd(), command, number, raw.as_mut_ptr()) };
     check(result)?;
@@ -220,7 +228,8 @@ pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Resul
 
 /// Sets the calling thread's supplementary groups.
 pub(crate) fn set_groups(groups: &[u32]) -> Result<(), Errno> {
-    // SAFETY: pointer and length are those of one slice of 32-bit numbers, which is what gid_t is on Linux.
+    // SAFETY: pointer and length are those of one slice of 32-bit numbers, which is what gid_t is
+    // on Linux.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     check(result).map(|_| ())
 }

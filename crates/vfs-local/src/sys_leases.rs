@@ -1,5 +1,5 @@
-//! The system calls of leases, for which no safe wrapper exists: fcntl with commands that take numbers, and a descriptor that
-//! one thread's signals are read from.
+//! The system calls of leases, for which no safe wrapper exists: fcntl with commands that take
+//! numbers, and a descriptor that one thread's signals are read from.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -26,7 +26,8 @@ impl Kind {
     }
 }
 
-/// The signal that says that a lease is to be given up. It is sent to one thread alone, which blocks it.
+/// The signal that says that a lease is to be given up. It is sent to one thread alone, which
+/// blocks it.
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
@@ -76,11 +77,12 @@ pub(crate) enum Heard {
     Overflow,
 }
 
-/// Blocks the signals of leases in the calling thread and returns a descriptor from which that thread reads them.
+/// Blocks the signals of leases in the calling thread and returns a descriptor from which that
+/// thread reads them.
 pub(crate) fn block_and_read() -> Result<OwnedFd, Errno> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialised by the first call before the others use it; the mask is this thread's alone, and the
-    // descriptor is new and nobody else's.
+    // SAFETY: the set is initialised by the first call before the others use it; the mask is this
+    // thread's alone, and the descriptor is new and nobody else's.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal());

@@ -50,7 +50,8 @@ impl LocalBackend {
 
     pub(crate) fn names_of_xattrs(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<Vec<u8>>> {
         let object = self.begin_xattr(caller, object)?;
-        // Other calls ask the kernel for permission, listxattr(2) asks for nothing but the way to the file.
+        // Other calls ask the kernel for permission, listxattr(2) asks for nothing but the way to
+        // the file.
         sys::access(object.as_fd(), libc::R_OK).map_err(vfs_error)?;
         let mut names: Vec<u8> = Vec::with_capacity(XATTR_SIZE_MAX);
         listxattr(self.path_of(&*object), spare_capacity(&mut names)).map_err(xattr_error)?;

@@ -1,4 +1,5 @@
-//! A local program that swaps folders for symbolic links while the server works on them: nothing outside is touched or told.
+//! A local program that swaps folders for symbolic links while the server works on them: nothing
+//! outside is touched or told.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -39,7 +40,8 @@ fn fair<T>(result: VfsResult<T>) -> Option<T> {
     }
 }
 
-/// Everything that has a directory and a name, in whatever "swap" is just now. Returns whether it was a folder.
+/// Everything that has a directory and a name, in whatever "swap" is just now. Returns whether it
+/// was a folder.
 fn use_names(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     let Some(found) = fair(backend.lookup(&me(), root, b"swap")) else { return false };
     if let Some((handle, attributes)) = fair(backend.lookup_attributes(&me(), root, b"swap")) {
@@ -93,7 +95,8 @@ fn use_object(backend: &dyn Backend, root: &ObjectHandle) {
     fair(backend.statfs(&found));
 }
 
-/// As [`use_object`], with what is a file now and a link to one then. Returns whether it was the file.
+/// As [`use_object`], with what is a file now and a link to one then. Returns whether it was the
+/// file.
 fn use_file(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     let Some(found) = fair(backend.lookup(&me(), root, b"file")) else { return false };
     let opened = fair(backend.open(&me(), &found, BOTH));
@@ -195,7 +198,8 @@ fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
     fs::create_dir(&old).unwrap();
     fs::set_permissions(&old, fs::Permissions::from_mode(0o700)).unwrap();
     let inode = fs::metadata(&old).unwrap().ino();
-    // The kernel stamps births by the tick: what is made in the tick of the new directory cannot be told from it.
+    // The kernel stamps births by the tick: what is made in the tick of the new directory cannot be
+    // told from it.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let time = SetTime::At(Timestamp { seconds: 1, nanoseconds: 0 });
     let set = SetAttributes { mtime: Some(time), ..mode(0o2755) };

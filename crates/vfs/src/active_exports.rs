@@ -11,9 +11,9 @@ const COPIES: usize = 16;
 
 /// The table in force; a reload replaces it while requests under way keep the one they took.
 ///
-/// Each request takes a snapshot, and counts the exports that it touches up and down. So that threads do not meet at one
-/// lock and at the same counters, there are copies of the table, each with exports of its own, and a thread always
-/// uses the same one.
+/// Each request takes a snapshot, and counts the exports that it touches up and down. So that
+/// threads do not meet at one lock and at the same counters, there are copies of the table, each
+/// with exports of its own, and a thread always uses the same one.
 #[derive(Debug)]
 pub struct Exports {
     copies: [TableCopy; COPIES],

@@ -12,7 +12,8 @@ pub enum VfsError {
     /// NFS4ERR_IO: the medium failed.
     #[error("input/output error")]
     Io,
-    /// NFS4ERR_IO: an error of the operating system, by its errno, that no other variant stands for.
+    /// NFS4ERR_IO: an error of the operating system, by its errno, that no other variant stands
+    /// for.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Os(i32),
     /// NFS4ERR_ACCESS: the caller's permissions do not suffice.

@@ -1,7 +1,8 @@
 //! What is exported, to whom, and how.
 //!
-//! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of them together with the
-//! [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A request takes one snapshot and keeps it.
+//! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of them
+//! together with the [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A
+//! request takes one snapshot and keeps it.
 
 use crate::{Backend, Caller, Network, PseudoFs, Timestamp};
 use std::{
@@ -126,7 +127,8 @@ pub enum ExportsError {
 /// One exported tree and its rules.
 #[derive(Clone)]
 pub struct Export {
-    /// Number that handles carry: stable across restarts, never 0. [`export_id`] derives it from the path.
+    /// Number that handles carry: stable across restarts, never 0. [`export_id`] derives it from
+    /// the path.
     pub id: u32,
     /// Where clients find it, normalised: "/" or "/a/b".
     pub pseudo_path: String,
@@ -134,11 +136,12 @@ pub struct Export {
     pub backend: Arc<dyn Backend>,
     /// Allowed flavors in order of preference, not empty.
     pub flavors: Vec<SecFlavor>,
-    /// What clients of some networks may use instead of `flavors`, not empty either: the first network that has a client counts.
+    /// What clients of some networks may use instead of `flavors`, not empty either: the first
+    /// network that has a client counts.
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
-    /// Whether `sys` is good only from a source port below [`UNPRIVILEGED_PORT`]: a host that keeps these for
-    /// its privileged programs then speaks for its users, and no user speaks for others. RPCSEC_GSS proves
-    /// who calls, so that its port says nothing.
+    /// Whether `sys` is good only from a source port below [`UNPRIVILEGED_PORT`]: a host that keeps
+    /// these for its privileged programs then speaks for its users, and no user speaks for others.
+    /// RPCSEC_GSS proves who calls, so that its port says nothing.
     pub secure: bool,
     /// Whether changes are refused with NFS4ERR_ROFS.
     pub read_only: bool,
@@ -155,8 +158,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Makes a writable export for all clients with Kerberos, root squashed to [`ANON_ID`]; fields may be
-    /// changed after. `secure` is on, for the time when somebody adds `sys`.
+    /// Makes a writable export for all clients with Kerberos, root squashed to [`ANON_ID`]; fields
+    /// may be changed after. `secure` is on, for the time when somebody adds `sys`.
     ///
     /// # Errors
     /// `ExportsError::Path` for a path that cannot be one.
@@ -189,8 +192,8 @@ impl Export {
         special.map_or(&self.flavors, |(_, flavors)| flavors)
     }
 
-    /// Returns the flavors that a caller may use from its address and port, in order of preference. May be
-    /// empty: `sys` alone, and a port that any program may use.
+    /// Returns the flavors that a caller may use from its address and port, in order of preference.
+    /// May be empty: `sys` alone, and a port that any program may use.
     pub fn flavors_for(&self, client: SocketAddr) -> impl Iterator<Item = SecFlavor> + '_ {
         let insecure = self.secure && client.port() >= UNPRIVILEGED_PORT;
         let usable = move |flavor: &SecFlavor| !(insecure && *flavor == SecFlavor::Sys);
@@ -207,11 +210,11 @@ impl Export {
         Caller { uid: self.anon_uid, gid: self.anon_gid, groups: [].into() }
     }
 
-    /// Returns the caller that the backend sees: the authenticated one (by Kerberos or AUTH_SYS) after
-    /// squashing; `None` (AUTH_NONE, a principal without account) is the anonymous user.
+    /// Returns the caller that the backend sees: the authenticated one (by Kerberos or AUTH_SYS)
+    /// after squashing; `None` (AUTH_NONE, a principal without account) is the anonymous user.
     ///
-    /// With `Squash::Root` user 0 becomes the anonymous user without groups, and group 0 of other users
-    /// becomes the anonymous group.
+    /// With `Squash::Root` user 0 becomes the anonymous user without groups, and group 0 of other
+    /// users becomes the anonymous group.
     pub fn squash(&self, caller: Option<&Caller>) -> Caller {
         match self.unsquashed(caller) {
             None => self.anonymous(),
@@ -298,8 +301,8 @@ impl ExportTable {
         Self { exports: exports.collect(), by_id: self.by_id.clone(), pseudo: Arc::clone(&self.pseudo) }
     }
 
-    /// Checks the exports and builds the names above them; `now` becomes the times and the change attribute
-    /// of the pseudo directories, so that clients notice a reload.
+    /// Checks the exports and builds the names above them; `now` becomes the times and the change
+    /// attribute of the pseudo directories, so that clients notice a reload.
     ///
     /// # Errors
     /// The first export that is wrong or clashes with an earlier one.

@@ -1,8 +1,8 @@
 //! Macros that forward methods of a wrapper to the backend or file that it wraps.
 //!
 //! No method of [`Backend`](crate::Backend) and [`OpenFile`](crate::OpenFile) has a default, so a
-//! wrapper that misses one does not compile. A wrapper names the methods that it forwards and writes
-//! the others itself.
+//! wrapper that misses one does not compile. A wrapper names the methods that it forwards and
+//! writes the others itself.
 
 /// Forwards the named methods of [`Backend`](crate::Backend) to a field:
 /// `forward_backend!(inner: root, features);`.

@@ -2,7 +2,8 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// A range of addresses in CIDR notation, such as `10.0.0.0/8`, `2001:db8::/32` or one address alone.
+/// A range of addresses in CIDR notation, such as `10.0.0.0/8`, `2001:db8::/32` or one address
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -36,7 +37,8 @@ impl Network {
         })
     }
 
-    /// Says whether an address lies in the network; a v4-mapped IPv6 address counts as the IPv4 address.
+    /// Says whether an address lies in the network; a v4-mapped IPv6 address counts as the IPv4
+    /// address.
     pub fn contains(&self, client: IpAddr) -> bool {
         match (self.address, client.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(client)) => {

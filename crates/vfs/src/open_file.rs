@@ -3,18 +3,23 @@
 use crate::{Advice, Attributes, End, Extent, VfsResult};
 use std::{any::Any, sync::Arc, time::Duration};
 
-/// An open file: reading and writing need no further permission, whatever happens to the name or the mode.
+/// An open file: reading and writing need no further permission, whatever happens to the name or
+/// the mode.
 ///
-/// No method has a default, as in [`Backend`](crate::Backend); see [`forward_open_file!`](crate::forward_open_file).
+/// No method has a default, as in [`Backend`](crate::Backend); see
+/// [`forward_open_file!`](crate::forward_open_file).
 pub trait OpenFile: Send + Sync {
-    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file. A read up to the last
-    /// byte has reached the end (RFC 8881 section 18.22.4). An error leaves `into` unchanged.
+    /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file. A read up
+    /// to the last byte has reached the end (RFC 8881 section 18.22.4). An error leaves `into`
+    /// unchanged.
     fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End>;
 
-    /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be waited for.
+    /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be
+    /// waited for.
     fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>>;
 
-    /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out half-way.
+    /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out
+    /// half-way.
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize>;
 
     /// Puts the data and the metadata needed to find it on stable storage.
@@ -26,20 +31,22 @@ pub trait OpenFile: Send + Sync {
     /// Changes the size through this open, without a further permission check.
     fn set_size(&self, size: u64) -> VfsResult<()>;
 
-    /// Finds where data or a hole begins at or behind `offset`; the end of the file is a hole (RFC 7862 section
-    /// 15.11.3). `None`: nothing but holes follow. What knows of no holes is all data.
+    /// Finds where data or a hole begins at or behind `offset`; the end of the file is a hole (RFC
+    /// 7862 section 15.11.3). `None`: nothing but holes follow. What knows of no holes is all data.
     ///
     /// # Errors
     /// `Nxio` for an offset that is not before the end of the file.
     fn seek(&self, what: Extent, offset: u64) -> VfsResult<Option<u64>>;
 
-    /// Sees to it that writes to a range do not run out of space; the file grows to hold it (RFC 7862 section 15.1).
+    /// Sees to it that writes to a range do not run out of space; the file grows to hold it (RFC
+    /// 7862 section 15.1).
     ///
     /// # Errors
     /// `Inval` for no bytes, `Fbig`, `Nospc`, `Dquot`, `Notsupp`.
     fn allocate(&self, offset: u64, length: u64) -> VfsResult<()>;
 
-    /// Gives the space of a range back: it reads as zeros, and the size stays (RFC 7862 section 15.4).
+    /// Gives the space of a range back: it reads as zeros, and the size stays (RFC 7862 section
+    /// 15.4).
     ///
     /// # Errors
     /// `Inval` for no bytes, `Fbig`, `Notsupp`.
@@ -48,8 +55,8 @@ pub trait OpenFile: Send + Sync {
     /// Takes advice on a range, 0 bytes meaning all behind `offset`; says whether it is followed.
     fn advise(&self, advice: Advice, offset: u64, length: u64) -> bool;
 
-    /// Copies bytes of another file to `offset`; returns how many, fewer at the source's end or when space ran out
-    /// half-way. The ranges of one file do not overlap.
+    /// Copies bytes of another file to `offset`; returns how many, fewer at the source's end or
+    /// when space ran out half-way. The ranges of one file do not overlap.
     fn copy_range(
         &self,
         source: &dyn OpenFile,
@@ -58,8 +65,8 @@ pub trait OpenFile: Send + Sync {
         count: u64,
     ) -> VfsResult<u64>;
 
-    /// Makes a range share another file's bytes until either is written, all of it or nothing; a `count` of 0 is all
-    /// up to the source's end (RFC 7862 section 15.13).
+    /// Makes a range share another file's bytes until either is written, all of it or nothing; a
+    /// `count` of 0 is all up to the source's end (RFC 7862 section 15.13).
     ///
     /// # Errors
     /// `Inval` for ranges off the block size or beyond the source's end, `Xdev`, `Notsupp`.
@@ -71,22 +78,25 @@ pub trait OpenFile: Send + Sync {
         count: u64,
     ) -> VfsResult<()>;
 
-    /// Takes a lease, for a client that is to trust what it has in its cache: for reading as long as nobody else writes the
-    /// file, for writing as long as nobody else has it open. `broken` is called, on any thread, when that is to end, with the time
-    /// that others wait before they go on all the same. `None`: nobody but the server reaches the file.
+    /// Takes a lease, for a client that is to trust what it has in its cache: for reading as long
+    /// as nobody else writes the file, for writing as long as nobody else has it open. `broken` is
+    /// called, on any thread, when that is to end, with the time that others wait before they go on
+    /// all the same. `None`: nobody but the server reaches the file.
     ///
     /// # Errors
     /// `Delay` when somebody has the file open against it, others where there are no leases.
     fn lease(&self, kind: LeaseKind, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>>;
 
-    /// Returns what locks ranges of the file for all clients together, for programs of this machine to see; with [`LockKind::Write`] also
-    /// for writing. `None` where there are no such programs, or the file cannot be opened for it.
+    /// Returns what locks ranges of the file for all clients together, for programs of this machine
+    /// to see; with [`LockKind::Write`] also for writing. `None` where there are no such programs,
+    /// or the file cannot be opened for it.
     ///
     /// # Errors
     /// `Delay` while somebody has a lease on the file, or there are no descriptors.
     fn range_locks(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>>;
 
-    /// Returns the file itself, by which a backend knows its own when it copies from one to another.
+    /// Returns the file itself, by which a backend knows its own when it copies from one to
+    /// another.
     fn as_any(&self) -> Option<&dyn Any>;
 }
 
@@ -95,9 +105,9 @@ pub trait RangeLocks: Send + Sync {
     /// Says whether it can lock for writing.
     fn can_write(&self) -> bool;
 
-    /// Locks the bytes from `first` to `last`, or unlocks them (`None`), without waiting. The former lock of these bytes does
-    /// not matter. A conflict changes nothing. Bytes behind the kernel's largest offset are skipped, since no program can lock
-    /// them.
+    /// Locks the bytes from `first` to `last`, or unlocks them (`None`), without waiting. The
+    /// former lock of these bytes does not matter. A conflict changes nothing. Bytes behind the
+    /// kernel's largest offset are skipped, since no program can lock them.
     ///
     /// # Errors
     /// `Io` and others of the kernel's.
@@ -148,7 +158,8 @@ pub enum LeaseKind {
     Write,
 }
 
-/// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits goes on.
+/// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits
+/// goes on.
 pub trait Lease: Send + Sync {
     /// Says whether it is to be given up.
     fn is_broken(&self) -> bool;

@@ -1,7 +1,7 @@
 //! The pseudo file system: the names above the exports (RFC 8881 section 7.3).
 //!
-//! A [`Place`] is where a path leads: a directory of the pseudo file system, or the root of an export. The
-//! server asks
+//! A [`Place`] is where a path leads: a directory of the pseudo file system, or the root of an
+//! export. The server asks
 //! - [`PseudoFs::root`] for PUTROOTFH,
 //! - [`PseudoFs::lookup`] and [`PseudoFs::parent`] for LOOKUP and LOOKUPP,
 //! - [`PseudoFs::entries`] for READDIR and [`PseudoFs::attributes`] for GETATTR,
@@ -9,10 +9,11 @@
 //!
 //! Each takes the client's address: what no export admits the client to does not exist for it.
 //!
-//! An export may lie above others ("/" and "/data"). Then `lookup` in `Place::Export` finds the names that
-//! lie on that export's root directory; they hide entries of the same name in the backend, so the server
-//! asks here first when the current filehandle is the root of an export. A pseudo directory is named by its
-//! fileid, which is derived from its path: handles survive restarts and reloads.
+//! An export may lie above others ("/" and "/data"). Then `lookup` in `Place::Export` finds the
+//! names that lie on that export's root directory; they hide entries of the same name in the
+//! backend, so the server asks here first when the current filehandle is the root of an export. A
+//! pseudo directory is named by its fileid, which is derived from its path: handles survive
+//! restarts and reloads.
 
 use crate::{Attributes, Export, ExportsError, FileType, SecFlavor, Timestamp};
 use std::{
@@ -42,7 +43,8 @@ pub struct PseudoEntry<'a> {
     pub name: &'a str,
     /// What it is.
     pub place: Place,
-    /// Its fileid in this file system (for an export: mounted_on_fileid, RFC 8881 section 5.8.2.23).
+    /// Its fileid in this file system (for an export: mounted_on_fileid, RFC 8881 section
+    /// 5.8.2.23).
     pub fileid: u64,
 }
 
@@ -172,8 +174,8 @@ impl PseudoFs {
         children.iter().copied().find(|child| self.nodes.get(*child).is_some_and(|node| node.name == name))
     }
 
-    /// Returns where PUTROOTFH leads: the export at "/" if there is one that admits the client, else the
-    /// pseudo root, which is there for everybody.
+    /// Returns where PUTROOTFH leads: the export at "/" if there is one that admits the client,
+    /// else the pseudo root, which is there for everybody.
     pub fn root(&self, client: IpAddr) -> Place {
         match self.nodes.get(ROOT) {
             Some(Node { export: Some(export), .. }) if export.admits(client) => Place::Export(export.id),
@@ -182,8 +184,8 @@ impl PseudoFs {
         }
     }
 
-    /// Returns where the node leads for this client: its export, or the pseudo directory when the client may
-    /// not use that export but others below it.
+    /// Returns where the node leads for this client: its export, or the pseudo directory when the
+    /// client may not use that export but others below it.
     fn place_for(&self, node: &Node, client: IpAddr) -> Place {
         match &node.export {
             Some(export) if !export.admits(client) => Place::Node(node.fileid),
@@ -204,7 +206,8 @@ impl PseudoFs {
         child.visible(client).then(|| self.place_for(child, client))
     }
 
-    /// Returns the directory above a pseudo directory or above the root of an export; `None` at the top.
+    /// Returns the directory above a pseudo directory or above the root of an export; `None` at the
+    /// top.
     pub fn parent(&self, place: Place, client: IpAddr) -> Option<Place> {
         let index = self.index(place).filter(|index| *index != ROOT)?;
         let parent = self.nodes.get(self.nodes.get(index)?.parent)?;
@@ -214,8 +217,8 @@ impl PseudoFs {
         Some(self.place_for(parent, client))
     }
 
-    /// Returns the entries after `cookie` (0: all) that the client may see, in the order of their cookies.
-    /// For `Place::Export` these are the names that lie on the export's root directory.
+    /// Returns the entries after `cookie` (0: all) that the client may see, in the order of their
+    /// cookies. For `Place::Export` these are the names that lie on the export's root directory.
     pub fn entries(
         &self,
         place: Place,
@@ -237,7 +240,8 @@ impl PseudoFs {
         self.node(place).map(|node| node.fileid)
     }
 
-    /// Returns a pseudo directory's attributes: owned by root, mode 0555, not changing until a reload.
+    /// Returns a pseudo directory's attributes: owned by root, mode 0555, not changing until a
+    /// reload.
     pub fn attributes(&self, fileid: u64, client: IpAddr) -> Option<Attributes> {
         let node = self.node(Place::Node(fileid))?;
         let directories = self.entries(Place::Node(fileid), 0, client).count();
@@ -261,10 +265,11 @@ impl PseudoFs {
         })
     }
 
-    /// Returns the flavors that a place allows a client: an export its own; a pseudo directory each that an export
-    /// below allows, in the order in which the exports name them, so that every export can be reached with
-    /// its own flavor. A pseudo root without exports for the client allows all. A caller for whom no flavor of
-    /// any export is usable (see [`Export::flavors_for`]) gets an empty list.
+    /// Returns the flavors that a place allows a client: an export its own; a pseudo directory each
+    /// that an export below allows, in the order in which the exports name them, so that every
+    /// export can be reached with its own flavor. A pseudo root without exports for the client
+    /// allows all. A caller for whom no flavor of any export is usable (see
+    /// [`Export::flavors_for`]) gets an empty list.
     pub fn flavors(&self, place: Place, client: SocketAddr) -> Vec<SecFlavor> {
         let Some(node) = self.node(place) else { return Vec::new() };
         if let (Place::Export(_), Some(export)) = (place, &node.export) {
@@ -284,7 +289,8 @@ impl PseudoFs {
     }
 }
 
-/// Hashes a path to a fileid (FNV-1a, 63 bits, above the reserved cookies): the same on every machine.
+/// Hashes a path to a fileid (FNV-1a, 63 bits, above the reserved cookies): the same on every
+/// machine.
 pub(crate) fn path_hash(path: &str) -> u64 {
     let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,7 +1,7 @@
 //! Values that pass between the server and a backend.
 
-/// Longest handle that a backend may give, in bytes: with the server's own prefix and checksum it must fit
-/// into NFS4_FHSIZE (128).
+/// Longest handle that a backend may give, in bytes: with the server's own prefix and checksum it
+/// must fit into NFS4_FHSIZE (128).
 pub const OBJECT_HANDLE_MAX: usize = 96;
 
 /// Names an object of one backend for as long as the object exists, restarts included.
@@ -53,8 +53,8 @@ impl std::fmt::Debug for ObjectHandle {
     }
 }
 
-/// Which file of this machine an object is: two handles of one device that agree behind what is to be skipped are of the same
-/// file.
+/// Which file of this machine an object is: two handles of one device that agree behind what is to
+/// be skipped are of the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Number of the file system, the same for all backends of this process.
@@ -160,7 +160,8 @@ pub struct SetAttributes {
     pub size: Option<u64>,
     /// Permission bits, 12 bits.
     pub mode: Option<u32>,
-    /// Bits that the creator takes from `mode`, 9 bits, unless the directory says what new objects get.
+    /// Bits that the creator takes from `mode`, 9 bits, unless the directory says what new objects
+    /// get.
     pub umask: Option<u32>,
     /// Both lists, those that are `None` to be taken away; before `mode`, which then changes them.
     pub acls: Option<crate::Acls>,
@@ -240,7 +241,8 @@ pub enum Advice {
 
 /// Longest name of an extended attribute in bytes: what Linux takes, less the prefix `user.`.
 pub const XATTR_NAME_MAX: usize = 250;
-/// Longest value of an extended attribute in bytes, and most bytes of all names of one object: what Linux takes.
+/// Longest value of an extended attribute in bytes, and most bytes of all names of one object: what
+/// Linux takes.
 pub const XATTR_SIZE_MAX: usize = 64 << 10;
 
 /// Whether an extended attribute may be there before it is set (setxattr_option4 of RFC 8276).
@@ -314,7 +316,8 @@ pub struct DirEntry<'a> {
     pub fileid: u64,
 }
 
-/// What the quotas that count for an object leave (RFC 8881 sections 5.8.2.28 to 5.8.2.30), in bytes.
+/// What the quotas that count for an object leave (RFC 8881 sections 5.8.2.28 to 5.8.2.30), in
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Before allocation is refused.

@@ -142,7 +142,8 @@ impl<'a> Decoder<'a> {
         item.try_into().map_err(|_| Error::Truncated { needed: N, remaining: item.len() })
     }
 
-    /// Reads opaque data or a string of at most `max` bytes and its padding (sections 4.10 and 4.11).
+    /// Reads opaque data or a string of at most `max` bytes and its padding (sections 4.10 and
+    /// 4.11).
     ///
     /// # Errors
     /// [`Error::TooLong`] when more is announced, [`Error::Truncated`] when less is there.
@@ -154,8 +155,8 @@ impl<'a> Decoder<'a> {
 
     /// Reads the element count of an array of at most `max` elements (section 4.13).
     ///
-    /// The count is also bounded by the input: each element takes at least four bytes, so a count that the
-    /// rest of the input cannot hold is refused before anything is allocated for it.
+    /// The count is also bounded by the input: each element takes at least four bytes, so a count
+    /// that the rest of the input cannot hold is refused before anything is allocated for it.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`].
@@ -250,7 +251,8 @@ impl<'a> Decoder<'a> {
         if self.boolean()? { item(self).map(Some) } else { Ok(None) }
     }
 
-    /// Reads a linked list: before each element a boolean says that one more follows (section 4.19).
+    /// Reads a linked list: before each element a boolean says that one more follows (section
+    /// 4.19).
     ///
     /// # Errors
     /// Those of the booleans and of the elements.
@@ -263,9 +265,9 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// How many elements to make room for at once: no more memory than twice the input that is left, because
-/// an element that takes four bytes on the wire may take hundreds in memory. Beyond that the vector grows
-/// as elements really arrive.
+/// How many elements to make room for at once: no more memory than twice the input that is left,
+/// because an element that takes four bytes on the wire may take hundreds in memory. Beyond that
+/// the vector grows as elements really arrive.
 fn preallocation_max<T>(remaining: usize) -> usize {
     remaining.saturating_mul(2) / size_of::<T>().max(1)
 }

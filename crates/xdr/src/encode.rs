@@ -158,8 +158,8 @@ impl Encoder {
         self.boolean(false)
     }
 
-    /// Overwrites four bytes at `at`, for lengths that are known only afterwards. A position outside of
-    /// what has been written is a fault of the caller and changes nothing.
+    /// Overwrites four bytes at `at`, for lengths that are known only afterwards. A position
+    /// outside of what has been written is a fault of the caller and changes nothing.
     pub fn patch_u32(&mut self, at: usize, value: u32) {
         let place = at.checked_add(4).and_then(|end| self.bytes.get_mut(at..end));
         debug_assert!(place.is_some(), "patch at {at} is outside of the buffer");

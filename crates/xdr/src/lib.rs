@@ -1,14 +1,15 @@
 //! External Data Representation (RFC 4506): bytes to values and back, with limits.
 //!
-//! [`Decoder`] borrows from the record it reads: opaque data is never copied. It never panics, never reads
-//! outside its input and never trusts a length before it has seen the bytes. [`Encoder`] appends to a
-//! vector and cannot fail.
+//! [`Decoder`] borrows from the record it reads: opaque data is never copied. It never panics,
+//! never reads outside its input and never trusts a length before it has seen the bytes.
+//! [`Encoder`] appends to a vector and cannot fail.
 //!
 //! Two choices where the RFC leaves room:
-//! - Padding bytes that are not zero are tolerated. They carry no meaning, clients exist that send whatever
-//!   their buffer held, and refusing them would protect nothing. The encoder always writes zeros.
-//! - A boolean other than 0 or 1 and an enum value outside its list are refused (sections 4.3 and 4.4),
-//!   because there is no value in Rust that could stand for them.
+//! - Padding bytes that are not zero are tolerated. They carry no meaning, clients exist that send
+//!   whatever their buffer held, and refusing them would protect nothing. The encoder always writes
+//!   zeros.
+//! - A boolean other than 0 or 1 and an enum value outside its list are refused (sections 4.3 and
+//!   4.4), because there is no value in Rust that could stand for them.
 
 mod decode;
 mod encode;

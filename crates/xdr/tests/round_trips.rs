@@ -1,4 +1,5 @@
-//! What is written is read back, and no input makes the decoder fail in any way but by an error value.
+//! What is written is read back, and no input makes the decoder fail in any way but by an error
+//! value.
 
 use orthrus_xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
 use proptest::prelude::*;

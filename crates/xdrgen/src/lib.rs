@@ -1,12 +1,12 @@
 //! Generates Rust from XDR grammars (RFC 4506); a development tool, its output is checked in.
 //!
-//! The way of a grammar: [`lexer`] splits it, [`parser`] makes definitions of it, [`model::Model`] resolves
-//! the names of all files of a namespace and finds faults, [`emit`] writes Rust, [`output`] formats it and
-//! writes it to files or compares it with them.
+//! The way of a grammar: [`lexer`] splits it, [`parser`] makes definitions of it, [`model::Model`]
+//! resolves the names of all files of a namespace and finds faults, [`emit`] writes Rust,
+//! [`output`] formats it and writes it to files or compares it with them.
 //!
-//! Two things go beyond the RFC. A later file of a namespace may extend an enum or a union of an earlier
-//! file by writing it again with more values or arms, as minor versions do. And a struct whose last member
-//! is an optional pointer to itself is taken for what it means, a list.
+//! Two things go beyond the RFC. A later file of a namespace may extend an enum or a union of an
+//! earlier file by writing it again with more values or arms, as minor versions do. And a struct
+//! whose last member is an optional pointer to itself is taken for what it means, a list.
 
 pub mod ast;
 pub mod emit;
@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 use lexer::Fault;
 use model::{Model, Override};
 
-/// Makes unformatted Rust files, by name, of the grammars of one namespace, each a name and its text.
+/// Makes unformatted Rust files, by name, of the grammars of one namespace, each a name and its
+/// text.
 ///
 /// # Errors
 /// The first [`Fault`] of the grammars.

@@ -1,4 +1,5 @@
-//! `cargo run -p xdrgen`: brings the generated wire types up to date, or says with `--check` that they are.
+//! `cargo run -p xdrgen`: brings the generated wire types up to date, or says with `--check` that
+//! they are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,8 @@ const TARGETS: &[Target] = &[
     Target {
         grammars: &["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"],
         folder: "crates/nfs4/src/generated",
-        // A bitmap is handled a hundred times a READDIR: a vector of words would be an allocation each.
+        // A bitmap is handled a hundred times a READDIR: a vector of words would be an allocation
+        // each.
         overrides: &[Override { name: "bitmap4", rust: "crate::Bitmap4", wire_min: 4 }],
     },
 ];

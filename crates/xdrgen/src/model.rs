@@ -11,7 +11,8 @@ use crate::names::type_name;
 pub struct Override {
     /// The RFC's name.
     pub name: &'static str,
-    /// The path of the Rust type, which is `Copy`, `Clone`, `Debug`, `PartialEq` and `Eq` and has no lifetime.
+    /// The path of the Rust type, which is `Copy`, `Clone`, `Debug`, `PartialEq` and `Eq` and has
+    /// no lifetime.
     pub rust: &'static str,
     /// The fewest bytes it takes on the wire.
     pub wire_min: u64,
@@ -20,7 +21,8 @@ pub struct Override {
 /// One namespace.
 #[derive(Debug)]
 pub struct Model {
-    /// The definitions in the order of the input, extensions merged, linked lists without their last member.
+    /// The definitions in the order of the input, extensions merged, linked lists without their
+    /// last member.
     pub definitions: Vec<Definition>,
     /// The types that are written by hand.
     pub overrides: Vec<Override>,
@@ -42,11 +44,12 @@ pub enum Meaning<'a> {
 }
 
 impl Model {
-    /// Resolves a namespace. An enum or a union that an earlier file has defined is extended by a later one.
+    /// Resolves a namespace. An enum or a union that an earlier file has defined is extended by a
+    /// later one.
     ///
     /// # Errors
-    /// A [`Fault`] for names that are missing, defined twice or alike in Rust, for recursive types other
-    /// than linked lists, for unions without a usable discriminant.
+    /// A [`Fault`] for names that are missing, defined twice or alike in Rust, for recursive types
+    /// other than linked lists, for unions without a usable discriminant.
     pub fn new(input: Vec<Definition>, overrides: &[Override]) -> Result<Self, Fault> {
         let mut model = Self {
             definitions: Vec::new(),

@@ -2,8 +2,8 @@
 
 /// The Rust type of an RFC's type: `EXCHANGE_ID4args` is `ExchangeId4Args`, `nfs_fh4` is `NfsFh4`.
 ///
-/// The identifier is split at `_` and between a digit and a letter behind it. Each piece gets a capital
-/// first letter; the rest of a piece that is all upper case becomes lower case.
+/// The identifier is split at `_` and between a digit and a letter behind it. Each piece gets a
+/// capital first letter; the rest of a piece that is all upper case becomes lower case.
 pub fn type_name(identifier: &str) -> String {
     let mut pieces = Vec::new();
     for part in identifier.split('_') {

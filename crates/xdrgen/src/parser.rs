@@ -10,8 +10,8 @@ struct Parser {
     found: Vec<Definition>,
 }
 
-/// Parses a whole file. A struct, union or enum that is written inside of another one becomes a definition
-/// of its own, named after the outer type and the field.
+/// Parses a whole file. A struct, union or enum that is written inside of another one becomes a
+/// definition of its own, named after the outer type and the field.
 ///
 /// # Errors
 /// The first [`Fault`] of the file.
@@ -210,7 +210,8 @@ impl Parser {
         Ok(Some(Declaration { name, ty: Type { base, shape }, span }))
     }
 
-    /// Names the definition that was parsed before its field's name was known, and all inside of it.
+    /// Names the definition that was parsed before its field's name was known, and all inside of
+    /// it.
     fn hoist(&mut self, place: usize, placeholder: &str, name: String) -> Base {
         for definition in self.found.iter_mut().skip(place) {
             if let Some(inner) = definition.name.strip_prefix(placeholder) {

@@ -122,7 +122,8 @@ impl Peer {
         stream
     }
 
-    /// Sends calls in batches over one connection and reads the replies, until the server closes it.
+    /// Sends calls in batches over one connection and reads the replies, until the server closes
+    /// it.
     fn ask(&self, call: impl Fn(u32) -> Vec<u8>) {
         let Some(mut stream) = self.connect() else { return };
         let (mut scratch, mut xid) = (vec![0; 256 << 10], std::process::id());
@@ -136,7 +137,8 @@ impl Peer {
         }
     }
 
-    /// Keeps up to `connections` open, each begun by `begin`, and replaces those that the server has closed.
+    /// Keeps up to `connections` open, each begun by `begin`, and replaces those that the server
+    /// has closed.
     fn hold(&self, connections: usize, begin: impl Fn(&mut TcpStream)) {
         let mut held = VecDeque::new();
         let mut scratch = [0; 4096];
@@ -195,7 +197,8 @@ fn sessions(peer: &Peer) {
         xid = xid.wrapping_add(2);
         let asked = peer::send(&mut stream, &peer::exchange_id(xid));
         let Some(count) = asked.and_then(|()| peer::drain(&mut stream, &mut scratch)) else { return };
-        // Mark, RPC reply header, status, tag, count, operation and its status; then clientid and sequence.
+        // Mark, RPC reply header, status, tag, count, operation and its status; then clientid and
+        // sequence.
         let Some(result) = scratch.get(4 + 24 + 12 + 8..count) else { continue };
         let Some((id, rest)) = result.split_first_chunk::<8>() else { continue };
         let Some(sequence) = rest.first_chunk::<4>() else { continue };

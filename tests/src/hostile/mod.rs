@@ -1,8 +1,8 @@
 //! Floods by a peer without credentials, next to an honest load: what the peer costs the others.
 //!
-//! The sender of a flood burns processor time on the machine that also serves. Each flood is therefore compared with
-//! an honest load beside threads that burn the same time and send nothing; the figures for the idle machine stand next
-//! to it.
+//! The sender of a flood burns processor time on the machine that also serves. Each flood is
+//! therefore compared with an honest load beside threads that burn the same time and send nothing;
+//! the figures for the idle machine stand next to it.
 
 mod burner;
 mod floods;
@@ -23,10 +23,11 @@ use std::time::Duration;
 
 /// Part of the honest throughput that must remain beside a flood.
 pub const REMAINS_MIN: f64 = 2.0 / 3.0;
-/// Memory that a flood may cost the server, in KiB: 256 MiB beyond `input_bytes_max` of docs/limits.md, the one limit that a
-/// peer without credentials can reach.
+/// Memory that a flood may cost the server, in KiB: 256 MiB beyond `input_bytes_max` of
+/// docs/limits.md, the one limit that a peer without credentials can reach.
 pub const MEMORY_MAX_KIB: u64 = (256 + 256) << 10;
-/// Pause before memory is looked at after a flood, so that the server sees the peer's connections end.
+/// Pause before memory is looked at after a flood, so that the server sees the peer's connections
+/// end.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
 /// The size of a run.
@@ -34,7 +35,8 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 pub struct Plan {
     /// Length of each phase.
     pub phase: Duration,
-    /// Whether to measure the idle machine and the burner as well; without them only losses and memory are judged.
+    /// Whether to measure the idle machine and the burner as well; without them only losses and
+    /// memory are judged.
     pub compares: bool,
     /// How often the phases are repeated.
     pub rounds: u32,
@@ -53,7 +55,8 @@ pub struct Row {
     pub flooded: Pace,
     /// Honest requests beside threads that burn the processor time of the flood.
     pub burned: Pace,
-    /// What an honest client lost: connections, its lock, requests, or the way in for a second client.
+    /// What an honest client lost: connections, its lock, requests, or the way in for a second
+    /// client.
     pub losses: Vec<String>,
     /// Processor time of the flood's sender, in cores.
     pub cores: f64,
@@ -107,7 +110,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// Sends one flood at a server that exports `/export` with a file `file` to 127.0.0.1 alone, next to an honest client.
+/// Sends one flood at a server that exports `/export` with a file `file` to 127.0.0.1 alone, next
+/// to an honest client.
 pub fn flood(world: &World, server: &Server, flood: &'static Flood, flavor: Flavor, plan: Plan) -> Row {
     let options = world.options(server, "alice", flavor);
     let before = server.rss_kib();

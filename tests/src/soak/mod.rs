@@ -1,7 +1,8 @@
-//! A soak of bounded length: many clients that come, work and go, and what the server holds meanwhile.
+//! A soak of bounded length: many clients that come, work and go, and what the server holds
+//! meanwhile.
 //!
-//! Judged is that memory and descriptors stop growing once the clients are warm, that no call fails, and that nothing is
-//! left when the clients are gone.
+//! Judged is that memory and descriptors stop growing once the clients are warm, that no call
+//! fails, and that nothing is left when the clients are gone.
 
 mod load;
 mod samples;
@@ -22,7 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Seconds between two samples.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long the server may take to let go of what departed clients held: its objects are trimmed twice a minute.
+/// How long the server may take to let go of what departed clients held: its objects are trimmed
+/// twice a minute.
 const SETTLE: Duration = Duration::from_secs(100);
 
 /// Samples that are printed, about.

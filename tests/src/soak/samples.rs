@@ -12,7 +12,8 @@ const GROWTH_MAX: f64 = 0.10;
 const GROWTH_FLOOR: u64 = 16 << 10;
 /// Descriptors more than at the beginning that count as none: the log, a timer.
 const DESCRIPTORS_SLACK: u64 = 4;
-/// Descriptors that a session may take: its connections, its opens, and the objects that the server keeps open for them.
+/// Descriptors that a session may take: its connections, its opens, and the objects that the server
+/// keeps open for them.
 const DESCRIPTORS_PER_SESSION: u64 = 16;
 
 /// What the server held at a moment.
@@ -57,8 +58,8 @@ impl Sample {
         self.held.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count)
     }
 
-    /// Whether no objects and descriptors are left that were not there at the first sample. Contexts stay: a client that was
-    /// cut off may come back to its own.
+    /// Whether no objects and descriptors are left that were not there at the first sample.
+    /// Contexts stay: a client that was cut off may come back to its own.
     pub(super) fn is_as_clean_as(&self, first: &Self) -> bool {
         self.descriptors <= first.descriptors + DESCRIPTORS_SLACK
             && self.held.iter().all(|(name, count)| *name == "contexts" || *count == 0)

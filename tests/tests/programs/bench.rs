@@ -80,7 +80,8 @@ fn check_whole(prefix: &Path, flavors: &[&str]) -> Value {
     report
 }
 
-/// Opens the page in a browser, when there is one: the console stays silent and every chart has a size.
+/// Opens the page in a browser, when there is one: the console stays silent and every chart has a
+/// size.
 fn check_in_browser(prefix: &Path, folder: &Path) {
     if Command::new("chromium").arg("--version").output().is_err() {
         return eprintln!("skipped: chromium is not installed");
@@ -104,7 +105,8 @@ fn check_in_browser(prefix: &Path, folder: &Path) {
     assert!(probe.ends_with("empty=0") && !probe.starts_with("charts=0 "), "{probe}");
 }
 
-/// Children of a process that has ended belong to somebody else; they are told by a variable of their own.
+/// Children of a process that has ended belong to somebody else; they are told by a variable of
+/// their own.
 fn processes_with(mark: &str) -> Vec<String> {
     let folders = fs::read_dir("/proc").expect("/proc is there").flatten().map(|entry| entry.path());
     let marked = folders.filter(|path| {
@@ -258,7 +260,8 @@ fn a_bench_of_nothing_says_why() {
     assert!(!prefix.with_extension("json").exists());
 }
 
-/// Everything of a folder that must not change: names, owners, modes, sizes, times of change and content.
+/// Everything of a folder that must not change: names, owners, modes, sizes, times of change and
+/// content.
 fn picture(folder: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut entries: Vec<_> =

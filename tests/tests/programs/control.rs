@@ -66,7 +66,8 @@ fn sighup_adds_and_removes_exports_and_a_broken_file_keeps_them() {
     files.client().lookup_path("/two/file").expect("it is exported");
 }
 
-/// A log that nobody reads stands for all that can hang: a full pipe stops every thread that writes to it.
+/// A log that nobody reads stands for all that can hang: a full pipe stops every thread that writes
+/// to it.
 #[test]
 fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
     let folder = empty_folder();
@@ -79,7 +80,8 @@ fn sigterm_ends_a_server_that_hangs_with_a_status_of_its_own() {
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("its address");
     let address = line.trim().strip_prefix("orthrus serves ").expect("its address").to_owned();
     fill(&kept);
-    // What is no RPC message is logged by the shard that reads it; every other connection is on another shard.
+    // What is no RPC message is logged by the shard that reads it; every other connection is on
+    // another shard.
     let mut peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
     for peer in &mut peers {
         peer.write_all(&[0x80, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]).expect("it takes a record");

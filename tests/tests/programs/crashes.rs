@@ -1,6 +1,8 @@
-//! Writes that no COMMIT has acknowledged when the server is killed, or its disk loses power, at points left to chance.
+//! Writes that no COMMIT has acknowledged when the server is killed, or its disk loses power, at
+//! points left to chance.
 //!
-//! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of the kills do not.
+//! What a run does goes by its seed, which it prints; `ORTHRUS_SEED` repeats one. The moments of
+//! the kills do not.
 
 use crate::restart::{is_outage, reclaimed};
 use client::{Client, Error, Filesystem, Flavor, OpenFile, OpenHow, Options, Security};
@@ -91,7 +93,8 @@ impl Model {
     }
 }
 
-/// A client that writes here and there, commits now and then, and writes again what was not acknowledged.
+/// A client that writes here and there, commits now and then, and writes again what was not
+/// acknowledged.
 struct Writer<'a> {
     client: Client,
     file: OpenFile,
@@ -147,7 +150,8 @@ impl Writer<'_> {
             let (handle, stateid) = (&self.file.handle, self.file.stateid);
             let written = self.client.write(handle, stateid, at, UNSTABLE4, &data[done..])?;
             done += written.count as usize;
-            // Of two verifiers in one piece the first is the older: it will not be that of the COMMIT.
+            // Of two verifiers in one piece the first is the older: it will not be that of the
+            // COMMIT.
             verifier = verifier.or(Some(written.writeverf));
         }
         self.model().pending[place].verifier = verifier;
@@ -155,7 +159,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Commits, and writes again until the server says that it has lost nothing (RFC 8881 section 18.3.3).
+    /// Commits, and writes again until the server says that it has lost nothing (RFC 8881 section
+    /// 18.3.3).
     fn commit(&mut self) -> Result<(), Error> {
         loop {
             let committed = self.client.commit(&self.file.handle, 0, 0)?;
@@ -180,8 +185,8 @@ impl Writer<'_> {
     }
 }
 
-/// Writes while the server is killed again and again; `cut` is run while it is dead. Returns how many answered WRITEs were lost
-/// on the disk, and how many were sent again.
+/// Writes while the server is killed again and again; `cut` is run while it is dead. Returns how
+/// many answered WRITEs were lost on the disk, and how many were sent again.
 fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> (usize, usize) {
     let mut random = Random::seeded("crashes");
     let (model, written, stop) = (Mutex::new(Model::default()), AtomicU64::new(0), AtomicBool::new(false));
@@ -226,7 +231,8 @@ fn crash(options: Options, server: &mut Server, disk: &Path, cut: impl Fn()) -> 
 
 #[test]
 fn a_server_killed_at_any_moment_keeps_what_it_has_acknowledged_and_is_sent_the_rest_again() {
-    // RFC 8881 sections 18.3.3 and 18.32.3: the verifier changes with the server, although the data may still be there
+    // RFC 8881 sections 18.3.3 and 18.32.3: the verifier changes with the server, although the data
+    // may still be there
     in_world(|world| {
         let mut server = world.server().start();
         let options = world.options(&server, "alice", Flavor::Krb5p).connections(4);
@@ -257,8 +263,9 @@ fn what_a_disk_loses_with_its_power_is_sent_again() {
     });
 }
 
-/// What is acknowledged of names is there after a power cut, unless the configuration waives it; and a file that was written,
-/// committed and then renamed over another is one of the two, whole, wherever.
+/// What is acknowledged of names is there after a power cut, unless the configuration waives it;
+/// and a file that was written, committed and then renamed over another is one of the two, whole,
+/// wherever.
 fn renamed(stable: bool) {
     in_own_mounts(|| {
         let folder = empty_folder();

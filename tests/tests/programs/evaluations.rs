@@ -1,4 +1,5 @@
-//! `orthrus bench anf`, `ontap`, `nconnect` and `run` as a person runs them, and what they say when something is wrong.
+//! `orthrus bench anf`, `ontap`, `nconnect` and `run` as a person runs them, and what they say when
+//! something is wrong.
 
 use client::Flavor;
 use e2e::{Ended, Serve, World, empty_folder, in_world, is_installed, orthrus, run, run_within};
@@ -68,7 +69,8 @@ fn check(prefix: &Path) -> Value {
     found
 }
 
-/// Checks that each sample says where the server's time went, and that the page says the same of the loads that it shows.
+/// Checks that each sample says where the server's time went, and that the page says the same of
+/// the loads that it shows.
 fn check_stages(prefix: &Path, found: &Value) {
     let page = fs::read_to_string(prefix.with_extension("html")).expect("the page is written");
     let mut shown = 0;

@@ -1,4 +1,5 @@
-//! File systems that are full, read-only, broken or that hang: the right error, and the rest of the service goes on.
+//! File systems that are full, read-only, broken or that hang: the right error, and the rest of the
+//! service goes on.
 
 use client::{CallOptions, Filesystem, OpenHow, Options, Security, write_result};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, pattern, status};

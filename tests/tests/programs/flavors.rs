@@ -10,7 +10,8 @@ const SIZES: [usize; 6] = [0, 1, 15, 4097, 1 << 20, (1 << 20) + 333];
 
 #[test]
 fn files_move_with_every_flavor_minor_version_and_number_of_connections() {
-    // RFC 8881 sections 2.10.3 (connections of a session) and 18; RFC 7862 section 1; RFC 2203 section 5.3.1
+    // RFC 8881 sections 2.10.3 (connections of a session) and 18; RFC 7862 section 1; RFC 2203
+    // section 5.3.1
     in_world(|world| {
         let server = world.server().start();
         for flavor in Flavor::ALL {

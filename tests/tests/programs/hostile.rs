@@ -19,7 +19,8 @@ use xdr::{Encode, Encoder};
 
 const TIME: Duration = Duration::from_secs(20);
 
-/// What the server may hold without any load, and for each idle connection with its session and context.
+/// What the server may hold without any load, and for each idle connection with its session and
+/// context.
 const IDLE_KIB: u64 = 50 << 10;
 const CONNECTION_KIB: u64 = 64;
 
@@ -71,8 +72,8 @@ fn connect(server: &Server) -> RawConnection {
     RawConnection::connect(&[server.address()], TIME, 4 << 20).expect("the server accepts")
 }
 
-/// Makes honest requests, the first when it has said that it is there, the last after it is told to stop; returns how many, and
-/// the slowest.
+/// Makes honest requests, the first when it has said that it is there, the last after it is told to
+/// stop; returns how many, and the slowest.
 fn honest(options: Options, path: &str, there: &Sender<()>, stop: &AtomicBool) -> (u64, Duration) {
     let mut client = Client::connect(options).expect("it is welcome");
     there.send(()).expect("somebody waits");
@@ -168,7 +169,8 @@ fn sys_head(xid: u32, procedure: u32) -> Head {
 
 #[test]
 fn cut_off_and_overlong_compounds_get_an_answer_or_a_closed_connection() {
-    // RFC 5531 section 9 (GARBAGE_ARGS), RFC 8881 sections 15.1.1.1 (BADXDR) and 15.1.3.8 (TOO_MANY_OPS)
+    // RFC 5531 section 9 (GARBAGE_ARGS), RFC 8881 sections 15.1.1.1 (BADXDR) and 15.1.3.8
+    // (TOO_MANY_OPS)
     let folder = empty_folder();
     let mut server = server(folder.path());
     let mut member = Client::connect(options(&server)).expect("a session");

@@ -314,7 +314,8 @@ fn a_plan_measures_folders_that_somebody_mounted_with_fio_and_git() {
     assert_eq!(record["environment"]["mounts"].as_array().map(Vec::len), Some(2));
     let scheduled = cases.iter().filter(|case| case["group"] == "On a schedule");
     for sample in scheduled.flat_map(|case| case["samples"].as_array().expect("a list")) {
-        // 500 a second for 0.05 s of the warm-up or 0.1 s: all that were due began or are counted as not begun.
+        // 500 a second for 0.05 s of the warm-up or 0.1 s: all that were due began or are counted
+        // as not begun.
         let begun = sample["operations"].as_u64().unwrap_or(0) + sample["unserved"].as_u64().unwrap_or(0);
         assert!(sample["offered"] == 500.0 && [25, 26, 50, 51].contains(&begun), "{sample}");
     }

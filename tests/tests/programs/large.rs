@@ -61,8 +61,8 @@ fn fill(folder: &Path, prefix: &str, count: usize) {
     }
 }
 
-/// Lists the folder in pieces while names come and go, by a local process and by the client itself. What stays has to come
-/// once, with a cookie of its own.
+/// Lists the folder in pieces while names come and go, by a local process and by the client itself.
+/// What stays has to come once, with a cookie of its own.
 fn list_while_it_changes(client: &mut Client, folder: &Path, count: usize, wanted: Bitmap4, turn: &str) {
     let (handle, _) = client.lookup_path("/export/many").expect("it is there");
     let stop = AtomicBool::new(false);
@@ -106,7 +106,8 @@ fn list_while_it_changes(client: &mut Client, folder: &Path, count: usize, wante
             }
             arguments = Readdir4Args { cookie: last.cookie, cookieverf: verifier, ..arguments };
             pieces += 1;
-            // The client changes the folder as well: its own changes must not disturb its own listing.
+            // The client changes the folder as well: its own changes must not disturb its own
+            // listing.
             let name = format!("own-{turn}-{pieces}");
             let made =
                 client.open(&handle, name.as_bytes(), &OpenHow::create_new(0o600)).expect("a new name");
@@ -162,7 +163,8 @@ fn what_stays_in_a_large_directory_that_changes_is_listed_once() {
 
 #[test]
 fn what_stays_in_a_large_directory_of_tmpfs_that_changes_is_listed_once() {
-    // RFC 8881 section 18.23.3; the cookies of tmpfs are counted up, those of ext4 are hashes of the names
+    // RFC 8881 section 18.23.3; the cookies of tmpfs are counted up, those of ext4 are hashes of
+    // the names
     in_own_mounts(|| {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0_u32));
@@ -177,7 +179,8 @@ fn what_stays_in_a_large_directory_of_tmpfs_that_changes_is_listed_once() {
 
 const TEBI: u64 = 1 << 40;
 
-/// Writes at several places of a sparse file, of which the last is its end, and finds them all again.
+/// Writes at several places of a sparse file, of which the last is its end, and finds them all
+/// again.
 fn sparse(client: &mut Client, path: &Path, places: &[u64]) {
     let root = client.lookup_path("/export").expect("it is exported").0;
     let file = client.open(&root, b"sparse", &OpenHow::create_new(0o600)).expect("a new name");
@@ -196,7 +199,8 @@ fn sparse(client: &mut Client, path: &Path, places: &[u64]) {
     for place in places {
         let (data, eof) = client.read(&file.handle, file.stateid, *place, 8).expect("it is there");
         assert_eq!((data, eof), (place.to_be_bytes().to_vec(), place + 8 == end));
-        // From the hole before it, if there is one, to the data; the file system says where its block begins.
+        // From the hole before it, if there is one, to the data; the file system says where its
+        // block begins.
         let found =
             client.seek(at(place.saturating_sub(1 << 30)), DataContent4::NFS4_CONTENT_DATA).expect("data");
         assert!(
@@ -259,7 +263,8 @@ fn files_reach_to_the_last_offset_that_linux_has() {
         // tmpfs has no limit of its own.
         let disk = Disk::tmpfs(folder.path(), "export", 64 << 20);
         let (_server, mut client) = serve(folder.path(), disk.path());
-        // Linux 6.18 does not find data in the very last page of a file as long as can be, so the last of these lies before it.
+        // Linux 6.18 does not find data in the very last page of a file as long as can be, so the
+        // last of these lies before it.
         sparse(&mut client, disk.path(), &[0, (1 << 32) - 3, 1 << 62, i64::MAX as u64 - (8 << 10)]);
         let root = client.lookup_path("/export").expect("it is exported").0;
         let file = client.open(&root, b"last", &OpenHow::create_new(0o600)).expect("a new name");

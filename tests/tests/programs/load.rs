@@ -1,4 +1,5 @@
-//! Restarts under load: what was acknowledged is done once, what was not is done once or not at all.
+//! Restarts under load: what was acknowledged is done once, what was not is done once or not at
+//! all.
 
 use crate::crashes::Random;
 use crate::restart::{is_outage, reclaimed};
@@ -15,8 +16,8 @@ const WORKERS: usize = 3;
 /// Times that the server is killed.
 const CRASHES: u32 = 5;
 
-/// A client whose every change has an effect that can be told from its repetition: a name is made, given away and taken back
-/// in turns, and a log is kept of it.
+/// A client whose every change has an effect that can be told from its repetition: a name is made,
+/// given away and taken back in turns, and a log is kept of it.
 struct Worker<'a> {
     name: usize,
     client: Client,
@@ -86,7 +87,8 @@ impl Worker<'_> {
         self.client.remove(&self.folder, name.as_bytes()).map(drop)
     }
 
-    /// Makes a change that must succeed, or fail with `before` if an attempt without an answer has made it.
+    /// Makes a change that must succeed, or fail with `before` if an attempt without an answer has
+    /// made it.
     fn change(&mut self, before: nfs4::Nfsstat4, run: impl Fn(&mut Self) -> Result<(), Error>) {
         let mut attempts = 0;
         let outcome = loop {
@@ -143,7 +145,8 @@ impl Worker<'_> {
 
 #[test]
 fn restarts_under_load_lose_nothing_and_repeat_nothing() {
-    // RFC 8881 sections 2.10.6.2 (a session ends with its server: no request of it is carried out later) and 8.4.2.1
+    // RFC 8881 sections 2.10.6.2 (a session ends with its server: no request of it is carried out
+    // later) and 8.4.2.1
     in_world(|world| {
         let mut server = world.server().start();
         let mut random = Random::seeded("restarts under load");

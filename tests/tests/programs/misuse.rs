@@ -141,7 +141,8 @@ fn bodies_that_are_not_what_the_credential_says_are_garbage() {
 
 #[test]
 fn unknown_and_destroyed_contexts_and_other_versions_are_denied() {
-    // RFC 2203 sections 5.1 (version; erratum 4067), 5.3.3.3 (handles, MAXSEQ) and 5.4 (destruction)
+    // RFC 2203 sections 5.1 (version; erratum 4067), 5.3.3.3 (handles, MAXSEQ) and 5.4
+    // (destruction)
     in_world(|world| {
         let server = world.server().start();
         let context = context(world, &server);
@@ -160,7 +161,8 @@ fn unknown_and_destroyed_contexts_and_other_versions_are_denied() {
         call.sequence = MAXSEQ + 1;
         assert_eq!(denied(null(&mut connection, call)), AuthStat::RPCSEC_GSS_CTXPROBLEM);
 
-        // Another connection than that of its set-up, before and after a third one has destroyed it.
+        // Another connection than that of its set-up, before and after a third one has destroyed
+        // it.
         null(&mut connect(server.address()), GssCall::new(context.clone(), rpc_gss_svc_privacy))
             .expect("it is known");
         context.destroy(&mut connect(server.address()), TIME).expect("it is ours");
@@ -244,8 +246,8 @@ fn a_client_with_eight_uneven_connections_repeats_nothing() {
     });
 }
 
-/// Reads through `connections` connections, held back at random until up to 4,096 later calls have gone over others.
-/// Returns the context that all of them were made in.
+/// Reads through `connections` connections, held back at random until up to 4,096 later calls have
+/// gone over others. Returns the context that all of them were made in.
 fn read_reordered(
     world: &World,
     server: &Server,
@@ -301,7 +303,8 @@ fn one_context_over_1_to_16_connections_loses_nothing_when_thousands_of_calls_ov
         }
         assert_eq!(server.complaints(), [""; 0]);
 
-        // A window that has taken all of that still refuses what it has seen, and what is too old to know.
+        // A window that has taken all of that still refuses what it has seen, and what is too old
+        // to know.
         for context in &contexts {
             let mut connection = connect(server.address());
             let last = record(GssCall::new(context.clone(), rpc_gss_svc_privacy));

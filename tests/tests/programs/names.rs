@@ -37,7 +37,8 @@ impl Names {
     }
 }
 
-/// Makes, renames and removes files until the disk fails; returns what has to be there and what must not.
+/// Makes, renames and removes files until the disk fails; returns what has to be there and what
+/// must not.
 fn change(options: Options, client: usize, acknowledged: &AtomicUsize) -> Names {
     let mut names = Names { made: Vec::new() };
     let mut files = Filesystem::mount(options, "/export").expect("it is exported");
@@ -92,7 +93,8 @@ fn cut(options: &Options, server: &mut Server, disk: &Disk, round: usize) -> usi
     known.filter(|(name, known)| *known != Known::Open && *known != Known::Is(is_there(name))).count()
 }
 
-/// Cuts the power again and again; returns how many acknowledged changes were lost, or nothing where that cannot be tried.
+/// Cuts the power again and again; returns how many acknowledged changes were lost, or nothing
+/// where that cannot be tried.
 fn lost(stable: bool) -> Option<usize> {
     let folder = empty_folder();
     let disk = Disk::ext4(folder.path(), "export", 64 << 20);

@@ -1,4 +1,5 @@
-//! File systems that are mounted below an exported folder, shown or hidden as the configuration says.
+//! File systems that are mounted below an exported folder, shown or hidden as the configuration
+//! says.
 
 use client::{Filesystem, OpenHow, Options, Security};
 use e2e::{Disk, Serve, Server, empty_folder, in_own_mounts, status};

@@ -35,7 +35,8 @@ fn a_repository_of_ones_own_is_what_git_loads_are_made_of_and_one_that_is_none_i
     let case = &record["cases"][0];
     assert_eq!(case["load"]["repository"], own.display().to_string());
     let counters = &case["samples"][0]["counters"];
-    // One file that is looked at, one folder that is listed, an index that is written and renamed; twice a turn.
+    // One file that is looked at, one folder that is listed, an index that is written and renamed;
+    // twice a turn.
     assert_eq!(counters["status_operations"].as_u64().expect("a count") % 8, 0, "{counters}");
     let ended = plan("/nonexistent");
     assert!(!ended.status.success() && ended.stderr.contains("the repository /nonexistent"), "{ended:?}");

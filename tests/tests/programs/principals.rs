@@ -1,4 +1,5 @@
-//! `orthrus bench run` with several principals: each has a ticket cache, and so contexts, of its own.
+//! `orthrus bench run` with several principals: each has a ticket cache, and so contexts, of its
+//! own.
 
 use client::Flavor;
 use e2e::{account, in_world, is_installed, orthrus, run, run_within};

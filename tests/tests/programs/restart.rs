@@ -86,7 +86,8 @@ fn filehandles_survive_a_restart_of_a_server_without_root() {
 
 #[test]
 fn after_a_restart_the_known_reclaim_and_the_unknown_do_not() {
-    // RFC 8881 sections 8.4.2 (reclaim and grace), 18.51 (RECLAIM_COMPLETE), 18.32.3 (write verifier)
+    // RFC 8881 sections 8.4.2 (reclaim and grace), 18.51 (RECLAIM_COMPLETE), 18.32.3 (write
+    // verifier)
     in_world(|world| {
         let server = world.server().start();
         let how = OpenHow::create(0o644).owner("owner");
@@ -130,7 +131,8 @@ fn after_a_restart_the_known_reclaim_and_the_unknown_do_not() {
     });
 }
 
-/// A copy of one file that goes on after each restart, from the last byte that a COMMIT has acknowledged.
+/// A copy of one file that goes on after each restart, from the last byte that a COMMIT has
+/// acknowledged.
 struct Copy<'a> {
     client: Client,
     file: OpenFile,
@@ -176,7 +178,8 @@ impl Copy<'_> {
     }
 }
 
-/// Comes back after a restart, as soon as the server does, and reclaims the file that was open for writing.
+/// Comes back after a restart, as soon as the server does, and reclaims the file that was open for
+/// writing.
 pub(crate) fn reclaimed(client: &mut Client, file: &OpenFile) -> OpenFile {
     let end = Instant::now() + Duration::from_secs(30);
     let how = OpenHow::write().owner(file.owner.clone());
@@ -205,7 +208,8 @@ pub(crate) fn is_outage(error: &Error) -> bool {
 
 #[test]
 fn a_copy_goes_on_over_kills_of_the_server_and_loses_nothing() {
-    // RFC 8881 sections 8.4.2.1 and 18.3.3: reclaim, then writing again what no COMMIT has acknowledged
+    // RFC 8881 sections 8.4.2.1 and 18.3.3: reclaim, then writing again what no COMMIT has
+    // acknowledged
     in_world(|world| {
         let mut server = world.server().start();
         let data = pattern(99, 40_000_003);

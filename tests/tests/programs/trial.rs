@@ -1,7 +1,8 @@
-//! What root starts for a trial or a benchmark gives another user of the machine nothing: no file as root, no look
-//! into a folder, no key, no ticket.
+//! What root starts for a trial or a benchmark gives another user of the machine nothing: no file
+//! as root, no look into a folder, no key, no ticket.
 //!
-//! The attack runs as user 65534, in a process of its own. That it works is shown by a server that admits everybody.
+//! The attack runs as user 65534, in a process of its own. That it works is shown by a server that
+//! admits everybody.
 
 use client::{Filesystem, Options, Security};
 use e2e::{Serve, is_installed, is_root, open_folder, orthrus};
@@ -237,8 +238,8 @@ fn can_run() -> bool {
         && is_installed("kinit", "krb5-user")
 }
 
-/// Attacks a server as no trial starts it, sys from every port and without squashing; returns what was got and the folder
-/// that was served, which no other user can enter.
+/// Attacks a server as no trial starts it, sys from every port and without squashing; returns what
+/// was got and the folder that was served, which no other user can enter.
 fn attack_on_trusting_server(name: &str, change: impl FnOnce(Serve) -> Serve) -> (Vec<String>, TempDir) {
     let folder = e2e::empty_folder();
     let export = folder.path().join("export");

@@ -1,4 +1,5 @@
-//! What a bench says when something is wrong: cause, cure, exit status, and what was measured is kept.
+//! What a bench says when something is wrong: cause, cure, exit status, and what was measured is
+//! kept.
 
 use client::Flavor;
 use e2e::{Disk, Ended, Serve, empty_folder, in_own_mounts, in_world, is_root, orthrus, run, run_within};
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// How long a run may take to measure its first case.
 const BEGIN_MAX: Duration = Duration::from_secs(60);
 
-/// Exit statuses (docs/report.md): nothing was measured or the run did not come to its end; all but something was measured.
+/// Exit statuses (docs/report.md): nothing was measured or the run did not come to its end; all but
+/// something was measured.
 const FAILED: i32 = 1;
 const LEFT_OUT: i32 = 3;
 
@@ -30,7 +32,8 @@ fn record(prefix: &Path) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// What comes on a connection: bytes at once, or after the first call, with that call's XID in front.
+/// What comes on a connection: bytes at once, or after the first call, with that call's XID in
+/// front.
 enum Says {
     AtOnce(&'static [u8]),
     ToCall(&'static [u32]),
@@ -59,7 +62,8 @@ fn listening(says: Says) -> u16 {
     port
 }
 
-/// RFC 5531 section 9: PROG_MISMATCH names the versions that there are, PROG_UNAVAIL says that there is no such program.
+/// RFC 5531 section 9: PROG_MISMATCH names the versions that there are, PROG_UNAVAIL says that
+/// there is no such program.
 #[test]
 fn what_is_no_nfsv4_server_is_said_to_be_none() {
     let folder = empty_folder();

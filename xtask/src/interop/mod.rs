@@ -1,7 +1,7 @@
 //! `cargo xtask interop`: test suites by others, one command each.
 //!
-//! The suites are no part of the repository. What a suite is expected to find stands in `specs/interop`, a reason beside
-//! each test that is not passed.
+//! The suites are no part of the repository. What a suite is expected to find stands in
+//! `specs/interop`, a reason beside each test that is not passed.
 
 mod pynfs;
 
@@ -10,17 +10,21 @@ use anyhow::bail;
 /// Which suite to run.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 6, 6 and 5 minutes).
+    /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 6,
+    /// 6 and 5 minutes).
     ///
-    /// Each result is compared with specs/interop/pynfs42.txt, pynfs41.txt and pynfs40.txt, which give a reason for each test that is not
-    /// expected to pass; a pass that was not expected counts as much as a failure. docs/interop.md says how to read the results.
+    /// Each result is compared with specs/interop/pynfs42.txt, pynfs41.txt and pynfs40.txt, which
+    /// give a reason for each test that is not expected to pass; a pass that was not expected
+    /// counts as much as a failure. docs/interop.md says how to read the results.
     ///
-    /// pynfs is no part of this repository: clone git://git.linux-nfs.org/projects/cdmackay/pynfs.git and name the
-    /// folder with --suite. It is built there. Without --suite the run says which commit it expects, and is skipped.
-    /// A realm and a server for each flavor are made for the run and are gone after it.
+    /// pynfs is no part of this repository: clone
+    /// git://git.linux-nfs.org/projects/cdmackay/pynfs.git and name the folder with --suite. It is
+    /// built there. Without --suite the run says which commit it expects, and is skipped. A realm
+    /// and a server for each flavor are made for the run and are gone after it.
     ///
-    /// Exit status: 0 when every result is as expected or the run was skipped; 1 when one is not, when something is
-    /// missing (it is named with its package) or when the run was interrupted; 2 for a wrong command line.
+    /// Exit status: 0 when every result is as expected or the run was skipped; 1 when one is not,
+    /// when something is missing (it is named with its package) or when the run was interrupted; 2
+    /// for a wrong command line.
     Pynfs(pynfs::Arguments),
 }
 
@@ -37,7 +41,8 @@ enum End {
 /// Runs a suite.
 ///
 /// # Errors
-/// When a test passed or failed against expectation, when a run was interrupted, and when what is there does not work.
+/// When a test passed or failed against expectation, when a run was interrupted, and when what is
+/// there does not work.
 pub fn run(command: &Command) -> anyhow::Result<()> {
     let end = match command {
         Command::Pynfs(arguments) => pynfs::run(arguments)?,

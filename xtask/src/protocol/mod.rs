@@ -1,4 +1,5 @@
-//! Writes docs/protocol-support.md: each operation and attribute, its state by the server's own tables, its tests.
+//! Writes docs/protocol-support.md: each operation and attribute, its state by the server's own
+//! tables, its tests.
 
 mod attributes;
 mod citations;

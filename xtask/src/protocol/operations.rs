@@ -1,4 +1,5 @@
-//! The operations, from the rows of the engine's table and the heads of the sources that the rows name.
+//! The operations, from the rows of the engine's table and the heads of the sources that the rows
+//! name.
 
 use super::citations::Test;
 use anyhow::{Context, bail, ensure};
@@ -28,8 +29,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// The RFC and section that define it. The sections of each RFC have the order of the numbers, and leave out what
-    /// NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17).
+    /// The RFC and section that define it. The sections of each RFC have the order of the numbers,
+    /// and leave out what NFSv4.1 took away from NFSv4.0 (RFC 8881 section 17).
     fn defined(&self) -> (u32, String) {
         match self.number {
             number if GONE.contains(&self.name.as_str()) => (7530, format!("16.{}", number - 2)),

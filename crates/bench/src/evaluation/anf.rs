@@ -1,5 +1,5 @@
-//! `bench anf`: two loads, three workloads, from pure read to pure write, as in "Performance impact of Kerberos on NFSv4.1
-//! volumes".
+//! `bench anf`: two loads, three workloads, from pure read to pure write, as in "Performance impact
+//! of Kerberos on NFSv4.1 volumes".
 
 use super::Blocks;
 use crate::Unit;

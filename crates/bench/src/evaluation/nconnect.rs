@@ -1,4 +1,5 @@
-//! `bench nconnect`: one security context over several connections, in order and reordered, and what is lost by it.
+//! `bench nconnect`: one security context over several connections, in order and reordered, and
+//! what is lost by it.
 
 use super::Blocks;
 use crate::Unit;
@@ -20,8 +21,8 @@ pub const SIZE: u64 = 4096;
 pub struct Nconnect(Blocks);
 
 impl Nconnect {
-    /// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over others. Without, all is in
-    /// order: mounts hold none back.
+    /// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over
+    /// others. Without, all is in order: mounts hold none back.
     pub fn new(settings: &Settings, lag_max: Option<u32>) -> Self {
         let mut blocks = Vec::new();
         for connections in CONNECTIONS {

@@ -1,4 +1,5 @@
-//! `bench ontap`: latency against IOPS, a curve a flavor, with a load that climbs until the server is saturated.
+//! `bench ontap`: latency against IOPS, a curve a flavor, with a load that climbs until the server
+//! is saturated.
 
 use crate::Unit;
 use crate::measuring::{
@@ -83,8 +84,9 @@ pub struct Ontap {
 }
 
 impl Ontap {
-    /// Plans it for so many clients in turn; `server_cpus` are choices of instructions of a server that the run starts
-    /// itself, measured with the greatest number of clients beside the server's own choice.
+    /// Plans it for so many clients in turn; `server_cpus` are choices of instructions of a server
+    /// that the run starts itself, measured with the greatest number of clients beside the server's
+    /// own choice.
     pub fn new(clients: &[u32], server_cpus: &[String]) -> Self {
         let most = clients.iter().copied().max().unwrap_or(1);
         let mut reaches: Vec<Reach> =
@@ -133,7 +135,8 @@ impl Ontap {
     }
 }
 
-/// Says whether a side did what was asked for: of what was due, nearly all had begun before the end.
+/// Says whether a side did what was asked for: of what was due, nearly all had begun before the
+/// end.
 pub fn kept_up(one: &CaseRecord) -> bool {
     let begun =
         |sample: &Sample| sample.operations as f64 / (sample.operations + sample.unserved).max(1) as f64;

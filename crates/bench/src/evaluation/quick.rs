@@ -12,7 +12,8 @@ pub const QUICK: &str = "quick";
 /// Loads that are measured.
 pub const LOADS: usize = 7;
 
-/// Reads or writes: what they are called, whether they are random, percentage of writes, requests in flight.
+/// Reads or writes: what they are called, whether they are random, percentage of writes, requests
+/// in flight.
 const TRANSFERS: [(&str, bool, u32, u32); LOADS - 1] = [
     ("Sequential read, 1 MiB", false, 0, SEQUENTIAL_DEPTH),
     ("Sequential write, 1 MiB", false, 100, SEQUENTIAL_DEPTH),

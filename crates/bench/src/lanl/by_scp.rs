@@ -21,7 +21,8 @@ pub struct ByScp {
 }
 
 impl ByScp {
-    /// Starts the SSH server, at the other end of the link if there is one; copies go to a fresh folder in `parent`.
+    /// Starts the SSH server, at the other end of the link if there is one; copies go to a fresh
+    /// folder in `parent`.
     ///
     /// # Errors
     /// A missing program with its package, or what the server said.

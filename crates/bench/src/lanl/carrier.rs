@@ -42,9 +42,11 @@ impl Carried {
     }
 }
 
-/// A side of the comparison. Names are those of files and folders in a folder of its own at the server.
+/// A side of the comparison. Names are those of files and folders in a folder of its own at the
+/// server.
 pub trait Carrier {
-    /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was set meanwhile.
+    /// Copies a file, or a folder with its files, to the server as `name`. `None` when `stop` was
+    /// set meanwhile.
     ///
     /// # Errors
     /// The server's, or the program's that copies.
@@ -56,7 +58,8 @@ pub trait Carrier {
     /// Names the first difference.
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()>;
 
-    /// Reads the file `name` and checks that it holds the pattern. `None` when `stop` was set meanwhile.
+    /// Reads the file `name` and checks that it holds the pattern. `None` when `stop` was set
+    /// meanwhile.
     ///
     /// # Errors
     /// The server's, wrong data, or that this way does not read.
@@ -68,7 +71,8 @@ pub trait Carrier {
     /// The system's.
     fn forget(&mut self, name: &str) -> Result<()>;
 
-    /// Returns where the file `name` is on this machine's disks beneath the server, where that is known.
+    /// Returns where the file `name` is on this machine's disks beneath the server, where that is
+    /// known.
     fn beneath(&self, name: &str) -> Option<PathBuf>;
 
     /// Returns how many bytes are free where copies go; none where that is not told.
@@ -88,7 +92,8 @@ pub trait Carrier {
     /// The server's.
     fn remove(&mut self, name: &str) -> Result<()>;
 
-    /// Gives up what hangs, after a failure, and removes what it has made if it can; false where something stays.
+    /// Gives up what hangs, after a failure, and removes what it has made if it can; false where
+    /// something stays.
     ///
     /// # Errors
     /// When the server is gone.

@@ -39,9 +39,11 @@ pub enum ServerCache {
     /// Not at all.
     #[default]
     Unknown,
-    /// Its file beneath the server is known: the system is asked to forget that one (POSIX_FADV_DONTNEED).
+    /// Its file beneath the server is known: the system is asked to forget that one
+    /// (POSIX_FADV_DONTNEED).
     File,
-    /// The server is on this machine and we are root: all that is cached is forgotten (drop_caches).
+    /// The server is on this machine and we are root: all that is cached is forgotten
+    /// (drop_caches).
     All,
 }
 
@@ -64,8 +66,8 @@ pub struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// Makes sides with `ways` as they are needed. `room` is what [`super::Lanl::room`] says; that for the sources is checked
-    /// now, that at each server before anything is copied there.
+    /// Makes sides with `ways` as they are needed. `room` is what [`super::Lanl::room`] says; that
+    /// for the sources is checked now, that at each server before anything is copied there.
     ///
     /// # Errors
     /// No room for the sources.
@@ -104,8 +106,8 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Checks that there is room for a side's copies, and for the sources that are still to be made where these are on the
-    /// same file system.
+    /// Checks that there is room for a side's copies, and for the sources that are still to be made
+    /// where these are on the same file system.
     fn ensure_room(&self, carrier: &mut dyn Carrier) -> Result<()> {
         // A server that does not tell is found out when it is full.
         let Ok(Some(free)) = carrier.free() else { return Ok(()) };
@@ -275,8 +277,8 @@ impl Driver for Copier<'_> {
     }
 }
 
-/// Finishes all sides. After one that fails, those over the network are not waited for each in turn; their processes end with
-/// this one.
+/// Finishes all sides. After one that fails, those over the network are not waited for each in
+/// turn; their processes end with this one.
 fn ensure_finished(carriers: BTreeMap<String, Box<dyn Carrier>>) -> Result<()> {
     let mut first = Ok(());
     for (side, mut carrier) in carriers {

@@ -77,7 +77,8 @@ impl Lanl {
         Ok(Self { left: parts.filter(|cases| !cases.is_empty()).collect() })
     }
 
-    /// Returns the bytes of sources that are made, and the most that one side has at its server at a time.
+    /// Returns the bytes of sources that are made, and the most that one side has at its server at
+    /// a time.
     pub fn room(&self) -> (u64, u64) {
         let loads = || self.left.iter().filter_map(|cases| cases.first()).map(|case| &case.load);
         let mut sources: Vec<(u64, u64)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The evaluation of "Kerberized Network File System for Clusters" (LANL): NFSv4 with each flavor and scp, side by side.
+//! The evaluation of "Kerberized Network File System for Clusters" (LANL): NFSv4 with each flavor
+//! and scp, side by side.
 
 mod by_scp;
 mod carrier;

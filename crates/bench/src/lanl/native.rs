@@ -1,5 +1,5 @@
-//! The project's own client: no mount, no root. Small files as the Linux client writes them (OPEN, one stable WRITE, CLOSE),
-//! large ones with several WRITEs at the server and a COMMIT.
+//! The project's own client: no mount, no root. Small files as the Linux client writes them (OPEN,
+//! one stable WRITE, CLOSE), large ones with several WRITEs at the server and a COMMIT.
 
 use std::fs::File;
 use std::io::Read;
@@ -31,7 +31,8 @@ pub struct Native {
 }
 
 impl Native {
-    /// Connects to `target`, and makes `folder` in its export. `beneath` is the folder that is exported, where it is of this machine.
+    /// Connects to `target`, and makes `folder` in its export. `beneath` is the folder that is
+    /// exported, where it is of this machine.
     ///
     /// # Errors
     /// When the server cannot be reached, refuses the flavor, or the user may not write there.
@@ -74,8 +75,8 @@ impl Native {
         Some(enctype_name(context.keys().enctype()))
     }
 
-    /// Makes the session anew if the server has given it up: others may have copied for longer than a lease. Files are closed
-    /// between calls of the carrier, so nothing is lost with it.
+    /// Makes the session anew if the server has given it up: others may have copied for longer than
+    /// a lease. Files are closed between calls of the carrier, so nothing is lost with it.
     fn refresh(&mut self) -> Result<()> {
         let handle = self.handle.clone();
         let wanted = nfs4::Bitmap4::of(&[FATTR4_SPACE_AVAIL]);

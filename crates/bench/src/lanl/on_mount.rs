@@ -1,5 +1,5 @@
-//! cp on a mounted folder, as the paper measured. What it has written is at the server when cp ends: an NFS client flushes when
-//! a file is closed (RFC 8881 section 10.3.1).
+//! cp on a mounted folder, as the paper measured. What it has written is at the server when cp
+//! ends: an NFS client flushes when a file is closed (RFC 8881 section 10.3.1).
 
 use std::fs::File;
 use std::io::Read;
@@ -39,7 +39,8 @@ impl OnMount {
         Ok(self.place.as_ref().context("the folder is gone")?.folder().join(name))
     }
 
-    /// The kernel's client works in threads of its own: the client's time is what all the machine spent, but for the server.
+    /// The kernel's client works in threads of its own: the client's time is what all the machine
+    /// spent, but for the server.
     fn timed(&self, work: impl FnOnce() -> Result<Option<Duration>>) -> Result<Option<Carried>> {
         let side = self.place.as_ref().map_or("", |place| &place.facts().side);
         let cpu = MachineCpu::now(&self.server);

@@ -1,4 +1,5 @@
-//! What is copied: files of zeros, and folders of files with random contents, in a temporary folder.
+//! What is copied: files of zeros, and folders of files with random contents, in a temporary
+//! folder.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};

@@ -25,7 +25,8 @@ impl ToHost {
     /// Makes the folder in `parent` there.
     ///
     /// # Errors
-    /// A missing program with its package; a host that does not let the user in without a question, or not write there.
+    /// A missing program with its package; a host that does not let the user in without a question,
+    /// or not write there.
     pub fn connect(ssh: Ssh, parent: &Path) -> Result<Self> {
         let folder = parent.join(crate::folder_name(Some("scp")));
         ssh.make_folder(&folder)?;

@@ -18,7 +18,8 @@ pub type Check<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 /// Writes an open file, in pieces of `size` bytes; false when it was stopped.
 ///
 /// # Errors
-/// The server's, and a restart of it in the middle, after which a COMMIT says nothing of earlier WRITEs (RFC 8881 section 18.3).
+/// The server's, and a restart of it in the middle, after which a COMMIT says nothing of earlier
+/// WRITEs (RFC 8881 section 18.3).
 pub fn write_through(
     filesystem: &mut Filesystem,
     file: &OpenFile,

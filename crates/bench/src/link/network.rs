@@ -18,12 +18,14 @@ const TC: Tool = Tool { name: "tc", package: "iproute2" };
 /// The namespace of the thread that asks.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// The two ends and their addresses. Nothing else is in these namespaces, so that they collide with nobody's.
+/// The two ends and their addresses. Nothing else is in these namespaces, so that they collide with
+/// nobody's.
 const CLIENT: (&str, Ipv4Addr) = ("client", Ipv4Addr::new(10, 77, 3, 1));
 const SERVER: (&str, Ipv4Addr) = ("server", Ipv4Addr::new(10, 77, 3, 2));
 const PREFIX: u8 = 24;
 
-/// A link between this process and servers at its other end; without anybody in its namespaces it is gone.
+/// A link between this process and servers at its other end; without anybody in its namespaces it
+/// is gone.
 #[derive(Debug)]
 pub struct Link {
     spec: LinkSpec,
@@ -33,8 +35,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Makes a link. This process, which must not have threads yet, and all that it starts are at the client's end from now on,
-    /// and reach nothing else.
+    /// Makes a link. This process, which must not have threads yet, and all that it starts are at
+    /// the client's end from now on, and reach nothing else.
     ///
     /// # Errors
     /// Not root; a program or a part of the kernel that is missing, with where it comes from.
@@ -47,8 +49,8 @@ impl Link {
         Ok(link)
     }
 
-    /// Takes a link that was made before: this process is at its client's end, the namespace of the other is a file such as
-    /// /run/netns/NAME, and the server is there at this address.
+    /// Takes a link that was made before: this process is at its client's end, the namespace of the
+    /// other is a file such as /run/netns/NAME, and the server is there at this address.
     ///
     /// # Errors
     /// When the file is not there.
@@ -78,7 +80,8 @@ impl Link {
         })
     }
 
-    /// Does something at the server's end: what is started there, and sockets that are made there, stay there.
+    /// Does something at the server's end: what is started there, and sockets that are made there,
+    /// stay there.
     ///
     /// # Errors
     /// Those of `what`; when this thread cannot go there, or not come back.
@@ -105,7 +108,8 @@ impl Link {
     }
 }
 
-/// Where servers of one's own listen, on a port that is free: at the link's other end, or on loopback.
+/// Where servers of one's own listen, on a port that is free: at the link's other end, or on
+/// loopback.
 pub fn listen(link: Option<&Link>) -> SocketAddr {
     SocketAddr::new(link.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), Link::server), 0)
 }

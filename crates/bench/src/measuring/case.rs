@@ -62,7 +62,8 @@ pub enum Load {
         #[serde(flatten)]
         reach: Reach,
     },
-    /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's client.
+    /// What git asks of a file system (clone, status, checkout, commit, gc), by the project's
+    /// client.
     Git {
         /// Draws the files' names, sizes and what changes.
         seed: u64,
@@ -90,8 +91,8 @@ pub struct Transfer {
     pub writes: u32,
     /// Requests in flight of each client; with a rate the most that may be.
     pub depth: u32,
-    /// Requests that all clients together make in a second, on a fixed schedule; without it each client makes the next
-    /// as soon as one has finished (closed loop).
+    /// Requests that all clients together make in a second, on a fixed schedule; without it each
+    /// client makes the next as soon as one has finished (closed loop).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// How to get to the server.
@@ -105,13 +106,14 @@ pub struct Transfer {
 pub struct Reach {
     /// Clients with a session, a thread and a file each.
     pub clients: u32,
-    /// Principals that the clients are in turn, each with contexts of its own; with AUTH_SYS all are one user.
+    /// Principals that the clients are in turn, each with contexts of its own; with AUTH_SYS all
+    /// are one user.
     #[serde(skip_serializing_if = "is_one")]
     pub principals: u32,
     /// Connections of a session, as nconnect makes them.
     pub connections: u32,
-    /// Calls that may overtake a connection that the client holds back at random, so that they arrive in another order
-    /// than that of their sequence numbers.
+    /// Calls that may overtake a connection that the client holds back at random, so that they
+    /// arrive in another order than that of their sequence numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag_max: Option<u32>,
     /// Slots of a session to ask for; more requests are never in flight.
@@ -123,7 +125,8 @@ pub struct Reach {
     /// Bytes of a WRITE at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wsize: Option<u32>,
-    /// The server's choice of instructions (`ORTHRUS_CPU`), of a server that the run has started itself.
+    /// The server's choice of instructions (`ORTHRUS_CPU`), of a server that the run has started
+    /// itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu: Option<String>,
 }

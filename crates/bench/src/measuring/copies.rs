@@ -11,7 +11,8 @@ pub struct Copy {
     pub size: u64,
     /// Whether they hold zeros, or else random bytes.
     pub zeros: bool,
-    /// How often they are copied in one repetition; more than once where one copy is too short to be timed.
+    /// How often they are copied in one repetition; more than once where one copy is too short to
+    /// be timed.
     pub times: u32,
 }
 
@@ -27,7 +28,8 @@ impl Copy {
 pub struct Fetch {
     /// Its bytes.
     pub size: u64,
-    /// Whether the client forgets it before each time. The project's client keeps nothing in any case.
+    /// Whether the client forgets it before each time. The project's client keeps nothing in any
+    /// case.
     pub client_cold: bool,
     /// Whether the server's system forgets it before each time, and so has to read its disk.
     pub server_cold: bool,

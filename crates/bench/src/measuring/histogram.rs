@@ -1,4 +1,5 @@
-//! Latencies as they were counted: an HDR histogram with its counts, to be written to a file and read again.
+//! Latencies as they were counted: an HDR histogram with its counts, to be written to a file and
+//! read again.
 
 use anyhow::{Context as _, Result};
 use hdrhistogram::Histogram as Hdr;
@@ -18,7 +19,8 @@ const STORED_DIGITS: u8 = 2;
 
 /// Counts of latencies in nanoseconds, each known to 0.1 %; to 0.8 % after [`Histogram::stored`].
 ///
-/// In JSON it is a text of `value:count` pairs in ascending order, separated by blanks; a value is the largest of its bucket.
+/// In JSON it is a text of `value:count` pairs in ascending order, separated by blanks; a value is
+/// the largest of its bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 

@@ -1,4 +1,5 @@
-//! Medians with the interval that order statistics give them: no assumption about the distribution, outliers kept.
+//! Medians with the interval that order statistics give them: no assumption about the distribution,
+//! outliers kept.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,8 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How sure that is, 0 to 1. Below 0.95 where there are fewer than six values; the ends are then the least and the
-    /// greatest.
+    /// How sure that is, 0 to 1. Below 0.95 where there are fewer than six values; the ends are
+    /// then the least and the greatest.
     pub confidence: f64,
     /// Values it was made of.
     pub values: u32,
@@ -24,8 +25,9 @@ pub struct Interval {
 impl Interval {
     /// Makes it of values; `None` without any, or when one is not finite.
     ///
-    /// The k-th least and the k-th greatest of n values have the median between them with a probability of
-    /// 1 - 2 P(X < k), X binomial with n and 1/2. The greatest k is taken that keeps it at 95 %.
+    /// The k-th least and the k-th greatest of n values have the median between them with a
+    /// probability of 1 - 2 P(X < k), X binomial with n and 1/2. The greatest k is taken that keeps
+    /// it at 95 %.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|value| !value.is_finite()) {
@@ -58,7 +60,8 @@ impl Interval {
 
 /// How many values are left out at each end, and the confidence of what is left.
 fn ends(count: usize) -> (usize, f64) {
-    // P(X = 0) of a binomial; beyond a thousand values it is nothing, and so is what 95 % would leave out.
+    // P(X = 0) of a binomial; beyond a thousand values it is nothing, and so is what 95 % would
+    // leave out.
     let mut term = 0.5f64.powi(i32::try_from(count.min(1000)).unwrap_or(1000));
     let mut below = term;
     let (mut skipped, mut confidence) = (0, (1.0 - 2.0 * below).max(0.0));
@@ -79,7 +82,8 @@ mod tests {
 
     #[test]
     fn the_ends_are_those_of_the_binomial_table() {
-        // Tables of the sign test: n = 5: 93.75 %, 6: 96.9 %, 9: second values 96.1 %, 10: 97.9 %, 20: sixth values 95.9 %.
+        // Tables of the sign test: n = 5: 93.75 %, 6: 96.9 %, 9: second values 96.1 %, 10: 97.9 %,
+        // 20: sixth values 95.9 %.
         for (count, skipped, confidence) in [
             (1, 0, 0.0),
             (3, 0, 0.75),

@@ -14,8 +14,8 @@ const SIDE_LEFT_OUT: &str = "left out";
 /// What a cell says where nothing was asked for.
 const NOTHING: &str = "–";
 
-/// A request that was not answered. A side whose first case meets it is tried again with the next case, which other errors
-/// of a side that never came to measure anything do not earn.
+/// A request that was not answered. A side whose first case meets it is tried again with the next
+/// case, which other errors of a side that never came to measure anything do not earn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer(pub Duration);
 
@@ -50,7 +50,8 @@ impl Missing {
         Self { side: case.side.clone(), group: Some(case.group.clone()), reason: reason.into() }
     }
 
-    /// Returns the reason in the few words that a cell has room for: the innermost cause, without its cure.
+    /// Returns the reason in the few words that a cell has room for: the innermost cause, without
+    /// its cure.
     pub fn brief(&self) -> String {
         let told = self.reason.split([';', '(']).next().unwrap_or_default().trim();
         let cause = told.rsplit(": ").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! How far this machine could go: memory, loopback, the link where there is one, and one core's cryptography, measured in the run
-//! that they explain.
+//! How far this machine could go: memory, loopback, the link where there is one, and one core's
+//! cryptography, measured in the run that they explain.
 
 use crate::link::{self, Link};
 use anyhow::{Context as _, Result, ensure};
@@ -35,7 +35,8 @@ pub struct Limit {
     pub how: String,
 }
 
-/// Measures all limits; takes about a second, longer over a slow link. What cannot be measured is left out.
+/// Measures all limits; takes about a second, longer over a slow link. What cannot be measured is
+/// left out.
 pub fn limits(link: Option<&Link>) -> Vec<Limit> {
     let mut found = vec![memory_copy()];
     found.extend(rate_over(None).ok());
@@ -143,7 +144,8 @@ fn round_trip(over: Option<&Link>) -> Result<Limit> {
     }
     drop(near);
     let _ = echo.join();
-    // Wake-ups by a scheduler that is busy with others are not the machine's limit: the fastest tenth is nearer to it.
+    // Wake-ups by a scheduler that is busy with others are not the machine's limit: the fastest
+    // tenth is nearer to it.
     times.sort_by(f64::total_cmp);
     let fast = *times.get(times.len() / 10).context("no round trip")?;
     let how = "128 bytes there and back over TCP, a thread at each end; the fastest tenth";

@@ -1,8 +1,9 @@
 //! The measuring core: what is measured, in which order, how often, and what the samples come to.
 //!
-//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`Driver`] measures one of them once; [`run`] interleaves
-//! repetitions, keeps every [`Sample`] in a [`Record`], and looks at the machine's noise in between. A record is plain data:
-//! the crate `report` makes tables, charts and pages of it.
+//! An [`Evaluation`] says which [`Case`]s are measured side by side; a [`Driver`] measures one of
+//! them once; [`run`] interleaves repetitions, keeps every [`Sample`] in a [`Record`], and looks at
+//! the machine's noise in between. A record is plain data: the crate `report` makes tables, charts
+//! and pages of it.
 
 mod axes;
 mod case;

@@ -26,7 +26,8 @@ pub struct Calibration {
 /// What the calibrations of a run say.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// Half of the range that the middle half of the calibrations spans, as a part of their median; at least 1 %.
+    /// Half of the range that the middle half of the calibrations spans, as a part of their median;
+    /// at least 1 %.
     pub relative: f64,
     /// Calibrations that were made.
     pub calibrations: u32,
@@ -74,7 +75,8 @@ mod tests {
         let at = |rate| Calibration { at_seconds: 0.0, rate };
         let noise = Noise::of(&[at(95.0), at(100.0), at(105.0)]).unwrap();
         assert!((noise.relative - 0.05).abs() < 1e-9 && noise.calibrations == 3, "{noise:?}");
-        // One in four at each end may stand out: a piece is so short that somebody else's turn takes half of it.
+        // One in four at each end may stand out: a piece is so short that somebody else's turn
+        // takes half of it.
         let mut many = vec![at(100.0); 30];
         many.extend([at(1.0); 10]);
         assert_eq!(Noise::of(&many).map(|noise| noise.relative), Some(NOISE_LEAST));

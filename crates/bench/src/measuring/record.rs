@@ -182,7 +182,8 @@ impl Record {
         if self.environment.link.is_some() { LINK } else { LOOPBACK }
     }
 
-    /// Returns the noise of the machine as a part of what is measured; nothing where it is not known.
+    /// Returns the noise of the machine as a part of what is measured; nothing where it is not
+    /// known.
     pub fn relative_noise(&self) -> f64 {
         self.noise.map_or(0.0, |noise| noise.relative)
     }
@@ -208,7 +209,8 @@ impl Record {
         groups
     }
 
-    /// Returns the sides that were measured or have failed in the middle, in the order in which they were asked for.
+    /// Returns the sides that were measured or have failed in the middle, in the order in which
+    /// they were asked for.
     pub fn sides(&self) -> Vec<&str> {
         let measured =
             |side: &str| self.cases.iter().any(|one| one.case.side == side && one.figures.is_some());
@@ -217,8 +219,8 @@ impl Record {
         self.settings.sides.iter().map(String::as_str).filter(|side| measured(side) || failed(side)).collect()
     }
 
-    /// Draws the figures of all cases anew from their samples. One that failed has none, whatever it did before; where that is
-    /// the baseline the others of its group have no ratios.
+    /// Draws the figures of all cases anew from their samples. One that failed has none, whatever
+    /// it did before; where that is the baseline the others of its group have no ratios.
     pub fn summarise(&mut self) {
         self.noise = Noise::of(&self.calibrations);
         let noise = self.relative_noise();

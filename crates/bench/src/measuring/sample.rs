@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// What one repetition came to. All are kept: those of the warm-up, and those that stand out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which repetition, from 0; samples of all sides with the same number were measured one after the other.
+    /// Which repetition, from 0; samples of all sides with the same number were measured one after
+    /// the other.
     pub repetition: u32,
     /// Whether it only warms up and is not part of any figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -22,8 +23,8 @@ pub struct Sample {
     /// Operations a second that were asked for, with a fixed schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<f64>,
-    /// Operations that were due and had not begun at the end, with a fixed schedule; each counts in the latencies with the
-    /// time that it had waited until then.
+    /// Operations that were due and had not begun at the end, with a fixed schedule; each counts in
+    /// the latencies with the time that it had waited until then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unserved: u64,
     /// How long operations took.
@@ -94,7 +95,8 @@ impl Sample {
         }
     }
 
-    /// Returns processor time for a unit of work: seconds a GB (10^9), or microseconds an operation.
+    /// Returns processor time for a unit of work: seconds a GB (10^9), or microseconds an
+    /// operation.
     pub fn per_work(&self, unit: Unit, cpu_seconds: f64) -> f64 {
         match unit {
             Unit::MegabytesPerSecond => cpu_seconds / (self.bytes as f64 / 1e9),

@@ -1,5 +1,6 @@
-//! The order of measuring: warm-up of all sides, then A B C D, B C D A, C D A B …, with a look at the machine's noise before
-//! each round. Each side comes first in turn, since what is measured right after that look pays for it.
+//! The order of measuring: warm-up of all sides, then A B C D, B C D A, C D A B …, with a look at
+//! the machine's noise before each round. Each side comes first in turn, since what is measured
+//! right after that look pays for it.
 //!
 //! A case that fails is left out with its reason, and its side begins anew with the next one.
 
@@ -12,20 +13,24 @@ use std::time::{Duration, Instant};
 /// How long a case runs at most before it counts: caches, slots and the processor's clock settle.
 const WARM_UP_MAX: Duration = Duration::from_millis(500);
 
-/// Cases of a side that may fail one after the other before the side is left out for the rest of the run: one more than a sweep
-/// from pure read to pure write has steps, so that another kind of load gets its try.
+/// Cases of a side that may fail one after the other before the side is left out for the rest of
+/// the run: one more than a sweep from pure read to pure write has steps, so that another kind of
+/// load gets its try.
 pub const FAILURES_MAX: u32 = 6;
 
 /// Says what is measured next.
 pub trait Evaluation {
-    /// Returns the cases that are to be measured side by side next; `None` at the end. What comes may depend on what has
-    /// been measured, and on nothing else: a run that goes on must come to the same cases.
+    /// Returns the cases that are to be measured side by side next; `None` at the end. What comes
+    /// may depend on what has been measured, and on nothing else: a run that goes on must come to
+    /// the same cases.
     fn next(&mut self, record: &Record) -> Option<Vec<Case>>;
 
-    /// Estimates how many cases are still to come, those of the last answer of [`Evaluation::next`] left out.
+    /// Estimates how many cases are still to come, those of the last answer of [`Evaluation::next`]
+    /// left out.
     fn to_come(&self, record: &Record) -> usize;
 
-    /// Returns the bytes that working copies of a repository of one's own take, those of all clients of a case together.
+    /// Returns the bytes that working copies of a repository of one's own take, those of all
+    /// clients of a case together.
     ///
     /// # Errors
     /// Those of looking at the repository.
@@ -48,14 +53,15 @@ pub trait Driver {
     /// The server's. They leave the case out, or its side when that has never been measured.
     fn prepare(&mut self, case: &Case, record: &mut Record) -> Result<()>;
 
-    /// Measures a case once. `None` when it was stopped before its time. The core sets the sample's repetition.
+    /// Measures a case once. `None` when it was stopped before its time. The core sets the sample's
+    /// repetition.
     ///
     /// # Errors
     /// Any; they leave the case out.
     fn measure(&mut self, case: &Case, turn: &Turn<'_>) -> Result<Option<Sample>>;
 
-    /// Hears that a case has failed: what its side has at the server is given up without waiting for it, so that the side's next
-    /// case begins anew.
+    /// Hears that a case has failed: what its side has at the server is given up without waiting
+    /// for it, so that the side's next case begins anew.
     ///
     /// # Errors
     /// When the server is gone; they end the run.
@@ -122,11 +128,12 @@ pub struct Watch<'a> {
     pub save: &'a mut dyn FnMut(&Record) -> Result<()>,
 }
 
-/// Measures what an evaluation asks for into a record, and says in the record whether that was all. Samples that are in the
-/// record already are not taken again.
+/// Measures what an evaluation asks for into a record, and says in the record whether that was all.
+/// Samples that are in the record already are not taken again.
 ///
 /// # Errors
-/// When nothing can be measured at all, with the reason of each side, or when the record cannot be kept.
+/// When nothing can be measured at all, with the reason of each side, or when the record cannot be
+/// kept.
 pub fn run(
     evaluation: &mut dyn Evaluation,
     driver: &mut dyn Driver,
@@ -237,7 +244,8 @@ impl Schedule<'_, '_> {
         Ok(())
     }
 
-    /// Leaves a case out. A side that cannot even begin is left out as a whole, and so is one that has failed too often.
+    /// Leaves a case out. A side that cannot even begin is left out as a whole, and so is one that
+    /// has failed too often.
     fn leave_out(&mut self, case: &Case, error: &anyhow::Error, preparing: bool) -> Result<()> {
         let nothing_yet = self.record.cases.iter().all(|one| one.samples.is_empty());
         if let Err(gone) = self.driver.give_up(case) {

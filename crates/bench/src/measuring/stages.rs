@@ -3,11 +3,12 @@
 use super::{Interval, Sample};
 use serde::{Deserialize, Serialize};
 
-/// The time of requests of one flavor in each stage at the server. Those after the first are a thread's time, which requests of
-/// one batch share.
+/// The time of requests of one flavor in each stage at the server. Those after the first are a
+/// thread's time, which requests of one batch share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
-    /// Requests that the server received, by its own count: those of a lead-in, and what opens and closes files, included.
+    /// Requests that the server received, by its own count: those of a lead-in, and what opens and
+    /// closes files, included.
     pub requests: u64,
     /// Seconds that they waited, all together.
     pub queue_seconds: f64,

@@ -123,8 +123,8 @@ impl Comparison {
     }
 }
 
-/// Draws a figure from each two samples that were measured side by side: those of the same repetition. `None` without any, or
-/// when one of them has none.
+/// Draws a figure from each two samples that were measured side by side: those of the same
+/// repetition. `None` without any, or when one of them has none.
 pub fn compare<'a>(
     own: impl IntoIterator<Item = &'a Sample>,
     base: &[Sample],

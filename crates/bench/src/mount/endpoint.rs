@@ -1,4 +1,5 @@
-//! A folder of our own in the export as [`Endpoint`]: one file with many requests in flight, and small files.
+//! A folder of our own in the export as [`Endpoint`]: one file with many requests in flight, and
+//! small files.
 
 use std::time::Duration;
 

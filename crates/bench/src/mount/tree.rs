@@ -1,4 +1,5 @@
-//! Files and folders by path, one call after the other, as a kernel makes them for a program that waits for each.
+//! Files and folders by path, one call after the other, as a kernel makes them for a program that
+//! waits for each.
 
 use super::{ATTRIBUTES, Mount};
 use crate::workload::git::Tree;

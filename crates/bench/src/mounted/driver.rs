@@ -16,7 +16,8 @@ use crate::measuring::{Case, Driver, Histogram, Latencies, Load, Record, Sample,
 
 /// Where the places of sides come from.
 pub trait Places {
-    /// Makes a place on the mount of a side; with `connections` on one that has so many, else on it as it is.
+    /// Makes a place on the mount of a side; with `connections` on one that has so many, else on it
+    /// as it is.
     ///
     /// # Errors
     /// What mount said, or why the mount will not do.
@@ -44,7 +45,8 @@ pub struct OnMounts<'a> {
 }
 
 impl<'a> OnMounts<'a> {
-    /// Makes places as they are needed; `file_size` is that of the files of all clients of a case together.
+    /// Makes places as they are needed; `file_size` is that of the files of all clients of a case
+    /// together.
     pub fn new(places: &'a mut dyn Places, file_size: u64, server: Watched, stop: &'a AtomicBool) -> Self {
         Self {
             places,
@@ -119,7 +121,8 @@ impl<'a> OnMounts<'a> {
             bytes: measured.bytes,
             seconds: measured.seconds,
             latency: Latencies::of(histogram),
-            // fio lays its files out before it measures: only the part that is its measurement's counts.
+            // fio lays its files out before it measures: only the part that is its measurement's
+            // counts.
             client_cpu_seconds: part(used.client, measured.seconds, ran.time),
             server_cpu_seconds: part(used.server, measured.seconds, ran.time),
             server_stages: used.stages,
@@ -234,7 +237,8 @@ impl Driver for OnMounts<'_> {
     fn begin(&mut self, cases: &[Case]) -> Result<()> {
         let wanted = cases.first().and_then(|case| self.wanted(case));
         if wanted != self.connections {
-            // The kernel shares the connections of a server among its mounts: the others have to go first.
+            // The kernel shares the connections of a server among its mounts: the others have to go
+            // first.
             self.finish()?;
             self.places.unmount()?;
             self.connections = wanted;

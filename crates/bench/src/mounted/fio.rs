@@ -38,7 +38,8 @@ pub struct Measured {
     pub bytes: u64,
     /// How long it went on.
     pub seconds: f64,
-    /// Processor time of fio in seconds; the kernel's NFS client works besides, in threads of its own.
+    /// Processor time of fio in seconds; the kernel's NFS client works besides, in threads of its
+    /// own.
     pub cpu_seconds: f64,
     /// Completion latencies: nanoseconds and their count, ascending.
     pub latencies: BTreeMap<u64, u64>,
@@ -56,8 +57,8 @@ impl Job {
         }
     }
 
-    /// Makes the command; files are made in `folder`. I/O is direct where the file system has it (`direct`), so that the
-    /// server is measured and not the client's cache.
+    /// Makes the command; files are made in `folder`. I/O is direct where the file system has it
+    /// (`direct`), so that the server is measured and not the client's cache.
     ///
     /// # Errors
     /// When fio is not installed.

@@ -1,4 +1,5 @@
-//! Metadata as git makes it: git itself, on a repository that a seed draws, or a clone of the user's.
+//! Metadata as git makes it: git itself, on a repository that a seed draws, or a clone of the
+//! user's.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -84,8 +85,9 @@ impl Repository {
         Ok(Self { folder, files, changed, edited: other.step_by(usize::try_from(CHANGED)?).collect() })
     }
 
-    /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations are files that a command
-    /// has to make, look at or remove: what it asks of the server besides is its own affair.
+    /// Clones into `copy`, works there and removes it; `None` when it was interrupted. Operations
+    /// are files that a command has to make, look at or remove: what it asks of the server besides
+    /// is its own affair.
     ///
     /// # Errors
     /// What git said.
@@ -148,7 +150,8 @@ fn path(number: u64) -> String {
     format!("folder-{}/source-{}.c", number % FOLDERS, number / FOLDERS)
 }
 
-/// A stream for git fast-import: one commit on main, one on another branch that changes a part of the files.
+/// A stream for git fast-import: one commit on main, one on another branch that changes a part of
+/// the files.
 fn history(seed: u64) -> String {
     let mut stream = String::new();
     let mut state = seed;

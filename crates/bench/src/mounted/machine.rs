@@ -1,5 +1,5 @@
-//! Processor time on a client's machine: the kernel's NFS client works in threads of its own, so what it uses is what all of
-//! the machine does, but for the server where that is on the same one.
+//! Processor time on a client's machine: the kernel's NFS client works in threads of its own, so
+//! what it uses is what all of the machine does, but for the server where that is on the same one.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Folders that somebody mounted, driven by the programs of the published evaluations, fio, git, cp and scp, and where fio has no
-//! way to make a load, on a fixed schedule, by threads of our own.
+//! Folders that somebody mounted, driven by the programs of the published evaluations, fio, git, cp
+//! and scp, and where fio has no way to make a load, on a fixed schedule, by threads of our own.
 //!
-//! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there. [`OwnMounts`] makes the mounts
-//! itself, as root, where nobody else sees them.
+//! A [`Place`] is a fresh folder on a mount; [`MountFacts`] says what decides the result there.
+//! [`OwnMounts`] makes the mounts itself, as root, where nobody else sees them.
 
 mod driver;
 pub mod fio;

@@ -1,4 +1,5 @@
-//! What a folder is mounted from and how, as the kernel says: /proc/thread-self/mountinfo and /sys/class/bdi (proc(5)).
+//! What a folder is mounted from and how, as the kernel says: /proc/thread-self/mountinfo and
+//! /sys/class/bdi (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -37,7 +38,8 @@ pub struct MountFacts {
     pub options: Vec<String>,
     /// How far the kernel reads ahead, in KiB.
     pub read_ahead_kib: Option<u64>,
-    /// Encryption type of the session key of the ticket for the server; none where it could not be found out.
+    /// Encryption type of the session key of the ticket for the server; none where it could not be
+    /// found out.
     pub enctype: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! What the kernel's NFS client counts of a mount: /proc/self/mountstats, whose columns `mountstats(8)` names.
+//! What the kernel's NFS client counts of a mount: /proc/self/mountstats, whose columns
+//! `mountstats(8)` names.
 
 use std::path::Path;
 
@@ -10,13 +11,14 @@ use crate::native::Counters;
 /// Where the kernel tells them.
 const TABLE: &str = "/proc/self/mountstats";
 
-/// What a mount's connections have done since they were made, and its operations since it was mounted. Mounts of one server
-/// share connections.
+/// What a mount's connections have done since they were made, and its operations since it was
+/// mounted. Mounts of one server share connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountStats {
     /// Connections, one for each line `xprt`.
     pub connections: u32,
-    /// How often one of them was connected. A connection is connected once or a few times while it is mounted.
+    /// How often one of them was connected. A connection is connected once or a few times while it
+    /// is mounted.
     pub connects: u64,
     /// Messages that were sent over them.
     pub sends: u64,
@@ -119,8 +121,8 @@ fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Linux 6.1, NFSv4.2 with krb5p and nconnect=4, before and after a second of random reads with 64 in flight. Lines of
-    /// operations that never happened were left out.
+    /// Linux 6.1, NFSv4.2 with krb5p and nconnect=4, before and after a second of random reads with
+    /// 64 in flight. Lines of operations that never happened were left out.
     const BEFORE: &str = include_str!("recorded/mountstats-before.txt");
     const AFTER: &str = include_str!("recorded/mountstats-after.txt");
 

@@ -1,4 +1,5 @@
-//! Mounts that a run makes itself, as root, in a mount namespace of its own: they end with the process, however that ends.
+//! Mounts that a run makes itself, as root, in a mount namespace of its own: they end with the
+//! process, however that ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -31,8 +32,8 @@ pub struct OwnMounts {
 }
 
 impl OwnMounts {
-    /// Leaves the machine's mount namespace; what is mounted from now on is seen by this process and its children only.
-    /// This process must not have other threads that are to see it.
+    /// Leaves the machine's mount namespace; what is mounted from now on is seen by this process
+    /// and its children only. This process must not have other threads that are to see it.
     ///
     /// # Errors
     /// Without root, or when a program is missing.
@@ -118,8 +119,8 @@ impl Drop for OwnMounts {
     }
 }
 
-/// Linux gives all mounts of a server and a minor version the connections of the first, also those of other namespaces and with
-/// `nosharecache`.
+/// Linux gives all mounts of a server and a minor version the connections of the first, also those
+/// of other namespaces and with `nosharecache`.
 fn shared(source: &str, wanted: u32, found: u32) -> String {
     format!(
         "{wanted} connections were asked for, and the kernel uses {found}: it shares those of another mount of {source}'s \
@@ -139,7 +140,8 @@ fn options(plan: &MountPlan, flavor: Flavor, connections: Option<u32>) -> String
     if !given(&["port"]) {
         all.push(format!("port={}", plan.port));
     }
-    // Another flavor, or number of connections, than the one that is measured would be measured under its name.
+    // Another flavor, or number of connections, than the one that is measured would be measured
+    // under its name.
     let ours = |one: &str| one.starts_with("sec=") || connections.is_some() && one.starts_with("nconnect=");
     all.extend(more.iter().filter(|one| !ours(one)).map(|one| (*one).to_owned()));
     all.extend(connections.map(|connections| format!("nconnect={connections}")));

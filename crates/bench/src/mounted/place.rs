@@ -21,11 +21,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks how `dir` is mounted and makes a folder in it. `side` is what it is measured for; the name of a flavor has to
-    /// be that of the mount.
+    /// Looks how `dir` is mounted and makes a folder in it. `side` is what it is measured for; the
+    /// name of a flavor has to be that of the mount.
     ///
     /// # Errors
-    /// No folder, no NFS mount (unless any file system will do), another flavor, read-only, not writable.
+    /// No folder, no NFS mount (unless any file system will do), another flavor, read-only, not
+    /// writable.
     pub fn claim(side: &str, dir: &Path, any_file_system: bool) -> Result<Self> {
         ensure!(dir.is_dir(), "{} is no folder", dir.display());
         let line = MountLine::of(dir)?;

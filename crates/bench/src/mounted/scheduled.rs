@@ -1,12 +1,13 @@
 //! Reads and writes on a fixed schedule, by threads of our own.
 //!
-//! fio has no way to do this that can be used: by default it lets all requests end before it waits for the next one's time, so
-//! that a slow server is asked for less, and with `io_submit_mode=offload` fio 3.33 (Debian 12) stands still in about half of
-//! its runs on a machine with several processors.
+//! fio has no way to do this that can be used: by default it lets all requests end before it waits
+//! for the next one's time, so that a slow server is asked for less, and with
+//! `io_submit_mode=offload` fio 3.33 (Debian 12) stands still in about half of its runs on a
+//! machine with several processors.
 //!
-//! The n-th request is due at the start plus n / rate, and its latency counts from then, until the system call that made it has
-//! returned: a thread that is woken late counts, and so does the time until one is free. What was due at the end and
-//! had not begun counts with the time it had waited.
+//! The n-th request is due at the start plus n / rate, and its latency counts from then, until the
+//! system call that made it has returned: a thread that is woken late counts, and so does the time
+//! until one is free. What was due at the end and had not begun counts with the time it had waited.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -66,8 +67,9 @@ impl Arrivals {
     }
 }
 
-/// Makes the load of `job` at `rate` requests a second of all clients together, until its length is over and what has begun has
-/// ended; returns how long that took, too. `None` when it was stopped before.
+/// Makes the load of `job` at `rate` requests a second of all clients together, until its length is
+/// over and what has begun has ended; returns how long that took, too. `None` when it was stopped
+/// before.
 ///
 /// # Errors
 /// A file that cannot be opened, read or written.
@@ -83,7 +85,8 @@ pub fn run(
     ensure!((1.0 / rate).is_finite() && rate > 0.0, "{rate} requests a second cannot be made");
     let files = (0..clients).map(|client| open(&file(folder, client), job, direct));
     let files = files.collect::<Result<Vec<File>>>()?;
-    // Held until all threads are there: where making one takes long, the first requests would be late by that.
+    // Held until all threads are there: where making one takes long, the first requests would be
+    // late by that.
     let schedules = RwLock::new(Vec::new());
     let mut held = schedules.write().unwrap_or_else(PoisonError::into_inner);
     let (waiting, mut start) = (&schedules, Instant::now());

@@ -1,4 +1,5 @@
-//! Copies over SSH, by scp or sftp, and what has to be done at the other end: with sftp, since a server may let in nothing else.
+//! Copies over SSH, by scp or sftp, and what has to be done at the other end: with sftp, since a
+//! server may let in nothing else.
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -113,7 +114,8 @@ impl Ssh {
         }
     }
 
-    /// Makes a command of sftp that copies `source`, with all that is in it, from there to `target`.
+    /// Makes a command of sftp that copies `source`, with all that is in it, from there to
+    /// `target`.
     ///
     /// # Errors
     /// A missing program.

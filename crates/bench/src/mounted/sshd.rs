@@ -1,5 +1,6 @@
-//! An SSH server for one measurement: on loopback or at the other end of a link, with keys of its own in a temporary folder. It lets in nobody but the user
-//! who runs it, by that key, and runs nothing but the file transfer. The user's ~/.ssh is neither read nor written.
+//! An SSH server for one measurement: on loopback or at the other end of a link, with keys of its
+//! own in a temporary folder. It lets in nobody but the user who runs it, by that key, and runs
+//! nothing but the file transfer. The user's ~/.ssh is neither read nor written.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -28,7 +29,8 @@ const TRIES: usize = 3;
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The empty folder that Debian's sshd wants when root runs it; it is there only while the system's own sshd runs.
+/// The empty folder that Debian's sshd wants when root runs it; it is there only while the system's
+/// own sshd runs.
 const SEPARATION: &str = "/run/sshd";
 
 const LOG: &str = "log";
@@ -83,8 +85,8 @@ impl Sshd {
         std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default().trim().to_owned()
     }
 
-    /// Returns the processor time of the server and of the connections that have ended, in steps of 10 ms. Waits until those
-    /// that are about to end have.
+    /// Returns the processor time of the server and of the connections that have ended, in steps of
+    /// 10 ms. Waits until those that are about to end have.
     pub fn cpu(&self) -> Option<Duration> {
         let end = Instant::now() + REAP_MAX;
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());
@@ -150,7 +152,8 @@ fn wait_until_it_answers(child: &mut Child, address: SocketAddr) -> Result<()> {
     bail!("it does not answer")
 }
 
-/// The server's command. It starts itself again for each connection, for which it needs its whole path.
+/// The server's command. It starts itself again for each connection, for which it needs its whole
+/// path.
 fn command() -> Result<Command> {
     let sshd = SSHD.find()?;
     let mut command = if geteuid().is_root() && !Path::new(SEPARATION).exists() {

@@ -1,4 +1,5 @@
-//! The programs that the published evaluations used: found, or named with their package; run, and ended when the run is.
+//! The programs that the published evaluations used: found, or named with their package; run, and
+//! ended when the run is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -98,7 +99,8 @@ pub struct Ran {
     pub cpu: Duration,
 }
 
-/// Runs a command to its end in a process group of its own; `None` when `stop` was set meanwhile and ended it.
+/// Runs a command to its end in a process group of its own; `None` when `stop` was set meanwhile
+/// and ended it.
 ///
 /// # Errors
 /// When it does not start, or fails: with the end of what it said.
@@ -126,7 +128,8 @@ pub fn run(command: &mut Command, stop: &AtomicBool) -> Result<Option<Ran>> {
     Ok(Some(Ran { stdout, time, cpu }))
 }
 
-/// Waits for a child in this thread, so that its end is seen at once, while another thread looks whether to end it.
+/// Waits for a child in this thread, so that its end is seen at once, while another thread looks
+/// whether to end it.
 fn wait(child: Child, stop: &AtomicBool) -> std::io::Result<std::process::Output> {
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let (alive, ended) = mpsc::channel::<()>();

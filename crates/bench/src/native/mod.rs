@@ -1,4 +1,5 @@
-//! Load by the project's own client: no root, no mount, every flavor, and every byte that is read is checked.
+//! Load by the project's own client: no root, no mount, every flavor, and every byte that is read
+//! is checked.
 
 mod clients;
 mod remains;
@@ -20,8 +21,8 @@ use crate::{Endpoint as _, Flavor, Mount};
 use clients::{Files, Work};
 use remains::Remains;
 
-/// How long each repetition runs before it counts. Without it the first in a round would pay for what the last of the
-/// round before has left behind in caches and allocators at both ends.
+/// How long each repetition runs before it counts. Without it the first in a round would pay for
+/// what the last of the round before has left behind in caches and allocators at both ends.
 const LEAD_IN: Duration = Duration::from_millis(100);
 
 /// Files are whole numbers of these bytes, so that they are whole numbers of requests.
@@ -48,8 +49,8 @@ pub struct Native<'a> {
 }
 
 impl<'a> Native<'a> {
-    /// Makes sessions with the servers of `site` as they are needed; `folder` is how the folders that it makes in the
-    /// export, and removes, begin.
+    /// Makes sessions with the servers of `site` as they are needed; `folder` is how the folders
+    /// that it makes in the export, and removes, begin.
     pub fn new(site: &'a mut dyn Site, folder: &str, stop: &'a AtomicBool) -> Self {
         let (folder, sessions) = (folder.to_owned(), BTreeMap::new());
         Self { site, stop, folder, counts: false, sessions, named: 0, remains: Remains::default() }
@@ -218,7 +219,8 @@ impl Driver for Native<'_> {
 }
 
 impl Native<'_> {
-    /// Renews the leases of all sessions: they have made no call for as long as another one was waited for.
+    /// Renews the leases of all sessions: they have made no call for as long as another one was
+    /// waited for.
     fn renew(&mut self) {
         for mount in self.sessions.values_mut().flatten() {
             // If that fails its next case will say so.

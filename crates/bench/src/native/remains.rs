@@ -1,4 +1,5 @@
-//! Folders of sessions that were given up: they are removed by another session, or named at the end.
+//! Folders of sessions that were given up: they are removed by another session, or named at the
+//! end.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,8 @@ pub type Counters = BTreeMap<String, u64>;
 /// How long any request may go without an answer before the case that made it has failed.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// How long a connection that is lost may stay lost before the case that needs it has failed, and how long making one may take.
+/// How long a connection that is lost may stay lost before the case that needs it has failed, and
+/// how long making one may take.
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to say that it is still there, after a case has failed.
@@ -51,7 +52,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// How to connect with a flavor: one connection, a server that stays away is soon said to be so.
+    /// How to connect with a flavor: one connection, a server that stays away is soon said to be
+    /// so.
     ///
     /// # Errors
     /// None that can happen: both names of a flavor are the same.
@@ -85,7 +87,8 @@ impl Target {
         explained(error, &self.host, self.port)
     }
 
-    /// Asks the server whether it is there: a connection of its own, and the procedure that does nothing.
+    /// Asks the server whether it is there: a connection of its own, and the procedure that does
+    /// nothing.
     ///
     /// # Errors
     /// When it cannot be connected to or does not answer; an answer of whatever kind will do.

@@ -1,4 +1,5 @@
-//! What goes wrong between the project's client and a server, in words: the cause, and what may be done about it.
+//! What goes wrong between the project's client and a server, in words: the cause, and what may be
+//! done about it.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -22,7 +23,8 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// Puts words that name cause and cure in the place of the client's error in a chain; what stands around it stays.
+/// Puts words that name cause and cure in the place of the client's error in a chain; what stands
+/// around it stays.
 pub fn explained(error: anyhow::Error, host: &str, port: u16) -> anyhow::Error {
     let found = error.chain().enumerate().find_map(|(at, cause)| Some((at, cause.downcast_ref::<Error>()?)));
     let Some((at, cause)) = found else { return error };

@@ -33,8 +33,8 @@ impl Shape {
         self.writes > 0
     }
 
-    /// Cuts it into what server and session take, as a mount does with what an application asks for: a request that is
-    /// too large becomes several, in flight together.
+    /// Cuts it into what server and session take, as a mount does with what an application asks
+    /// for: a request that is too large becomes several, in flight together.
     pub(super) fn fitted(self, endpoint: &dyn Endpoint) -> Self {
         let depth_max = endpoint.depth_max().max(1);
         let read_max = if self.writes < 100 { endpoint.io_size_max(false) } else { usize::MAX };
@@ -83,8 +83,8 @@ impl Places {
         block * self.shape.size as u64
     }
 
-    /// Whether the next request writes. Reads and writes are spread evenly, so that short repetitions have the same part
-    /// of each as long ones.
+    /// Whether the next request writes. Reads and writes are spread evenly, so that short
+    /// repetitions have the same part of each as long ones.
     fn writes(&mut self) -> bool {
         self.due += self.shape.writes;
         let writes = self.due >= 100;
@@ -162,7 +162,8 @@ impl<'a, 'b> InFlight<'a, 'b> {
         self.poll(endpoint, tally, None).map(drop)
     }
 
-    /// Takes what has finished; waits for the first at most this long, or as long as the endpoint allows.
+    /// Takes what has finished; waits for the first at most this long, or as long as the endpoint
+    /// allows.
     pub(super) fn poll(
         &mut self,
         endpoint: &mut dyn Endpoint,

@@ -1,4 +1,5 @@
-//! An endpoint without a server: a file in memory that answers out of order and can be told to go wrong.
+//! An endpoint without a server: a file in memory that answers out of order and can be told to go
+//! wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -76,8 +76,8 @@ pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<
     data::fill(endpoint, conditions)
 }
 
-/// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed schedule of so many a second
-/// ([`open_loop`]), else each as soon as one has finished.
+/// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed
+/// schedule of so many a second ([`open_loop`]), else each as soon as one has finished.
 ///
 /// # Errors
 /// The server's, and data that is not what was written.
@@ -94,8 +94,8 @@ pub fn load(
     }
 }
 
-/// Makes small files, looks at them, renames, lists and removes them, one operation after the other, until the time is over;
-/// the last turn runs to its end.
+/// Makes small files, looks at them, renames, lists and removes them, one operation after the
+/// other, until the time is over; the last turn runs to its end.
 ///
 /// # Errors
 /// The server's, and a listing that lacks files.
@@ -103,8 +103,8 @@ pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally:
     metadata::run(endpoint, conditions, tally, Instant::now())
 }
 
-/// Times one repetition and what it costs both ends, at the server for `side`: `run` counts what it does. `None` when it was stopped before its time, or
-/// before anything finished.
+/// Times one repetition and what it costs both ends, at the server for `side`: `run` counts what it
+/// does. `None` when it was stopped before its time, or before anything finished.
 ///
 /// # Errors
 /// Those of `run`.

@@ -1,7 +1,8 @@
 //! Reads and writes on a fixed schedule, whatever the server makes of it.
 //!
-//! The n-th request is due at the start plus n / rate, and its latency counts from then: a server that stalls is charged for
-//! all that had to wait meanwhile (no coordinated omission). What finds no free slot waits here, as it would in a kernel.
+//! The n-th request is due at the start plus n / rate, and its latency counts from then: a server
+//! that stalls is charged for all that had to wait meanwhile (no coordinated omission). What finds
+//! no free slot waits here, as it would in a kernel.
 
 use std::time::{Duration, Instant};
 

@@ -53,7 +53,8 @@ pub struct Call {
     pub stage: Stage,
     /// When to give up.
     pub deadline: Instant,
-    /// Whether the caller has been told that it timed out. The slot stays taken: the server may still work.
+    /// Whether the caller has been told that it timed out. The slot stays taken: the server may
+    /// still work.
     pub abandoned: bool,
     /// How often a new context has been made for it.
     pub renewals: u8,

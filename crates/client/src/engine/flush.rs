@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::security::{Expected, Head, Outgoing, seal};
 use nfs4::NFSPROC4_COMPOUND;
 
-/// Calls that go over one connection before it is the next one's turn: those of one flush cost one system call, and
-/// the server gets as many at once as its cipher has lanes.
+/// Calls that go over one connection before it is the next one's turn: those of one flush cost one
+/// system call, and the server gets as many at once as its cipher has lanes.
 const RUN_MAX: usize = 16;
 
 /// A call that is about to be sealed.
@@ -27,7 +27,8 @@ impl Client {
     /// [`Client::poll`]. With all slots taken it waits for one.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a COMPOUND that is not of a session and when 16,384 calls are in progress.
+    /// [`Error::Misuse`] for a COMPOUND that is not of a session and when 16,384 calls are in
+    /// progress.
     pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
         self.submit_with(compound, CallOptions::default())
     }
@@ -90,7 +91,8 @@ impl Client {
 
     /// Gives slots to waiting calls, the first first.
     fn assign_slots(&mut self) {
-        // Connections that are held back hold little, so that the others have calls to overtake them.
+        // Connections that are held back hold little, so that the others have calls to overtake
+        // them.
         let run_max = if self.options.lag_max.is_some() { 1 } else { RUN_MAX };
         let mut run = 0;
         while let Some(place) = self.waiting.front().copied() {
@@ -98,7 +100,8 @@ impl Client {
                 self.waiting.pop_front();
                 continue;
             };
-            // A window smaller than the slot table bounds what is outstanding (RFC 2203 section 5.3.3.1).
+            // A window smaller than the slot table bounds what is outstanding (RFC 2203 section
+            // 5.3.3.1).
             let outstanding_max =
                 self.identities.get(call.identity).map_or(u32::MAX, |identity| identity.outstanding_max());
             if self.slots.busy() >= outstanding_max {
@@ -123,7 +126,8 @@ impl Client {
         }
     }
 
-    /// Takes connections in turn, those that are cut only if all are, and none that is held back with calls.
+    /// Takes connections in turn, those that are cut only if all are, and none that is held back
+    /// with calls.
     fn next_link(&self) -> usize {
         let count = self.links.len().max(1);
         let turn = |step| (self.last_link + step) % count;

@@ -194,8 +194,8 @@ impl Connection {
         }
     }
 
-    /// Reads what the socket has, once, and moves complete records to `records`. Says whether there may be
-    /// more.
+    /// Reads what the socket has, once, and moves complete records to `records`. Says whether there
+    /// may be more.
     pub fn read(&mut self, scratch: &mut [u8], records: &mut Vec<Vec<u8>>) -> Result<bool, TransportError> {
         let target = self.reader.target();
         let (room, wanted) = (target.len(), target.len() + scratch.len());

@@ -26,8 +26,9 @@ impl Pace {
 }
 
 impl Client {
-    /// Holds connections back and lets them go: each in turn for up to [`Options::lag_max`](crate::Options::lag_max)
-    /// calls over the others, at most half of them at once.
+    /// Holds connections back and lets them go: each in turn for up to
+    /// [`Options::lag_max`](crate::Options::lag_max) calls over the others, at most half of them at
+    /// once.
     pub(super) fn pace(&mut self, now: Instant) {
         let Some(lag_max) = self.options.lag_max.filter(|_| self.links.len() > 1) else { return };
         let sent = self.statistics.calls_sent;

@@ -27,8 +27,9 @@ const READS_MAX: usize = 8;
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Client {
-    /// Sends what waits, then waits until at least one call is done or `timeout` has passed, and appends
-    /// what is done to `done`. Returns how many were appended; 0 at once when nothing is in progress.
+    /// Sends what waits, then waits until at least one call is done or `timeout` has passed, and
+    /// appends what is done to `done`. Returns how many were appended; 0 at once when nothing is in
+    /// progress.
     ///
     /// # Errors
     /// Only when the system fails this process; failures of calls come with their completions.
@@ -49,8 +50,8 @@ impl Client {
         }
     }
 
-    /// Calls a COMPOUND as the user and waits for its reply. Other calls that end meanwhile are kept for
-    /// [`Client::poll`].
+    /// Calls a COMPOUND as the user and waits for its reply. Other calls that end meanwhile are
+    /// kept for [`Client::poll`].
     ///
     /// # Errors
     /// Any; a failed operation is not one: see [`Reply::check`].
@@ -96,7 +97,8 @@ impl Client {
         }
     }
 
-    /// Waits until nothing is in progress that anybody waits for; completions are kept for [`Client::poll`].
+    /// Waits until nothing is in progress that anybody waits for; completions are kept for
+    /// [`Client::poll`].
     ///
     /// # Errors
     /// As [`Client::poll`].
@@ -138,7 +140,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for sockets; returns the connections that can be read. Those that can be written are flushed.
+    /// Waits for sockets; returns the connections that can be read. Those that can be written are
+    /// flushed.
     fn ready_links(&mut self, wait: Duration) -> Result<Vec<usize>, Error> {
         let mut indexes = Vec::with_capacity(self.links.len());
         let mut fds = Vec::with_capacity(self.links.len());
@@ -180,7 +183,8 @@ impl Client {
         Ok(())
     }
 
-    /// Finds the calls of the records of all connections, opens all of them and completes the calls.
+    /// Finds the calls of the records of all connections, opens all of them and completes the
+    /// calls.
     fn process(&mut self, records: Vec<(usize, Vec<u8>)>) {
         let mut places = Vec::with_capacity(records.len());
         let mut replies = Vec::with_capacity(records.len());
@@ -290,7 +294,8 @@ impl Client {
                 }
                 _ => self.complete(place, Some((slot, false)), Err(refused)),
             },
-            // It was done before the connection was cut, and the result is lost: done again it is the same.
+            // It was done before the connection was cut, and the result is lost: done again it is
+            // the same.
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
                 call.slot = None;
                 call.stage = Stage::Waiting;
@@ -321,8 +326,8 @@ impl Client {
         true
     }
 
-    /// Ends a call. The slot comes with whether the server used its sequence id up; a call that ends without
-    /// it keeps the slot taken.
+    /// Ends a call. The slot comes with whether the server used its sequence id up; a call that
+    /// ends without it keeps the slot taken.
     pub(super) fn complete(&mut self, place: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
         if let Some((slot, executed)) = slot {
             self.slots.release(slot.id, executed);

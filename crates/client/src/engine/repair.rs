@@ -21,8 +21,8 @@ impl Client {
         self.renew_lease(now)
     }
 
-    /// Tells the callers of calls whose time is over. A call that has a slot keeps it until the server
-    /// answers, because the server may still be at work on it (RFC 8881 section 2.10.6.2).
+    /// Tells the callers of calls whose time is over. A call that has a slot keeps it until the
+    /// server answers, because the server may still be at work on it (RFC 8881 section 2.10.6.2).
     fn time_out(&mut self, now: Instant) {
         let late = |call: &super::Call| !call.abandoned && now >= call.deadline;
         let places: Vec<_> =
@@ -42,8 +42,8 @@ impl Client {
         }
     }
 
-    /// Takes note that a connection is cut. Its calls are sent again, in the same slots, when there is a new
-    /// one (RFC 8881 section 2.10.6.2).
+    /// Takes note that a connection is cut. Its calls are sent again, in the same slots, when there
+    /// is a new one (RFC 8881 section 2.10.6.2).
     pub(crate) fn cut(&mut self, index: usize) {
         let now = Instant::now();
         let Some(link) = self.links.get_mut(index).filter(|link| link.is_up()) else { return };
@@ -136,8 +136,8 @@ impl Client {
         })
     }
 
-    /// Makes a new context for an identity. What fails for good fails the calls that need it; what may work
-    /// later is tried again until they run out of time.
+    /// Makes a new context for an identity. What fails for good fails the calls that need it; what
+    /// may work later is tried again until they run out of time.
     pub(super) fn renew_context(&mut self, id: IdentityId, now: Instant) {
         if now < self.context_retry_at {
             return;
@@ -190,9 +190,9 @@ impl Client {
         }
     }
 
-    /// Makes the client and the session anew at a server that has lost them, as after its restart. Calls in
-    /// progress fail with [`TransportError::Closed`]. Opens and locks are to be reclaimed by their owners,
-    /// and then [`Client::finish_reclaim`] ends it.
+    /// Makes the client and the session anew at a server that has lost them, as after its restart.
+    /// Calls in progress fail with [`TransportError::Closed`]. Opens and locks are to be reclaimed
+    /// by their owners, and then [`Client::finish_reclaim`] ends it.
     ///
     /// # Errors
     /// Any.

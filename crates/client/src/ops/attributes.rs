@@ -149,8 +149,8 @@ impl Client {
         )
     }
 
-    /// Sets those attributes that have a value, and returns which were set. A size needs the stateid of an
-    /// open for writing, or the anonymous one.
+    /// Sets those attributes that have a value, and returns which were set. A size needs the
+    /// stateid of an open for writing, or the anonymous one.
     ///
     /// # Errors
     /// Those of SETATTR.

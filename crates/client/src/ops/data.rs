@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::reply::Reply;
 
 impl Client {
-    /// Reads at most `count` bytes at `offset` and says whether the end of the file was reached. The server
-    /// may return less than was asked for.
+    /// Reads at most `count` bytes at `offset` and says whether the end of the file was reached.
+    /// The server may return less than was asked for.
     ///
     /// # Errors
     /// Those of READ.
@@ -47,8 +47,8 @@ impl Client {
         )
     }
 
-    /// Makes what was written durable; a `count` of 0 is all behind `offset`. Returns the write verifier: if
-    /// it differs from that of the WRITEs they have to be repeated.
+    /// Makes what was written durable; a `count` of 0 is all behind `offset`. Returns the write
+    /// verifier: if it differs from that of the WRITEs they have to be repeated.
     ///
     /// # Errors
     /// Those of COMMIT.

@@ -125,8 +125,8 @@ impl Client {
         )
     }
 
-    /// Reads one piece of a directory from `cookie` on, at first 0 with a verifier of zeros. Returns the
-    /// entries, the verifier for the next piece, and whether this was the last.
+    /// Reads one piece of a directory from `cookie` on, at first 0 with a verifier of zeros.
+    /// Returns the entries, the verifier for the next piece, and whether this was the last.
     ///
     /// # Errors
     /// Those of READDIR.
@@ -157,7 +157,8 @@ impl Client {
     /// Reads a whole directory with the attributes in `wanted`.
     ///
     /// # Errors
-    /// Those of READDIR; [`Error::Results`] if the server returns pieces without an entry or an end.
+    /// Those of READDIR; [`Error::Results`] if the server returns pieces without an entry or an
+    /// end.
     pub fn readdir(&mut self, directory: &[u8], wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
         let mut found = Vec::new();
         let mut arguments = Readdir4Args {

@@ -55,7 +55,8 @@ impl Client {
         Ok(locked.map(|stateid| Lock { stateid, owner: owner.to_vec() }))
     }
 
-    /// Locks a further range for a lock-owner that has locks already; the new stateid is put into `lock`.
+    /// Locks a further range for a lock-owner that has locks already; the new stateid is put into
+    /// `lock`.
     ///
     /// # Errors
     /// Those of LOCK other than NFS4ERR_DENIED.

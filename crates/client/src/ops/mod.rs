@@ -31,8 +31,9 @@ pub type Handle = nfs4::NfsFh4<'static>;
 const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Client {
-    /// Calls the COMPOUND that `build` makes and reads its reply with `read`; again and again, for as long
-    /// as [`Options::delay_max`](crate::Options::delay_max), while the server asks to try later.
+    /// Calls the COMPOUND that `build` makes and reads its reply with `read`; again and again, for
+    /// as long as [`Options::delay_max`](crate::Options::delay_max), while the server asks to try
+    /// later.
     ///
     /// # Errors
     /// Any that the call or `read` gives.

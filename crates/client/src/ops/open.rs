@@ -26,7 +26,8 @@ pub struct OpenHow {
 pub enum Create {
     /// It has to exist.
     No,
-    /// Created if it does not exist, with these attributes; of an existing file only a size of 0 counts.
+    /// Created if it does not exist, with these attributes; of an existing file only a size of 0
+    /// counts.
     Unchecked(Box<AttributeValues<'static>>),
     /// It must not exist.
     Guarded(Box<AttributeValues<'static>>),

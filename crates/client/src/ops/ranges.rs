@@ -106,8 +106,8 @@ impl Client {
         )
     }
 
-    /// Has the server copy bytes from file to file, 0 meaning all up to the source's end, and waits for that. It may
-    /// copy fewer: `cr_response.wr_count` says.
+    /// Has the server copy bytes from file to file, 0 meaning all up to the source's end, and waits
+    /// for that. It may copy fewer: `cr_response.wr_count` says.
     ///
     /// # Errors
     /// Those of COPY.
@@ -120,8 +120,8 @@ impl Client {
         self.copy_with(from, to, count, true)
     }
 
-    /// As [`Client::copy`], but lets the server answer before it is done: then there is a `wr_callback_id`, and CB_OFFLOAD tells
-    /// of the end (see [`Client::on_callback`]).
+    /// As [`Client::copy`], but lets the server answer before it is done: then there is a
+    /// `wr_callback_id`, and CB_OFFLOAD tells of the end (see [`Client::on_callback`]).
     ///
     /// # Errors
     /// Those of COPY.

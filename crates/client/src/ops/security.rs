@@ -6,7 +6,8 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::options::Flavor;
 
-/// The Kerberos mechanism, 1.2.840.113554.1.2.2, as DER without tag and length (RFC 8881 section 2.2.1.1.1.2.1).
+/// The Kerberos mechanism, 1.2.840.113554.1.2.2, as DER without tag and length (RFC 8881 section
+/// 2.2.1.1.1.2.1).
 const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 /// The same with tag and length, as some servers send it.

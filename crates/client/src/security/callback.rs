@@ -1,5 +1,5 @@
-//! The server calls back by RPCSEC_GSS (RFC 8881 sections 2.10.8.2 and 18.36.3): by a context that this client has made, with
-//! a name of the client's for this direction.
+//! The server calls back by RPCSEC_GSS (RFC 8881 sections 2.10.8.2 and 18.36.3): by a context that
+//! this client has made, with a name of the client's for this direction.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -45,13 +45,14 @@ impl CallbackContext {
         })
     }
 
-    /// A window for the sequence numbers of callbacks, as wide as that of calls (RFC 8881 section 18.36.3).
+    /// A window for the sequence numbers of callbacks, as wide as that of calls (RFC 8881 section
+    /// 18.36.3).
     pub(crate) fn window(&self) -> SequenceWindow {
         SequenceWindow::new(self.context.window())
     }
 
-    /// Checks who calls back, then the sequence number, and returns that. A call whose number was used before is met with
-    /// silence (RFC 2203 section 5.3.3.1): `Err(None)`.
+    /// Checks who calls back, then the sequence number, and returns that. A call whose number was
+    /// used before is met with silence (RFC 2203 section 5.3.3.1): `Err(None)`.
     pub(crate) fn admit(
         &self,
         window: &mut SequenceWindow,

@@ -19,7 +19,8 @@ use crate::raw::RawConnection;
 /// GSS_S_CONTINUE_NEEDED (RFC 2744 section 3.9.1).
 const GSS_S_CONTINUE_NEEDED: u32 = 1;
 
-/// A context is renewed when this many sequence numbers are left, so that calls in flight still fit.
+/// A context is renewed when this many sequence numbers are left, so that calls in flight still
+/// fit.
 const SEQUENCES_LEFT_MIN: u32 = 1 << 16;
 
 /// A context is renewed this long before it expires.
@@ -49,8 +50,8 @@ impl GssContext {
     /// Makes a context with RPCSEC_GSS_INIT and as many RPCSEC_GSS_CONTINUE_INIT as it takes.
     ///
     /// # Errors
-    /// [`Error::Gss`] when Kerberos refuses here, [`Error::Protection`] when the server refuses or its proof
-    /// is wrong, and those of the transport.
+    /// [`Error::Gss`] when Kerberos refuses here, [`Error::Protection`] when the server refuses or
+    /// its proof is wrong, and those of the transport.
     pub fn establish(
         connection: &mut RawConnection,
         credential: &GssCredential,
@@ -148,7 +149,8 @@ impl GssContext {
         self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a new context should take this one's place: its numbers or its time are nearly used up.
+    /// Whether a new context should take this one's place: its numbers or its time are nearly used
+    /// up.
     pub fn is_worn(&self, now: Instant) -> bool {
         let next = self.next_sequence.load(Ordering::Relaxed);
         let expired = self.expires.is_some_and(|expires| now + RENEW_BEFORE >= expires);

@@ -11,7 +11,8 @@ use super::{GssContext, Protection};
 use crate::error::{Error, ProtectionError, RpcError};
 use crate::reply::Body;
 
-/// Where the verifier's bytes begin in an accepted reply: behind XID, message type, status, flavor, length.
+/// Where the verifier's bytes begin in an accepted reply: behind XID, message type, status, flavor,
+/// length.
 const VERIFIER_AT: usize = 20;
 
 /// What the reply to a call must prove.

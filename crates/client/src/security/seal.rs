@@ -177,8 +177,8 @@ struct Work {
 /// Room for the signed part of a head.
 const HEAD_CAPACITY: usize = 128;
 
-/// Makes records of calls. Checksums are computed and bodies encrypted as one batch, because many at once
-/// cost much less than one after the other.
+/// Makes records of calls. Checksums are computed and bodies encrypted as one batch, because many
+/// at once cost much less than one after the other.
 pub fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) -> Result<(), Error> {
     let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
     let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));

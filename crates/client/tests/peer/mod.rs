@@ -73,7 +73,8 @@ impl Peer {
         Client::connect(self.options()).expect("the peer makes a session")
     }
 
-    /// The SEQUENCE arguments received in COMPOUNDs with `operation`, with the number of the connection.
+    /// The SEQUENCE arguments received in COMPOUNDs with `operation`, with the number of the
+    /// connection.
     pub fn sequences_with(&self, operation: NfsOpnum4) -> Vec<(usize, Sequence4Args)> {
         let seen = self.seen.lock().expect("no test panicked with it");
         let has =

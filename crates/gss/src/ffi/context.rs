@@ -13,7 +13,8 @@ use crate::error::{GssError, Status, major};
 /// A context in the library; deleted with it.
 struct Context(raw::CtxId);
 
-// SAFETY: a context belongs to one owner at a time here, and MIT keeps no thread-local state about it.
+// SAFETY: a context belongs to one owner at a time here, and MIT keeps no thread-local state about
+// it.
 unsafe impl Send for Context {}
 
 impl Context {
@@ -21,8 +22,8 @@ impl Context {
     fn export(mut self) -> Result<Exported, GssError> {
         let mut lucid = ptr::null_mut();
         let mut minor = 0;
-        // SAFETY: the context is established; on success the library frees it and nulls our pointer, so that
-        // `drop` has nothing left to delete.
+        // SAFETY: the context is established; on success the library frees it and nulls our
+        // pointer, so that `drop` has nothing left to delete.
         let major = unsafe {
             raw::gss_krb5_export_lucid_sec_context(
                 &raw mut minor,
@@ -39,7 +40,8 @@ impl Context {
     fn target(&self) -> Result<String, GssError> {
         let mut name = Name(ptr::null_mut());
         let mut minor = 0;
-        // SAFETY: the context is established; `name` takes over the name; null outputs are not wanted.
+        // SAFETY: the context is established; `name` takes over the name; null outputs are not
+        // wanted.
         let major = unsafe {
             raw::gss_inquire_context(
                 &raw mut minor,
@@ -61,12 +63,14 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let mut minor = 0;
-        // SAFETY: the context is null or came from the library and is deleted once; no token is asked for.
+        // SAFETY: the context is null or came from the library and is deleted once; no token is
+        // asked for.
         unsafe { raw::gss_delete_sec_context(&raw mut minor, &raw mut self.0, ptr::null_mut()) };
     }
 }
 
-/// What acceptance leaves: the reply token, the peer's principal, the keys and the time they are good for.
+/// What acceptance leaves: the reply token, the peer's principal, the keys and the time they are
+/// good for.
 pub struct Accepted {
     pub reply: Vec<u8>,
     pub principal: String,
@@ -77,7 +81,8 @@ pub struct Accepted {
 /// Accepts a context in one step, as every Kerberos context without the DCE style is.
 ///
 /// # Errors
-/// As sorted from the library's codes; `MalformedToken` for a context that would need another token.
+/// As sorted from the library's codes; `MalformedToken` for a context that would need another
+/// token.
 pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     let input = raw::Buffer::lend(token);
     let mut context = Context(ptr::null_mut());
@@ -85,7 +90,8 @@ pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     let mut reply = Owned::new();
     let mut delegated = Cred(ptr::null_mut());
     let (mut minor, mut lifetime) = (0, 0);
-    // SAFETY: `input` lends bytes for the call; every output is a live local whose owner frees what it gets.
+    // SAFETY: `input` lends bytes for the call; every output is a live local whose owner frees what
+    // it gets.
     let major = unsafe {
         raw::gss_accept_sec_context(
             &raw mut minor,
@@ -135,15 +141,15 @@ impl Initiation {
 
     /// Takes the peer's token, none at first, and makes the next.
     ///
-    /// Mutual authentication, integrity and confidentiality are asked for. Replay and sequence detection
-    /// are not: RFC 2203 section 5.2.2 wants them off, because RPCSEC_GSS has a sequence window of its own and
-    /// threads that share a context send in any order.
+    /// Mutual authentication, integrity and confidentiality are asked for. Replay and sequence
+    /// detection are not: RFC 2203 section 5.2.2 wants them off, because RPCSEC_GSS has a sequence
+    /// window of its own and threads that share a context send in any order.
     pub fn step(&mut self, token: Option<&[u8]>) -> Result<Advance, GssError> {
         let input = token.map_or(raw::Buffer::empty(), raw::Buffer::lend);
         let mut output = Owned::new();
         let (mut minor, mut lifetime, mut flags) = (0, 0, 0);
-        // SAFETY: credential, target and context are alive and ours; `input` lends bytes for the call;
-        // outputs are live locals whose owners free what they get.
+        // SAFETY: credential, target and context are alive and ours; `input` lends bytes for the
+        // call; outputs are live locals whose owners free what they get.
         let major = unsafe {
             raw::gss_init_sec_context(
                 &raw mut minor,

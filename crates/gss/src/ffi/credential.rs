@@ -1,4 +1,5 @@
-//! Credentials from a credential store, which names the keytab and the cache instead of the environment.
+//! Credentials from a credential store, which names the keytab and the cache instead of the
+//! environment.
 
 use std::ffi::CString;
 use std::ptr;
@@ -41,7 +42,8 @@ impl Store {
 /// A credential the library has made; released with it.
 pub struct Cred(pub(super) raw::CredId);
 
-// SAFETY: MIT's credentials carry a mutex of their own and no thread-local state: any thread may use one.
+// SAFETY: MIT's credentials carry a mutex of their own and no thread-local state: any thread may
+// use one.
 unsafe impl Send for Cred {}
 
 impl Cred {
@@ -55,8 +57,9 @@ impl Cred {
         let name = name.map_or(ptr::null_mut(), |n| n.0);
         let mut cred = ptr::null_mut();
         let mut minor = 0;
-        // SAFETY: the set, its pairs and their strings live until the call returns and are copied by it; the
-        // mechanism set points to a static of the library; outputs are live locals or null where allowed.
+        // SAFETY: the set, its pairs and their strings live until the call returns and are copied
+        // by it; the mechanism set points to a static of the library; outputs are live locals or
+        // null where allowed.
         let major = unsafe {
             let mechs = raw::OidSetDesc { count: 1, elements: raw::gss_mech_krb5 };
             raw::gss_acquire_cred_from(

@@ -1,4 +1,5 @@
-//! The exported ("lucid") context: the keys in the open, for as long as it takes to derive from them.
+//! The exported ("lucid") context: the keys in the open, for as long as it takes to derive from
+//! them.
 
 use std::ffi::c_void;
 
@@ -26,7 +27,8 @@ impl Exported {
     }
 
     fn get(&self) -> &raw::LucidContext {
-        // SAFETY: not null (`new`), made by the library in the layout of version 1, alive until `drop`.
+        // SAFETY: not null (`new`), made by the library in the layout of version 1, alive until
+        // `drop`.
         unsafe { &*self.0 }
     }
 
@@ -35,11 +37,12 @@ impl Exported {
         self.get().send_seq
     }
 
-    /// Derives the keys of per-message tokens: from the acceptor's subkey when it asserted one, else from
-    /// the initiator's subkey or the session key (RFC 4121 section 2).
+    /// Derives the keys of per-message tokens: from the acceptor's subkey when it asserted one,
+    /// else from the initiator's subkey or the session key (RFC 4121 section 2).
     ///
     /// # Errors
-    /// `EnctypeRefused` for RC4 and 3DES, whose contexts speak RFC 1964, and for all but enctypes 17 to 20.
+    /// `EnctypeRefused` for RC4 and 3DES, whose contexts speak RFC 1964, and for all but enctypes
+    /// 17 to 20.
     pub fn keys(&self, role: krb5::Role) -> Result<(i32, krb5::ContextKeys), GssError> {
         let context = self.get();
         if context.protocol != raw::PROTOCOL_CFX {

@@ -1,7 +1,7 @@
 //! The bridge itself: declarations of libgssapi_krb5 and owners of what it allocates.
 //!
-//! `raw` declares, the other files own: each C object has one Rust owner that frees it, and no pointer
-//! leaves this module. Everything exported from here is safe to call.
+//! `raw` declares, the other files own: each C object has one Rust owner that frees it, and no
+//! pointer leaves this module. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
 mod context;

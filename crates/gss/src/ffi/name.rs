@@ -9,7 +9,8 @@ use crate::error::GssError;
 /// A name the library has made; released with it.
 pub struct Name(pub(super) raw::NameId);
 
-// SAFETY: an MIT name is written only while it is made; the library locks what it caches in it later.
+// SAFETY: an MIT name is written only while it is made; the library locks what it caches in it
+// later.
 unsafe impl Send for Name {}
 
 impl Name {
@@ -19,7 +20,8 @@ impl Name {
         Self::import(target, unsafe { raw::GSS_C_NT_HOSTBASED_SERVICE })
     }
 
-    /// Imports a Kerberos principal, `alice@EXAMPLE.ORG`, with `\` as escape (RFC 1964 section 2.1.1).
+    /// Imports a Kerberos principal, `alice@EXAMPLE.ORG`, with `\` as escape (RFC 1964 section
+    /// 2.1.1).
     pub fn principal(text: &str) -> Result<Self, GssError> {
         // SAFETY: reads a static of the library that is set at load time.
         Self::import(text, unsafe { raw::gss_nt_krb5_name })
@@ -29,7 +31,8 @@ impl Name {
         let buffer = raw::Buffer::lend(text.as_bytes());
         let mut name = ptr::null_mut();
         let mut minor = 0;
-        // SAFETY: `buffer` lends bytes for the call, which copies them; the other pointers are live locals.
+        // SAFETY: `buffer` lends bytes for the call, which copies them; the other pointers are live
+        // locals.
         let major = unsafe { raw::gss_import_name(&raw mut minor, &raw const buffer, kind, &raw mut name) };
         check(major, minor)?;
         Ok(Self(name))

@@ -20,8 +20,8 @@ impl Owned {
         if self.0.value.is_null() || self.0.length == 0 {
             return &[];
         }
-        // SAFETY: the library filled the buffer: `value` points to `length` initialised bytes that live
-        // until gss_release_buffer, which only `drop` calls.
+        // SAFETY: the library filled the buffer: `value` points to `length` initialised bytes that
+        // live until gss_release_buffer, which only `drop` calls.
         unsafe { std::slice::from_raw_parts(self.0.value.cast::<u8>(), self.0.length) }
     }
 }
@@ -34,14 +34,17 @@ impl Drop for Owned {
     }
 }
 
-/// Returns an error unless `major` says success, perhaps with CONTINUE_NEEDED or other supplementary bits.
+/// Returns an error unless `major` says success, perhaps with CONTINUE_NEEDED or other
+/// supplementary bits.
 pub fn check(major: u32, minor: u32) -> Result<(), GssError> {
     if major & (major::ROUTINE_MASK | major::CALLING_MASK) == 0 { Ok(()) } else { Err(error(major, minor)) }
 }
 
-/// Makes the error for a failed call; to be called on the thread that failed, before any other call.
+/// Makes the error for a failed call; to be called on the thread that failed, before any other
+/// call.
 ///
-/// The library keeps the text of a minor code in the thread's own storage, the codes alone say less.
+/// The library keeps the text of a minor code in the thread's own storage, the codes alone say
+/// less.
 pub fn error(major: u32, minor: u32) -> GssError {
     let mut parts = Vec::new();
     if minor != 0 {
@@ -71,8 +74,8 @@ fn display(code: u32, kind: std::ffi::c_int, parts: &mut Vec<String>) {
     for _ in 0..MESSAGES_MAX {
         let mut text = Owned::new();
         let mut minor = 0;
-        // SAFETY: all pointers are to live locals; the mechanism's OID is a static of the library, or null
-        // for codes of GSS-API itself.
+        // SAFETY: all pointers are to live locals; the mechanism's OID is a static of the library,
+        // or null for codes of GSS-API itself.
         let result = unsafe {
             let mech = if kind == raw::C_MECH_CODE { raw::gss_mech_krb5 } else { ptr::null() };
             raw::gss_display_status(&raw mut minor, code, kind, mech, &raw mut more, &raw mut text.0)

@@ -1,4 +1,5 @@
-//! One side of a context inside MIT's library, where the other side is ours: establishment and per-message calls.
+//! One side of a context inside MIT's library, where the other side is ours: establishment and
+//! per-message calls.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -107,7 +108,8 @@ impl Buffer {
         if self.value.is_null() {
             return Vec::new();
         }
-        // SAFETY: the library filled `length` bytes at `value`; they are copied, then released once.
+        // SAFETY: the library filled `length` bytes at `value`; they are copied, then released
+        // once.
         unsafe {
             let bytes = std::slice::from_raw_parts(self.value.cast::<u8>(), self.length).to_vec();
             gss_release_buffer(&mut 0, &mut self);
@@ -120,7 +122,8 @@ fn succeeded(call: &str, major: u32, minor: u32) {
     assert!(major <= CONTINUE_NEEDED, "{call}: major {major:#x}, minor {minor:#x}");
 }
 
-/// A context in the library; not to be used by two threads at once, which its methods' `&mut` sees to.
+/// A context in the library; not to be used by two threads at once, which its methods' `&mut` sees
+/// to.
 pub struct Context(*mut c_void);
 
 impl Context {
@@ -138,8 +141,8 @@ impl Context {
 
     fn step(&mut self, target: &str, token: &[u8]) -> Vec<u8> {
         let (mut minor, mut name, mut output) = (0, ptr::null_mut(), Buffer::EMPTY);
-        // SAFETY: all pointers are to live locals or null where the call allows it; buffers lend bytes that
-        // outlive the calls; the name is released once.
+        // SAFETY: all pointers are to live locals or null where the call allows it; buffers lend
+        // bytes that outlive the calls; the name is released once.
         unsafe {
             let text = Buffer::lend(target.as_bytes());
             let major = gss_import_name(&mut minor, &text, GSS_C_NT_HOSTBASED_SERVICE, &mut name);
@@ -195,7 +198,8 @@ impl Context {
     /// Makes a wrap token, sealed or only signed.
     pub fn wrap(&mut self, message: &[u8], sealed: bool) -> Vec<u8> {
         let (mut minor, mut was_sealed, mut output) = (0, 0, Buffer::EMPTY);
-        // SAFETY: the context is established; pointers are to live locals; the message outlives the call.
+        // SAFETY: the context is established; pointers are to live locals; the message outlives the
+        // call.
         let major = unsafe {
             gss_wrap(
                 &mut minor,

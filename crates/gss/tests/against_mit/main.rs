@@ -1,7 +1,10 @@
-//! Tokens of the `krb5` crate against MIT's library: one side of a context is kept there, the other is ours.
+//! Tokens of the `krb5` crate against MIT's library: one side of a context is kept there, the other
+//! is ours.
 //!
-//! For each enctype, each role and each set of instructions that this processor has: messages of random length from 0
-//! to 1 MiB, sealed, only signed, and as MIC, in both directions, ours in batches. The contexts are real, of a throw-away realm; without MIT's KDC a test says so and is skipped.
+//! For each enctype, each role and each set of instructions that this processor has: messages of
+//! random length from 0 to 1 MiB, sealed, only signed, and as MIC, in both directions, ours in
+//! batches. The contexts are real, of a throw-away realm; without MIT's KDC a test says so and is
+//! skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

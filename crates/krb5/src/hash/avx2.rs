@@ -22,7 +22,8 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment is asked for.
+                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment
+                // is asked for.
                 Self(unsafe { _mm256_loadu_si256(from.cast()) })
             }
 
@@ -34,7 +35,8 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-                // SAFETY: the caller vouches for the instructions, the pointers and the bytes behind them.
+                // SAFETY: the caller vouches for the instructions, the pointers and the bytes
+                // behind them.
                 let read = unsafe { $read(lanes, at) };
                 let mut rows = [Self(read[0]); 16];
                 for (row, read) in rows.iter_mut().zip(read) {
@@ -64,8 +66,8 @@ macro_rules! row {
             #[inline(always)]
             fn rotate_right(self, bits: u32) -> Self {
                 let left = <$word>::BITS - bits;
-                // SAFETY: `self` exists, so the processor has the instructions. A count that is known when this
-                // is compiled becomes part of the instruction.
+                // SAFETY: `self` exists, so the processor has the instructions. A count that is
+                // known when this is compiled becomes part of the instruction.
                 unsafe {
                     let low = $shr(self.0, $fill(bits as $signed));
                     let high = $shl(self.0, $fill(left as $signed));
@@ -166,7 +168,8 @@ pub(super) unsafe fn hold(mut row: __m256i) -> __m256i {
 /// AVX2; 8 pointers with 64 bytes at `at` behind each.
 #[inline(always)]
 pub(super) unsafe fn read_8x32(lanes: &[*const u8], at: usize) -> [__m256i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 8 pointers.
+    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 8
+    // pointers.
     unsafe {
         let mut rows = [_mm256_setzero_si256(); 16];
         let order = _mm256_setr_epi32(
@@ -201,7 +204,8 @@ pub(super) unsafe fn read_8x32(lanes: &[*const u8], at: usize) -> [__m256i; 16] 
 /// AVX2; 4 pointers with 128 bytes at `at` behind each.
 #[inline(always)]
 pub(super) unsafe fn read_4x64(lanes: &[*const u8], at: usize) -> [__m256i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 4 pointers.
+    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 4
+    // pointers.
     unsafe {
         let mut rows = [_mm256_setzero_si256(); 16];
         let order = _mm256_setr_epi32(

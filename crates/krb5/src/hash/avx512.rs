@@ -1,7 +1,7 @@
 //! Rows in the registers of AVX-512: 512 bits wide, and 256 bits wide where few lanes are in use.
 //!
-//! Rotation and any function of three bits are one instruction each. The narrow rows run on three ports, the wide
-//! ones on two: half the lanes in two thirds of the time.
+//! Rotation and any function of three bits are one instruction each. The narrow rows run on three
+//! ports, the wide ones on two: half the lanes in two thirds of the time.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
@@ -38,7 +38,8 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment is asked for.
+                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment
+                // is asked for.
                 Self(unsafe { $load(from.cast()) })
             }
 
@@ -50,7 +51,8 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-                // SAFETY: the caller vouches for the instructions, the pointers and the bytes behind them.
+                // SAFETY: the caller vouches for the instructions, the pointers and the bytes
+                // behind them.
                 let read = unsafe { $read(lanes, at) };
                 let mut rows = [Self(read[0]); 16];
                 for (row, read) in rows.iter_mut().zip(read) {
@@ -79,8 +81,8 @@ macro_rules! row {
 
             #[inline(always)]
             fn rotate_right(self, bits: u32) -> Self {
-                // SAFETY: `self` exists, so the processor has the instructions. A count that is known when this
-                // is compiled becomes part of the instruction.
+                // SAFETY: `self` exists, so the processor has the instructions. A count that is
+                // known when this is compiled becomes part of the instruction.
                 Self(unsafe { $ror(self.0, $fill(bits as $signed)) })
             }
 
@@ -202,11 +204,13 @@ pub(crate) unsafe fn hold(mut row: __m512i) -> __m512i {
 /// AVX-512F and AVX-512BW; 16 pointers with 64 bytes at `at` behind each.
 #[inline(always)]
 unsafe fn read_16x32(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 16 pointers.
+    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 16
+    // pointers.
     unsafe {
         let order = byte_order_32();
         let mut rows = [_mm512_setzero_si512(); 16];
-        // Lanes l, l + 4, l + 8 and l + 12 together: quarter q of `four[l][q]` is words 4 q to 4 q + 3.
+        // Lanes l, l + 4, l + 8 and l + 12 together: quarter q of `four[l][q]` is words 4 q to 4 q
+        // + 3.
         let mut four = [[_mm512_setzero_si512(); 4]; 4];
         for l in 0..4 {
             four[l] = turn_quarters(load_four(&lanes[l..], 4, at, order));
@@ -230,7 +234,8 @@ unsafe fn read_16x32(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
 /// AVX-512F and AVX-512BW; 8 pointers with 128 bytes at `at` behind each.
 #[inline(always)]
 unsafe fn read_8x64(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 8 pointers.
+    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 8
+    // pointers.
     unsafe {
         let mut rows = [_mm512_setzero_si512(); 16];
         let order = byte_order_64();

@@ -3,8 +3,9 @@
 use super::{Hash, Sha1, Sha256, Sha384, Units};
 use crate::Cpu;
 
-/// Hashes the first `blocks` blocks of each lane as `way` says: the name of a choice of instructions, which then
-/// picks the way that it thinks fastest, or of one way. Returns whether that is possible here.
+/// Hashes the first `blocks` blocks of each lane as `way` says: the name of a choice of
+/// instructions, which then picks the way that it thinks fastest, or of one way. Returns whether
+/// that is possible here.
 pub fn hash(hash: &str, way: &str, lanes: &[&[u8]], blocks: usize) -> bool {
     match hash {
         "SHA-1" => by::<Sha1>(way, lanes, blocks),

@@ -1,10 +1,11 @@
 //! The compression functions of the hashes, behind one trait.
 //!
-//! HMAC needs the state of a hash after one block, and the library's hashers do not hand it out in a form
-//! that can be wiped and copied cheaply; its block functions do.
+//! HMAC needs the state of a hash after one block, and the library's hashers do not hand it out in
+//! a form that can be wiped and copied cheaply; its block functions do.
 //!
-//! A hash waits for itself most of the time; many messages at once do not. [`Hash::compress_columns`] takes up to
-//! [`Hash::LANES`] of them in lock step and picks the fastest way for their number:
+//! A hash waits for itself most of the time; many messages at once do not.
+//! [`Hash::compress_columns`] takes up to [`Hash::LANES`] of them in lock step and picks the
+//! fastest way for their number:
 //!
 //! | | sets |
 //! |---|---|
@@ -71,8 +72,8 @@ pub(crate) trait Hash {
     /// Takes whole blocks in; a remainder is not looked at.
     fn compress(state: &mut Self::State, blocks: &[u8]);
 
-    /// Takes in the first `blocks` blocks of each lane; column `n` is the state of lane `n`, and what stands in
-    /// the columns behind the last lane is not kept.
+    /// Takes in the first `blocks` blocks of each lane; column `n` is the state of lane `n`, and
+    /// what stands in the columns behind the last lane is not kept.
     ///
     /// # Panics
     /// If there are more than [`Hash::LANES`] lanes, or one is shorter.
@@ -173,8 +174,8 @@ fn write_words<const N: usize>(words: impl Iterator<Item = [u8; N]>, out: &mut [
     }
 }
 
-/// Compresses by the libraries: a lane that is alone goes all at once, several go block by block in turn, since the
-/// processor finds work in the next while one waits.
+/// Compresses by the libraries: a lane that is alone goes all at once, several go block by block in
+/// turn, since the processor finds work in the next while one waits.
 fn by_the_library<H: Hash>(columns: &mut H::Columns, lanes: &[&[u8]], blocks: usize) {
     let mut states = [H::INITIAL; LANES_MAX];
     let states = &mut states[..lanes.len()];

@@ -1,5 +1,5 @@
-//! A row of one lane, in an ordinary register: the fastest way for a single message of SHA-384, since rotation that
-//! leaves its operand alone (BMI2) needs no copies.
+//! A row of one lane, in an ordinary register: the fastest way for a single message of SHA-384,
+//! since rotation that leaves its operand alone (BMI2) needs no copies.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::__m128i;
@@ -11,7 +11,8 @@ use super::rows::Row;
 pub(crate) struct Row1x64(u64);
 
 impl Row1x64 {
-    /// Returns the row and a block of AES, which goes on where it stands in the source, between rounds of the hash.
+    /// Returns the row and a block of AES, which goes on where it stands in the source, between
+    /// rounds of the hash.
     #[inline(always)]
     pub(crate) fn hold_with(mut self, mut block: __m128i) -> (Self, __m128i) {
         // SAFETY: nothing is done.
@@ -41,7 +42,8 @@ impl Row for Row1x64 {
 
     #[inline(always)]
     unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-        // SAFETY: the caller vouches for 16 words at `at` behind the pointer; no alignment is asked for.
+        // SAFETY: the caller vouches for 16 words at `at` behind the pointer; no alignment is asked
+        // for.
         let words = unsafe { lanes[0].add(at).cast::<[u64; 16]>().read_unaligned() };
         let mut rows = [Self(0); 16];
         for (row, word) in rows.iter_mut().zip(words) {

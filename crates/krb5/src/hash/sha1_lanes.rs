@@ -28,8 +28,9 @@ impl Group {
 
 /// Runs the 20 rounds of a group and brings the schedule up to date for the next.
 ///
-/// `words` is the block at first, then the last 16 words of the schedule. Between two groups a caller may do other
-/// work in the same function, so that the processor has two independent streams of instructions.
+/// `words` is the block at first, then the last 16 words of the schedule. Between two groups a
+/// caller may do other work in the same function, so that the processor has two independent streams
+/// of instructions.
 #[inline(always)]
 pub(crate) fn rounds<R: Row<Word = u32>>(state: &mut [R; 5], words: &mut [R; 16], group: Group) {
     let first = 20 * group as usize;
@@ -83,11 +84,12 @@ fn word<R: Row<Word = u32>>(words: &mut [R; 16], t: usize) -> R {
     words[at]
 }
 
-/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all lanes of each.
+/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all
+/// lanes of each.
 ///
 /// # Safety
-/// The processor has the instructions of `R`, and `64 * blocks` bytes can be read behind the first `R::LANES`
-/// pointers.
+/// The processor has the instructions of `R`, and `64 * blocks` bytes can be read behind the first
+/// `R::LANES` pointers.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) unsafe fn compress<R: Row<Word = u32>, const N: usize>(

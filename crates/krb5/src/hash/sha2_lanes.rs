@@ -1,6 +1,8 @@
-//! SHA-256 and SHA-512 (FIPS 180-4 sections 6.2.2 and 6.4.2) over rows: as many messages at once as a row has lanes.
+//! SHA-256 and SHA-512 (FIPS 180-4 sections 6.2.2 and 6.4.2) over rows: as many messages at once as
+//! a row has lanes.
 //!
-//! The two differ in the length of their words, the counts of their rotations and the number of rounds.
+//! The two differ in the length of their words, the counts of their rotations and the number of
+//! rounds.
 
 use super::rows::Row;
 
@@ -28,8 +30,9 @@ impl Sha2Word for u64 {
 
 /// Runs 16 rounds; with `MORE` the schedule is brought up to date for the next 16.
 ///
-/// `words` is the block at first, then the last 16 words of the schedule. Between two groups a caller may do other
-/// work in the same function, so that the processor has two independent streams of instructions.
+/// `words` is the block at first, then the last 16 words of the schedule. Between two groups a
+/// caller may do other work in the same function, so that the processor has two independent streams
+/// of instructions.
 #[inline(always)]
 pub(crate) fn rounds<R: Row<Word: Sha2Word>, const MORE: bool>(
     state: &mut [R; 8],
@@ -76,8 +79,8 @@ fn sum<R: Row<Word: Sha2Word>, const MORE: bool>(
     sum
 }
 
-/// Returns the new values of `d` and `h`, and where `a` and `b` differ; `sum` is h with the word and the constant of
-/// the round, `differ` is where `b` and `c` differ.
+/// Returns the new values of `d` and `h`, and where `a` and `b` differ; `sum` is h with the word
+/// and the constant of the round, `differ` is where `b` and `c` differ.
 #[inline(always)]
 fn round<R: Row<Word: Sha2Word>>([a, b, c, d, e, f, g]: [R; 7], differ: R, sum: R) -> (R, R, R) {
     let t1 = sum.add(e.choose(f, g)).hold().add(big(e, 1)).hold();
@@ -104,10 +107,12 @@ fn extend<R: Row<Word: Sha2Word>>(words: &mut [R; 16], at: usize) {
     words[at] = older.add(words[(at + 9) % 16]).add(small(words[(at + 14) % 16], 1));
 }
 
-/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all lanes of each.
+/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all
+/// lanes of each.
 ///
 /// # Safety
-/// The processor has the instructions of `R`, and `blocks` blocks can be read behind the first `R::LANES` pointers.
+/// The processor has the instructions of `R`, and `blocks` blocks can be read behind the first
+/// `R::LANES` pointers.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
@@ -145,7 +150,8 @@ pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
     }
 }
 
-/// The first 64 bits of the fractions of the cube roots of the first primes, FIPS 180-4 section 4.2.3.
+/// The first 64 bits of the fractions of the cube roots of the first primes, FIPS 180-4 section
+/// 4.2.3.
 #[rustfmt::skip]
 static K512: [u64; 80] = [
     0x428a_2f98_d728_ae22, 0x7137_4491_23ef_65cd, 0xb5c0_fbcf_ec4d_3b2f, 0xe9b5_dba5_8189_dbbc,

@@ -1,5 +1,5 @@
-//! SHA-1 and SHA-256 by the SHA instructions, `N` messages in turn: each of their instructions waits several cycles
-//! for the one before, which the other messages fill.
+//! SHA-1 and SHA-256 by the SHA instructions, `N` messages in turn: each of their instructions
+//! waits several cycles for the one before, which the other messages fill.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;

@@ -22,9 +22,10 @@ pub(crate) struct Units {
     maker: Maker,
 }
 
-/// Who made the processor. Which way is the fastest for a few messages depends on it, not on what the processor has:
-/// the SHA instructions of AMD's (measured on a Zen 5) take four messages in half as much time again as one needs; on
-/// Intel's (Sapphire Rapids) rows win from four messages on, and narrow rows have a port more than wide ones.
+/// Who made the processor. Which way is the fastest for a few messages depends on it, not on what
+/// the processor has: the SHA instructions of AMD's (measured on a Zen 5) take four messages in
+/// half as much time again as one needs; on Intel's (Sapphire Rapids) rows win from four messages
+/// on, and narrow rows have a port more than wide ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Maker {
     Amd,
@@ -84,7 +85,8 @@ impl Units {
         self.bmi
     }
 
-    /// Returns the fastest way of SHA-1, as `examples/hashes.rs` finds it; without one it goes by the library.
+    /// Returns the fastest way of SHA-1, as `examples/hashes.rs` finds it; without one it goes by
+    /// the library.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn sha1(self, lanes: usize) -> Option<Way> {
         match (lanes, self.maker) {
@@ -125,7 +127,8 @@ impl Units {
         }
     }
 
-    /// Returns how many messages of a hash are worth taking at once, which takes `most` at the most.
+    /// Returns how many messages of a hash are worth taking at once, which takes `most` at the
+    /// most.
     pub(super) fn lanes_max(self, most: usize) -> usize {
         // Not for SHA-384, which has half the lanes and no instructions of its own.
         let by_instructions = self.sha && self.maker == Maker::Amd && most == LANES_MAX;

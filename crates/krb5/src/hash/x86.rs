@@ -41,7 +41,8 @@ impl Way {
 macro_rules! hash {
     ($by:ident, $word:ty, $words:literal, $lanes:literal, $block:literal, $wide:ident, $narrow:ident, $avx2:ident,
      [$($few:tt)*]) => {
-        /// Takes in the first `blocks` blocks of each lane; returns whether the way is open for so many lanes.
+        /// Takes in the first `blocks` blocks of each lane; returns whether the way is open for so
+        /// many lanes.
         pub(super) fn $by(
             way: Way,
             units: Units,
@@ -55,7 +56,8 @@ macro_rules! hash {
             }
             let pointers = pointers::<$lanes>(lanes, $block * blocks);
             match way {
-                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked
+                // at the lengths.
                 Way::Wide => unsafe { $wide(columns, &pointers, blocks) },
                 // SAFETY: the same.
                 Way::Narrow => unsafe { $narrow(columns, &pointers, blocks) },
@@ -73,7 +75,8 @@ macro_rules! hash {
 /// The most messages that fill the waits of the SHA instructions: with more, registers run out.
 const SHA_GROUP: usize = 6;
 
-/// Goes by a way that takes a few messages: groups by the SHA instructions, or one after the other by scalar ones.
+/// Goes by a way that takes a few messages: groups by the SHA instructions, or one after the other
+/// by scalar ones.
 macro_rules! few {
     ($way:ident, $columns:ident, $lanes:expr, $blocks:ident, scalar) => {{
         if $way != Way::Scalar {
@@ -82,7 +85,8 @@ macro_rules! few {
         for (lane, pointer) in $lanes.iter().enumerate() {
             some($columns, lane, |states: &mut [_; 1]| {
                 let mut columns = states[0].map(|word| [word]);
-                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked
+                // at the lengths.
                 unsafe { sha512_scalar(&mut columns, &[*pointer], $blocks) };
                 states[0] = columns.map(|[word]| word);
             });
@@ -97,13 +101,16 @@ macro_rules! few {
         let size = $lanes.len().div_ceil($lanes.len().div_ceil(SHA_GROUP));
         for (group, lanes) in $lanes.chunks(size).enumerate() {
             let first = group * size;
-            // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at the lengths.
+            // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at
+            // the lengths.
             #[expect(clippy::undocumented_unsafe_blocks, reason = "the comment above holds for every arm")]
             match *lanes {
                 [a] => some($columns, first, |states| unsafe { $sha(states, [a], $blocks) }),
                 [a, b] => some($columns, first, |states| unsafe { $sha(states, [a, b], $blocks) }),
                 [a, b, c] => some($columns, first, |states| unsafe { $sha(states, [a, b, c], $blocks) }),
-                [a, b, c, d] => some($columns, first, |states| unsafe { $sha(states, [a, b, c, d], $blocks) }),
+                [a, b, c, d] => {
+                    some($columns, first, |states| unsafe { $sha(states, [a, b, c, d], $blocks) })
+                }
                 [a, b, c, d, e] => {
                     some($columns, first, |states| unsafe { $sha(states, [a, b, c, d, e], $blocks) });
                 }

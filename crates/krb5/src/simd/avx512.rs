@@ -91,7 +91,8 @@ pub(super) unsafe fn decrypt<const R: usize>(
 ) {
     const WORDS: usize = 8;
     let (mut at, mut blocks): (*mut i64, _) = (at.cast(), blocks);
-    // SAFETY: the caller vouches for the pointer; there are R + 1 keys. Masked words are not touched.
+    // SAFETY: the caller vouches for the pointer; there are R + 1 keys. Masked words are not
+    // touched.
     unsafe {
         let round_keys: *const __m128i = keys.0.as_ptr().cast();
         let key = |round: usize| _mm512_broadcast_i32x4(_mm_load_si128(round_keys.add(round)));

@@ -1,8 +1,9 @@
 //! SHA-1 and AES of sixteen messages in one go, with AVX-512.
 //!
-//! SHA-1 over sixteen lanes fills the two units for 512-bit integers, AES keeps only one of them busy and waits for
-//! itself most of the time. So a few rounds of AES stand behind every round of SHA-1, and the processor puts them
-//! into the gaps. A block of SHA-1 is four blocks of AES, so both walk through a message in the same steps.
+//! SHA-1 over sixteen lanes fills the two units for 512-bit integers, AES keeps only one of them
+//! busy and waits for itself most of the time. So a few rounds of AES stand behind every round of
+//! SHA-1, and the processor puts them into the gaps. A block of SHA-1 is four blocks of AES, so
+//! both walk through a message in the same steps.
 //!
 //! Opening has no such function: decryption waits for nothing, and does best on a message alone.
 
@@ -22,7 +23,8 @@ const FOUR: usize = 4;
 /// A unit of four lanes as four registers: either one lane each, or one block of each lane.
 type Square = [__m512i; FOUR];
 
-/// Returns which steps of AES are due behind a round of SHA-1: there are four times `rounds` and the whitening.
+/// Returns which steps of AES are due behind a round of SHA-1: there are four times `rounds` and
+/// the whitening.
 #[inline(always)]
 fn due(round: usize, rounds: usize) -> Range<usize> {
     let steps = FOUR * (rounds + 1);
@@ -84,7 +86,8 @@ struct Encrypt<const R: usize> {
 impl<const R: usize> Encrypt<R> {
     /// Does what is due behind a round of SHA-1, and returns the new word that the round has made.
     ///
-    /// Not a closure: it must become a part of the function around it, eighty times, or no register is left alone.
+    /// Not a closure: it must become a part of the function around it, eighty times, or no register
+    /// is left alone.
     ///
     /// # Safety
     /// The caller is a function for AVX-512 and VAES, and keys lie abreast at `keys`.
@@ -114,8 +117,8 @@ impl<const R: usize> Encrypt<R> {
     }
 }
 
-/// Returns the word of SHA-1; AES goes on where it stands in the source, between two rounds of SHA-1, and is not put
-/// at the end of them all by a compiler that knows nothing of waits.
+/// Returns the word of SHA-1; AES goes on where it stands in the source, between two rounds of
+/// SHA-1, and is not put at the end of them all by a compiler that knows nothing of waits.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn hold_all(mut word: __m512i, [a, b, c, d]: &mut Square) -> __m512i {
@@ -236,7 +239,8 @@ unsafe fn words(groups: &[Square; FOUR]) -> [__m512i; 16] {
 /// Takes a block of each lane in, with steps of AES behind each round.
 #[inline(always)]
 fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: &mut Encrypt<R>) {
-    // SAFETY: only functions of processors with AVX-512 call this one, and it becomes a part of them.
+    // SAFETY: only functions of processors with AVX-512 call this one, and it becomes a part of
+    // them.
     unsafe {
         let [mut a, mut b, mut c, mut d, mut e] = *hash;
         macro_rules! round {

@@ -28,8 +28,9 @@ impl<'l, S: Suite> From<FusedLane<'l, S>> for SealLane<'l, <S::Hash as Hash>::St
     }
 }
 
-/// Where lanes lie. Behind the last one the first is repeated, so that a register is always full: both compute the
-/// same and write the same to the same place, and every step reads all lanes before it writes any.
+/// Where lanes lie. Behind the last one the first is repeated, so that a register is always full:
+/// both compute the same and write the same to the same place, and every step reads all lanes
+/// before it writes any.
 pub(super) struct Pointers {
     pub(super) count: usize,
     pub(super) keys: [*const RoundKeys; LANES],
@@ -83,12 +84,14 @@ impl Pointers {
     }
 }
 
-/// The round keys of lanes side by side, so that a register takes those of all its lanes from memory at once.
+/// The round keys of lanes side by side, so that a register takes those of all its lanes from
+/// memory at once.
 #[repr(C, align(64))]
 pub(super) struct KeysAbreast([[[u8; BLOCK]; LANES]; RoundKeys::MAX]);
 
 impl KeysAbreast {
-    /// Lays out the keys of the first `count` lanes for `rounds` rounds, hands them out and wipes them.
+    /// Lays out the keys of the first `count` lanes for `rounds` rounds, hands them out and wipes
+    /// them.
     ///
     /// # Safety
     /// The first `count` lanes have keys.

@@ -6,10 +6,11 @@
 //! | `avx2` with VAES | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
 //! | `aesni`, `avx2` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
 //!
-//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few, `stitched_sha2` encrypts and hashes.
+//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few,
+//! `stitched_sha2` encrypts and hashes.
 //!
-//! This folder is where the crate is not safe Rust: the functions behind it take pointers, since a register
-//! gathers blocks of several messages. What they are promised is checked here.
+//! This folder is where the crate is not safe Rust: the functions behind it take pointers, since a
+//! register gathers blocks of several messages. What they are promised is checked here.
 #![allow(unsafe_code)]
 // Registers of one step are named by number, several arrays at a time.
 #![allow(clippy::needless_range_loop)]
@@ -42,8 +43,8 @@ pub(crate) fn encrypt<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = 
     assert!(cpu.is_available() && cpu != Cpu::Portable);
     let lanes = Pointers::of(lanes, blocks * BLOCK);
     let count = lanes.count;
-    // SAFETY: the processor has the instructions of `cpu`, those of the smaller sets too; the pointers are good
-    // for `blocks` blocks as long as the lanes are borrowed.
+    // SAFETY: the processor has the instructions of `cpu`, those of the smaller sets too; the
+    // pointers are good for `blocks` blocks as long as the lanes are borrowed.
     unsafe {
         match cpu {
             _ if count == 0 || blocks == 0 => {}
@@ -72,7 +73,8 @@ pub(crate) fn encrypt<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = 
     }
 }
 
-/// Decrypts whole blocks with `R` rounds; `chain` is the ciphertext before them and becomes their last.
+/// Decrypts whole blocks with `R` rounds; `chain` is the ciphertext before them and becomes their
+/// last.
 ///
 /// # Panics
 /// If the processor cannot do `cpu`.
@@ -96,7 +98,8 @@ pub(crate) fn decrypt<const R: usize>(
     *chain = last;
 }
 
-/// Whether AES takes registers of 256 bits: processors with AVX2 of before 2019 have it for one block at a time only.
+/// Whether AES takes registers of 256 bits: processors with AVX2 of before 2019 have it for one
+/// block at a time only.
 fn has_vaes() -> bool {
     std::arch::is_x86_feature_detected!("vaes")
 }
@@ -111,8 +114,8 @@ enum Kernel {
 }
 
 impl Kernel {
-    /// Returns the fastest for so many messages, if there is one. From how many on [`Kernel::Wide`] wins was measured on
-    /// a Zen 5 and on a Sapphire Rapids.
+    /// Returns the fastest for so many messages, if there is one. From how many on [`Kernel::Wide`]
+    /// wins was measured on a Zen 5 and on a Sapphire Rapids.
     fn of(cpu: Cpu, messages: usize) -> Option<Self> {
         let wide_from = if Maker::here() == Maker::Amd { 7 } else { 6 };
         let kernel =
@@ -171,8 +174,8 @@ fn seal_by<const R: usize>(
     let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
     for (group, states) in states.chunks_mut(size).enumerate() {
         let first = group * size;
-        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for `units` units, and there
-        // is one for each state.
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for
+        // `units` units, and there is one for each state.
         unsafe {
             match states.len() {
                 1 => stitched::seal::<R, 1>(lanes, first, states, units),
@@ -184,7 +187,8 @@ fn seal_by<const R: usize>(
     }
 }
 
-/// Returns whether AES and SHA-256 go together for so many messages: as long as the SHA instructions are the fastest.
+/// Returns whether AES and SHA-256 go together for so many messages: as long as the SHA
+/// instructions are the fastest.
 pub(crate) fn fuses_sha256(cpu: Cpu, messages: usize) -> bool {
     let most = match (cpu, Maker::here()) {
         (Cpu::Avx512, Maker::Amd) => 8,
@@ -209,8 +213,8 @@ pub(crate) fn seal_sha256<'l, const R: usize>(
     let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
     for (group, states) in states[..lanes.count].chunks_mut(size).enumerate() {
         let first = group * size;
-        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for `units` units, and there
-        // is one for each state.
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for
+        // `units` units, and there is one for each state.
         unsafe {
             match states.len() {
                 1 => stitched_sha2::seal_sha256::<R, 1>(&lanes, first, states, units),
@@ -222,7 +226,8 @@ pub(crate) fn seal_sha256<'l, const R: usize>(
     }
 }
 
-/// Returns whether AES and SHA-384 go together for so many messages: for one, whose hash is in ordinary registers.
+/// Returns whether AES and SHA-384 go together for so many messages: for one, whose hash is in
+/// ordinary registers.
 pub(crate) fn fuses_sha384(cpu: Cpu, messages: usize) -> bool {
     use std::arch::is_x86_feature_detected as has;
     messages == 1 && cpu != Cpu::Portable && has!("bmi1") && has!("bmi2")

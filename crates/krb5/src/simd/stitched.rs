@@ -13,8 +13,8 @@ pub(super) const GROUP: usize = 4;
 /// Hashes `units` units of `N` lanes from lane `first` on and encrypts them then.
 ///
 /// # Safety
-/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a key, a chain and
-/// `units` units.
+/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a
+/// key, a chain and `units` units.
 #[target_feature(enable = "aes,sha,ssse3,sse4.1")]
 pub(super) unsafe fn seal<const R: usize, const N: usize>(
     lanes: &Pointers,

@@ -16,11 +16,12 @@ use crate::{
     },
 };
 
-/// Encrypts `units` units of 64 bytes of `N` lanes from lane `first` on, and hashes the ciphertext with SHA-256.
+/// Encrypts `units` units of 64 bytes of `N` lanes from lane `first` on, and hashes the ciphertext
+/// with SHA-256.
 ///
 /// # Safety
-/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a key, a chain and
-/// `units` units.
+/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a
+/// key, a chain and `units` units.
 #[target_feature(enable = "aes,sha,ssse3,sse4.1")]
 pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
     lanes: &Pointers,
@@ -36,7 +37,8 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
     for (state, hash) in states.iter_mut().zip(hashes.iter()) {
         *state = hash.as_deref().copied().unwrap_or_default();
     }
-    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the cipher has been.
+    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the
+    // cipher has been.
     unsafe {
         aesni::encrypt::<R, N>(lanes, first, UNIT / BLOCK);
         let keys: [*const __m128i; N] = std::array::from_fn(|n| lanes.keys[first + n].cast());
@@ -47,7 +49,8 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
             let at: [*mut __m128i; N] = std::array::from_fn(|n| lanes.at[first + n].add(unit * UNIT).cast());
             let (abef_before, cdgh_before) = (abef, cdgh);
             let mut w = [[order; UNIT / BLOCK]; N];
-            // Four rounds of SHA-256: sixteen of these, four behind each other in each block of AES.
+            // Four rounds of SHA-256: sixteen of these, four behind each other in each block of
+            // AES.
             macro_rules! four {
                 ($i:expr) => {
                     let constants = _mm_loadu_si128(K256.as_ptr().add(4 * $i).cast());
@@ -119,7 +122,8 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
     }
 }
 
-/// Encrypts `units` units of 128 bytes of the first lane with a key of 256 bits, and hashes the ciphertext with SHA-384.
+/// Encrypts `units` units of 128 bytes of the first lane with a key of 256 bits, and hashes the
+/// ciphertext with SHA-384.
 ///
 /// # Safety
 /// The processor has AES-NI, BMI1 and BMI2; the lane has a key, a chain and `units` units.
@@ -131,7 +135,8 @@ pub(super) unsafe fn seal_sha384(lanes: &Pointers, hash: &mut [u64; 8], units: u
     if units == 0 {
         return;
     }
-    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the cipher has been.
+    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the
+    // cipher has been.
     unsafe {
         aesni::encrypt::<ROUNDS, 1>(lanes, 0, UNIT / BLOCK);
         let keys: *const __m128i = lanes.keys[0].cast();
@@ -141,7 +146,8 @@ pub(super) unsafe fn seal_sha384(lanes: &Pointers, hash: &mut [u64; 8], units: u
             let at: *mut __m128i = lanes.at[0].add(unit * UNIT).cast();
             let before = state;
             let mut words = Row1x64::read_block(&[at.cast::<u8>().sub(UNIT)], 0);
-            // A block of AES behind eight rounds of SHA-384. The code is short, so that decoded it fits into its cache.
+            // A block of AES behind eight rounds of SHA-384. The code is short, so that decoded it
+            // fits into its cache.
             #[expect(clippy::expect_used, reason = "the number of groups is a constant above zero")]
             let (last, groups) = u64::CONSTANTS.split_last().expect("five groups");
             for (group, constants) in groups.iter().enumerate() {

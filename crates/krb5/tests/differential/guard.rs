@@ -1,4 +1,5 @@
-//! Memory between pages that may not be touched: a read or a write one byte outside ends the process.
+//! Memory between pages that may not be touched: a read or a write one byte outside ends the
+//! process.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -31,7 +32,8 @@ impl<const AT_START: bool> Place for Guarded<AT_START> {
         let page = page();
         let inside = content.len().next_multiple_of(page).max(page);
         let mapped = inside + 2 * page;
-        // SAFETY: a new mapping, at a place of the kernel's choice; the middle pages are then opened.
+        // SAFETY: a new mapping, at a place of the kernel's choice; the middle pages are then
+        // opened.
         let pages = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let pages = libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);

@@ -1,5 +1,6 @@
-//! Every path of this processor against the portable one: every size of batch, every split into pieces, lengths
-//! around the edges of blocks and lanes, damaged tokens; and none of them touches a byte beside its messages.
+//! Every path of this processor against the portable one: every size of batch, every split into
+//! pieces, lengths around the edges of blocks and lanes, damaged tokens; and none of them touches a
+//! byte beside its messages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -86,7 +87,8 @@ fn edges<P: Place>(edges: &[usize], sizes: &[usize]) {
 
 #[test]
 fn batches_of_every_size_agree_on_every_path() {
-    // RFC 4121 section 4.2: 1 to 64 messages of mixed contexts, enctypes, lengths and pieces; genuine and damaged.
+    // RFC 4121 section 4.2: 1 to 64 messages of mixed contexts, enctypes, lengths and pieces;
+    // genuine and damaged.
     let paths: Vec<_> = Cpu::available().map(Cpu::name).collect();
     println!("paths: {}", paths.join(", "));
     every_size_of_batch::<Heap>(1500);
@@ -100,7 +102,8 @@ fn every_split_of_a_short_token_agrees_on_every_path() {
 
 #[test]
 fn every_length_around_the_edges_of_blocks_and_lanes_agrees_on_every_path() {
-    // RFC 3962 section 5: every length modulo the block; the hashes' padding at every length modulo theirs.
+    // RFC 3962 section 5: every length modulo the block; the hashes' padding at every length modulo
+    // theirs.
     let contexts = contexts();
     for context in 0..4 {
         for size in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33] {

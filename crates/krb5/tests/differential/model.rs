@@ -241,8 +241,8 @@ fn check<P: Place>(
     batch.iter().map(|message| message.result).collect()
 }
 
-/// Does something on every path, the portable one first, and returns what all of them agree on; each path works
-/// once undisturbed and once with pauses.
+/// Does something on every path, the portable one first, and returns what all of them agree on;
+/// each path works once undisturbed and once with pauses.
 fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>) -> Vec<T> {
     let expected = work(&mut Run::new(Cpu::Portable));
     for cpu in Cpu::available() {
@@ -259,7 +259,8 @@ fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>
     expected
 }
 
-/// Proves that all paths agree on a batch: what is sealed and signed, and what is made of it after its damage.
+/// Proves that all paths agree on a batch: what is sealed and signed, and what is made of it after
+/// its damage.
 ///
 /// # Panics
 /// If they do not, and if what was not damaged does not come back.

@@ -1,8 +1,10 @@
-//! The paper's tests in the lab: from one node with nothing else running, and from all nodes at the same time.
+//! The paper's tests in the lab: from one node with nothing else running, and from all nodes at the
+//! same time.
 //!
-//! The nodes measure with `orthrus bench lanl` on their mounts. First one node compares all flavors, interleaved; that is the
-//! report. Then each flavor and each of the two copies is run by itself, on one node and on all, so that all nodes do the
-//! same at the same time and the server's processor time is known for it.
+//! The nodes measure with `orthrus bench lanl` on their mounts. First one node compares all
+//! flavors, interleaved; that is the report. Then each flavor and each of the two copies is run by
+//! itself, on one node and on all, so that all nodes do the same at the same time and the server's
+//! processor time is known for it.
 
 mod record;
 mod table;
@@ -23,7 +25,8 @@ use std::time::Duration;
 
 /// The copies of the paper: 10,000 files of 5 kB, 20 files of 500 MB.
 const PARTS: [&str; 2] = ["small", "large"];
-/// The part of a node's memory that the files to copy may take: the rest is for the kernel and its caches.
+/// The part of a node's memory that the files to copy may take: the rest is for the kernel and its
+/// caches.
 const SOURCES_SHARE: f64 = 0.25;
 /// Bytes of the 20 files of 500 MB, the most that lies in a node's memory at once.
 const LARGE_BYTES: f64 = 20.0 * 500e6;
@@ -53,10 +56,12 @@ impl Scope {
     }
 }
 
-/// Runs the paper's tests; the reports of one node alone go to PREFIX-alone.html and so on. `say` is told what begins.
+/// Runs the paper's tests; the reports of one node alone go to PREFIX-alone.html and so on. `say`
+/// is told what begins.
 ///
 /// # Errors
-/// A scale for which the nodes have no memory; a node on which the bench fails, with its last words; `stop`.
+/// A scale for which the nodes have no memory; a node on which the bench fails, with its last
+/// words; `stop`.
 pub fn run(
     folder: &Folder,
     record: &Record,

@@ -40,7 +40,8 @@ pub struct Side {
     pub flavor: String,
     /// Every copy of every node, without those for warming up.
     pub copies: Vec<Copied>,
-    /// Processor time of the server meanwhile: for these copies, those for warming up, and reading all back to compare.
+    /// Processor time of the server meanwhile: for these copies, those for warming up, and reading
+    /// all back to compare.
     pub server_cpu_seconds: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Attribute lists: `fattr4` (RFC 8881 sections 3.3.7 and 5).
 //!
-//! A list is a bitmap and, in one opaque, the values of its members in ascending order, with nothing
-//! between them: whoever does not know one attribute cannot read those behind it.
+//! A list is a bitmap and, in one opaque, the values of its members in ascending order, with
+//! nothing between them: whoever does not know one attribute cannot read those behind it.
 
 mod table;
 #[cfg(test)]
@@ -45,7 +45,8 @@ pub enum Purpose {
 /// Says why a received attribute list is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttributeError {
-    /// An attribute that the server does not support on this object; `None` stands for one above 127.
+    /// An attribute that the server does not support on this object; `None` stands for one above
+    /// 127.
     #[error("attribute {} is not supported", .0.map_or("above 127", name))]
     Unsupported(Option<u32>),
     /// An attribute that can only be read is to be set (RFC 8881 section 5.5).
@@ -70,7 +71,8 @@ impl AttributeError {
     }
 }
 
-/// Appends a `fattr4` with the attributes that are in `mask` and have a value, and returns which these were.
+/// Appends a `fattr4` with the attributes that are in `mask` and have a value, and returns which
+/// these were.
 pub fn encode_fattr4(mask: &Bitmap4, values: &AttributeValues<'_>, encoder: &mut Encoder) -> Bitmap4 {
     let written = mask.iter().filter(|bit| values.has(*bit)).collect();
     encoder.value(&written);
@@ -107,11 +109,11 @@ pub fn decode_fattr4<'a>(
     decode_attributes(&fattr.attrmask, &fattr.attr_vals, purpose, supported)
 }
 
-/// Reads the values of the attributes in `mask`. A server gives the attributes that it supports on the object
-/// in question, a client gives [`KNOWN`].
+/// Reads the values of the attributes in `mask`. A server gives the attributes that it supports on
+/// the object in question, a client gives [`KNOWN`].
 ///
-/// The text of owners and of access control lists is not looked at: what is no user is for the mapping of
-/// identities to say (NFS4ERR_BADOWNER).
+/// The text of owners and of access control lists is not looked at: what is no user is for the
+/// mapping of identities to say (NFS4ERR_BADOWNER).
 ///
 /// # Errors
 /// Any [`AttributeError`]. What the mask alone makes wrong is found before any value is read.
@@ -126,7 +128,8 @@ pub fn decode_attributes<'a>(
     let mut decoder = Decoder::new(values);
     for bit in mask {
         if bit == FATTR4_FILEHANDLE {
-            // The alias has a bound that its Rust type does not carry; a copy of the decoder looks ahead.
+            // The alias has a bound that its Rust type does not carry; a copy of the decoder looks
+            // ahead.
             let mut ahead = decoder;
             ahead.opaque(NFS4_FHSIZE as usize)?;
         }

@@ -24,7 +24,8 @@ macro_rules! may {
 
 macro_rules! attributes {
     (<$life:lifetime> $($number:ident $field:ident: $type:ty, $access:ident;)*) => {
-        /// The values of attributes; what is `None` was not sent, is not known or is not to be sent.
+        /// The values of attributes; what is `None` was not sent, is not known or is not to be
+        /// sent.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct AttributeValues<$life> {
             $(#[doc = concat!("`", stringify!($number), "`.")] pub $field: Option<$type>,)*
@@ -40,7 +41,8 @@ macro_rules! attributes {
             set
         };
 
-        /// The attributes that can be read, where they are supported (RFC 8881 sections 5.5 to 5.7).
+        /// The attributes that can be read, where they are supported (RFC 8881 sections 5.5 to
+        /// 5.7).
         pub const GETTABLE: Bitmap4 = {
             let mut set = Bitmap4::EMPTY;
             $(if may!(get, $access) { set.set($number); })*
@@ -95,8 +97,8 @@ macro_rules! attributes {
     };
 }
 
-// Types are the RFC's, but for layout types: the registry grows, and one that is unknown here must not make
-// the whole list unreadable.
+// Types are the RFC's, but for layout types: the registry grows, and one that is unknown here must
+// not make the whole list unreadable.
 attributes! { <'a>
     // RFC 8881.
     FATTR4_SUPPORTED_ATTRS supported_attrs: Bitmap4, Get;

@@ -11,7 +11,8 @@ use std::str::FromStr;
 use std::time::Duration;
 use vfs::SecFlavor;
 
-/// Leases shorter than this renew too often, longer ones keep dead clients' locks too long (seconds).
+/// Leases shorter than this renew too often, longer ones keep dead clients' locks too long
+/// (seconds).
 const LEASE_TIME: RangeInclusive<u64> = 5..=3600;
 /// No grace at all is for tests; longer than an hour nobody waits (seconds).
 const GRACE_TIME: RangeInclusive<u64> = 0..=3600;
@@ -234,7 +235,8 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| refuse())
 }
 
-/// Parses where metrics are told: `address:port`, or `:port` on loopback; the message says what is allowed.
+/// Parses where metrics are told: `address:port`, or `:port` on loopback; the message says what is
+/// allowed.
 pub fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
     let loopback = port.map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());

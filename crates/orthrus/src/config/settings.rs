@@ -28,7 +28,8 @@ pub struct Settings {
     pub keytab: Option<PathBuf>,
     /// Realms whose principals are users here; empty: the realms of the keytab.
     pub realms: Vec<String>,
-    /// Principals, written in full, that act as a local user of another name: the only way to become uid 0.
+    /// Principals, written in full, that act as a local user of another name: the only way to
+    /// become uid 0.
     pub principals: HashMap<String, String>,
     /// Where the server keeps its secret and its client records; `None`: the default place.
     pub state_dir: Option<PathBuf>,
@@ -67,7 +68,8 @@ impl Default for Settings {
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
             nfs40: true,
-            // With those for writing local programs that read would wait for clients: that is to be asked for.
+            // With those for writing local programs that read would wait for clients: that is to be
+            // asked for.
             delegations: Delegations::Read,
             recall_time: None,
             local_locks: true,
@@ -78,7 +80,8 @@ impl Default for Settings {
     }
 }
 
-/// Bounds that an administrator may change; the rest have constants beside the code that they bound.
+/// Bounds that an administrator may change; the rest have constants beside the code that they
+/// bound.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections open at once.

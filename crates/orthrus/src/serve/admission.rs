@@ -1,9 +1,11 @@
-//! Who may connect with which flavor: checked before a set of exports serves, and logged when it does.
+//! Who may connect with which flavor: checked before a set of exports serves, and logged when it
+//! does.
 
 use anyhow::bail;
 use vfs::{Export, ExportTable, Network, SecFlavor, Squash};
 
-/// Checks that each export can be used with a flavor that the server speaks: without keys that is `sys` alone.
+/// Checks that each export can be used with a flavor that the server speaks: without keys that is
+/// `sys` alone.
 ///
 /// # Errors
 /// The first export that allows only Kerberos, with the remedies.
@@ -38,7 +40,8 @@ pub fn log(exports: &ExportTable) {
     }
 }
 
-/// One line for each list of flavors: the first network that has a client counts, so they are in that order.
+/// One line for each list of flavors: the first network that has a client counts, so they are in
+/// that order.
 fn lines(export: &Export) -> Vec<String> {
     let access = if export.read_only { "read only" } else { "read and write" };
     let squash = match export.squash {

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
 use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
-/// What has to be the same for a backend to serve on: storage, pseudo path, `nested` and `stable_names`.
+/// What has to be the same for a backend to serve on: storage, pseudo path, `nested` and
+/// `stable_names`.
 type Place = (Storage, String, Nested, bool);
 
 fn place(settings: &ExportSettings) -> Place {
@@ -28,8 +29,8 @@ impl Backends {
         Self { used: Vec::new(), objects_max }
     }
 
-    /// Makes the table of exports. Backends of an earlier table serve on where their place is the same, so that a reload
-    /// loses nothing of what memory exports hold.
+    /// Makes the table of exports. Backends of an earlier table serve on where their place is the
+    /// same, so that a reload loses nothing of what memory exports hold.
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.

@@ -20,7 +20,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Opens the configured keytab, or the machine's if it can be read; `None` where there is neither.
+    /// Opens the configured keytab, or the machine's if it can be read; `None` where there is
+    /// neither.
     ///
     /// # Errors
     /// When a keytab was named that is of no use.

@@ -40,7 +40,8 @@ const DESCRIPTORS_OPENS_PART: usize = 4;
 /// The part that delegations may take in number.
 const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 
-/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew, SIGUSR1 logs all counters.
+/// Serves until SIGTERM or SIGINT; SIGHUP reads the exports of `config` anew, SIGUSR1 logs all
+/// counters.
 ///
 /// # Errors
 /// What keeps the server from starting, with the cure.
@@ -103,8 +104,8 @@ fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
     metrics::Endpoint::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
-/// Cuts the limits down to what the process may have open, so that no kind of use takes the descriptors of all
-/// others: objects of the exports, connections and (see [`nfs_config`]) opens.
+/// Cuts the limits down to what the process may have open, so that no kind of use takes the
+/// descriptors of all others: objects of the exports, connections and (see [`nfs_config`]) opens.
 fn share_descriptors(settings: &mut Settings, descriptors: usize) {
     let part = descriptors / DESCRIPTORS_PART;
     let limits = &mut settings.limits;
@@ -117,7 +118,8 @@ fn share_descriptors(settings: &mut Settings, descriptors: usize) {
     }
 }
 
-/// Sends this process SIGTERM when standard input ends: the program that started it is gone, however it ended.
+/// Sends this process SIGTERM when standard input ends: the program that started it is gone,
+/// however it ended.
 fn end_when_input_ends() -> anyhow::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -223,7 +225,8 @@ fn state_dir(settings: &Settings) -> anyhow::Result<PathBuf> {
 }
 
 fn nfs_config(settings: &Settings, flavors: Vec<SecFlavor>, boot: &Boot, descriptors: usize) -> NfsConfig {
-    // Two servers must differ and one must stay itself: the owner is drawn from the secret that a restart keeps.
+    // Two servers must differ and one must stay itself: the owner is drawn from the secret that a
+    // restart keeps.
     let server_owner = boot.secret.iter().take(8).fold(b"orthrus-".to_vec(), |mut name, byte| {
         name.extend_from_slice(format!("{byte:02x}").as_bytes());
         name

@@ -1,7 +1,9 @@
-//! Admits connections from programs of this machine that root or the server's own user runs, and no others.
+//! Admits connections from programs of this machine that root or the server's own user runs, and no
+//! others.
 //!
-//! Servers of trials and benchmarks are for the program that starts them. AUTH_SYS proves nothing, and any user of
-//! the machine reaches loopback; but the kernel knows whose socket is at the other end.
+//! Servers of trials and benchmarks are for the program that starts them. AUTH_SYS proves nothing,
+//! and any user of the machine reaches loopback; but the kernel knows whose socket is at the other
+//! end.
 
 use net::Admission;
 use nix::unistd::geteuid;

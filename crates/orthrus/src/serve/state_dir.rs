@@ -1,8 +1,8 @@
 //! The state folder: private to the server's user, or refused.
 //!
-//! Whoever reads the secret forges filehandles, and whoever writes the records decides who may reclaim. Nothing in
-//! the folder is repaired in silence: a server that starts afresh takes away what clients hold, which is for the
-//! operator to decide.
+//! Whoever reads the secret forges filehandles, and whoever writes the records decides who may
+//! reclaim. Nothing in the folder is repaired in silence: a server that starts afresh takes away
+//! what clients hold, which is for the operator to decide.
 
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -16,7 +16,8 @@ const OTHERS: u32 = 0o077;
 /// Makes the folder where it does not exist.
 ///
 /// # Errors
-/// Names the folder and the remedy: it cannot be made, is a symbolic link, is another user's, or is open to others.
+/// Names the folder and the remedy: it cannot be made, is a symbolic link, is another user's, or is
+/// open to others.
 pub fn open_folder(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
     let is_link = |metadata: Metadata| metadata.file_type().is_symlink();
@@ -37,7 +38,8 @@ pub fn open_folder(directory: &Path) -> anyhow::Result<()> {
 /// Reads a file of the folder that has at most `size_max` bytes; `None` if it does not exist.
 ///
 /// # Errors
-/// Names the file and the remedy: it is no file, is another user's, is open to others, is too long, or is no text.
+/// Names the file and the remedy: it is no file, is another user's, is open to others, is too long,
+/// or is no text.
 pub fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
     let name = path.display();
     let file =
@@ -71,7 +73,8 @@ pub fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
 pub const REMEDY: &str =
     "restore it from a backup, or remove it: clients then lose what they have open and locked";
 
-/// Opens a file of the folder for reading and writing, makes it if need be, and lets nobody else have it.
+/// Opens a file of the folder for reading and writing, makes it if need be, and lets nobody else
+/// have it.
 pub fn private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);

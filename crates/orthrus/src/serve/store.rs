@@ -1,5 +1,6 @@
-//! What the server keeps over a restart, in a folder of its own: its secret, a count of its starts, and the owners of
-//! the clients that may reclaim, with hashes of the principals that created them (RFC 8881 section 8.4.2.1).
+//! What the server keeps over a restart, in a folder of its own: its secret, a count of its starts,
+//! and the owners of the clients that may reclaim, with hashes of the principals that created them
+//! (RFC 8881 section 8.4.2.1).
 
 use super::state_dir::{self, REMEDY, private};
 use anyhow::{Context, bail};
@@ -17,10 +18,11 @@ use std::sync::{Mutex, PoisonError};
 const JOURNAL_SLACK_MAX: usize = 8;
 /// Lines that the journal may have whatever the number of clients.
 const JOURNAL_LINES_MIN: usize = 1024;
-/// Bytes of a journal that is read at all: far above what `clients_max` clients need. From half of it on it is
-/// written anew.
+/// Bytes of a journal that is read at all: far above what `clients_max` clients need. From half of
+/// it on it is written anew.
 const JOURNAL_SIZE_MAX: u64 = 256 << 20;
-/// Bytes of a client owner in the journal: those of the protocol, and room for what tells versions apart.
+/// Bytes of a client owner in the journal: those of the protocol, and room for what tells versions
+/// apart.
 const JOURNAL_OWNER_MAX: usize = 2048;
 /// Bytes of the other files.
 const FILE_SIZE_MAX: u64 = 4096;
@@ -38,7 +40,8 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// The key under which principals of clients are hashed: it stays, and is not one that handles are signed with.
+    /// The key under which principals of clients are hashed: it stays, and is not one that handles
+    /// are signed with.
     pub fn principal_key(&self) -> [u8; 16] {
         let mut key = [0; 16];
         key.copy_from_slice(&self.secret[16..]);
@@ -69,7 +72,8 @@ impl Store {
     /// Opens the store, making it where it does not exist, and counts one more start.
     ///
     /// # Errors
-    /// Names the folder and the remedy: no permission, open to others, in use by another server, damaged.
+    /// Names the folder and the remedy: no permission, open to others, in use by another server,
+    /// damaged.
     pub fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
         state_dir::open_folder(directory)?;
         let lock = private(&directory.join("lock")).and_then(|file| {
@@ -104,7 +108,8 @@ impl Store {
         ))
     }
 
-    /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it last.
+    /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it
+    /// last.
     pub fn record(&self, owner: &[u8], principal: PrincipalHash) -> std::io::Result<()> {
         self.change(|owners| {
             let before = owners.insert(owner.to_vec(), Some(principal));
@@ -184,8 +189,8 @@ fn secret(directory: &Path) -> anyhow::Result<[u8; 32]> {
     Ok(secret)
 }
 
-/// Returns the number of this start. It must be one that no start has had: clients take stateids of another start
-/// with the same number for their own.
+/// Returns the number of this start. It must be one that no start has had: clients take stateids of
+/// another start with the same number for their own.
 fn next_epoch(directory: &Path, has_journal: bool) -> anyhow::Result<u32> {
     let path = directory.join("starts");
     let next = match state_dir::read(&path, FILE_SIZE_MAX)? {

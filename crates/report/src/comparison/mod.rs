@@ -16,7 +16,8 @@ const SCHEMA: &str = "orthrus-bench-compare/1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// The second run's is higher: the intervals do not meet, and the medians are further apart than both machines' noise.
+    /// The second run's is higher: the intervals do not meet, and the medians are further apart
+    /// than both machines' noise.
     Higher,
     /// The second run's is lower, likewise.
     Lower,

@@ -180,7 +180,8 @@ fn commands(record: &Record) -> Table {
     table
 }
 
-/// What is left of the baseline's at high load, a chart for each column of the later article, and metadata apart.
+/// What is left of the baseline's at high load, a chart for each column of the later article, and
+/// metadata apart.
 fn left(record: &Record) -> Vec<Chart> {
     let is_metadata = |one: &CaseRecord| one.case.axes.workload() == Some(Workload::Metadata);
     let chart = |title: &str, unit: Unit, published: [f64; 3], wanted: &dyn Fn(&CaseRecord) -> bool| {

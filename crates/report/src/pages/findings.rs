@@ -8,10 +8,12 @@ use bench::measuring::{CaseRecord, Interval, Part, Record};
 /// How far rates may be apart that are called about equal.
 const ABOUT: f64 = 0.1;
 
-/// The CPU use that all of NFS stayed below but for krb5p with small files, as a part of the machine.
+/// The CPU use that all of NFS stayed below but for krb5p with small files, as a part of the
+/// machine.
 const LITTLE_CPU: f64 = 0.1;
 
-/// How much of one core scp has to use at the client with large files for that to be called very much.
+/// How much of one core scp has to use at the client with large files for that to be called very
+/// much.
 const MUCH_CPU: f64 = 0.5;
 
 const TITLE: &str = "What the authors found, and what was measured here";

@@ -84,7 +84,8 @@ fn reach(curve: &str) -> (&str, &str) {
     curve.split_once(", ").map_or(("", curve), |(what, reach)| (reach, what))
 }
 
-/// What is left of the most that the baseline does: a chart for each number of clients and choice of instructions.
+/// What is left of the most that the baseline does: a chart for each number of clients and choice
+/// of instructions.
 fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
     let mut reaches: Vec<&str> = curves.iter().map(|curve| reach(curve).0).collect();
     reaches.dedup();
@@ -129,7 +130,8 @@ fn chart(record: &Record, curve: &str, section: &str, figure: Figure) -> Option<
     })
 }
 
-/// What the choice of instructions does to the most that is served; none where only one was measured.
+/// What the choice of instructions does to the most that is served; none where only one was
+/// measured.
 fn instructions(record: &Record, curves: &[String]) -> Option<Table> {
     let sides = record.sides();
     let mut columns = vec!["IOPS"];

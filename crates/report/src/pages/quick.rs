@@ -1,4 +1,5 @@
-//! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the page, and charts over all loads.
+//! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the
+//! page, and charts over all loads.
 
 use crate::cost::headline;
 use crate::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};

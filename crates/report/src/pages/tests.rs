@@ -9,7 +9,8 @@ use bench::measuring::{
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Answers with made-up figures of plausible size: a server that is saturated at 100,000 IOPS with sys.
+/// Answers with made-up figures of plausible size: a server that is saturated at 100,000 IOPS with
+/// sys.
 struct Made;
 
 fn slowness(side: &str) -> f64 {
@@ -97,7 +98,8 @@ fn settings() -> Settings {
     }
 }
 
-/// A record of an evaluation with made-up figures, for looks and for tests of what is drawn from them.
+/// A record of an evaluation with made-up figures, for looks and for tests of what is drawn from
+/// them.
 pub(crate) fn sample(name: &str) -> Record {
     let plan: PlanFile =
         serde_json::from_str(r#"{"case": [{"name": "one & two", "kind": "random"}]}"#).unwrap();
@@ -147,7 +149,8 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
         commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556"),
         "{commands:?}"
     );
-    // Of pure reads, pure writes and git there is one of processor time, and one of the server's time.
+    // Of pure reads, pure writes and git there is one of processor time, and one of the server's
+    // time.
     assert_eq!(shown.charts.len(), 3 + 4 + 5 + 5);
 }
 
@@ -223,7 +226,8 @@ fn quick_shows_every_figure_of_every_flavor_in_a_table_for_a_terminal() {
         speed.rows[0].cells.join("; ").replace('\u{202f}', " "),
         "2 097 MB/s; 2 016 (96 %); 1 906 (91 %); 1 678 (80 %)"
     );
-    // What is left in two charts, then one of each load for speed, latency and processor time, and two of all loads.
+    // What is left in two charts, then one of each load for speed, latency and processor time, and
+    // two of all loads.
     let server = shown.charts.iter().filter(|chart| chart.section.starts_with("Where the server")).count();
     assert_eq!(shown.charts.len(), 2 + 3 * QUICK_LOADS + 2 + server);
 }

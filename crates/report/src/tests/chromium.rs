@@ -1,4 +1,5 @@
-//! One headless Chromium for all pages of a test, driven over its debugging pipe: any width, either colour scheme, print.
+//! One headless Chromium for all pages of a test, driven over its debugging pipe: any width, either
+//! colour scheme, print.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};

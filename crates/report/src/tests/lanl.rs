@@ -84,7 +84,8 @@ pub(super) fn lanl(json: &Value, page: &Value) {
     findings(json, page);
 }
 
-/// The statements of the paper that compare a side with sys in one test have that ratio beside them.
+/// The statements of the paper that compare a side with sys in one test have that ratio beside
+/// them.
 fn findings(json: &Value, page: &Value) {
     let rows = table(page, "What the authors found, and what was measured here");
     assert_eq!(rows.len(), 8);

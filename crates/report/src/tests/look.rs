@@ -1,4 +1,5 @@
-//! How a page looks in the browser: nothing empty, nothing beyond the edge, nothing too faint, nothing cut on paper.
+//! How a page looks in the browser: nothing empty, nothing beyond the edge, nothing too faint,
+//! nothing cut on paper.
 
 use super::chromium::{Chromium, Look};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Pages in a real browser, made from real runs. `records` keeps a part of each: some repetitions, and some steps of
-//! `ontap`.
+//! Pages in a real browser, made from real runs. `records` keeps a part of each: some repetitions,
+//! and some steps of `ontap`.
 
 mod chromium;
 mod lanl;
@@ -134,7 +134,8 @@ fn every_sample_has_a_line_of_csv() {
     assert!(some.all(|line| columns(line) == 19), "{text}");
 }
 
-/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test -p orthrus-report screenshots`.
+/// Leaves pictures for a person: `ORTHRUS_PAGES="A.html B.html" ORTHRUS_SCREENSHOTS=DIR cargo test
+/// -p orthrus-report screenshots`.
 #[test]
 fn screenshots_of_pages_are_made_where_they_are_asked_for() {
     let Some(place) = std::env::var_os("ORTHRUS_SCREENSHOTS") else { return };

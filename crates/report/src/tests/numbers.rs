@@ -1,5 +1,5 @@
-//! Numbers that every page has: the table of all figures, the marks and bars of its charts, its limits. Each is held against
-//! the JSON.
+//! Numbers that every page has: the table of all figures, the marks and bars of its charts, its
+//! limits. Each is held against the JSON.
 
 use super::shows::{figures, shows};
 use serde_json::Value;
@@ -104,7 +104,8 @@ fn dots(case: &Value, row: &Value, what: &str) {
     }
 }
 
-/// Every mark of the lines is an interval of the JSON and stands where the axis says; `expected` has group, side and figure of each.
+/// Every mark of the lines is an interval of the JSON and stands where the axis says; `expected`
+/// has group, side and figure of each.
 pub(super) fn marks(page: &Value, expected: Vec<(&Value, &str)>) {
     let mut expected: Vec<String> = expected
         .into_iter()
@@ -233,7 +234,8 @@ pub(super) fn parts(page: &Value, title: &str, expected: &[(String, f64, bool)])
     }
 }
 
-/// The table of limits, and each limit of the run's own in every chart of its unit: as a line, or below it.
+/// The table of limits, and each limit of the run's own in every chart of its unit: as a line, or
+/// below it.
 pub(super) fn limits(json: &Value, page: &Value) {
     let table = table(page, "How far this machine could go");
     let limits = json["limits"].as_array().unwrap();
@@ -248,7 +250,8 @@ pub(super) fn limits(json: &Value, page: &Value) {
     }
     for chart in page["charts"].as_array().unwrap() {
         let kind = chart["kind"].as_str().unwrap();
-        // What counts operations without a size has no limit, nor has processor time or a part of something.
+        // What counts operations without a size has no limit, nor has processor time or a part of
+        // something.
         let said = chart["caption"].as_str().unwrap();
         let names: Vec<&str> =
             chart["limit_names"].as_array().unwrap().iter().filter_map(Value::as_str).collect();

@@ -1,4 +1,5 @@
-//! Reads figures as a person does who looks at the page: number, sign, thousands, unit, and how exactly it is said.
+//! Reads figures as a person does who looks at the page: number, sign, thousands, unit, and how
+//! exactly it is said.
 
 /// A figure as it is written: its value in basic units (one, µs, MB/s), and half of its last place.
 #[derive(Clone, Copy, Debug, PartialEq)]

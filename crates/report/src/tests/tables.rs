@@ -154,7 +154,8 @@ fn shares(json: &Value, page: &Value, wanted: impl Fn(&str, &Value) -> bool) {
     }
 }
 
-/// `bench ontap`: the most that is served, latencies at the same IOPS, what the instructions do, and what is left.
+/// `bench ontap`: the most that is served, latencies at the same IOPS, what the instructions do,
+/// and what is left.
 pub(super) fn ontap(json: &Value, page: &Value) {
     let sides = sides(json);
     let most = table(page, "The most that is served");

@@ -38,7 +38,8 @@ impl<T, L> FairQueues<T, L> {
 }
 
 impl<T, L: Lane> FairQueues<T, L> {
-    /// Fair share of `max` for a lane that holds `own` while all lanes hold `all`: a part of the rest.
+    /// Fair share of `max` for a lane that holds `own` while all lanes hold `all`: a part of the
+    /// rest.
     fn share(&self, max: usize, all: usize, own: usize) -> usize {
         max.saturating_sub(all - own).div_ceil(self.limits.lane_part.max(1))
     }
@@ -151,7 +152,8 @@ mod tests {
             assert_eq!(lanes.runnable(), gets);
             assert_eq!(run_all(&mut lanes), vec![lane; gets]);
         }
-        // What ends makes room for a lane that has less than its share, and not for the one that has most.
+        // What ends makes room for a lane that has less than its share, and not for the one that
+        // has most.
         lanes.done(1);
         lanes.done(1);
         assert_eq!(run_all(&mut lanes), [3]);

@@ -54,9 +54,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Asks the context's window. A number that was used or is too old is discarded in silence, as the RFC
-    /// wants it; closing the connection lets the client know without a wait that it has to send again
-    /// (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
+    /// Asks the context's window. A number that was used or is too old is discarded in silence, as
+    /// the RFC wants it; closing the connection lets the client know without a wait that it has to
+    /// send again (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
     fn check_window(&self, job: &mut Job, lags: &mut TickLags, now: Duration) {
         let Some(call) = job.runnable_gss() else { return };
         let (outcome, lag) = call.context.check_sequence(call.sequence, now);

@@ -31,8 +31,8 @@ pub trait Outlet<S> {
     /// Notes that a connection has sent a call which proves that its peer may be served.
     fn vouch(&mut self, _connection: ConnectionId) {}
 
-    /// Called between units of work: what was passed on may be sent, and others may have their turn. Returns how long that
-    /// took, as far as it is known: it is not this tick's time.
+    /// Called between units of work: what was passed on may be sent, and others may have their
+    /// turn. Returns how long that took, as far as it is known: it is not this tick's time.
     fn pause(&mut self) -> Duration {
         Duration::ZERO
     }
@@ -42,8 +42,8 @@ pub trait Outlet<S> {
         false
     }
 
-    /// Has a call carried out by [`Server::carry_out`] on another thread, once and certainly, or returns it when there
-    /// is no room for it.
+    /// Has a call carried out by [`Server::carry_out`] on another thread, once and certainly, or
+    /// returns it when there is no room for it.
     ///
     /// # Errors
     /// The call.
@@ -155,7 +155,8 @@ pub struct Back {
 pub enum Carried<S> {
     /// To its end.
     Back(Back),
-    /// To its end, but for that what it has changed is to be put on stable storage: [`Away::settle`], then [`Server::settled`].
+    /// To its end, but for that what it has changed is to be put on stable storage:
+    /// [`Away::settle`], then [`Server::settled`].
     Unsettled(Away<S>),
 }
 
@@ -179,7 +180,8 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// As [`Server::carry_out`], but may leave to others that what was changed gets to stable storage.
+    /// As [`Server::carry_out`], but may leave to others that what was changed gets to stable
+    /// storage.
     pub fn carry_on(&self, away: Away<E::Suspended>) -> Carried<E::Suspended> {
         let now = self.begin_stage(&away);
         let Away { mut job, mut buffer, stage, .. } = away;
@@ -204,7 +206,8 @@ impl<E: Engine> Server<E> {
         Carried::Back(self.done(job, buffer, protection, now))
     }
 
-    /// Ends a call that [`Carried::Unsettled`] has come with, when what it has changed is on stable storage or cannot be put there.
+    /// Ends a call that [`Carried::Unsettled`] has come with, when what it has changed is on stable
+    /// storage or cannot be put there.
     pub fn settled(&self, away: Away<E::Suspended>, outcome: VfsResult<()>) -> Back {
         let now = self.begin_stage(&away);
         let Away { job, mut buffer, stage, .. } = away;
@@ -262,8 +265,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY, the creation of a
-    /// context with SYSTEM_ERR, which says nothing of the client's credential (RFC 5531 section 9).
+    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY,
+    /// the creation of a context with SYSTEM_ERR, which says nothing of the client's credential
+    /// (RFC 5531 section 9).
     pub(super) fn give_up(&self, away: Away<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
         let Away { job, mut buffer, stage, .. } = away;
         let (connection, kind) = (job.connection, job.kind);

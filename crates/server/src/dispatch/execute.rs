@@ -18,7 +18,8 @@ use xdr::Encoder;
 /// Room that a reply starts with, in bytes: enough for most replies without data.
 const REPLY_CAPACITY: usize = 1024;
 
-/// Bytes around the results of a reply to AUTH_SYS: XID, message type, reply status, empty verifier, status.
+/// Bytes around the results of a reply to AUTH_SYS: XID, message type, reply status, empty
+/// verifier, status.
 const SYS_OVERHEAD: usize = 6 * 4;
 
 /// What becomes of a call.
@@ -40,7 +41,8 @@ enum Run<S> {
 }
 
 impl<E: Engine> Server<E> {
-    /// Carries out what has been decided on a call, and leaves the reply in `scratch` or sends the call away.
+    /// Carries out what has been decided on a call, and leaves the reply in `scratch` or sends the
+    /// call away.
     pub(super) fn execute(
         &self,
         job: Job,
@@ -70,8 +72,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Says whether a call proves that its sender may be served: it is signed with a context's key, or comes with
-    /// AUTH_SYS from where an export allows that. INIT proves nothing, since it may be the copy of another client's.
+    /// Says whether a call proves that its sender may be served: it is signed with a context's key,
+    /// or comes with AUTH_SYS from where an export allows that. INIT proves nothing, since it may
+    /// be the copy of another client's.
     fn vouches_for(&self, job: &Job) -> bool {
         job.verdict == Verdict::Run
             && match &job.auth {
@@ -163,7 +166,8 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Does something with the COMPOUND of a call; nothing for a call that nobody has authenticated.
+    /// Does something with the COMPOUND of a call; nothing for a call that nobody has
+    /// authenticated.
     pub(super) fn with_call<R>(
         &self,
         job: &Job,

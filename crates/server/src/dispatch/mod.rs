@@ -1,8 +1,9 @@
 //! From records to COMPOUNDs and back: RPC headers, authentication, programs and procedures.
 //!
-//! A tick takes all the records that have arrived and goes through them in steps, each step for all of them:
-//! headers are read, header MICs verified, windows asked in arrival order, bodies verified and decrypted,
-//! COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so meets many messages at once.
+//! A tick takes all the records that have arrived and goes through them in steps, each step for all
+//! of them: headers are read, header MICs verified, windows asked in arrival order, bodies verified
+//! and decrypted, COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so
+//! meets many messages at once.
 
 mod admit;
 mod away;
@@ -35,14 +36,15 @@ pub trait Engine: Send + Sync {
     /// A COMPOUND that stands before an operation that would wait.
     type Suspended: WaitsFor + Send + 'static;
 
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds; without patience only to
-    /// an operation that would wait.
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds;
+    /// without patience only to an operation that would wait.
     fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran<Self::Suspended>;
 
     /// Runs the rest of the same call to the same reply, and waits where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// As `resume`, but may stop at the end, before what was changed is on stable storage: see [`WaitsFor::unsettled`].
+    /// As `resume`, but may stop at the end, before what was changed is on stable storage: see
+    /// [`WaitsFor::unsettled`].
     fn go_on(
         &self,
         call: &Call<'_>,
@@ -71,7 +73,8 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Takes the contexts by which clients call: what they call for by RPCSEC_GSS is called back by these.
+    /// Takes the contexts by which clients call: what they call for by RPCSEC_GSS is called back by
+    /// these.
     fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
 
     /// Says whether a client may call with AUTH_SYS from this address and port.
@@ -234,12 +237,13 @@ impl<E: Engine> Server<E> {
         &self.metrics
     }
 
-    /// Handles the records of one tick in arrival order, and passes on what is to be done with their
-    /// connections: replies of one connection in the order of its calls, then its end if it has come. Calls that would
-    /// wait are sent away if `outlet` can; what [`Server::take_back`] has brought back is answered first.
+    /// Handles the records of one tick in arrival order, and passes on what is to be done with
+    /// their connections: replies of one connection in the order of its calls, then its end if it
+    /// has come. Calls that would wait are sent away if `outlet` can; what [`Server::take_back`]
+    /// has brought back is answered first.
     ///
-    /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by the replies
-    /// that sessions allow to them.
+    /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by
+    /// the replies that sessions allow to them.
     pub fn tick(
         &self,
         scratch: &mut Scratch,
@@ -315,19 +319,20 @@ impl Scratch {
         Self::default()
     }
 
-    /// Makes empty scratch memory that has the number of the operation which runs written to `operation`.
+    /// Makes empty scratch memory that has the number of the operation which runs written to
+    /// `operation`.
     pub fn reporting(operation: &Arc<AtomicU32>) -> Self {
         Self { operation: operation.clone(), ..Self::default() }
     }
 
-    /// Takes note of when the records of the ticks to come arrived, by the clock of [`Environment`]: what has passed until
-    /// a tick begins is time that they have waited.
+    /// Takes note of when the records of the ticks to come arrived, by the clock of
+    /// [`Environment`]: what has passed until a tick begins is time that they have waited.
     pub fn arrived(&mut self, at: Duration) {
         self.watch.arrived(at);
     }
 
-    /// Whether enough is ready to be sent: with bodies to protect, what fills the lanes of the cipher, else what is
-    /// worth a system call. More would only leave the processor's caches.
+    /// Whether enough is ready to be sent: with bodies to protect, what fills the lanes of the
+    /// cipher, else what is worth a system call. More would only leave the processor's caches.
     fn is_batch_full(&self) -> bool {
         const BODIES_MIN: usize = 16;
         const PROTECTED_BYTES_MIN: usize = 1 << 20;

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 impl<E: Engine> Server<E> {
-    /// Signs and encrypts what is ready and passes it on. Says whether there was anything to sign; then the time until there
-    /// has been counted for running calls of the kind `kind`.
+    /// Signs and encrypts what is ready and passes it on. Says whether there was anything to sign;
+    /// then the time until there has been counted for running calls of the kind `kind`.
     pub(super) fn flush(
         &self,
         scratch: &mut Scratch,

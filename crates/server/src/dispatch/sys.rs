@@ -9,7 +9,8 @@ use vfs::Caller;
 /// The most callers remembered by one thread; beyond it all are forgotten.
 const CALLERS_MAX: usize = 256;
 
-/// Callers by credential. What is remembered follows from the credential alone, so it cannot go stale.
+/// Callers by credential. What is remembered follows from the credential alone, so it cannot go
+/// stale.
 #[derive(Default)]
 pub(super) struct SysCache {
     /// By the credential's body without its stamp, which may differ from call to call.

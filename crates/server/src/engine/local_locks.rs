@@ -131,8 +131,8 @@ impl Turn<'_> {
         drop(held);
         match former {
             None => drop(self.all.files.fetch_add(1, Relaxed)),
-            // A client that waits for a program's lock may keep the former alive. An error shows again
-            // when these bytes are unlocked.
+            // A client that waits for a program's lock may keep the former alive. An error shows
+            // again when these bytes are unlocked.
             Some(former) => drop(former.set(0, u64::MAX, None)),
         }
     }

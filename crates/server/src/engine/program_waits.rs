@@ -34,8 +34,8 @@ struct FileWaits {
 }
 
 impl FileWaits {
-    /// Says whether a refused range could be locked now. Errors count as no: the client asks again by
-    /// itself.
+    /// Says whether a refused range could be locked now. Errors count as no: the client asks again
+    /// by itself.
     fn is_any_free(&self) -> bool {
         let is_free = |(range, kind): &(LockRange, LockKind)| {
             matches!(self.locks.find(range.offset(), range.last(), *kind), Ok(None))
@@ -98,8 +98,8 @@ impl ProgramWaits {
 }
 
 impl Nfs {
-    /// Notifies the clients that wait for a lock that a program has released. Clients whose range is
-    /// still locked are refused again, and polled again.
+    /// Notifies the clients that wait for a lock that a program has released. Clients whose range
+    /// is still locked are refused again, and polled again.
     pub(super) fn poll_program_waits(&self, now: Duration) {
         for file in self.program_waits.take_free(now) {
             self.with_effects(now, |state, effects| state.locks().notify_waits(&file, effects));

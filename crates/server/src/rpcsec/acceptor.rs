@@ -8,7 +8,8 @@ pub trait ContextAcceptor: Send + Sync {
     /// Checks the token of a client and establishes a context in one step, as Kerberos does.
     ///
     /// # Errors
-    /// [`AcceptError`] says what is wrong with the token or the server's key; nothing is kept of a failure.
+    /// [`AcceptError`] says what is wrong with the token or the server's key; nothing is kept of a
+    /// failure.
     fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError>;
 }
 

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
 
-/// How long a context is kept after its last call. A client that comes back makes a new one, which takes one round trip; the
-/// contexts of callbacks are kept as long as their sessions.
+/// How long a context is kept after its last call. A client that comes back makes a new one, which
+/// takes one round trip; the contexts of callbacks are kept as long as their sessions.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long a context is kept for its first call, which clients send at once.
 pub(crate) const UNUSED_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +26,8 @@ pub const HANDLE_LEN: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Handle([u8; HANDLE_LEN]);
 
-/// A part of it says enough, as it is: handles in tables are random, nobody can choose them to collide.
+/// A part of it says enough, as it is: handles in tables are random, nobody can choose them to
+/// collide.
 impl Hash for Handle {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (_, last) = self.0.split_at(HANDLE_LEN / 2);
@@ -71,7 +72,8 @@ pub struct Context {
     used: AtomicU64,
     created: Duration,
     send_sequence: AtomicU64,
-    /// The sequence number of the next callback by this context: both directions count by themselves (RFC 8881 section 18.36.3).
+    /// The sequence number of the next callback by this context: both directions count by
+    /// themselves (RFC 8881 section 18.36.3).
     callback_sequence: AtomicU32,
     /// By service: none, integrity, privacy.
     security: [Security; 3],
@@ -167,8 +169,8 @@ impl Context {
         }
     }
 
-    /// Asks the window about the number of a call whose header MIC has been verified; tells as well how far it
-    /// was behind the highest one.
+    /// Asks the window about the number of a call whose header MIC has been verified; tells as well
+    /// how far it was behind the highest one.
     pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> (WindowOutcome, u32) {
         self.touch(now);
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +183,8 @@ impl Context {
         self.send_sequence.fetch_add(1, Relaxed)
     }
 
-    /// The sequence number of the next callback; none when they are used up (RFC 2203 section 5.3.3.1).
+    /// The sequence number of the next callback; none when they are used up (RFC 2203 section
+    /// 5.3.3.1).
     pub(crate) fn next_callback_sequence(&self) -> Option<u32> {
         let next = |number: u32| (number < MAXSEQ).then_some(number + 1);
         self.callback_sequence.fetch_update(Relaxed, Relaxed, next).ok()

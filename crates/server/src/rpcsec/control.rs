@@ -22,8 +22,8 @@ pub(crate) enum Created {
 }
 
 impl Rpcsec {
-    /// Accepts the token in the arguments of an INIT call. The context is stored before this returns, because
-    /// its first call may arrive on another connection before the reply has left.
+    /// Accepts the token in the arguments of an INIT call. The context is stored before this
+    /// returns, because its first call may arrive on another connection before the reply has left.
     pub(crate) fn create(&self, arguments: &[u8], now: Duration, random: &dyn Fn(&mut [u8])) -> Created {
         let token = match init_argument(arguments, self.limits.token_size_max) {
             Ok(token) => token,

@@ -45,8 +45,8 @@ enum Body {
     Privacy { length_at: usize },
 }
 
-/// Where the verifier's token begins in a reply buffer: behind the mark, XID, message type, reply status,
-/// flavor and length.
+/// Where the verifier's token begins in a reply buffer: behind the mark, XID, message type, reply
+/// status, flavor and length.
 const VERIFIER_AT: usize = RECORD_MARK_LEN + 5 * 4;
 
 /// Room for the longest MIC token, to be overwritten.
@@ -65,12 +65,12 @@ pub(crate) fn reply_overhead(context: &SharedContext, service: RpcGssServiceT) -
     }
 }
 
-/// Begins an accepted reply by RPCSEC_GSS in `buffer`, which holds nothing but the room for the mark, with
-/// room for the verifier. `signed` is what the verifier signs.
+/// Begins an accepted reply by RPCSEC_GSS in `buffer`, which holds nothing but the room for the
+/// mark, with room for the verifier. `signed` is what the verifier signs.
 ///
-/// For data with protection (`service` other than none) the length, the headroom and the sequence number of
-/// the results are laid out too, so that the results are encoded where they are signed or encrypted; see
-/// [`Outgoing::finish`]. Only results of [`Accepted::Success`] are protected.
+/// For data with protection (`service` other than none) the length, the headroom and the sequence
+/// number of the results are laid out too, so that the results are encoded where they are signed or
+/// encrypted; see [`Outgoing::finish`]. Only results of [`Accepted::Success`] are protected.
 pub(crate) fn begin_reply(
     buffer: &mut Encoder,
     xid: u32,
@@ -174,7 +174,8 @@ impl Confounders {
     }
 }
 
-/// Signs and encrypts replies, all in place and each kind as one batch, with pauses; `signed` is called between the two.
+/// Signs and encrypts replies, all in place and each kind as one batch, with pauses; `signed` is
+/// called between the two.
 pub(crate) fn seal(
     replies: &mut [Outgoing],
     random: &dyn Fn(&mut [u8]),

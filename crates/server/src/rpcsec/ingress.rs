@@ -22,7 +22,8 @@ pub(crate) struct GssCall {
 }
 
 impl GssCall {
-    /// Whether arguments and results are protected: those of data messages only (RFC 2203 section 5.3.2).
+    /// Whether arguments and results are protected: those of data messages only (RFC 2203 section
+    /// 5.3.2).
     pub(crate) fn body_service(&self) -> RpcGssServiceT {
         match self.procedure {
             RpcGssProcT::RPCSEC_GSS_DATA => self.service,
@@ -68,9 +69,9 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
     })
 }
 
-/// Verifies the bodies with integrity, where they were received; arguments then lie bare in their records.
-/// What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so is a body whose
-/// sequence number is not the header's. Returns how many failed.
+/// Verifies the bodies with integrity, where they were received; arguments then lie bare in their
+/// records. What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so
+/// is a body whose sequence number is not the header's. Returns how many failed.
 pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     if !jobs.iter().any(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity)) {
         return 0;

@@ -1,13 +1,14 @@
 //! RPCSEC_GSS at the server (RFC 2203): contexts, the way in and the way out.
 //!
 //! What stops which attack:
-//! - The MIC of a call's header is verified before its sequence number moves the window, so forged numbers
-//!   cannot push valid calls out.
-//! - The window is asked in arrival order before anything is queued, so threads cannot overtake each other
-//!   between the socket and the window.
-//! - The number inside a protected body must be the header's, so bodies cannot be moved between calls.
-//! - Handles are random and mean nothing outside of the table, and a context can be destroyed only by a call
-//!   that is signed with its key.
+//! - The MIC of a call's header is verified before its sequence number moves the window, so forged
+//!   numbers cannot push valid calls out.
+//! - The window is asked in arrival order before anything is queued, so threads cannot overtake
+//!   each other between the socket and the window.
+//! - The number inside a protected body must be the header's, so bodies cannot be moved between
+//!   calls.
+//! - Handles are random and mean nothing outside of the table, and a context can be destroyed only
+//!   by a call that is signed with its key.
 //! - Nothing is kept for a context that is not established.
 
 mod acceptor;
@@ -43,8 +44,8 @@ pub struct RpcsecLimits {
     pub contexts_max: usize,
     /// The longest token of a client, in bytes.
     pub token_size_max: usize,
-    /// How many sequence numbers of a context may be outstanding; rounded up to a power of two. At least
-    /// 4,096 keeps clients with many connections out of trouble.
+    /// How many sequence numbers of a context may be outstanding; rounded up to a power of two. At
+    /// least 4,096 keeps clients with many connections out of trouble.
     pub window_size: u32,
 }
 
@@ -58,7 +59,8 @@ impl Default for RpcsecLimits {
     }
 }
 
-/// The server's side of RPCSEC_GSS: who accepts contexts, who their principals are, and those established.
+/// The server's side of RPCSEC_GSS: who accepts contexts, who their principals are, and those
+/// established.
 pub struct Rpcsec {
     acceptor: Box<dyn ContextAcceptor>,
     identities: Box<dyn Identities>,

@@ -15,8 +15,8 @@ const STRIPES_MAX: usize = 16;
 /// Below this many contexts a stripe would be evicted unevenly.
 const STRIPE_CONTEXTS_MIN: usize = 64;
 
-/// The part of a full stripe that makes room at once, so that the search for the least useful is paid once
-/// for many.
+/// The part of a full stripe that makes room at once, so that the search for the least useful is
+/// paid once for many.
 const EVICTED_PART: usize = 16;
 
 type Stripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
@@ -39,13 +39,15 @@ impl Hasher for HandleHasher {
     }
 }
 
-/// The established contexts by handle, shared by all connections and threads (RFC 2203 section 5.2.3.1).
+/// The established contexts by handle, shared by all connections and threads (RFC 2203 section
+/// 5.2.3.1).
 ///
-/// A context is found by any connection, whichever it was created on. Contexts that are not used go after some
-/// minutes. When the table is full, the principals with the most contexts make room: of theirs, contexts that never
-/// carried a call go first, the oldest before others, then those that were used longest ago. A client whose context
-/// is gone hears RPCSEC_GSS_CREDPROBLEM and makes a new one. Handles are random and so fill the stripes evenly: with
-/// the default limit eviction begins between 95 % and 100 % of it, and never later.
+/// A context is found by any connection, whichever it was created on. Contexts that are not used go
+/// after some minutes. When the table is full, the principals with the most contexts make room: of
+/// theirs, contexts that never carried a call go first, the oldest before others, then those that
+/// were used longest ago. A client whose context is gone hears RPCSEC_GSS_CREDPROBLEM and makes a
+/// new one. Handles are random and so fill the stripes evenly: with the default limit eviction
+/// begins between 95 % and 100 % of it, and never later.
 pub struct ContextTable {
     stripes: Box<[RwLock<Stripe>]>,
     stripe_max: usize,
@@ -112,8 +114,8 @@ impl ContextTable {
         }
     }
 
-    /// Removes what has expired or was not used for long from one part of the table; about once a second goes
-    /// through all of it in well under a minute.
+    /// Removes what has expired or was not used for long from one part of the table; about once a
+    /// second goes through all of it in well under a minute.
     pub fn sweep(&self, now: Duration) {
         let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
         if let Some(stripe) = self.stripes.get(turn) {
@@ -155,8 +157,8 @@ impl ContextTable {
     }
 }
 
-/// Chooses contexts that make room. A context counts the less, the more contexts its principal has that are more useful: so
-/// that they go which make a principal the one with the most.
+/// Chooses contexts that make room. A context counts the less, the more contexts its principal has
+/// that are more useful: so that they go which make a principal the one with the most.
 fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
     let mut order: Vec<_> = stripe.values().map(|context| (context.usefulness(), context)).collect();
     order.sort_unstable_by_key(|(usefulness, _)| Reverse(*usefulness));

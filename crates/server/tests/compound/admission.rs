@@ -35,7 +35,8 @@ fn no_state_is_made_for_an_address_that_no_export_admits()
 
 #[test]
 fn a_client_id_may_be_made_by_auth_sys_for_an_export_by_kerberos_alone()
-// RFC 8881 section 2.10.8.3: without a machine credential a client has nothing better for EXCHANGE_ID
+// RFC 8881 section 2.10.8.3: without a machine credential a client has nothing better for
+// EXCHANGE_ID
 {
     let closed = Export { flavors: vec![SecFlavor::Krb5p], ..export("/export", &memory()) };
     let server = Setup::with_exports(vec![elsewhere(), closed]).start();

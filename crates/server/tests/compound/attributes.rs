@@ -199,7 +199,8 @@ fn a_number_is_no_owner_where_kerberos_callers_have_a_name_for_it() // RFC 8881 
             // Its name always does.
             assert_eq!(set(owner(b"alice@example.org")), NFS4_OK);
             assert_eq!(set(group(b"alice@example.org")), NFS4_OK);
-            // A number without a name is all that there is: it is taken, and the file system says what it may become.
+            // A number without a name is all that there is: it is taken, and the file system says
+            // what it may become.
             assert_ne!(set(owner(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
             assert_ne!(set(group(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
             // Entries of access control lists name users in the same way.

@@ -164,7 +164,8 @@ fn a_recall_that_waited_for_a_slot_is_sent_though_the_slots_were_lost() // RFC 8
     assert!(getattr_file.iter().any(waits));
     b.at("export", vec![open("contended", OPEN4_SHARE_ACCESS_READ)]).expect(Nfsstat4::NFS4ERR_DELAY);
     assert!(wire.take().is_empty());
-    // With its connection the client loses the questions, and nothing is left whose answer would free a slot.
+    // With its connection the client loses the questions, and nothing is left whose answer would
+    // free a slot.
     server.nfs.connection_closed(ConnectionId(11));
     a.bind(13);
     server.nfs.housekeeping(a.now + Duration::from_secs(1));

@@ -96,7 +96,8 @@ fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() // RFC 8881 
     }
 }
 
-/// Change and size as a client sees them that has no delegation; the holder says of a changed file what `says` is.
+/// Change and size as a client sees them that has no delegation; the holder says of a changed file
+/// what `says` is.
 fn looked(pair: &mut Pair<'_>, says: impl Fn(u64) -> AttributeValues<'static>) -> (u64, u64) {
     let look = |pair: &mut Pair<'_>| pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])]);
     look(pair).expect(Nfsstat4::NFS4ERR_DELAY);

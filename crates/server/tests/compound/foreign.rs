@@ -1,5 +1,5 @@
-//! A file system that stops answering, in each of its operations in turn: no thread that must not wait comes near it, whatever is
-//! open and cached, and what others do goes on.
+//! A file system that stops answering, in each of its operations in turn: no thread that must not
+//! wait comes near it, whatever is open and cached, and what others do goes on.
 
 use crate::fuse::opcode::FLUSH;
 use crate::fuse::{DATA, Fuse, HANGS, NAME};
@@ -19,7 +19,8 @@ use vfs_local::{LocalBackend, LocalOptions};
 /// How long one call may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Unmounts by force what a thread waits for, and has the test fail then, unless it is told of progress in time.
+/// Unmounts by force what a thread waits for, and has the test fail then, unless it is told of
+/// progress in time.
 struct Watch {
     progress: mpsc::Sender<String>,
     thread: std::thread::JoinHandle<Option<String>>,

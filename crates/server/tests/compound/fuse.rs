@@ -1,4 +1,5 @@
-//! A file system in user space that stops answering where a test wants it to: the raw protocol of /dev/fuse.
+//! A file system in user space that stops answering where a test wants it to: the raw protocol of
+//! /dev/fuse.
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{read, write};
@@ -161,7 +162,8 @@ impl Request<'_> {
 fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Errno> {
     let node = request.u64(16);
     Ok(match opcode {
-        // Version, read-ahead, FUSE_EXPORT_SUPPORT, background requests, largest write, granularity of times, padding.
+        // Version, read-ahead, FUSE_EXPORT_SUPPORT, background requests, largest write, granularity
+        // of times, padding.
         INIT => words(&[7, 31, 1 << 17, 1 << 4, 12 << 16 | 16, 1 << 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         GETATTR | SETATTR => [vec![0; 16], attributes(node)].concat(),
         LOOKUP => {

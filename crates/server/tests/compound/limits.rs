@@ -11,7 +11,8 @@ fn small(server: &Server) -> Client<'_> {
     Client::with(server, b"small", sys(ALICE), fore)
 }
 
-/// Runs operations with an overhead of headers and wrapping, and checks the size of the whole reply.
+/// Runs operations with an overhead of headers and wrapping, and checks the size of the whole
+/// reply.
 fn run(client: &mut Client<'_>, ops: Vec<Op>, max: u32) -> Reply {
     let mut all = vec![client.next_sequence()];
     all.extend(ops);

@@ -1,4 +1,5 @@
-//! Folders of this machine as exports: what several exports of one folder, and local programs, mean to each other.
+//! Folders of this machine as exports: what several exports of one folder, and local programs, mean
+//! to each other.
 
 use crate::helper::*;
 use nfs4::NfsLockType4::WRITE_LT;
@@ -15,7 +16,8 @@ use tempfile::TempDir;
 use vfs::Export;
 use vfs_local::{LocalBackend, LocalOptions, become_server};
 
-/// A folder where everybody may write; it is removed as the server, since a thread may have a caller's identity still.
+/// A folder where everybody may write; it is removed as the server, since a thread may have a
+/// caller's identity still.
 pub struct Folder(Option<TempDir>);
 
 impl Folder {

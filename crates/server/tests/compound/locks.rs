@@ -1,4 +1,5 @@
-//! LOCK, LOCKT, LOCKU, TEST_STATEID and FREE_STATEID (RFC 8881 sections 18.10 to 18.12, 18.48, 18.38).
+//! LOCK, LOCKT, LOCKU, TEST_STATEID and FREE_STATEID (RFC 8881 sections 18.10 to 18.12, 18.48,
+//! 18.38).
 
 use crate::helper::*;
 use nfs4::NfsLockType4::{READ_LT, WRITE_LT};

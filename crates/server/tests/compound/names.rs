@@ -1,4 +1,5 @@
-//! Owners that are not in a cache (RFC 8881 section 5.9): a thread that must not wait asks no directory.
+//! Owners that are not in a cache (RFC 8881 section 5.9): a thread that must not wait asks no
+//! directory.
 
 use crate::helper::*;
 use crate::local::{Folder, folder};

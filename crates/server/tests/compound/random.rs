@@ -1,5 +1,5 @@
-//! Random and hostile COMPOUNDs: no panic, a well-formed reply, and only statuses of section 15.2. The helper
-//! checks the latter two for every call.
+//! Random and hostile COMPOUNDs: no panic, a well-formed reply, and only statuses of section 15.2.
+//! The helper checks the latter two for every call.
 
 use crate::helper::*;
 use nfs4::*;
@@ -199,7 +199,8 @@ proptest! {
         clients.iter_mut().for_each(|client| client.minor = minor);
         for (turn, ops) in compounds.into_iter().enumerate() {
             let reply = clients[turn % 2].at("export", ops);
-            // What stands for a status that the operation's list has not got; memory has no errors of its own.
+            // What stands for a status that the operation's list has not got; memory has no errors
+            // of its own.
             let last_resort = matches!(reply.status, Nfsstat4::NFS4ERR_SERVERFAULT | Nfsstat4::NFS4ERR_IO);
             prop_assert!(!last_resort, "{:?}", reply.results);
         }

@@ -1,4 +1,5 @@
-//! Recalls on the wire: how they reach their client, and what becomes of what is and is not given back.
+//! Recalls on the wire: how they reach their client, and what becomes of what is and is not given
+//! back.
 
 use crate::helper::*;
 use nfs4::*;

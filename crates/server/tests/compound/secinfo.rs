@@ -1,4 +1,5 @@
-//! Where a wrong flavor is told, and where not: each position of RFC 8881 section 2.6.3.1, and flavors by network.
+//! Where a wrong flavor is told, and where not: each position of RFC 8881 section 2.6.3.1, and
+//! flavors by network.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -47,7 +48,8 @@ fn told(reply: &Reply) -> usize {
     }
 }
 
-/// Operations that put the directory there, by each way that there is: the number of results with the last one's.
+/// Operations that put the directory there, by each way that there is: the number of results with
+/// the last one's.
 fn puts(closed: &Closed) -> Vec<Vec<Op>> {
     let restore = NfsArgop4::OP_RESTOREFH;
     vec![

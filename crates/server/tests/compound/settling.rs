@@ -1,4 +1,5 @@
-//! What has been changed of names and attributes is on stable storage before it is acknowledged, and holds up nobody on its way there.
+//! What has been changed of names and attributes is on stable storage before it is acknowledged,
+//! and holds up nobody on its way there.
 
 use crate::helper::*;
 use crate::waiting::{Site, try_on};
@@ -90,7 +91,8 @@ fn who_waits_by_itself_settles_by_itself() {
         client.at("export", vec![operation]).ok();
         assert_eq!(site.disk.take_settled().len(), 1);
     }
-    // Several of one directory in one COMPOUND, once; a size as well, though it is set through an open file.
+    // Several of one directory in one COMPOUND, once; a size as well, though it is set through an
+    // open file.
     client.at("export", vec![open_create("h", 3), put_root(), lookup("export"), remove("h")]).ok();
     assert_eq!(site.disk.take_settled().len(), 1);
     let size = AttributeValues { size: Some(3), ..AttributeValues::default() };

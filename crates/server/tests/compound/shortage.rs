@@ -1,5 +1,5 @@
-//! A removed file that a client with an expired lease has open still takes space: the courtesy ends where that runs out
-//! (RFC 8881 section 8.4.3).
+//! A removed file that a client with an expired lease has open still takes space: the courtesy ends
+//! where that runs out (RFC 8881 section 8.4.3).
 
 use crate::helper::*;
 use crate::waiting::{Tried, try_on};

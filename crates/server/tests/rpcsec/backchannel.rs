@@ -1,4 +1,5 @@
-//! Callbacks by contexts that the client has established (RFC 8881 sections 2.10.8.2, 18.33.3 and 18.36.3).
+//! Callbacks by contexts that the client has established (RFC 8881 sections 2.10.8.2, 18.33.3 and
+//! 18.36.3).
 
 use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, encoded};
 use crate::server::{CONNECTION, Host, LIFETIME};

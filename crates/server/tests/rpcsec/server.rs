@@ -1,4 +1,5 @@
-//! A server under test: COMPOUNDs are echoed, tokens are what the test makes up, time stands still until moved.
+//! A server under test: COMPOUNDs are echoed, tokens are what the test makes up, time stands still
+//! until moved.
 
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};

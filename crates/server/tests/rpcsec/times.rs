@@ -1,5 +1,5 @@
-//! Where the time of calls goes. The clock of these tests moves by a microsecond with each look at it, so what passes is the
-//! number of looks, and each stage that is timed alone takes one.
+//! Where the time of calls goes. The clock of these tests moves by a microsecond with each look at
+//! it, so what passes is the number of looks, and each stage that is timed alone takes one.
 
 use crate::client::{COMPOUND, Client, INTEGRITY, NONE, PRIVACY, SERVICES, encoded, plain_call};
 use crate::server::{CONNECTION, Host};

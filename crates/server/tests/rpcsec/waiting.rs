@@ -92,7 +92,8 @@ impl Elsewhere {
         }
     }
 
-    /// Carries out on another thread what is away, and has it answered by a tick with nothing else in it.
+    /// Carries out on another thread what is away, and has it answered by a tick with nothing else
+    /// in it.
     fn carry_out(&mut self, host: &mut Host<Slow>) {
         let server = &host.server;
         let work = |away: Vec<_>| away.into_iter().map(|away| server.carry_out(away)).collect::<Vec<_>>();

@@ -1,5 +1,6 @@
-//! No lost data, none that was never written: a block of a file with one writer holds the last write, or a later one than
-//! the last that was known to be on stable storage when there was a crash.
+//! No lost data, none that was never written: a block of a file with one writer holds the last
+//! write, or a later one than the last that was known to be on stable storage when there was a
+//! crash.
 
 use crate::disk::Disk;
 use crate::history::{History, Violation, WriteOp};

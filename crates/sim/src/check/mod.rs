@@ -1,5 +1,5 @@
-//! The checker: outside of the system, it knows what the clients saw, which faults there were, and what the disk holds at
-//! the end.
+//! The checker: outside of the system, it knows what the clients saw, which faults there were, and
+//! what the disk holds at the end.
 
 mod data;
 mod locks;

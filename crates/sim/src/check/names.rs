@@ -1,5 +1,6 @@
-//! Exactly-once: for each name there is an order of its operations, each between its call and its reply, in which every
-//! reply is what a name that is there or is not would have given. What nobody got an answer to may have been done, once.
+//! Exactly-once: for each name there is an order of its operations, each between its call and its
+//! reply, in which every reply is what a name that is there or is not would have given. What nobody
+//! got an answer to may have been done, once.
 
 use crate::disk::Disk;
 use crate::history::{Act, History, NameOp, Violation};
@@ -7,7 +8,8 @@ use crate::trace::line;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// Operations that are looked at together; a name with more that overlap is cut where none is under way.
+/// Operations that are looked at together; a name with more that overlap is cut where none is under
+/// way.
 const OPS_TOGETHER: usize = 120;
 
 /// What a name names: nothing, or what was made with a tag.
@@ -76,7 +78,8 @@ fn section(ops: &[NameOp], start: usize) -> usize {
     ops.len()
 }
 
-/// What the name can hold after all operations of a section, or how many of the answered ones fit at most.
+/// What the name can hold after all operations of a section, or how many of the answered ones fit
+/// at most.
 fn orders(ops: &[NameOp], before: &HashSet<Held>) -> Result<HashSet<Held>, usize> {
     let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
     let (mut after, mut seen) = (HashSet::new(), HashSet::new());

@@ -1,4 +1,5 @@
-//! Records appended under a lock: each that was acknowledged is there once, each other one at most once.
+//! Records appended under a lock: each that was acknowledged is there once, each other one at most
+//! once.
 
 use crate::disk::Disk;
 use crate::history::{Append, History, Violation};
@@ -12,7 +13,8 @@ pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     let mut found: BTreeMap<u64, usize> = BTreeMap::new();
     let mut violations = Vec::new();
     for (at, record) in records(&content).into_iter().enumerate() {
-        // A write that nobody was promised may have been lost in a crash, with a later one behind it kept.
+        // A write that nobody was promised may have been lost in a crash, with a later one behind
+        // it kept.
         let bytes = content.chunks(crate::work::appends::RECORD).nth(at).unwrap_or_default();
         match record {
             Some(id) => *found.entry(id).or_default() += 1,

@@ -1,4 +1,5 @@
-//! One call on a slot, sent again after a cut connection until it is answered (RFC 8881 section 2.10.6).
+//! One call on a slot, sent again after a cut connection until it is answered (RFC 8881 section
+//! 2.10.6).
 
 use super::{Client, Op, Phase, Slot, record};
 use crate::trace::digest;
@@ -148,7 +149,8 @@ impl Client {
     pub(super) fn lose_session(&self) {
         let mut state = self.state.borrow_mut();
         if state.phase != Phase::Broken {
-            // What was held under a former session that was not yet reclaimed is held by that one's lease.
+            // What was held under a former session that was not yet reclaimed is held by that one's
+            // lease.
             if state.phase == Phase::Ready {
                 state.held_until_then = state.renewed;
             }
@@ -158,7 +160,8 @@ impl Client {
         }
     }
 
-    /// Sends a record over one connection after the other until there is a reply, or `ends` says that none is wanted.
+    /// Sends a record over one connection after the other until there is a reply, or `ends` says
+    /// that none is wanted.
     pub(super) async fn send(&self, xid: u32, bytes: &[u8], ends: impl Fn() -> bool) -> Option<Reply> {
         loop {
             if ends() {

@@ -136,8 +136,8 @@ impl Client {
         self.world.lock().history.complain(property, what, now);
     }
 
-    /// Makes a call with an open file's stateid, again and again while the server asks for patience. `None` when the open
-    /// is lost, by now or by this answer.
+    /// Makes a call with an open file's stateid, again and again while the server asks for
+    /// patience. `None` when the open is lost, by now or by this answer.
     ///
     /// # Errors
     /// The session was lost.
@@ -254,7 +254,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Until when the client can be sure of what it holds now, unless it hears from the server again.
+    /// Until when the client can be sure of what it holds now, unless it hears from the server
+    /// again.
     pub(super) fn sure_until(&self, inner: &Inner) -> Duration {
         let state = self.state.borrow();
         let renewed = if state.phase == Phase::Ready { state.renewed } else { state.held_until_then };

@@ -1,4 +1,5 @@
-//! A client at the level of the protocol: a session with slots, several connections, leases and recovery.
+//! A client at the level of the protocol: a session with slots, several connections, leases and
+//! recovery.
 
 mod callbacks;
 mod calls;

@@ -1,4 +1,5 @@
-//! A new session after the old one was lost, and what is reclaimed with it (RFC 8881 sections 8.4 and 8.5).
+//! A new session after the old one was lost, and what is reclaimed with it (RFC 8881 sections 8.4
+//! and 8.5).
 
 use super::{Client, Lost, Open, Phase, Slot, create_session, exchange_id};
 use crate::plan::GRACE;
@@ -60,11 +61,13 @@ impl Client {
             if reply.status != Nfsstat4::NFS4ERR_DELAY {
                 break reply;
             }
-            // The same again: an earlier copy may have been carried out, and its session would stay.
+            // The same again: an earlier copy may have been carried out, and its session would
+            // stay.
             self.pause(50, 500).await;
         };
         let Some(NfsResop4::OP_CREATE_SESSION(CreateSession4Res::NFS4_OK(ok))) = reply.results.first() else {
-            // The server restarted in between, or an answer to an earlier copy was lost with its client id.
+            // The server restarted in between, or an answer to an earlier copy was lost with its
+            // client id.
             let known = [Nfsstat4::NFS4ERR_STALE_CLIENTID];
             return self.wonder::<()>("CREATE_SESSION", reply.status, &known).is_some();
         };
@@ -147,7 +150,8 @@ impl Client {
         Ok(())
     }
 
-    /// What was held is lost. The server may only say so where the lease was over before the crash, or the grace period is.
+    /// What was held is lost. The server may only say so where the lease was over before the crash,
+    /// or the grace period is.
     fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, what: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
         let mut inner = self.world.lock();

@@ -1,4 +1,5 @@
-//! Records that several clients append to one file, each under a lock of all of it: what a mail folder or a log is.
+//! Records that several clients append to one file, each under a lock of all of it: what a mail
+//! folder or a log is.
 
 use crate::client::{CELLS, Client, Lost, Open, commit, getattr_size, put, write};
 use crate::history::Append;
@@ -82,7 +83,8 @@ async fn put_record(client: &Rc<Client>, open: &Rc<RefCell<Open>>, size: u64, id
         if !is_locked(open) {
             return Err(Lost);
         }
-        // After a restart the write is said again, to the same place: nobody else can have had the lock.
+        // After a restart the write is said again, to the same place: nobody else can have had the
+        // lock.
         let Ok(reply) = client.with(open, true, operations).await else { continue };
         let Some(NfsResop4::OP_WRITE(Write4Res::NFS4_OK(written))) =
             reply.as_ref().and_then(|reply| reply.results.last())

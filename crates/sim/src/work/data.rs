@@ -17,7 +17,8 @@ pub fn block(id: u64) -> Vec<u8> {
     id.to_be_bytes().repeat(BLOCK / 8)
 }
 
-/// Which write a block's bytes are of: 0 where nothing was written, `None` where they are of no one write.
+/// Which write a block's bytes are of: 0 where nothing was written, `None` where they are of no one
+/// write.
 pub fn id_of(bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks(8).map(|word| word.try_into().ok().map(u64::from_be_bytes));
     let first = words.next()??;
@@ -32,7 +33,8 @@ struct Writer {
     client: Rc<Client>,
     file: u64,
     open: Rc<RefCell<Open>>,
-    /// Writes that are not known to be on stable storage: the place in the history, by block, with the verifier.
+    /// Writes that are not known to be on stable storage: the place in the history, by block, with
+    /// the verifier.
     loose: BTreeMap<usize, (usize, Verifier4)>,
 }
 
@@ -107,7 +109,8 @@ impl Writer {
         self.send(at, stable).await;
     }
 
-    /// Sends a write until it is answered, or the open is lost: then it is sent again by a later commit.
+    /// Sends a write until it is answered, or the open is lost: then it is sent again by a later
+    /// commit.
     async fn send(&mut self, at: usize, stable: StableHow4) {
         let Some(op) = self.client.world.lock().history.writes.get(at).cloned() else { return };
         let (start, count) = op.blocks;

@@ -1,4 +1,5 @@
-//! Names: made, looked up, renamed and removed, in a directory of the client's own and in one that all share.
+//! Names: made, looked up, renamed and removed, in a directory of the client's own and in one that
+//! all share.
 
 use crate::client::{Client, Creates, Lost, Op, Reply, at, link, lookup, mkdir, open, put, remove, rename};
 use crate::history::{Act, NameOp};
@@ -20,7 +21,8 @@ pub async fn work(client: Rc<Client>) {
         match act {
             0..3 => create(&client, &directory, &name, shared).await,
             3 => make(&client, &directory, &name, |name| vec![mkdir(name)]).await,
-            // Names of one file are not renamed to each other, which would do nothing (RFC 8881 section 18.26.3).
+            // Names of one file are not renamed to each other, which would do nothing (RFC 8881
+            // section 18.26.3).
             4 if shared => make(&client, &directory, &format!("k{name}"), link_of_old).await,
             5 if shared => take(&client, &directory, &format!("k{name}")).await,
             4..7 => take(&client, &directory, &name).await,

@@ -1,5 +1,6 @@
-//! Pairs of operations that touch the same state, in hundreds of thread orders each. Every test says what holds
-//! in all of them. `shuttle` decides at each lock and atomic which thread runs next; a failure prints the seed.
+//! Pairs of operations that touch the same state, in hundreds of thread orders each. Every test
+//! says what holds in all of them. `shuttle` decides at each lock and atomic which thread runs
+//! next; a failure prints the seed.
 
 use nfs4::{Nfsstat4, Sessionid4, Stateid4};
 use orthrus_state_interleavings::*;

@@ -1,7 +1,9 @@
-//! Courtesy: a client whose lease has run out keeps what it has until somebody else wants it (RFC 8881 section 8.4.3).
+//! Courtesy: a client whose lease has run out keeps what it has until somebody else wants it (RFC
+//! 8881 section 8.4.3).
 //!
-//! A machine that slept or a network that was cut then costs nobody anything. At the first conflict all of such a client goes,
-//! its right to reclaim included, as it does when memory runs short and after `courtesy_max`.
+//! A machine that slept or a network that was cut then costs nobody anything. At the first conflict
+//! all of such a client goes, its right to reclaim included, as it does when memory runs short and
+//! after `courtesy_max`.
 
 use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
@@ -12,15 +14,16 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Tells whether a client whose lease has run out has the file open or delegated: it may be what is in somebody's way.
+    /// Tells whether a client whose lease has run out has the file open or delegated: it may be
+    /// what is in somebody's way.
     pub fn is_held_by_expired(&self, now: Duration, file: &F) -> bool {
         let holders = self.holders(file);
         let registry = self.state.registry();
         holders.iter().filter_map(|key| registry.client(*key).ok()).any(|client| self.is_over(client, now))
     }
 
-    /// Removes the clients that have the file open or delegated and whose leases have run out. Tells whether there were any: then what
-    /// they were in the way of may be tried again.
+    /// Removes the clients that have the file open or delegated and whose leases have run out.
+    /// Tells whether there were any: then what they were in the way of may be tried again.
     pub fn free_expired(&self, now: Duration, file: &F, effects: &mut Effects<O>) -> bool {
         let holders = self.holders(file);
         let mut registry = self.state.registry();
@@ -34,8 +37,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         freed
     }
 
-    /// Removes up to so many clients that are meant and whose leases have run out, those first that ran out first. Returns how
-    /// many went.
+    /// Removes up to so many clients that are meant and whose leases have run out, those first that
+    /// ran out first. Returns how many went.
     pub(crate) fn release_expired_clients(
         &self,
         registry: &mut Registry,
@@ -60,14 +63,15 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         released
     }
 
-    /// Tells whether there is a client whose lease has run out and that has a file open or delegated that is meant.
+    /// Tells whether there is a client whose lease has run out and that has a file open or
+    /// delegated that is meant.
     pub fn has_expired(&self, now: Duration, meant: impl Fn(&F) -> bool) -> bool {
         let registry = self.state.registry();
         registry.clients.values().any(|client| self.is_over(client, now) && self.holds(client, &meant))
     }
 
-    /// Removes up to so many clients whose leases have run out and that have files open or delegated that are meant, those first
-    /// that ran out first. Returns how many went.
+    /// Removes up to so many clients whose leases have run out and that have files open or
+    /// delegated that are meant, those first that ran out first. Returns how many went.
     pub fn release_expired(
         &self,
         now: Duration,
@@ -100,7 +104,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         keys.into_iter().filter_map(|key| self.state.delegations.read(key, |held| held.client)).collect()
     }
 
-    /// Tells whether a client may stay although its lease has run out. What holds nothing has nothing to lose.
+    /// Tells whether a client may stay although its lease has run out. What holds nothing has
+    /// nothing to lose.
     pub(crate) fn is_spared(&self, registry: &Registry, client: &Enrolled, now: Duration) -> bool {
         now < self.stays_until(client) && !self.is_crowded(registry) && client.record.holds_state()
     }
@@ -118,8 +123,9 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         now >= self.state.clients().renewed(client).saturating_add(self.state.limits.lease)
     }
 
-    /// Tells whether more than three quarters of something is used that all clients share: what is left is kept for those who
-    /// have little, so a few greedy ones do not end the courtesy of others.
+    /// Tells whether more than three quarters of something is used that all clients share: what is
+    /// left is kept for those who have little, so a few greedy ones do not end the courtesy of
+    /// others.
     fn is_crowded(&self, registry: &Registry) -> bool {
         let limits = &self.state.limits;
         [

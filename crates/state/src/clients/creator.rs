@@ -1,10 +1,12 @@
 //! Who created a client, and what of it is kept over a restart.
 //!
-//! The right to reclaim belongs to a client owner and a principal: after a restart, a client owner is a name that anybody can
-//! send. What is kept is a hash of the principal that RPCSEC_GSS proved, or of the address where AUTH_SYS proves nothing. The
-//! address is a weak proof, and better than none: it costs a client its opens only when the server restarts and the client's
-//! address changes within one lease. The user id is left out, since whoever sends from that address can claim any. A client with
-//! a proved principal can so never be replaced over AUTH_SYS, nor the other way round.
+//! The right to reclaim belongs to a client owner and a principal: after a restart, a client owner
+//! is a name that anybody can send. What is kept is a hash of the principal that RPCSEC_GSS proved,
+//! or of the address where AUTH_SYS proves nothing. The address is a weak proof, and better than
+//! none: it costs a client its opens only when the server restarts and the client's address changes
+//! within one lease. The user id is left out, since whoever sends from that address can claim any.
+//! A client with a proved principal can so never be replaced over AUTH_SYS, nor the other way
+//! round.
 
 use crate::clients::tenants::TenantName;
 use crate::{Caller, Principal, Protection};
@@ -12,8 +14,9 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 use std::net::IpAddr;
 
-/// A hash of who may reclaim a client's state, under a key that stays over restarts: equal when the same principal comes
-/// again, and of no use to a reader of the records who wants to know whose it is.
+/// A hash of who may reclaim a client's state, under a key that stays over restarts: equal when the
+/// same principal comes again, and of no use to a reader of the records who wants to know whose it
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrincipalHash(pub [u8; 16]);
 
@@ -65,8 +68,9 @@ impl Creator {
         self.principal == *caller.principal
     }
 
-    /// Whether the caller belongs to the machine of the creator: it has the creator's principal, or comes from its address
-    /// with no weaker a proof. Users of an NFSv4.0 client send their OPENs with credentials of their own.
+    /// Whether the caller belongs to the machine of the creator: it has the creator's principal, or
+    /// comes from its address with no weaker a proof. Users of an NFSv4.0 client send their OPENs
+    /// with credentials of their own.
     pub(crate) fn is_near(&self, caller: &Caller<'_>) -> bool {
         let ranks = is_proved(caller) || !self.proved;
         self.is(caller) || (ranks && self.shares_address(caller))

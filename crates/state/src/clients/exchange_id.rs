@@ -25,7 +25,8 @@ const EXCHGID4_FLAG_MASK_A: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
     | EXCHGID4_FLAG_MASK_PNFS
     | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
 
-/// The state protection that a client asks for or gets (RFC 8881 section 2.10.8.3); SP4_SSV is for the server to refuse.
+/// The state protection that a client asks for or gets (RFC 8881 section 2.10.8.3); SP4_SSV is for
+/// the server to refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateProtect {
     /// SP4_NONE: anybody who knows the session may use it.
@@ -33,7 +34,8 @@ pub enum StateProtect {
     None,
     /// SP4_MACH_CRED: state belongs to the principal of EXCHANGE_ID.
     MachCred {
-        /// spo_must_enforce: operations that only the machine credential may send, with integrity or privacy.
+        /// spo_must_enforce: operations that only the machine credential may send, with integrity
+        /// or privacy.
         must_enforce: OpSet,
         /// spo_must_allow: operations that the machine credential may send for any user's state.
         must_allow: OpSet,
@@ -80,12 +82,13 @@ pub struct ExchangeIdOk {
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    /// Handles EXCHANGE_ID: all nine cases of RFC 8881 section 18.35.4. `random` sets where the sequence of
-    /// CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it: below 2^31, for clients that
-    /// keep it in a signed number.
+    /// Handles EXCHANGE_ID: all nine cases of RFC 8881 section 18.35.4. `random` sets where the
+    /// sequence of CREATE_SESSIONs begins, so that a guessed client id is not enough to confirm it:
+    /// below 2^31, for clients that keep it in a signed number.
     ///
     /// # Errors
-    /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM, NFS4ERR_DELAY (too many clients).
+    /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE, NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM,
+    /// NFS4ERR_DELAY (too many clients).
     pub fn exchange_id(
         &self,
         now: Duration,
@@ -134,10 +137,11 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         Ok(())
     }
 
-    /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds nothing or its
-    /// lease is over. A machine credential keeps its client owner even without state (section 18.35.3), and so does a proved
-    /// principal against AUTH_SYS, and a client that may still reclaim. Whoever may reclaim gets its owner back from a
-    /// client of another's, which can hold nothing as long as the grace period runs.
+    /// Case 3: another principal gets the client owner if nothing of the client runs, and it holds
+    /// nothing or its lease is over. A machine credential keeps its client owner even without state
+    /// (section 18.35.3), and so does a proved principal against AUTH_SYS, and a client that may
+    /// still reclaim. Whoever may reclaim gets its owner back from a client of another's, which can
+    /// hold nothing as long as the grace period runs.
     pub(crate) fn make_way(
         &self,
         registry: &Registry,

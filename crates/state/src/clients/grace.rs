@@ -1,16 +1,18 @@
 //! The grace period and RECLAIM_COMPLETE (RFC 8881 sections 8.4.2 and 18.51).
 //!
-//! Only clients that were on stable storage at the start may reclaim, so a reclaim is never taken on trust. The record
-//! of a client is made when it has said RECLAIM_COMPLETE, which it must before its first new open, and goes when the
-//! client does: a client whose lease ran out, and whose locks others may have had since, finds itself refused after
-//! the next restart (the edge conditions of section 8.4.3).
+//! Only clients that were on stable storage at the start may reclaim, so a reclaim is never taken
+//! on trust. The record of a client is made when it has said RECLAIM_COMPLETE, which it must before
+//! its first new open, and goes when the client does: a client whose lease ran out, and whose locks
+//! others may have had since, finds itself refused after the next restart (the edge conditions of
+//! section 8.4.3).
 //!
-//! The record says who created the client, and the right to reclaim is for the same creator only (see `creator`). A stranger
-//! may use the owner's name, since names are free, but does not count as the client: its RECLAIM_COMPLETE neither ends the grace
-//! period nor replaces the record, and the client gets its name back when it comes.
+//! The record says who created the client, and the right to reclaim is for the same creator only
+//! (see `creator`). A stranger may use the owner's name, since names are free, but does not count
+//! as the client: its RECLAIM_COMPLETE neither ends the grace period nor replaces the record, and
+//! the client gets its name back when it comes.
 //!
-//! Whether the period runs is one number that requests only read. Reclaims hold the registry, so that the period does
-//! not end between the check and what is reclaimed.
+//! Whether the period runs is one number that requests only read. Reclaims hold the registry, so
+//! that the period does not end between the check and what is reclaimed.
 
 use crate::Leases;
 use crate::clients::registry::{Registry, Waiting};
@@ -25,7 +27,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest pause between two reclaims for which the grace period goes on beyond its time, up to twice its length.
+/// The longest pause between two reclaims for which the grace period goes on beyond its time, up to
+/// twice its length.
 const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The owners that may reclaim.
@@ -56,7 +59,8 @@ impl Grace {
 }
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Tells whether the grace period runs: what may conflict with state yet to be reclaimed answers NFS4ERR_GRACE.
+    /// Tells whether the grace period runs: what may conflict with state yet to be reclaimed
+    /// answers NFS4ERR_GRACE.
     pub fn in_grace(&self, now: Duration) -> bool {
         nanoseconds(now) < self.state.grace.until.load(Acquire)
     }
@@ -68,7 +72,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Handles RECLAIM_COMPLETE. For one file system it changes nothing, since none ever moves here.
+    /// Handles RECLAIM_COMPLETE. For one file system it changes nothing, since none ever moves
+    /// here.
     ///
     /// # Errors
     /// NFS4ERR_COMPLETE_ALREADY, NFS4ERR_DEADSESSION.
@@ -111,9 +116,10 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         registry.push(Effect::RecordClient { owner, principal }, effects);
     }
 
-    /// Checks an operation that obtains state: a new one waits for the grace period to end and for the client's own
-    /// RECLAIM_COMPLETE, a reclaiming one is for recorded clients in the grace period, under the registry. Another's client
-    /// of the same owner has nothing to reclaim: NFS4ERR_NO_GRACE.
+    /// Checks an operation that obtains state: a new one waits for the grace period to end and for
+    /// the client's own RECLAIM_COMPLETE, a reclaiming one is for recorded clients in the grace
+    /// period, under the registry. Another's client of the same owner has nothing to reclaim:
+    /// NFS4ERR_NO_GRACE.
     pub(crate) fn check_grace(
         &self,
         now: Duration,
@@ -138,8 +144,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Who is in the middle of reclaiming gets to its end: clients come late to a server that many have to come back to.
-    /// (The registry is held.)
+    /// Who is in the middle of reclaiming gets to its end: clients come late to a server that many
+    /// have to come back to. (The registry is held.)
     fn extend_grace(&self, now: Duration) {
         let until = nanoseconds(now.saturating_add(RECLAIM_PAUSE_MAX)).min(self.state.grace.latest);
         if until > self.state.grace.until.load(Acquire) {
@@ -157,7 +163,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         }
     }
 
-    /// Ends the grace period when its time is over. Who has not come back by then has lost the right to reclaim.
+    /// Ends the grace period when its time is over. Who has not come back by then has lost the
+    /// right to reclaim.
     pub(crate) fn end_grace_if_over(
         &self,
         registry: Option<&mut Registry>,
@@ -183,8 +190,9 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
             if let Some((key, client)) = client {
                 let record = Arc::clone(&client.record);
                 let own = creator.is_none_or(|creator| creator == record.creator.hash);
-                // Who has reclaimed a part may not have the rest after the next restart: others can get it from now on. With
-                // RECLAIM_COMPLETE, which NFSv4.0 does not have, the client is recorded again.
+                // Who has reclaimed a part may not have the rest after the next restart: others can
+                // get it from now on. With RECLAIM_COMPLETE, which NFSv4.0 does not have, the
+                // client is recorded again.
                 if own && record.v40.is_some() && record.holds_state() {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see `courtesy`).
+//! Leases (RFC 8881 section 8.3): who has not been heard of goes, or stays on sufferance (see
+//! `courtesy`).
 
 use crate::Leases;
 use crate::clients::registry::{Enrolled, Registry};
@@ -7,8 +8,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
-    /// Removes every client whose lease has run out, unless it is spared for what it holds, ends a grace period that is over,
-    /// and revokes delegations that were not given back in time. Returns how many clients went.
+    /// Removes every client whose lease has run out, unless it is spared for what it holds, ends a
+    /// grace period that is over, and revokes delegations that were not given back in time. Returns
+    /// how many clients went.
     pub fn expire(&self, now: Duration, effects: &mut Effects<O>) -> usize {
         let mut registry = self.state.registry();
         let expired = self.expire_clients(&mut registry, now, true, effects);
@@ -21,7 +23,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         expired
     }
 
-    /// Removes the clients whose leases have run out; with `spare` those stay that hold something and are in nobody's way.
+    /// Removes the clients whose leases have run out; with `spare` those stay that hold something
+    /// and are in nobody's way.
     pub(crate) fn expire_clients(
         &self,
         registry: &mut Registry,
@@ -45,7 +48,8 @@ impl<F: Clone + Eq + Hash, O> Leases<'_, F, O> {
         expired.len()
     }
 
-    /// Returns when [`crate::Leases::expire`] has something to do next, at the earliest, as long as memory is not short.
+    /// Returns when [`crate::Leases::expire`] has something to do next, at the earliest, as long as
+    /// memory is not short.
     pub fn next_deadline(&self) -> Option<Duration> {
         let registry = self.state.registry();
         let idle = registry.clients.values().filter(|client| {

@@ -16,8 +16,9 @@ const fn set(operations: &[NfsOpnum4]) -> OpSet {
     OpSet(bits)
 }
 
-/// What spo_must_enforce may hold. The six that RFC 8881 section 18.35.3 obliges a server to take are among them; operations
-/// that need a filehandle are not, since an export could then demand what the client's list forbids.
+/// What spo_must_enforce may hold. The six that RFC 8881 section 18.35.3 obliges a server to take
+/// are among them; operations that need a filehandle are not, since an export could then demand
+/// what the client's list forbids.
 pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_DELEGPURGE,
     NfsOpnum4::OP_BACKCHANNEL_CTL,
@@ -29,10 +30,12 @@ pub(crate) const MUST_ENFORCE_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_RECLAIM_COMPLETE,
 ]);
 
-/// What spo_must_allow may hold: what a client needs to put back the state of a user whose ticket has expired.
+/// What spo_must_allow may hold: what a client needs to put back the state of a user whose ticket
+/// has expired.
 ///
-/// WRITE and COMMIT are left out on purpose: a Linux client that is granted them sends all of its WRITEs with the machine
-/// credential and krb5i, so that a mount with krb5p would not keep secret what it writes.
+/// WRITE and COMMIT are left out on purpose: a Linux client that is granted them sends all of its
+/// WRITEs with the machine credential and krb5i, so that a mount with krb5p would not keep secret
+/// what it writes.
 pub(crate) const MUST_ALLOW_SUPPORTED: OpSet = set(&[
     NfsOpnum4::OP_CLOSE,
     NfsOpnum4::OP_DELEGRETURN,
@@ -48,7 +51,8 @@ impl Client {
         matches!(self.protect, StateProtect::MachCred { must_enforce, .. } if must_enforce.contains(operation as u32))
     }
 
-    /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
+    /// Returns the operations that this caller may not send for this client: empty but for
+    /// SP4_MACH_CRED.
     pub(crate) fn forbids(&self, caller: &Caller<'_>) -> OpSet {
         match self.protect {
             StateProtect::MachCred { must_enforce, .. } if !self.is_spoken_for_by(caller) => must_enforce,
@@ -58,12 +62,13 @@ impl Client {
 }
 
 impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
-    /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an operation needs the
-    /// machine principal and integrity or privacy. Cheap; call it once a COMPOUND, right after SEQUENCE, or each time
-    /// with the one operation that comes next.
+    /// Checks the operations of one COMPOUND against the client's spo_must_enforce list: such an
+    /// operation needs the machine principal and integrity or privacy. Cheap; call it once a
+    /// COMPOUND, right after SEQUENCE, or each time with the one operation that comes next.
     ///
     /// # Errors
-    /// NFS4ERR_WRONG_CRED (see [`crate::Clients::forbidden_operations`] for which), NFS4ERR_DEADSESSION.
+    /// NFS4ERR_WRONG_CRED (see [`crate::Clients::forbidden_operations`] for which),
+    /// NFS4ERR_DEADSESSION.
     pub fn check_operations(&self, client: ClientKey, caller: &Caller<'_>, ops: OpSet) -> Result<()> {
         self.state.client(client)?;
         if self.forbidden_operations(client, caller).and(ops).is_empty() {
@@ -72,13 +77,15 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         Err(Nfsstat4::NFS4ERR_WRONG_CRED)
     }
 
-    /// Returns the operations that this caller may not send for this client: empty but for SP4_MACH_CRED.
+    /// Returns the operations that this caller may not send for this client: empty but for
+    /// SP4_MACH_CRED.
     pub fn forbidden_operations(&self, client: ClientKey, caller: &Caller<'_>) -> OpSet {
         self.state.client(client).map_or_else(|_| OpSet::default(), |record| record.forbids(caller))
     }
 
-    /// Tells whether the caller is the client's machine principal, protected, and the operation is in spo_must_allow:
-    /// then flavor and ownership rules of the export do not apply to it (RFC 8881 section 2.10.8.3).
+    /// Tells whether the caller is the client's machine principal, protected, and the operation is
+    /// in spo_must_allow: then flavor and ownership rules of the export do not apply to it (RFC
+    /// 8881 section 2.10.8.3).
     pub fn machine_may(&self, client: ClientKey, caller: &Caller<'_>, operation: u32) -> bool {
         self.state.client(client).is_ok_and(|record| match record.protect {
             StateProtect::MachCred { must_allow, .. } => {

@@ -1,4 +1,5 @@
-//! Client records (RFC 8881 section 2.4): whose a client is, and the state about what it has open and locked.
+//! Client records (RFC 8881 section 2.4): whose a client is, and the state about what it has open
+//! and locked.
 
 pub(crate) mod courtesy;
 pub(crate) mod creator;
@@ -47,7 +48,8 @@ pub(crate) struct Client {
     pub(crate) protect: StateProtect,
     /// Whom it counts for.
     pub(crate) tenant: Arc<Tenant>,
-    /// Its sessions whose backchannel works; whoever changes it holds the connections of the session.
+    /// Its sessions whose backchannel works; whoever changes it holds the connections of the
+    /// session.
     pub(crate) paths: AtomicUsize,
     /// What SEQUENCE says of the client's state (sr_status_flags).
     pub(crate) status: AtomicU32,
@@ -56,7 +58,8 @@ pub(crate) struct Client {
     state: Mutex<ClientState>,
 }
 
-/// What a client has open and locked. Whoever changes one of its opens or lock stateids holds this lock.
+/// What a client has open and locked. Whoever changes one of its opens or lock stateids holds this
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct ClientState {
     /// The record is removed: whoever still has it gets NFS4ERR_DEADSESSION.
@@ -129,7 +132,8 @@ impl Client {
         Self { id, owner, verifier, creator, protect, tenant, paths, status, v40: None, state }
     }
 
-    /// Tells whether the caller speaks for the client itself: its principal and, with SP4_MACH_CRED, protected.
+    /// Tells whether the caller speaks for the client itself: its principal and, with
+    /// SP4_MACH_CRED, protected.
     pub(crate) fn is_spoken_for_by(&self, caller: &Caller<'_>) -> bool {
         let protected = match self.protect {
             StateProtect::None => true,
@@ -153,7 +157,8 @@ impl Client {
         if client_state.closed { Err(Nfsstat4::NFS4ERR_DEADSESSION) } else { Ok(client_state) }
     }
 
-    /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case 3).
+    /// Tells whether it holds state that others may be waiting for (RFC 8881 section 18.35.4, case
+    /// 3).
     pub(crate) fn holds_state(&self) -> bool {
         let client_state = self.lock_any();
         !client_state.opens.is_empty() || client_state.delegations.len() > client_state.revoked
@@ -161,7 +166,8 @@ impl Client {
 }
 
 impl<F: Clone + Eq + Hash, O> State<F, O> {
-    /// Returns a client that a COMPOUND began with; it can be gone by now, when it restarted or was replaced.
+    /// Returns a client that a COMPOUND began with; it can be gone by now, when it restarted or was
+    /// replaced.
     pub(crate) fn client(&self, key: ClientKey) -> Result<Arc<Client>> {
         self.clients.table.get(key.0).ok_or(Nfsstat4::NFS4ERR_DEADSESSION)
     }

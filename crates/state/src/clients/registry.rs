@@ -1,6 +1,8 @@
-//! The registry: which clients there are, by which names (RFC 8881 sections 2.4 and 18.35.4), and what goes when one goes.
+//! The registry: which clients there are, by which names (RFC 8881 sections 2.4 and 18.35.4), and
+//! what goes when one goes.
 //!
-//! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by reclaims.
+//! Its one lock is taken by what comes once in the life of a client, a session or a lease, and by
+//! reclaims.
 
 use crate::Clients;
 use crate::clients::Client;
@@ -23,8 +25,8 @@ pub(crate) struct Registry {
     pub(crate) by_id: BTreeMap<Clientid4, ClientKey>,
     /// At most one confirmed record for each co_ownerid (RFC 8881 section 18.35.4).
     pub(crate) confirmed: BTreeMap<Arc<[u8]>, ClientKey>,
-    /// At most one unconfirmed record for each co_ownerid and creator: a stranger who sends the owner does not take away
-    /// the client id that its client is about to confirm.
+    /// At most one unconfirmed record for each co_ownerid and creator: a stranger who sends the
+    /// owner does not take away the client id that its client is about to confirm.
     pub(crate) unconfirmed: BTreeMap<(Arc<[u8]>, PrincipalHash), ClientKey>,
     counter: u32,
     /// Owners that may still reclaim, with their creators where these are known (see `grace`).
@@ -44,7 +46,8 @@ pub(crate) struct Enrolled {
     pub(crate) confirmed: bool,
     /// The sequence id of the CREATE_SESSION slot (RFC 8881 section 18.36.4).
     pub(crate) create_sequence: u32,
-    /// What a retry of the last CREATE_SESSION gets; before the first it is the contrived NFS4ERR_SEQ_MISORDERED.
+    /// What a retry of the last CREATE_SESSION gets; before the first it is the contrived
+    /// NFS4ERR_SEQ_MISORDERED.
     pub(crate) create_reply: Result<Box<CreateSessionOk>>,
     pub(crate) sessions: Vec<Key>,
     /// When the lease was renewed other than by a session that it has now.
@@ -54,7 +57,8 @@ pub(crate) struct Enrolled {
 }
 
 impl Enrolled {
-    /// What tells of the client's requests: its sessions, which are passed, or the one activity of an NFSv4.0 client.
+    /// What tells of the client's requests: its sessions, which are passed, or the one activity of
+    /// an NFSv4.0 client.
     pub(crate) fn activities<'a>(
         &'a self,
         sessions: &'a [Arc<Session>],
@@ -112,14 +116,15 @@ impl Registry {
         found.ok_or(Nfsstat4::NFS4ERR_STALE_CLIENTID)
     }
 
-    /// Tells whether some client of this start was given the id, whether or not that is still there.
+    /// Tells whether some client of this start was given the id, whether or not that is still
+    /// there.
     pub(crate) fn has_issued(&self, id: Clientid4, epoch: u32, scramble: &Scramble) -> bool {
         let number = scramble.unscramble(Domain::ClientId, id);
         (number >> 32) as u32 == epoch && (1..=self.counter).contains(&(number as u32))
     }
 
-    /// Returns a client id that no client of this start has had, and that cannot be guessed from others: a counter under
-    /// the start's epoch, permuted.
+    /// Returns a client id that no client of this start has had, and that cannot be guessed from
+    /// others: a counter under the start's epoch, permuted.
     pub(crate) fn new_clientid(&mut self, epoch: u32, scramble: &Scramble) -> Clientid4 {
         loop {
             self.counter = self.counter.wrapping_add(1);
@@ -130,14 +135,16 @@ impl Registry {
         }
     }
 
-    /// Tells whether a client is one of before the restart that may still reclaim: by its owner and its creator.
+    /// Tells whether a client is one of before the restart that may still reclaim: by its owner and
+    /// its creator.
     pub(crate) fn may_reclaim(&self, client: &Client) -> bool {
         let creator = self.waiting.get(&*client.owner);
         creator.is_some_and(|creator| creator.is_none_or(|creator| creator == client.creator.hash))
     }
 
-    /// Tells whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While the owner has something to
-    /// reclaim, the address counts besides the name where nothing proves the name.
+    /// Tells whether a client is its creator's in the eyes of EXCHANGE_ID and SETCLIENTID. While
+    /// the owner has something to reclaim, the address counts besides the name where nothing proves
+    /// the name.
     pub(crate) fn is_of(&self, client: &Client, creator: &Creator) -> bool {
         client.creator.principal == creator.principal
             && (client.creator.hash == creator.hash || !self.waiting.contains_key(&*client.owner))
@@ -172,7 +179,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         enrolled.activities(&sessions).map(SessionActivity::renewed).fold(enrolled.renewed, Duration::max)
     }
 
-    /// Keeps new requests out of all of a client's sessions; false, and nothing is changed, if requests run.
+    /// Keeps new requests out of all of a client's sessions; false, and nothing is changed, if
+    /// requests run.
     pub(crate) fn close_gates(&self, enrolled: &Enrolled) -> bool {
         let sessions = self.sessions_of(enrolled);
         let closed = enrolled.activities(&sessions).take_while(|activity| activity.close(0)).count();
@@ -187,7 +195,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         enrolled.activities(&self.sessions_of(enrolled)).for_each(SessionActivity::reopen);
     }
 
-    /// Tells whether a client's lease has run out and nothing of it runs; then its gates are closed, so that it stays so.
+    /// Tells whether a client's lease has run out and nothing of it runs; then its gates are
+    /// closed, so that it stays so.
     pub(crate) fn expired(&self, enrolled: &Enrolled, now: Duration) -> bool {
         let over = || now >= self.renewed(enrolled).saturating_add(self.state.limits.lease);
         if !over() || !self.close_gates(enrolled) {
@@ -201,8 +210,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         over
     }
 
-    /// Removes a client with its sessions, opens, locks and copies. `forget` says whether it loses the right to reclaim; it keeps
-    /// it when its next incarnation takes over.
+    /// Removes a client with its sessions, opens, locks and copies. `forget` says whether it loses
+    /// the right to reclaim; it keeps it when its next incarnation takes over.
     pub(crate) fn remove_client(
         &self,
         registry: &mut Registry,

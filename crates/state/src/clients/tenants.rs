@@ -1,8 +1,9 @@
-//! Tenants: the principals and addresses that clients and their state are counted for (RFC 8881 section 2.10.3 leaves
-//! resources to the server).
+//! Tenants: the principals and addresses that clients and their state are counted for (RFC 8881
+//! section 2.10.3 leaves resources to the server).
 //!
-//! A tenant is a principal that RPCSEC_GSS proved, or the address of a caller by AUTH_SYS or AUTH_NONE, whose name proves
-//! nothing. Everything that all clients share is divided among tenants, so that a flood by one of them exhausts its own share.
+//! A tenant is a principal that RPCSEC_GSS proved, or the address of a caller by AUTH_SYS or
+//! AUTH_NONE, whose name proves nothing. Everything that all clients share is divided among
+//! tenants, so that a flood by one of them exhausts its own share.
 
 use crate::clients::registry::Enrolled;
 use crate::sessions::nanoseconds;
@@ -128,11 +129,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Whether a holder of `own` may take more: as long as it holds less than twice of what is free, or less than its part of
-    /// what is left.
+    /// Whether a holder of `own` may take more: as long as it holds less than twice of what is
+    /// free, or less than its part of what is left.
     ///
-    /// A quarter is left, but not free. So a holder alone comes to half of all and finds no limit before, each further one
-    /// finds two thirds of what the others left free, and never can all be taken.
+    /// A quarter is left, but not free. So a holder alone comes to half of all and finds no limit
+    /// before, each further one finds two thirds of what the others left free, and never can all be
+    /// taken.
     pub(crate) fn admits(self, own: usize) -> bool {
         let left = self.max.saturating_sub(self.all);
         own < self.free().saturating_mul(2) || own < left.div_ceil(self.holders.max(1))

@@ -1,7 +1,8 @@
 //! Users of a client: whom its opens and locks count for, besides the client itself.
 //!
-//! A machine has one client for all of its users, and a user may have many clients. So opens and locks have two limits: a
-//! user's share of what its client may have, and its tenant's share of what the server may have.
+//! A machine has one client for all of its users, and a user may have many clients. So opens and
+//! locks have two limits: a user's share of what its client may have, and its tenant's share of
+//! what the server may have.
 
 use crate::Clients;
 use crate::clients::ClientState;
@@ -55,8 +56,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         Pool { max, all, holders: self.state.tenants.len() }
     }
 
-    /// Checks one more open against the limits of the client and of the server, and unless it is reclaimed, against the
-    /// shares of its user in both.
+    /// Checks one more open against the limits of the client and of the server, and unless it is
+    /// reclaimed, against the shares of its user in both.
     ///
     /// # Errors
     /// NFS4ERR_NOSPC.
@@ -84,8 +85,9 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
         if fits { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOSPC) }
     }
 
-    /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the client goes whose lease ran out
-    /// first, one of the opener's tenant if that has used up its share. Tells whether there was one.
+    /// Makes room for an open that was refused with NFS4ERR_NOSPC for the server's limit: the
+    /// client goes whose lease ran out first, one of the opener's tenant if that has used up its
+    /// share. Tells whether there was one.
     pub fn make_room_for_open(&self, now: Duration, opener: &Caller<'_>, effects: &mut Effects<O>) -> bool {
         let tenant = self.state.tenants.find(opener);
         let opens = tenant.as_ref().map_or(0, |tenant| tenant.opens.load(Relaxed));
@@ -98,7 +100,8 @@ impl<F: Clone + Eq + Hash, O> Clients<'_, F, O> {
             > 0
     }
 
-    /// Checks so many more locks as [`crate::Clients::check_open_limits`] does opens; they are counted for all clients already.
+    /// Checks so many more locks as [`crate::Clients::check_open_limits`] does opens; they are
+    /// counted for all clients already.
     ///
     /// # Errors
     /// NFS4ERR_DELAY.

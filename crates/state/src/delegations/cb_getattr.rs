@@ -1,7 +1,9 @@
-//! Attributes of a file of which another client has a delegation for writing: its holder is asked (RFC 8881 section 10.4.3).
+//! Attributes of a file of which another client has a delegation for writing: its holder is asked
+//! (RFC 8881 section 10.4.3).
 //!
-//! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those who had asked before the
-//! callback was sent, and for each of them once: so nobody sees what was true before he asked.
+//! Who looks is told to come again (NFS4ERR_DELAY) while CB_GETATTR is out. An answer is for those
+//! who had asked before the callback was sent, and for each of them once: so nobody sees what was
+//! true before he asked.
 
 use crate::Delegations;
 use crate::delegations::{Delegation, DelegationKey, DelegationPhase};
@@ -11,7 +13,8 @@ use crate::{CallbackTask, ClientKey, Effects, Nfsstat4, Result};
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Clients that look at one file with a delegation for writing at the same time; with more it is recalled.
+/// Clients that look at one file with a delegation for writing at the same time; with more it is
+/// recalled.
 const GETATTR_WAITS_MAX: usize = 16;
 
 /// Names what a client waits for when it looks at a file with a delegation for writing.
@@ -24,7 +27,8 @@ pub struct GetattrWait {
 /// What the holder of a delegation for writing says of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldAttributes {
-    /// change: another than when the delegation was granted if the holder has changed the file by itself.
+    /// change: another than when the delegation was granted if the holder has changed the file by
+    /// itself.
     pub change: u64,
     /// size.
     pub size: u64,
@@ -84,8 +88,8 @@ impl GetattrWaits {
         }
     }
 
-    /// Notes that a client waits for an answer that it has not got; says whether the holder has yet to be asked. None where there is no
-    /// use in asking.
+    /// Notes that a client waits for an answer that it has not got; says whether the holder has yet
+    /// to be asked. None where there is no use in asking.
     fn ask(&mut self, client: ClientKey) -> Option<bool> {
         if self.refused {
             return None;
@@ -133,8 +137,8 @@ impl GetattrWaits {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Tells whether another client has a delegation for writing on a file, so that its attributes may be more than a look
-    /// away. Costs the look at one number while there is none.
+    /// Tells whether another client has a delegation for writing on a file, so that its attributes
+    /// may be more than a look away. Costs the look at one number while there is none.
     pub fn others_write(&self, client: ClientKey, file: &F) -> bool {
         self.state.delegations.writers.load(Relaxed) > 0 && self.other_writer(client, file).is_some()
     }
@@ -147,8 +151,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
             .map(|((holder, _), held)| (*holder, held.key))
     }
 
-    /// Has the holder of a delegation for writing asked, if another client has one and has not said yet what it has. Returns what
-    /// to wait for; then, and if there is nothing to wait for, [`crate::Delegations::holder_attributes`] is next.
+    /// Has the holder of a delegation for writing asked, if another client has one and has not said
+    /// yet what it has. Returns what to wait for; then, and if there is nothing to wait for,
+    /// [`crate::Delegations::holder_attributes`] is next.
     pub fn ask_holder(&self, client: ClientKey, file: &F, effects: &mut Effects<O>) -> Option<GetattrWait> {
         let (holder, key) = self.other_writer(client, file)?;
         let asked = self.state.delegations.table.write(key, |delegation| {
@@ -171,10 +176,12 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(look.delegation.0, waits).unwrap_or(false)
     }
 
-    /// Returns what the holder of a delegation for writing says of a file, if another client has one.
+    /// Returns what the holder of a delegation for writing says of a file, if another client has
+    /// one.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY until the holder has answered CB_GETATTR, or the delegation is back when it does not.
+    /// NFS4ERR_DELAY until the holder has answered CB_GETATTR, or the delegation is back when it
+    /// does not.
     pub fn holder_attributes(
         &self,
         now: Duration,
@@ -216,7 +223,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(delegation.0, asks).flatten()
     }
 
-    /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns whether to ask again.
+    /// Takes what the holder has answered to CB_GETATTR; nothing if that was no answer. Returns
+    /// whether to ask again.
     pub fn getattr_answered(&self, delegation: DelegationKey, held: Option<HeldAttributes>) -> bool {
         let answered = self.state.delegations.table.write(delegation.0, |delegation| match held {
             Some(held) => delegation.getattr_waits.answered(held),

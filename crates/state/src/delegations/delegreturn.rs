@@ -1,4 +1,5 @@
-//! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and 18.6).
+//! What a delegation's stateid is good for, and the end of delegations (RFC 8881 sections 9.1.2 and
+//! 18.6).
 
 use crate::Delegations;
 use crate::clients::{Client, ClientState};
@@ -70,7 +71,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         found.unwrap_or(Err(Nfsstat4::NFS4ERR_BAD_STATEID))
     }
 
-    /// As [`crate::Opens::access`], with the stateid of a delegation: one for writing serves for reading, too.
+    /// As [`crate::Opens::access`], with the stateid of a delegation: one for writing serves for
+    /// reading, too.
     pub(crate) fn delegated_access<R>(
         &self,
         client: ClientKey,
@@ -111,7 +113,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         effects.closed.extend(delegation.payload);
     }
 
-    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has ended before.
+    /// Takes a delegation off its file: whoever it stood against may go on. I/O by its stateid has
+    /// ended before.
     pub(crate) fn take_delegation(&self, key: Key) {
         let look = |delegation: &Delegation<F, O>| (delegation.client, delegation.file.clone());
         let Some((client, name)) = self.state.delegations.table.read(key, look) else { return };

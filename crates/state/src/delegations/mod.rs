@@ -1,8 +1,9 @@
 //! Delegations of files, granted with an OPEN (RFC 8881 section 10.4).
 //!
-//! A file's stripe says who holds which delegation; whoever takes a delegation from a client or gives it one holds that
-//! stripe and the client's state. So a conflict found under the stripe stays one until its lock is released. Their end is in
-//! `delegreturn`, recalls and revocation are in `recalls`.
+//! A file's stripe says who holds which delegation; whoever takes a delegation from a client or
+//! gives it one holds that stripe and the client's state. So a conflict found under the stripe
+//! stays one until its lock is released. Their end is in `delegreturn`, recalls and revocation are
+//! in `recalls`.
 
 pub(crate) mod cb_getattr;
 pub(crate) mod delegreturn;
@@ -26,7 +27,8 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Opens of a file that are looked at to see whether they are all the client's own; with more it gets no delegation.
+/// Opens of a file that are looked at to see whether they are all the client's own; with more it
+/// gets no delegation.
 const OPENS_LOOKED_AT_MAX: usize = 16;
 /// How often a client is asked to give delegations back of its own choice.
 const RECALL_ANY_INTERVAL: Duration = Duration::from_secs(10);
@@ -42,7 +44,8 @@ pub struct DelegationRequest<'a, F> {
     pub file: &'a F,
     /// Whether it is one for writing.
     pub write: bool,
-    /// Whether the client held it before the restart (CLAIM_PREVIOUS): then it gets it back if nobody stands against it.
+    /// Whether the client held it before the restart (CLAIM_PREVIOUS): then it gets it back if
+    /// nobody stands against it.
     pub reclaim: bool,
     /// The file's change attribute by now.
     pub change: u64,
@@ -55,11 +58,13 @@ pub struct Delegated {
     pub stateid: Stateid4,
     /// Whether it is one for writing.
     pub write: bool,
-    /// Whether the client is to give it back at once: it was reclaimed, and there is no way to recall it.
+    /// Whether the client is to give it back at once: it was reclaimed, and there is no way to
+    /// recall it.
     pub recall: bool,
 }
 
-/// The request that a delegation was granted to, so that a recall cannot overtake its reply (RFC 8881 section 2.10.6.3).
+/// The request that a delegation was granted to, so that a recall cannot overtake its reply (RFC
+/// 8881 section 2.10.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferringCall {
     /// rcl_sessionid.
@@ -125,7 +130,8 @@ impl<F, O> DelegationTable<F, O> {
         self.table.len()
     }
 
-    /// Returns the number that counts against the limit: a delegation is counted before it is there.
+    /// Returns the number that counts against the limit: a delegation is counted before it is
+    /// there.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
@@ -161,8 +167,9 @@ pub(crate) struct HeldDelegation {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Grants a delegation on a file that the client has just opened, if it pays and nobody stands against it. `payload`
-    /// is what READ (and WRITE) with its stateid will get; where it is not needed it is among the closed ones.
+    /// Grants a delegation on a file that the client has just opened, if it pays and nobody stands
+    /// against it. `payload` is what READ (and WRITE) with its stateid will get; where it is not
+    /// needed it is among the closed ones.
     ///
     /// # Errors
     /// Why there is none.
@@ -181,8 +188,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         delegated
     }
 
-    /// Says whether a client may get a delegation on a file as things stand, so that nothing is done in vain before
-    /// [`crate::Delegations::delegate`].
+    /// Says whether a client may get a delegation on a file as things stand, so that nothing is
+    /// done in vain before [`crate::Delegations::delegate`].
     ///
     /// # Errors
     /// Why there is none.
@@ -275,7 +282,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         if against { Err(WhyNoDelegation4::WND4_CONTENTION) } else { Ok(()) }
     }
 
-    /// Whether what others have open lets a client do without asking what a delegation would let it do.
+    /// Whether what others have open lets a client do without asking what a delegation would let it
+    /// do.
     fn others_allow(&self, file: &FileState<F>, holder: Holder, write: bool) -> bool {
         let all = file.shares.union();
         if !write && all.access & WRITE == 0 && all.deny & READ == 0 {
@@ -293,8 +301,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         })
     }
 
-    /// Counts a delegation that is about to be granted, and asks the client for some back when it has nearly all that it
-    /// may have.
+    /// Counts a delegation that is about to be granted, and asks the client for some back when it
+    /// has nearly all that it may have.
     fn count_delegation(
         &self,
         client_state: &mut ClientState,

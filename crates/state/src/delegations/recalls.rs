@@ -1,4 +1,5 @@
-//! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections 10.4.5 and 10.4.6).
+//! Conflicts with delegations: recall, and revocation of what is not given back (RFC 8881 sections
+//! 10.4.5 and 10.4.6).
 
 use crate::Delegations;
 use crate::clients::{Client, ClientState};
@@ -16,12 +17,14 @@ use nfs4::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// How long a file counts as contended after a delegation of it had to be recalled: none is granted meanwhile.
+/// How long a file counts as contended after a delegation of it had to be recalled: none is granted
+/// meanwhile.
 const CONTENTION_TIME: Duration = Duration::from_secs(30);
 /// Places of the table of contended files.
 const CONTENTION_PLACES: usize = if cfg!(feature = "shuttle") { 16 } else { 4096 };
 
-/// When delegations of files had to be recalled last. Files may share a place: then one of them gets no delegation for a while.
+/// When delegations of files had to be recalled last. Files may share a place: then one of them
+/// gets no delegation for a while.
 #[derive(Debug)]
 pub(crate) struct Contention(Box<[AtomicU64]>);
 
@@ -59,13 +62,15 @@ pub struct Recall<F> {
 }
 
 impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
-    /// Tells whether there are any delegations, so that an operation may need to find out which file it is about.
+    /// Tells whether there are any delegations, so that an operation may need to find out which
+    /// file it is about.
     pub fn has_delegations(&self) -> bool {
         self.state.delegations.count.load(Relaxed) > 0
     }
 
-    /// Recalls what stands against an operation of a client on a file whose stripe the caller holds: all delegations of
-    /// others for one that changes it, those for writing for one that looks at it.
+    /// Recalls what stands against an operation of a client on a file whose stripe the caller
+    /// holds: all delegations of others for one that changes it, those for writing for one that
+    /// looks at it.
     ///
     /// # Errors
     /// NFS4ERR_DELAY until they are back.
@@ -92,7 +97,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         Err(Nfsstat4::NFS4ERR_DELAY)
     }
 
-    /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's stripe.
+    /// Has a delegation recalled, to be revoked by then if not earlier. The caller holds the file's
+    /// stripe.
     fn begin_recall(&self, client: ClientKey, key: Key, until: Duration, effects: &mut Effects<O>) {
         let before = self.state.delegations.table.write(key, |delegation| {
             let before = delegation.phase;
@@ -120,8 +126,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Recalls all delegations of a file for somebody who is no client; those that are not back within that time are revoked. For a
-    /// while nobody gets one.
+    /// Recalls all delegations of a file for somebody who is no client; those that are not back
+    /// within that time are revoked. For a while nobody gets one.
     pub fn recall_all(&self, now: Duration, file: &F, within: Duration, effects: &mut Effects<O>) {
         let files = self.state.files.lock(file);
         let Some(state) = files.get(file).filter(|state| !state.delegations.is_empty()) else { return };
@@ -132,8 +138,8 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Returns what `take` makes of what the client's own delegation for writing on a file was granted with, if it has one. Costs
-    /// the look at one number while there is none.
+    /// Returns what `take` makes of what the client's own delegation for writing on a file was
+    /// granted with, if it has one. Costs the look at one number while there is none.
     pub fn own_writer<R>(&self, client: ClientKey, file: &F, take: impl FnOnce(&O) -> R) -> Option<R> {
         if self.state.delegations.writers.load(Relaxed) == 0 {
             return None;
@@ -144,8 +150,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         self.state.delegations.table.read(held.key, payload).flatten().filter(|_| held.write)
     }
 
-    /// Begins a change of a file other than by an open for writing: of its attributes, names, or data with a special stateid.
-    /// Until [`crate::Delegations::end_change`] nobody gets a delegation on it.
+    /// Begins a change of a file other than by an open for writing: of its attributes, names, or
+    /// data with a special stateid. Until [`crate::Delegations::end_change`] nobody gets a
+    /// delegation on it.
     ///
     /// # Errors
     /// NFS4ERR_DELAY while others have delegations: they are recalled.
@@ -175,8 +182,9 @@ impl<F: Clone + Eq + Hash, O> Delegations<'_, F, O> {
         }
     }
 
-    /// Checks an operation that looks at a file's data or attributes without an open: a holder of a delegation for writing
-    /// may have changed them. Costs the look at one number while there is none.
+    /// Checks an operation that looks at a file's data or attributes without an open: a holder of a
+    /// delegation for writing may have changed them. Costs the look at one number while there is
+    /// none.
     ///
     /// # Errors
     /// NFS4ERR_DELAY while others have such a delegation: it is recalled.

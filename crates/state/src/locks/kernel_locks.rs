@@ -1,4 +1,5 @@
-//! Locks that are held elsewhere as well, for others than clients to see: what is asked first, and what has to follow.
+//! Locks that are held elsewhere as well, for others than clients to see: what is asked first, and
+//! what has to follow.
 
 use crate::Locks;
 use crate::sync::PoisonError;
@@ -7,8 +8,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Checks all that [`crate::Locks::lock`] will check, and returns what `take` makes of the payload of the open, so that the range can be
-    /// locked elsewhere first. A client that waits is remembered as by [`crate::Locks::lock`].
+    /// Checks all that [`crate::Locks::lock`] will check, and returns what `take` makes of the
+    /// payload of the open, so that the range can be locked elsewhere first. A client that waits is
+    /// remembered as by [`crate::Locks::lock`].
     ///
     /// # Errors
     /// Those of [`crate::Locks::lock`].
@@ -32,8 +34,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     /// Remembers a client whose request a program of the server's machine refused, so that
-    /// [`Locks::notify_waits`] reaches it. Says whether the request waits and its client can be called
-    /// back (RFC 8881 section 18.10.4).
+    /// [`Locks::notify_waits`] reaches it. Says whether the request waits and its client can be
+    /// called back (RFC 8881 section 18.10.4).
     pub fn wait_for_program(&self, client: ClientKey, request: &Lock<'_, F>) -> bool {
         let Ok(range) = LockRange::new(request.offset, request.length) else { return false };
         let Ok(record) = self.state.client(client) else { return false };
@@ -44,15 +46,16 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.note_wait(client, &record, &place, file, range, request)
     }
 
-    /// Queues CB_NOTIFY_LOCK for the clients that wait for a lock on a file and that no other client's
-    /// lock holds up (RFC 8881 section 20.11).
+    /// Queues CB_NOTIFY_LOCK for the clients that wait for a lock on a file and that no other
+    /// client's lock holds up (RFC 8881 section 20.11).
     pub fn notify_waits(&self, file: &F, effects: &mut Effects<O>) {
         if let Some(state) = self.state.files.lock(file).get_mut(file) {
             self.notify_lock_waits(state, effects);
         }
     }
 
-    /// Returns how a range of a file is locked by all clients together, in pieces that follow each other and cover it.
+    /// Returns how a range of a file is locked by all clients together, in pieces that follow each
+    /// other and cover it.
     pub fn locked_within(&self, file: &F, range: LockRange) -> Vec<(LockRange, LockedFor)> {
         let files = self.state.files.read(file);
         match files.get(file) {
@@ -66,8 +69,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         self.state.files.read(file).get(file).is_some_and(|file| file.ranges.len() > 0)
     }
 
-    /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has locked any more is to be
-    /// unlocked elsewhere, too.
+    /// Returns the ranges that somebody has unlocked since the last call, or lost: what nobody has
+    /// locked any more is to be unlocked elsewhere, too.
     pub fn take_unlocked(&self) -> Vec<(F, LockRange)> {
         std::mem::take(&mut *self.state.locks.unlocked.lock().unwrap_or_else(PoisonError::into_inner))
     }

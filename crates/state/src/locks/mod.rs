@@ -67,7 +67,8 @@ impl<F> LockTable<F> {
         self.table.len()
     }
 
-    /// Returns the number of lock stateids and locked ranges, those included that are reserved for LOCKs that run.
+    /// Returns the number of lock stateids and locked ranges, those included that are reserved for
+    /// LOCKs that run.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
@@ -100,12 +101,13 @@ pub(crate) struct LockTarget<F> {
 const LOCKS_PER_LOCK_MAX: usize = 3;
 
 impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
-    /// Handles LOCK and returns the lock stateid. A client that waits for what it is refused is told when it may be free, and asks
-    /// again.
+    /// Handles LOCK and returns the lock stateid. A client that waits for what it is refused is
+    /// told when it may be free, and asks again.
     ///
     /// # Errors
-    /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
-    /// NFS4ERR_RECLAIM_BAD, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (too many locks), NFS4ERR_DEADSESSION.
+    /// NFS4ERR_DENIED, NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE,
+    /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_RECLAIM_CONFLICT,
+    /// NFS4ERR_DELAY (too many locks), NFS4ERR_DEADSESSION.
     pub fn lock(
         &self,
         now: Duration,
@@ -122,7 +124,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Ends what clients hold whose leases have run out, where the limit of all locks was in the way.
+    /// Ends what clients hold whose leases have run out, where the limit of all locks was in the
+    /// way.
     fn expired_make_room(
         &self,
         now: Duration,
@@ -182,7 +185,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     ) -> Result<LockTarget<F>> {
         let place = self.resolve_locker(client_state, client, request)?;
         self.state.leases().check_grace(now, record, client_state, registry)?;
-        // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section 18.10.3).
+        // A write lock needs an open for writing, a read lock one for reading (RFC 8881 section
+        // 18.10.3).
         match place.access & if request.write { WRITE } else { READ } {
             0 => Err(Nfsstat4::NFS4ERR_OPENMODE),
             _ => Ok(place),
@@ -207,8 +211,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         Err(LockError::Denied(self.denied(held)))
     }
 
-    /// Remembers a refused request if it waits (READW_LT, WRITEW_LT) and its client can be called back;
-    /// says whether it did.
+    /// Remembers a refused request if it waits (READW_LT, WRITEW_LT) and its client can be called
+    /// back; says whether it did.
     pub(crate) fn note_wait(
         &self,
         client: ClientKey,
@@ -259,7 +263,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     /// Handles LOCKU: what is not locked in the range is left as it is.
     ///
     /// # Errors
-    /// NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCK_RANGE (a split would exceed the limit).
+    /// NFS4ERR_INVAL, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_LOCK_RANGE (a split would
+    /// exceed the limit).
     pub fn locku(
         &self,
         client: ClientKey,
@@ -276,7 +281,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         let user = self.lock_of(key)?.user;
         // Only what covers the rest of the file for sure can split nothing.
         let splits = (offset, length) != (0, u64::MAX);
-        // A split is refused by the limits alone: what a user has too much of it must be able to unlock.
+        // A split is refused by the limits alone: what a user has too much of it must be able to
+        // unlock.
         if splits && self.reserve_locks(&client_state, &user, true).is_err() {
             return Err(Nfsstat4::NFS4ERR_LOCK_RANGE);
         }
@@ -344,7 +350,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
     }
 
     fn denied(&self, held: Held<Key>) -> LockDenied {
-        // Whoever holds a range has a lock stateid, and its owner lives, as long as the file's stripe is locked.
+        // Whoever holds a range has a lock stateid, and its owner lives, as long as the file's
+        // stripe is locked.
         let owner = self.state.opens.owner(held.holder, |owner| (owner.clientid, owner.name.to_vec()));
         let (clientid, owner) = owner.unwrap_or_default();
         LockDenied {
@@ -366,8 +373,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Counts the most that one operation may make, or says that it would be too much; the caller counts it down again
-    /// when what was made is counted by itself.
+    /// Counts the most that one operation may make, or says that it would be too much; the caller
+    /// counts it down again when what was made is counted by itself.
     fn reserve_locks(&self, client_state: &ClientState, user: &User, reclaims: bool) -> Result<()> {
         self.state.locks.count.fetch_add(LOCKS_PER_LOCK_MAX, Relaxed);
         let checked =
@@ -410,7 +417,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         key
     }
 
-    /// Changes the ranges of a lock stateid's owner, counts them, and returns the stateid with its next sequence number.
+    /// Changes the ranges of a lock stateid's owner, counts them, and returns the stateid with its
+    /// next sequence number.
     fn change_ranges(
         &self,
         client_state: &mut ClientState,
@@ -442,8 +450,8 @@ impl<F: Clone + Eq + Hash, O> Locks<'_, F, O> {
         }
     }
 
-    /// Removes a lock stateid on a file, whose stripe the caller holds. The owner's ranges of the file go with its last
-    /// lock stateid there.
+    /// Removes a lock stateid on a file, whose stripe the caller holds. The owner's ranges of the
+    /// file go with its last lock stateid there.
     pub(crate) fn remove_lock_state(
         &self,
         client_state: &mut ClientState,

@@ -71,8 +71,8 @@ pub(crate) struct Held<H> {
     pub(crate) write: bool,
 }
 
-/// The ranges of one holder by their first byte: the last byte, and whether it is a write lock. They never overlap,
-/// and neighbours of one type are one range.
+/// The ranges of one holder by their first byte: the last byte, and whether it is a write lock.
+/// They never overlap, and neighbours of one type are one range.
 type Ranges = BTreeMap<u64, (u64, bool)>;
 
 /// The locked ranges of one file: for each holder, ranges that do not overlap.
@@ -110,7 +110,8 @@ impl<H: Copy + Ord> RangeTable<H> {
             .map(|(holder, range, write)| Held { holder, range, write })
     }
 
-    /// Locks a range: what the holder has there becomes of this type. Conflicts are for the caller to check.
+    /// Locks a range: what the holder has there becomes of this type. Conflicts are for the caller
+    /// to check.
     pub(crate) fn lock(&mut self, holder: H, range: LockRange, write: bool) {
         let ranges = self.holders.entry(holder).or_default();
         let before = ranges.len();
@@ -138,7 +139,8 @@ impl<H: Copy + Ord> RangeTable<H> {
         Some(LockRange { first: *first, last: *last })
     }
 
-    /// Returns how the bytes of a range are locked by all holders together, in pieces that follow each other; neighbours differ.
+    /// Returns how the bytes of a range are locked by all holders together, in pieces that follow
+    /// each other; neighbours differ.
     pub(crate) fn coverage(&self, range: LockRange) -> Vec<(LockRange, LockedFor)> {
         // Where locks begin and where they have ended, readers and writers counted apart.
         let mut edges: BTreeMap<u64, (i64, i64)> = BTreeMap::from([(range.first, (0, 0))]);
@@ -183,7 +185,8 @@ impl<H: Copy + Ord> RangeTable<H> {
 
 /// Returns the ranges that share a byte with `range`, in order.
 fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockRange, bool)> + '_ {
-    // Of those that begin before it only the nearest can reach into it, since ranges of one holder do not overlap.
+    // Of those that begin before it only the nearest can reach into it, since ranges of one holder
+    // do not overlap.
     let before = ranges.range(..range.first).next_back().filter(move |(_, (last, _))| *last >= range.first);
     let within = ranges.range(range.first..=range.last);
     before
@@ -192,7 +195,8 @@ fn overlapping(ranges: &Ranges, range: LockRange) -> impl Iterator<Item = (LockR
         .map(|(first, (last, write))| (LockRange { first: *first, last: *last }, *write))
 }
 
-/// Takes `range` out: whole ranges go, those that stick out are shortened, one around it becomes two.
+/// Takes `range` out: whole ranges go, those that stick out are shortened, one around it becomes
+/// two.
 fn cut(ranges: &mut Ranges, range: LockRange) {
     let hit: Vec<(LockRange, bool)> = overlapping(ranges, range).collect();
     for (old, write) in hit {
@@ -206,7 +210,8 @@ fn cut(ranges: &mut Ranges, range: LockRange) {
     }
 }
 
-/// Removes the neighbours of the same type that touch `range` and returns the range that covers all of them.
+/// Removes the neighbours of the same type that touch `range` and returns the range that covers all
+/// of them.
 fn absorb_neighbours(ranges: &mut Ranges, range: LockRange, write: bool) -> LockRange {
     let mut merged = range;
     let left = ranges.range(..range.first).next_back().map(|(first, (last, write))| (*first, *last, *write));

@@ -1,6 +1,7 @@
 //! Clients that wait for a lock are told when it may be had (RFC 8881 sections 18.10.4 and 20.11).
 //!
-//! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as well.
+//! What is remembered is a hint: a client that was told of CB_NOTIFY_LOCK asks again by itself as
+//! well.
 
 use crate::Callbacks;
 use crate::Locks;
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Lock owners that are remembered as waiting for one file; further ones have to ask again by themselves.
+/// Lock owners that are remembered as waiting for one file; further ones have to ask again by
+/// themselves.
 const WAITS_MAX: usize = 64;
 /// Notices that have yet to be sent or answered; further ones are left out.
 const NOTICES_MAX: usize = 4096;

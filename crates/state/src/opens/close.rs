@@ -1,4 +1,5 @@
-//! OPEN_DOWNGRADE and CLOSE (RFC 8881 sections 18.18 and 18.2), and the end of opens for other reasons.
+//! OPEN_DOWNGRADE and CLOSE (RFC 8881 sections 18.18 and 18.2), and the end of opens for other
+//! reasons.
 
 use crate::Opens;
 use crate::clients::ClientState;
@@ -11,10 +12,12 @@ use crate::{ClientKey, Effects, Nfsstat4, Result, Stateid4};
 use std::hash::Hash;
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Handles OPEN_DOWNGRADE on the open of `file`; the payload stays, the access that READ and WRITE have shrinks.
+    /// Handles OPEN_DOWNGRADE on the open of `file`; the payload stays, the access that READ and
+    /// WRITE have shrinks.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_INVAL (not the union of some of the owner's OPENs).
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_INVAL (not the union of some of the
+    /// owner's OPENs).
     pub fn open_downgrade(
         &self,
         client: ClientKey,
@@ -41,9 +44,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(self.state.stateid(StateRef::Open(key), seqid))
     }
 
-    /// Handles CLOSE. Locks made under the open go with it, one of the two choices of RFC 8881 section 18.2.4: a client that
-    /// could not unlock, because a ticket had expired, would otherwise never get rid of the open. The stateid to return
-    /// is the invalid special one.
+    /// Handles CLOSE. Locks made under the open go with it, one of the two choices of RFC 8881
+    /// section 18.2.4: a client that could not unlock, because a ticket had expired, would
+    /// otherwise never get rid of the open. The stateid to return is the invalid special one.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
@@ -72,7 +75,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         })
     }
 
-    /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it had denied them.
+    /// Removes an open with its lock stateids. I/O by its stateid ends before others get what it
+    /// had denied them.
     pub(crate) fn remove_open(&self, client_state: &mut ClientState, key: Key, effects: &mut Effects<O>) {
         let Some(file_name) = self.state.opens.table.read(key, |open| open.file.clone()) else { return };
         let mut files = self.state.files.lock(&file_name);
@@ -114,7 +118,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             return;
         }
         if let Some(owner) = self.state.opens.owners.remove(key) {
-            // One name can be an open owner's and a lock owner's: the key tells which entry is meant.
+            // One name can be an open owner's and a lock owner's: the key tells which entry is
+            // meant.
             for table in [&mut client_state.open_owners, &mut client_state.lock_owners] {
                 if table.get(&owner.name) == Some(&key) {
                     table.remove(&owner.name);

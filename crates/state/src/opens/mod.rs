@@ -1,4 +1,5 @@
-//! OPEN: open owners, share reservations and the access that READ and WRITE have (RFC 8881 sections 9 and 18.16).
+//! OPEN: open owners, share reservations and the access that READ and WRITE have (RFC 8881 sections
+//! 9 and 18.16).
 
 pub(crate) mod close;
 pub(crate) mod requests;
@@ -30,8 +31,8 @@ pub(crate) struct Owner {
     pub(crate) uses: usize,
 }
 
-/// One open: of one owner on one file, whatever the number of OPENs that made it. It is what READ and WRITE look at, so
-/// that nothing else has to be kept in step with it.
+/// One open: of one owner on one file, whatever the number of OPENs that made it. It is what READ
+/// and WRITE look at, so that nothing else has to be kept in step with it.
 #[derive(Debug)]
 pub(crate) struct Open<F, O> {
     pub(crate) client: ClientKey,
@@ -154,11 +155,12 @@ struct Granted {
 }
 
 impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
-    /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything: grace, claim, limits.
-    /// On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
+    /// Checks what does not depend on the file, so that OPEN can refuse before it creates anything:
+    /// grace, claim, limits. On NFS4ERR_NOSPC [`crate::Clients::make_room_for_open`] may help.
     ///
     /// # Errors
-    /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC, NFS4ERR_DEADSESSION.
+    /// NFS4ERR_GRACE, NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_BAD, NFS4ERR_INVAL, NFS4ERR_NOSPC,
+    /// NFS4ERR_DEADSESSION.
     pub fn open_allowed(
         &self,
         now: Duration,
@@ -187,7 +189,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         owner: &[u8],
         claim: OpenClaim,
     ) -> Result<()> {
-        // What a client has opened under a delegation is covered by that, in the grace period as well.
+        // What a client has opened under a delegation is covered by that, in the grace period as
+        // well.
         if !matches!(claim, OpenClaim::Delegated(_)) {
             self.state.leases().check_grace(now, record, client_state, reclaim)?;
         }
@@ -209,13 +212,15 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         self.check_allowed(now, record, client_state, reclaim, opener, owner, *claim)
     }
 
-    /// Checks all that [`crate::Opens::open`] will check and returns the access bits with which the payload has to be opened
-    /// (the request's and those that the owner already has on this file), and what `take` makes of the payload of the
-    /// owner's open, so that an OPEN for more can keep using it.
+    /// Checks all that [`crate::Opens::open`] will check and returns the access bits with which the
+    /// payload has to be opened (the request's and those that the owner already has on this file),
+    /// and what `take` makes of the payload of the owner's open, so that an OPEN for more can keep
+    /// using it.
     ///
     /// # Errors
-    /// Those of [`crate::Opens::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_DELAY (delegations of others
-    /// are recalled), and with a delegation NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    /// Those of [`crate::Opens::open_allowed`], NFS4ERR_SHARE_DENIED, NFS4ERR_RECLAIM_CONFLICT,
+    /// NFS4ERR_DELAY (delegations of others are recalled), and with a delegation
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
     pub fn open_check<R>(
         &self,
         now: Duration,
@@ -269,7 +274,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
             // What was had together may be reclaimed one after another.
             all.remove(own_share);
         }
-        // The owner's own open is no exception (RFC 8881 sections 9.7 and 18.16.3, RFC 7530 section 9.9).
+        // The owner's own open is no exception (RFC 8881 sections 9.7 and 18.16.3, RFC 7530 section
+        // 9.9).
         if share.conflicts(all.union()) {
             let status =
                 if reclaims { Nfsstat4::NFS4ERR_RECLAIM_CONFLICT } else { Nfsstat4::NFS4ERR_SHARE_DENIED };
@@ -287,8 +293,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(Granted { share, needed: share.access | own_share.access, own })
     }
 
-    /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get, opened with
-    /// `payload_access`. On any error, and when it is not needed, it is among the closed payloads of `effects`.
+    /// Opens, or widens the owner's open of this file. `payload` is what READ and WRITE will get,
+    /// opened with `payload_access`. On any error, and when it is not needed, it is among the
+    /// closed payloads of `effects`.
     ///
     /// # Errors
     /// Those of [`crate::Opens::open_check`].
@@ -416,9 +423,9 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
         Ok(self.state.stateid(StateRef::Open(key), 1))
     }
 
-    /// Returns what `take` makes of the payload of an open or lock stateid, for I/O on `file`: `access` is READ 1,
-    /// WRITE 2, or 0 for any (COMMIT, SETATTR without size and the like). Takes the lock of one stripe for a look, one
-    /// after the other two for a lock stateid.
+    /// Returns what `take` makes of the payload of an open or lock stateid, for I/O on `file`:
+    /// `access` is READ 1, WRITE 2, or 0 for any (COMMIT, SETATTR without size and the like). Takes
+    /// the lock of one stripe for a look, one after the other two for a lock stateid.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE.
@@ -460,7 +467,8 @@ impl<F: Clone + Eq + Hash, O> Opens<'_, F, O> {
     }
 }
 
-/// The sequence number of a stateid after this one: zero has a meaning of its own and is left out (RFC 8881 section 8.2.2).
+/// The sequence number of a stateid after this one: zero has a meaning of its own and is left out
+/// (RFC 8881 section 8.2.2).
 pub(crate) fn next_seqid(seqid: u32) -> u32 {
     seqid.checked_add(1).unwrap_or(1)
 }

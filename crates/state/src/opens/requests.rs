@@ -10,7 +10,8 @@ pub enum OpenClaim {
     New,
     /// CLAIM_PREVIOUS: reclaimed after a restart of the server.
     Previous,
-    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: what the client has opened by itself under this delegation.
+    /// CLAIM_DELEGATE_CUR and CLAIM_DELEG_CUR_FH: what the client has opened by itself under this
+    /// delegation.
     Delegated(Stateid4),
 }
 
@@ -29,7 +30,8 @@ pub struct OpenRequest<'a, F> {
     pub claim: OpenClaim,
     /// Who opens it: the open counts for its share.
     pub opener: Caller<'a>,
-    /// Whether the file is cut to nothing; the caller has begun that as a change ([`crate::Delegations::begin_change`]).
+    /// Whether the file is cut to nothing; the caller has begun that as a change
+    /// ([`crate::Delegations::begin_change`]).
     pub truncates: bool,
 }
 
@@ -38,8 +40,8 @@ impl<F> OpenRequest<'_, F> {
         share(self.access, self.deny)
     }
 
-    /// Whether it is at odds with delegations of others for reading: those let their holders rely on the data, and open
-    /// the file for reading without asking (RFC 8881 section 10.4.1).
+    /// Whether it is at odds with delegations of others for reading: those let their holders rely
+    /// on the data, and open the file for reading without asking (RFC 8881 section 10.4.1).
     pub(crate) fn changes(&self) -> bool {
         self.truncates || self.access & WRITE != 0 || self.deny & READ != 0
     }
@@ -50,7 +52,7 @@ impl<F> OpenRequest<'_, F> {
 pub enum OpenOutcome {
     /// The file is open; the stateid is for the client.
     Opened(Stateid4),
-    /// The owner has the file open with more by now: open the file anew with these access bits and call again.
-    /// (The payload given is among the closed ones of [`Effects`].)
+    /// The owner has the file open with more by now: open the file anew with these access bits and
+    /// call again. (The payload given is among the closed ones of [`Effects`].)
     Reopen(u32),
 }

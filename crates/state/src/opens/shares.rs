@@ -25,7 +25,8 @@ impl Share {
     }
 }
 
-/// How many opens have each of the four bits, so that a check costs the same with one open or ten thousand.
+/// How many opens have each of the four bits, so that a check costs the same with one open or ten
+/// thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShareCounts {
     access: [u32; 2],
@@ -66,7 +67,8 @@ pub(crate) fn share(access: u32, deny: u32) -> Result<Share> {
     Ok(Share { access, deny })
 }
 
-/// Which values of access and of deny the OPENs behind one open asked for: bit n stands for the value n.
+/// Which values of access and of deny the OPENs behind one open asked for: bit n stands for the
+/// value n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     access: u8,
@@ -82,8 +84,8 @@ impl Seen {
         Self { access: self.access | 1 << (share.access & BOTH), deny: self.deny | 1 << (share.deny & BOTH) }
     }
 
-    /// Returns what is left after an OPEN_DOWNGRADE to `target`, if access and deny are each the union of some of the
-    /// OPENs (RFC 8881 section 18.18.3).
+    /// Returns what is left after an OPEN_DOWNGRADE to `target`, if access and deny are each the
+    /// union of some of the OPENs (RFC 8881 section 18.18.3).
     pub(crate) fn within(self, target: Share) -> Option<Self> {
         let access = values_within(self.access, target.access)?;
         let deny = values_within(self.deny, target.deny)?;
@@ -91,7 +93,8 @@ impl Seen {
     }
 }
 
-/// Keeps the values that ask for nothing beyond `target`, if there are any and together they make it up.
+/// Keeps the values that ask for nothing beyond `target`, if there are any and together they make
+/// it up.
 fn values_within(seen: u8, target: u32) -> Option<u8> {
     let kept = (0..=BOTH).filter(|value| seen & 1 << value != 0 && value | target == target);
     let (bits, union) = kept.fold((0, 0), |(bits, union), value| (bits | 1 << value, union | value));

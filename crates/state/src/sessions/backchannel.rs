@@ -9,12 +9,13 @@ use std::time::Duration;
 
 /// Operations of a callback: CB_SEQUENCE and one more.
 const OPERATIONS: u32 = 2;
-/// Bytes of the longest callback: an AUTH_SYS credential with the longest machine name, CB_SEQUENCE with a referring
-/// call, and CB_RECALL with the longest filehandle.
+/// Bytes of the longest callback: an AUTH_SYS credential with the longest machine name, CB_SEQUENCE
+/// with a referring call, and CB_RECALL with the longest filehandle.
 const REQUEST_SIZE_MIN: u32 = 768;
 /// Bytes of the longest reply that is of interest, that to CB_GETATTR.
 const RESPONSE_SIZE_MIN: u32 = 256;
-/// What RPCSEC_GSS adds to either at most: the longest verifier and the longest tokens around the body.
+/// What RPCSEC_GSS adds to either at most: the longest verifier and the longest tokens around the
+/// body.
 const PROTECTION_SIZE: u32 = 160;
 
 /// callback_sec_parms4: one way to authenticate callbacks.
@@ -144,8 +145,9 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         handles
     }
 
-    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named. It adds ways to authenticate, and they
-    /// come before those that the client named earlier; connections that carried nothing are tried again.
+    /// Handles BACKCHANNEL_CTL for the session that the COMPOUND's SEQUENCE named. It adds ways to
+    /// authenticate, and they come before those that the client named earlier; connections that
+    /// carried nothing are tried again.
     ///
     /// # Errors
     /// NFS4ERR_DEADSESSION when the session is gone.

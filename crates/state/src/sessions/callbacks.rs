@@ -1,8 +1,10 @@
-//! Callbacks: slots of backchannels and the connections that carry them (RFC 8881 sections 2.10.3.1 and 2.10.6).
+//! Callbacks: slots of backchannels and the connections that carry them (RFC 8881 sections 2.10.3.1
+//! and 2.10.6).
 //!
-//! What is said in a callback, and when it is said again, is for the server; here it is known on which session, slot
-//! and connection. A callback keeps its slot until the client has answered it. Where an answer is lost the sequence id is
-//! used again, since nobody knows whether the client has seen it.
+//! What is said in a callback, and when it is said again, is for the server; here it is known on
+//! which session, slot and connection. A callback keeps its slot until the client has answered it.
+//! Where an answer is lost the sequence id is used again, since nobody knows whether the client has
+//! seen it.
 
 use crate::Callbacks;
 use crate::sessions::backchannel::Ability;
@@ -35,13 +37,15 @@ pub enum NoBackChannel {
 pub enum CallbackEnd {
     /// The client has used the sequence id.
     Answered,
-    /// The client has not used it, or nobody knows whether it has: the slot's next callback has the same one.
+    /// The client has not used it, or nobody knows whether it has: the slot's next callback has the
+    /// same one.
     Unknown,
     /// Client and server disagree about the slot (NFS4ERR_SEQ_MISORDERED): it is not used again.
     Misordered,
 }
 
-/// A callback's place: the arguments of its CB_SEQUENCE, and how to send it. To be given to [`crate::Callbacks::end_callback`].
+/// A callback's place: the arguments of its CB_SEQUENCE, and how to send it. To be given to
+/// [`crate::Callbacks::end_callback`].
 #[must_use = "its slot stays busy until the callback is ended"]
 #[derive(Debug)]
 pub struct BackCall {
@@ -81,7 +85,8 @@ impl BackSlots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lowest free slot of so many; returns it with its sequence id and the highest slot in use.
+    /// Takes the lowest free slot of so many; returns it with its sequence id and the highest slot
+    /// in use.
     fn take(&self, count: u32) -> Option<(u32, u32, u32)> {
         let mut slots = self.lock();
         let free = slots.iter().position(|slot| !slot.busy && !slot.misordered);
@@ -140,12 +145,14 @@ impl PathStatus {
         self.flags.fetch_update(AcqRel, Acquire, change).is_ok()
     }
 
-    /// Takes note of when the last context for callbacks ends (see `CallbackSecurity::contexts_until`).
+    /// Takes note of when the last context for callbacks ends (see
+    /// `CallbackSecurity::contexts_until`).
     pub(crate) fn set_contexts(&self, until: u64) {
         self.contexts_until.store(until, Relaxed);
     }
 
-    /// What is to be said of the contexts for callbacks, all of them together (RFC 8881 section 18.46.3).
+    /// What is to be said of the contexts for callbacks, all of them together (RFC 8881 section
+    /// 18.46.3).
     fn contexts_flags(&self, now: Duration, lease: Duration) -> u32 {
         let until = self.contexts_until.load(Relaxed);
         match Duration::from_nanos(until) {
@@ -174,7 +181,8 @@ impl Session {
         session | self.record.status.load(Relaxed) | if down { SEQ4_STATUS_CB_PATH_DOWN } else { 0 }
     }
 
-    /// Sees whether callbacks have a way to the client, after its connections or its callback parameters changed.
+    /// Sees whether callbacks have a way to the client, after its connections or its callback
+    /// parameters changed.
     pub(crate) fn update_path(&self, connections: &[Connection]) {
         let able = self.ability() == Ability::Able;
         let up = able && connections.iter().any(|connection| connection.back && !connection.silent);
@@ -224,8 +232,9 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         self.state.sessions().session(sessionid).map_err(|_| NoBackChannel::Down)?.begin_callback()
     }
 
-    /// Moves a callback to another connection of its session, because the one that it was sent on is gone or
-    /// silent; false when there is none. There it is a retry: slot and sequence id stay (RFC 8881 section 2.10.6.2).
+    /// Moves a callback to another connection of its session, because the one that it was sent on
+    /// is gone or silent; false when there is none. There it is a retry: slot and sequence id stay
+    /// (RFC 8881 section 2.10.6.2).
     pub fn redirect_callback(&self, call: &mut BackCall) -> bool {
         match call.session.back_channel(Some(call.channel.connection)) {
             Some(channel) => {
@@ -236,7 +245,8 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         }
     }
 
-    /// Notes that the connection of a callback does not carry callbacks; BIND_CONN_TO_SESSION makes good for that.
+    /// Notes that the connection of a callback does not carry callbacks; BIND_CONN_TO_SESSION makes
+    /// good for that.
     pub fn callback_unanswered(&self, call: &BackCall) {
         let mut connections = call.session.connections_mut();
         let connection = connections.iter_mut().find(|connection| connection.id == call.channel.connection);
@@ -246,13 +256,15 @@ impl<F: Clone + Eq + Hash, O> Callbacks<'_, F, O> {
         call.session.update_path(&connections);
     }
 
-    /// Notes that none of the client's ways to authenticate a callback can be gone: its contexts are gone.
+    /// Notes that none of the client's ways to authenticate a callback can be gone: its contexts
+    /// are gone.
     pub fn callback_contexts_lost(&self, call: &BackCall) {
         // Before any time that there is; BACKCHANNEL_CTL makes good for that.
         call.session.path.set_contexts(1);
     }
 
-    /// Ends a callback. When no slot of the session is of use any more the client is told (SEQ4_STATUS_BACKCHANNEL_FAULT).
+    /// Ends a callback. When no slot of the session is of use any more the client is told
+    /// (SEQ4_STATUS_BACKCHANNEL_FAULT).
     pub fn end_callback(&self, call: BackCall, end: CallbackEnd) {
         if call.session.back_slots.free(call.slotid, end, call.session.back.requests) {
             call.session.path.set_fault();

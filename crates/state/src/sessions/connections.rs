@@ -79,7 +79,8 @@ impl Session {
         connections.iter().find(carries).map(|connection| connection.id)
     }
 
-    /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has BIND_CONN_TO_SESSION binds them itself.
+    /// Checks the connection of a SEQUENCE: a client whose spo_must_enforce has
+    /// BIND_CONN_TO_SESSION binds them itself.
     pub(crate) fn check_connection(&self, connection: u64) -> Result<()> {
         let bound = |c: &Connection| c.id == connection && c.fore && c.explicit;
         if self.record.enforces(NfsOpnum4::OP_BIND_CONN_TO_SESSION) && !self.connections().iter().any(bound) {
@@ -145,7 +146,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles BIND_CONN_TO_SESSION; answer bctsr_use_conn_in_rdma_mode false.
     ///
     /// # Errors
-    /// NFS4ERR_BADSESSION, NFS4ERR_WRONG_CRED, NFS4ERR_INVAL (the connection is bound to other channels).
+    /// NFS4ERR_BADSESSION, NFS4ERR_WRONG_CRED, NFS4ERR_INVAL (the connection is bound to other
+    /// channels).
     pub fn bind_conn_to_session(
         &self,
         caller: &Caller<'_>,
@@ -187,7 +189,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Associates the connection of a good SEQUENCE with the fore channel, if it is not associated yet.
+    /// Associates the connection of a good SEQUENCE with the fore channel, if it is not associated
+    /// yet.
     pub(crate) fn associate_by_sequence(&self, session: &Session, connection: u64) {
         let known = |connections: &[Connection]| connections.iter().any(|other| other.id == connection);
         if known(&session.connections()) {

@@ -23,7 +23,8 @@ use std::time::Duration;
 
 const CREATE_SESSION4_FLAG_MASK: u32 =
     CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
-/// Bytes below which no message fits: an RPC header with an RPCSEC_GSS credential and verifier, a COMPOUND header and SEQUENCE.
+/// Bytes below which no message fits: an RPC header with an RPCSEC_GSS credential and verifier, a
+/// COMPOUND header and SEQUENCE.
 const MESSAGE_SIZE_MIN: u32 = 256;
 
 /// Operations of the shortest callback: CB_SEQUENCE and what it is for.
@@ -86,8 +87,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Handles CREATE_SESSION, its replays included. `random` goes into the session id.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_WRONG_CRED, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
-    /// NFS4ERR_NOSPC (too many sessions of the client), NFS4ERR_DELAY (no memory for another one).
+    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_WRONG_CRED, NFS4ERR_SEQ_MISORDERED,
+    /// NFS4ERR_INVAL, NFS4ERR_TOOSMALL, NFS4ERR_NOSPC (too many sessions of the client),
+    /// NFS4ERR_DELAY (no memory for another one).
     pub fn create_session(
         &self,
         now: Duration,
@@ -114,7 +116,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         reply
     }
 
-    /// The cached result; the connection may be a new one and is associated as the first was. (The registry is held.)
+    /// The cached result; the connection may be a new one and is associated as the first was. (The
+    /// registry is held.)
     fn replay_create_session(
         &self,
         caller: &Caller<'_>,
@@ -158,7 +161,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(CreateSessionOk { sessionid: session.id, sequence: args.sequence, flags, fore, back })
     }
 
-    /// Sees that one more session of a tenant fits: what clients hold whose leases are over goes first, then unused sessions.
+    /// Sees that one more session of a tenant fits: what clients hold whose leases are over goes
+    /// first, then unused sessions.
     ///
     /// # Errors
     /// NFS4ERR_DELAY.
@@ -221,7 +225,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         session
     }
 
-    /// Makes an unconfirmed record the confirmed one; an earlier incarnation of the client goes with all that it has.
+    /// Makes an unconfirmed record the confirmed one; an earlier incarnation of the client goes
+    /// with all that it has.
     pub(crate) fn confirm_client(
         &self,
         registry: &mut Registry,
@@ -256,7 +261,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(())
     }
 
-    /// Negotiates the fore channel: never more than asked, never more than the limits, and fewer slots where memory is tight.
+    /// Negotiates the fore channel: never more than asked, never more than the limits, and fewer
+    /// slots where memory is tight.
     fn fore_channel(&self, asked: &ChannelAttrs, pressure: Pressure) -> ChannelAttrs {
         let limits = &self.state.limits;
         let response_cached = asked.response_cached.min(limits.response_cached_max).min(asked.response_size);
@@ -276,8 +282,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     }
 }
 
-/// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4), later anybody unless
-/// the client asked for protection.
+/// Who may create a session: to confirm a client id only its principal (RFC 8881 section 18.36.4),
+/// later anybody unless the client asked for protection.
 fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
     let own = client.record.is_spoken_for_by(caller);
     match client.record.protect {
@@ -293,13 +299,15 @@ fn check_principal(client: &Enrolled, caller: &Caller<'_>) -> Result<()> {
     }
 }
 
-/// Whether a cached result comes of nothing but the arguments. It need not be repeated from the cache: a retry fails
-/// again by itself, and a client that corrects them without moving its sequence on, as some do, gets its session.
+/// Whether a cached result comes of nothing but the arguments. It need not be repeated from the
+/// cache: a retry fails again by itself, and a client that corrects them without moving its
+/// sequence on, as some do, gets its session.
 fn depends_on_args<T>(reply: &Result<T>) -> bool {
     matches!(reply, Err(Nfsstat4::NFS4ERR_INVAL | Nfsstat4::NFS4ERR_TOOSMALL))
 }
 
-/// The backchannel's attributes count without CREATE_SESSION4_FLAG_CONN_BACK_CHAN, too: a connection may be bound to it later.
+/// The backchannel's attributes count without CREATE_SESSION4_FLAG_CONN_BACK_CHAN, too: a
+/// connection may be bound to it later.
 fn check_args(args: &CreateSession) -> Result<()> {
     if args.flags & !CREATE_SESSION4_FLAG_MASK != 0 {
         return Err(Nfsstat4::NFS4ERR_INVAL);

@@ -1,5 +1,5 @@
-//! Memory of sessions and their cached replies: what is in use is counted, and what runs short is taken back from
-//! whoever holds most (RFC 8881 section 2.10.6.1).
+//! Memory of sessions and their cached replies: what is in use is counted, and what runs short is
+//! taken back from whoever holds most (RFC 8881 section 2.10.6.1).
 
 use crate::Sessions;
 use crate::clients::registry::Registry;
@@ -14,10 +14,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Cached replies are counted in steps of so many bytes, so that sessions whose replies come and go share no counter.
+/// Cached replies are counted in steps of so many bytes, so that sessions whose replies come and go
+/// share no counter.
 const STEP: usize = 4096;
 
-/// Of the clients or sessions of a tenant that has too many, one in so many goes at once: the search is paid once for them.
+/// Of the clients or sessions of a tenant that has too many, one in so many goes at once: the
+/// search is paid once for them.
 pub(crate) const EVICTED_PART: usize = 64;
 
 /// The part of their slots that clients are to use where memory is tight: one in so many.
@@ -40,8 +42,8 @@ pub(crate) struct Counted {
     replies: AtomicUsize,
 }
 
-/// The highest slots that a client has said it waits for (sa_highest_slotid), by spans of time, each plus one; 0 for a span
-/// without requests.
+/// The highest slots that a client has said it waits for (sa_highest_slotid), by spans of time,
+/// each plus one; 0 for a span without requests.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
     now: AtomicU32,
@@ -56,7 +58,8 @@ impl Outstanding {
         }
     }
 
-    /// Begins another span. Returns how many slots the client has used in the last two, if it was heard of in both.
+    /// Begins another span. Returns how many slots the client has used in the last two, if it was
+    /// heard of in both.
     fn turn(&self) -> Option<u32> {
         let now = self.now.swap(0, Relaxed);
         let before = self.before.swap(now, Relaxed);
@@ -161,8 +164,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.discount_memory(&session.record.tenant, session.counted.end());
     }
 
-    /// Gives back what sessions have ceased to use. Where memory is tight, slots above those that the client has used lately are
-    /// emptied: by sa_highest_slotid it has said that it waits for no reply there (RFC 8881 section 18.46.3).
+    /// Gives back what sessions have ceased to use. Where memory is tight, slots above those that
+    /// the client has used lately are emptied: by sa_highest_slotid it has said that it waits for
+    /// no reply there (RFC 8881 section 18.46.3).
     pub(crate) fn trim_sessions(&self, registry: &mut Registry, now: Duration) {
         let retires = now >= registry.retired_at.saturating_add(RETIRE_INTERVAL);
         if retires {
@@ -183,8 +187,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.state.tenants.sweep();
     }
 
-    /// Takes back memory for one more session of a tenant that has used up its share: unused sessions go, those of the tenant
-    /// that holds most, or the tenant's own where it has its fair part. Tells whether any went.
+    /// Takes back memory for one more session of a tenant that has used up its share: unused
+    /// sessions go, those of the tenant that holds most, or the tenant's own where it has its fair
+    /// part. Tells whether any went.
     pub(crate) fn free_sessions(&self, registry: &mut Registry, now: Duration, tenant: &Arc<Tenant>) -> bool {
         let fair = self.memory_pool().is_fair(tenant.memory.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.memory);
@@ -212,9 +217,10 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         freed
     }
 
-    /// Returns clients that may go for one more of a tenant that has used up its share: such as hold nothing and wait for
-    /// nothing, first unconfirmed ones, then those that were never used, each the oldest first. They are of the tenant that
-    /// has most, or the tenant's own where it has its fair part.
+    /// Returns clients that may go for one more of a tenant that has used up its share: such as
+    /// hold nothing and wait for nothing, first unconfirmed ones, then those that were never used,
+    /// each the oldest first. They are of the tenant that has most, or the tenant's own where it
+    /// has its fair part.
     pub(crate) fn unused_clients(&self, registry: &Registry, tenant: &Arc<Tenant>) -> Vec<ClientKey> {
         let fair = self.client_pool(registry).is_fair(tenant.clients.load(Relaxed));
         let largest = || self.state.tenants.largest(|tenant| &tenant.clients);
@@ -238,7 +244,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         unused.into_iter().take((all / EVICTED_PART).max(1)).map(|(.., key)| key).collect()
     }
 
-    /// Sees that one more client of the caller's tenant fits: clients whose leases are over go first, then unused ones.
+    /// Sees that one more client of the caller's tenant fits: clients whose leases are over go
+    /// first, then unused ones.
     ///
     /// # Errors
     /// NFS4ERR_DELAY.

@@ -29,7 +29,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One session. What never changes needs no lock; what requests change is in their slot and in the activity.
+/// One session. What never changes needs no lock; what requests change is in their slot and in the
+/// activity.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Sessionid4,
@@ -125,13 +126,13 @@ pub(crate) struct Connection {
 /// The bit of [`SessionActivity::gate`] that lets nobody in.
 const CLOSED: u32 = 1 << 31;
 
-/// What each request of a session changes: it has a cache line of its own, which only the shards that serve this session
-/// share.
+/// What each request of a session changes: it has a cache line of its own, which only the shards
+/// that serve this session share.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct SessionActivity {
-    /// How many requests run, and [`CLOSED`]. Whoever closes it holds the registry until it is decided whether the
-    /// session goes or the gate opens again.
+    /// How many requests run, and [`CLOSED`]. Whoever closes it holds the registry until it is
+    /// decided whether the session goes or the gate opens again.
     gate: AtomicU32,
     /// When the lease was renewed last, in nanoseconds.
     renewed: AtomicU64,
@@ -202,7 +203,8 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Makes a session id: the start's epoch, the place in the table, and a random part that must match as a whole.
+/// Makes a session id: the start's epoch, the place in the table, and a random part that must match
+/// as a whole.
 pub(crate) fn sessionid(epoch: u32, index: u32, random: u64) -> Sessionid4 {
     let mut id = [0; 16];
     let bytes = epoch.to_be_bytes().into_iter().chain(index.to_be_bytes()).chain(random.to_be_bytes());
@@ -233,7 +235,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         self.session(id).map(|session| session.client)
     }
 
-    /// Removes a session with its reply cache and associations; its client stays. Requests that run on it end quietly.
+    /// Removes a session with its reply cache and associations; its client stays. Requests that run
+    /// on it end quietly.
     pub(crate) fn remove_session(&self, registry: &mut Registry, key: Key) {
         let Some(session) = self.state.sessions.table.remove(key) else { return };
         session.activity.close(u32::MAX);

@@ -26,7 +26,8 @@ pub struct Sequence {
     pub highest_slotid: u32,
     /// sa_cachethis.
     pub cache_this: bool,
-    /// A keyed hash of the COMPOUND's bytes: tells a retry from another request with the same sequence id.
+    /// A keyed hash of the COMPOUND's bytes: tells a retry from another request with the same
+    /// sequence id.
     pub fingerprint: u64,
     /// Bytes of the request, RPC header included.
     pub request_size: u32,
@@ -64,9 +65,11 @@ pub struct Begun {
     pub clientid: Clientid4,
     /// What SEQUENCE answers.
     pub reply: SequenceOk,
-    /// The fore channel's limits: the server checks the reply against response_size and response_cached.
+    /// The fore channel's limits: the server checks the reply against response_size and
+    /// response_cached.
     pub fore: ChannelAttrs,
-    /// Operations that this caller may not send for this client (see [`crate::Clients::forbidden_operations`]).
+    /// Operations that this caller may not send for this client (see
+    /// [`crate::Clients::forbidden_operations`]).
     pub forbidden: OpSet,
 }
 
@@ -80,13 +83,15 @@ pub enum Sequenced {
 }
 
 impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
-    /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the client's state
-    /// protection lets it.
+    /// Handles SEQUENCE: checks the slot, renews the lease, associates the connection where the
+    /// client's state protection lets it.
     ///
     /// # Errors
-    /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_SEQ_MISORDERED,
-    /// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy still runs, or no memory for its reply),
-    /// NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG, NFS4ERR_REP_TOO_BIG_TO_CACHE. None of them moves the slot or renews the lease.
+    /// NFS4ERR_BADSESSION, NFS4ERR_CONN_NOT_BOUND_TO_SESSION, NFS4ERR_BADSLOT,
+    /// NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_SEQ_MISORDERED, NFS4ERR_SEQ_FALSE_RETRY,
+    /// NFS4ERR_RETRY_UNCACHED_REP, NFS4ERR_DELAY (the first copy still runs, or no memory for its
+    /// reply), NFS4ERR_TOO_MANY_OPS, NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG,
+    /// NFS4ERR_REP_TOO_BIG_TO_CACHE. None of them moves the slot or renews the lease.
     pub fn sequence(
         &self,
         now: Duration,
@@ -94,8 +99,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         args: &Sequence,
         effects: &mut Effects<O>,
     ) -> Result<Sequenced> {
-        // Here, and not only when leases are looked at: who has not reclaimed must be off stable storage before the
-        // first conflicting operation is answered.
+        // Here, and not only when leases are looked at: who has not reclaimed must be off stable
+        // storage before the first conflicting operation is answered.
         self.state.leases().end_grace_if_over(None, now, effects);
         let session = self.session(&args.sessionid)?;
         session.check_connection(caller.connection)?;
@@ -127,7 +132,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
     /// Counts a request in, so that its session and client do not go for lack of requests.
     fn enter(&self, session: &Session) -> Result<()> {
         while !session.activity.enter() {
-            // Whoever closed the gate may be about to open it again, and holds the registry until that is decided.
+            // Whoever closed the gate may be about to open it again, and holds the registry until
+            // that is decided.
             drop(self.state.registry());
             if session.activity.is_closed() {
                 return Err(Nfsstat4::NFS4ERR_BADSESSION);
@@ -164,8 +170,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         Ok(check)
     }
 
-    /// A reply that is to be cached on another slot than the first waits until there is memory for it: the client was asked to
-    /// use the first alone.
+    /// A reply that is to be cached on another slot than the first waits until there is memory for
+    /// it: the client was asked to use the first alone.
     fn check_memory(&self, session: &Session, args: &Sequence) -> Result<()> {
         if args.cache_this && args.slotid > 0 && self.pressure(&session.record.tenant) == Pressure::Short {
             return Err(Nfsstat4::NFS4ERR_DELAY);
@@ -181,7 +187,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
             slotid: args.slotid,
             highest_slotid: highest,
             target_highest_slotid: self.target(&session, highest),
-            // A client that has to reclaim knows it already, since its client id of before the restart was stale.
+            // A client that has to reclaim knows it already, since its client id of before the
+            // restart was stale.
             status_flags: session.status_flags(now, self.state.limits.lease),
         };
         Begun {
@@ -194,8 +201,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Asks clients to use a quarter of their slots while the server is overloaded or their memory is tight, and one when it is
-    /// used up (RFC 8881 section 2.10.6.1).
+    /// Asks clients to use a quarter of their slots while the server is overloaded or their memory
+    /// is tight, and one when it is used up (RFC 8881 section 2.10.6.1).
     fn target(&self, session: &Session, highest: u32) -> u32 {
         match self.pressure(&session.record.tenant) {
             Pressure::Short => 0,
@@ -205,8 +212,8 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
         }
     }
 
-    /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use fewer slots, or all of
-    /// them again. Requests on the slots above are still served.
+    /// Says whether the server is overloaded: from the next SEQUENCE on clients are asked to use
+    /// fewer slots, or all of them again. Requests on the slots above are still served.
     pub fn set_overloaded(&self, overloaded: bool) {
         // Nearly always nothing changes: the cache line stays shared.
         if self.state.sessions.overloaded.load(Relaxed) != overloaded {
@@ -216,8 +223,9 @@ impl<F: Clone + Eq + Hash, O> Sessions<'_, F, O> {
 
     /// Ends a COMPOUND: `reply` is what a retry gets, `None` when it was not to be cached.
     ///
-    /// Give the reply when sa_cachethis was set, and also when it costs next to nothing (a SEQUENCE alone, an error).
-    /// A reply above the channel's response_cached is not kept. Does nothing when the session is gone by now.
+    /// Give the reply when sa_cachethis was set, and also when it costs next to nothing (a SEQUENCE
+    /// alone, an error). A reply above the channel's response_cached is not kept. Does nothing when
+    /// the session is gone by now.
     pub fn finish(&self, token: SlotToken, reply: Option<&[u8]>) {
         let SlotToken { session, slot, cache_this } = token;
         if !session.activity.is_closed() {

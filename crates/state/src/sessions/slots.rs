@@ -77,8 +77,9 @@ impl Slot {
         }
     }
 
-    /// A cached reply is for the same bytes from the same principal only (RFC 8881 section 2.10.6.1.3.1), and
-    /// for the same protection: the reply to a call with privacy must not leave in clear.
+    /// A cached reply is for the same bytes from the same principal only (RFC 8881 section
+    /// 2.10.6.1.3.1), and for the same protection: the reply to a call with privacy must not leave
+    /// in clear.
     fn is_last_request(&self, caller: &Caller<'_>, args: &Sequence) -> bool {
         self.fingerprint == args.fingerprint
             && self.principal.as_ref() == Some(caller.principal)

@@ -22,7 +22,8 @@ pub(super) fn check_shares(state: &TestState) {
     });
 }
 
-/// No two lock owners hold a byte that one of them has locked for writing; ranges belong to living lock stateids.
+/// No two lock owners hold a byte that one of them has locked for writing; ranges belong to living
+/// lock stateids.
 pub(super) fn check_ranges(state: &TestState) {
     let mut owners = Vec::new();
     state.locks.each(|_, lock| owners.push(lock.owner));
@@ -40,7 +41,8 @@ pub(super) fn check_ranges(state: &TestState) {
     });
 }
 
-/// Each number is the sum of its parts, and each table has what the others say. (Nothing may run meanwhile.)
+/// Each number is the sum of its parts, and each table has what the others say. (Nothing may run
+/// meanwhile.)
 pub(super) fn check_counts(state: &TestState) {
     let (mut ranges, mut file_opens, mut uses) = (0, 0, 0);
     state.files.each(|_, file| {
@@ -75,7 +77,8 @@ pub(super) fn check_counts(state: &TestState) {
     check_sessions(state, sessions);
 }
 
-/// Nobody has a delegation while others may do what it says that they do not; files, clients and numbers agree.
+/// Nobody has a delegation while others may do what it says that they do not; files, clients and
+/// numbers agree.
 pub(super) fn check_delegations(state: &TestState) {
     let (mut of_files, mut writes, mut revoked) = (BTreeMap::new(), 0, 0);
     state.files.each(|name, file| {

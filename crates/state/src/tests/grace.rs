@@ -173,7 +173,8 @@ fn who_does_not_come_back_in_time_is_forgotten() {
     world.pass(1);
     assert!(!world.state.leases().in_grace(world.now));
     assert_eq!(world.state.expire(world.now), 0);
-    // What c has not reclaimed yet others may have from now on, so a second restart must not let it.
+    // What c has not reclaimed yet others may have from now on, so a second restart must not let
+    // it.
     let expected: Vec<Effect> = vec![record("a"), forget("b"), forget("c"), Effect::GraceEnded];
     assert_eq!(world.records(), expected);
     let mut late = TestClient::new("b");
@@ -327,7 +328,8 @@ fn a_stranger_that_goes_takes_no_right_to_reclaim_along() {
 
 #[test]
 fn whoever_has_the_owner_when_the_grace_period_ends_is_recorded_with_its_own_principal() {
-    // RFC 8881 section 8.4.2.1: a client whose principal has changed must be able to reclaim the next time
+    // RFC 8881 section 8.4.2.1: a client whose principal has changed must be able to reclaim the
+    // next time
     for mut heir in impostors() {
         let mut world = restarted(&[b"a"]);
         world.mount(&mut heir);

@@ -253,7 +253,8 @@ impl Run {
                     opener: anyone(),
                     truncates: false,
                 };
-                // The payload is opened with what was asked for, not what open_check said: Reopen happens, too.
+                // The payload is opened with what was asked for, not what open_check said: Reopen
+                // happens, too.
                 self.opened += 1;
                 let opened = self.world.state.open(
                     now,

@@ -1,4 +1,5 @@
-//! The state as one thread sees it: what calls leave behind is gathered, so that a test can ask for it later.
+//! The state as one thread sees it: what calls leave behind is gathered, so that a test can ask for
+//! it later.
 
 use crate::*;
 use nfs4::{Clientid4, Stateid4, WhyNoDelegation4};

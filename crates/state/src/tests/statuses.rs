@@ -85,8 +85,9 @@ const ANSWERS: &[(NfsOpnum4, &[Nfsstat4])] = &[
 
 #[test]
 fn every_answer_is_in_the_operations_list() {
-    // RFC 8881 section 15.2. Two answers that the text of section 18 demands are not in its lists and therefore not
-    // here: NFS4ERR_PERM of EXCHANGE_ID (18.35.4, case 9) and NFS4ERR_WRONG_CRED of BIND_CONN_TO_SESSION (18.34.3).
+    // RFC 8881 section 15.2. Two answers that the text of section 18 demands are not in its lists
+    // and therefore not here: NFS4ERR_PERM of EXCHANGE_ID (18.35.4, case 9) and NFS4ERR_WRONG_CRED
+    // of BIND_CONN_TO_SESSION (18.34.3).
     for (operation, statuses) in ANSWERS {
         for status in *statuses {
             assert!(nfs4::valid_error(*operation, *status), "{operation:?} may not answer {status:?}");

@@ -1,4 +1,5 @@
-//! What all clients share is divided among principals and addresses, so that a flood by one of them costs it its own share.
+//! What all clients share is divided among principals and addresses, so that a flood by one of them
+//! costs it its own share.
 
 use super::world::*;
 use crate::*;
@@ -203,7 +204,8 @@ fn replies_are_dropped_on_slots_of_which_the_client_has_said_that_it_waits_for_n
 
 #[test]
 fn a_client_that_is_silent_loses_no_cached_reply() {
-    // RFC 8881 section 2.10.6.1.3: the connection may be broken, and the client about to repeat its request
+    // RFC 8881 section 2.10.6.1.3: the connection may be broken, and the client about to repeat its
+    // request
     let mut world = World::with(small(), boot(1, &[]));
     fill(&mut world);
     let full = world.state.counts().reply_cache;

@@ -1,4 +1,5 @@
-//! Several threads at once. Each test says what must hold whatever the order; at the end the tables agree with each other.
+//! Several threads at once. Each test says what must hold whatever the order; at the end the tables
+//! agree with each other.
 
 use super::checks::check_counts;
 use super::shared::TestState;
@@ -197,7 +198,8 @@ fn two_owners_never_hold_a_write_lock_on_one_byte() {
     let holders: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
     let (state, now) = (world.shared(), world.now);
     on_threads(|number| {
-        // Two threads for each client, each with lock owners of its own; every other round begins with OPEN.
+        // Two threads for each client, each with lock owners of its own; every other round begins
+        // with OPEN.
         let client = keys[number % 2];
         let name = [number as u8];
         for round in 0..ROUNDS {

@@ -13,10 +13,12 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What stands before nfs_client_id4.id where clients of all minor versions are kept together: no co_ownerid may begin so.
+/// What stands before nfs_client_id4.id where clients of all minor versions are kept together: no
+/// co_ownerid may begin so.
 pub(crate) const NAME_PREFIX: &[u8] = b"\0NFSv4.0\0";
 
-/// The arguments of SETCLIENTID. The callback is of no use, since there are no delegations to recall.
+/// The arguments of SETCLIENTID. The callback is of no use, since there are no delegations to
+/// recall.
 #[derive(Clone, Copy, Debug)]
 pub struct Setclientid<'a> {
     /// client.id, at most [`crate::Limits::owner_size_max`] bytes.
@@ -35,11 +37,12 @@ pub struct SetclientidOk {
 }
 
 impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
-    /// Handles SETCLIENTID: all cases of RFC 7530 section 16.33.5. `random` becomes setclientid_confirm.
+    /// Handles SETCLIENTID: all cases of RFC 7530 section 16.33.5. `random` becomes
+    /// setclientid_confirm.
     ///
     /// # Errors
-    /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE (another principal's, which holds something and has a lease), NFS4ERR_DELAY (too many
-    /// clients).
+    /// NFS4ERR_INVAL, NFS4ERR_CLID_INUSE (another principal's, which holds something and has a
+    /// lease), NFS4ERR_DELAY (too many clients).
     pub fn setclientid(
         &self,
         now: Duration,
@@ -107,8 +110,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         SetclientidOk { clientid: id, confirm }
     }
 
-    /// Handles SETCLIENTID_CONFIRM: all cases of RFC 7530 section 16.34.5. The first confirmation ends the client's earlier
-    /// incarnation with all that it has.
+    /// Handles SETCLIENTID_CONFIRM: all cases of RFC 7530 section 16.34.5. The first confirmation
+    /// ends the client's earlier incarnation with all that it has.
     ///
     /// # Errors
     /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE (another principal).
@@ -139,12 +142,12 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         Ok(())
     }
 
-    /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease (RFC 7530 section 9.5) as
-    /// [`crate::V40::client_of_stateid_40`] does.
+    /// Finds the confirmed NFSv4.0 client that an operation names by its id, and renews its lease
+    /// (RFC 7530 section 9.5) as [`crate::V40::client_of_stateid_40`] does.
     ///
     /// # Errors
-    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more; or its lease is over and the
-    /// caller may not renew it), NFS4ERR_DELAY.
+    /// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED (it was given out by this start, and is no more; or
+    /// its lease is over and the caller may not renew it), NFS4ERR_DELAY.
     pub fn client_of_id_40(
         &self,
         now: Duration,
@@ -165,11 +168,13 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         })
     }
 
-    /// Lets a caller use an NFSv4.0 client, and renews the lease where that is for the caller to do.
+    /// Lets a caller use an NFSv4.0 client, and renews the lease where that is for the caller to
+    /// do.
     ///
-    /// Any user of the client's machine sends operations with a credential of his own, so none of them is refused for that.
-    /// But only the creator's principal and callers from the creator's address keep the client alive. Others use it for
-    /// as long as it is alive: a stranger who has come to know an id or a stateid cannot keep a dead client's locks.
+    /// Any user of the client's machine sends operations with a credential of his own, so none of
+    /// them is refused for that. But only the creator's principal and callers from the creator's
+    /// address keep the client alive. Others use it for as long as it is alive: a stranger who has
+    /// come to know an id or a stateid cannot keep a dead client's locks.
     pub(super) fn visit_40(&self, now: Duration, caller: &Caller<'_>, key: ClientKey) -> Result<Arc<Client>> {
         let record = self.state.client(key).map_err(|_| Nfsstat4::NFS4ERR_EXPIRED)?;
         // A stateid of a client of another minor version means nothing in this one.
@@ -187,8 +192,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         if over && !near { Err(Nfsstat4::NFS4ERR_EXPIRED) } else { Ok(record) }
     }
 
-    /// Handles RENEW, which is for the client's principal and for those who have something open (RFC 7530 section 16.28.5).
-    /// The latter renew a lease that is not over.
+    /// Handles RENEW, which is for the client's principal and for those who have something open
+    /// (RFC 7530 section 16.28.5). The latter renew a lease that is not over.
     ///
     /// # Errors
     /// Those of [`crate::V40::client_of_id_40`], NFS4ERR_ACCESS.
@@ -216,17 +221,19 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         self.state.client(key).ok().as_ref().and_then(v40).unwrap_or(true)
     }
 
-    /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when, so it is done with the first
-    /// OPEN (RFC 7530 section 9.6.3.4).
+    /// Puts an NFSv4.0 client on stable storage: there is no RECLAIM_COMPLETE that would say when,
+    /// so it is done with the first OPEN (RFC 7530 section 9.6.3.4).
     pub fn record_client_40(&self, key: ClientKey, effects: &mut Effects<O>) {
         let mut registry = self.state.registry();
-        // An impostor must not take the place of the client that may still reclaim; it gets nothing before that is over.
+        // An impostor must not take the place of the client that may still reclaim; it gets nothing
+        // before that is over.
         if registry.client(key).is_ok_and(|client| !registry.is_impostor(&client.record)) {
             self.state.leases().record_client(&mut registry, key, effects);
         }
     }
 
-    /// Forgets what is kept besides of an NFSv4.0 client that goes; its state are locked and still whole.
+    /// Forgets what is kept besides of an NFSv4.0 client that goes; its state are locked and still
+    /// whole.
     pub(crate) fn forget_client_40(&self, record: &Client, client_state: &crate::clients::ClientState) {
         let Some(v40) = &record.v40 else { return };
         self.state.v40.ids.write().unwrap_or_else(PoisonError::into_inner).remove(&record.id);
@@ -236,8 +243,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
 }
 
 impl V40Client {
-    /// Whether the caller belongs to the machine that created the client: its proof is as good as the creator's, or users of
-    /// that machine have opened files by AUTH_SYS already.
+    /// Whether the caller belongs to the machine that created the client: its proof is as good as
+    /// the creator's, or users of that machine have opened files by AUTH_SYS already.
     pub(super) fn is_near(&self, creator: &Creator, caller: &Caller<'_>) -> bool {
         creator.is_near(caller) || (self.has_claimed_users.load(Acquire) && creator.shares_address(caller))
     }

@@ -1,9 +1,11 @@
-//! NFSv4.0 (RFC 7530): clients without sessions, and state-owners whose requests carry sequence numbers.
+//! NFSv4.0 (RFC 7530): clients without sessions, and state-owners whose requests carry sequence
+//! numbers.
 //!
-//! Opens, locks, share reservations, leases and the grace period are those of the other minor versions. What NFSv4.0 has
-//! besides is in here: SETCLIENTID and its confirmation (`clients`), the sequence numbers of open-owners and lock-owners
-//! with the last reply to each (`owners`, `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and what a stateid
-//! leads to when nothing else says whose request it is (`stateids`).
+//! Opens, locks, share reservations, leases and the grace period are those of the other minor
+//! versions. What NFSv4.0 has besides is in here: SETCLIENTID and its confirmation (`clients`), the
+//! sequence numbers of open-owners and lock-owners with the last reply to each (`owners`,
+//! `sequence`), OPEN_CONFIRM and RELEASE_LOCKOWNER (`opens`), and what a stateid leads to when
+//! nothing else says whose request it is (`stateids`).
 //!
 //! Clients of NFSv4.0 get no delegations, so there is nothing to call them back for.
 
@@ -36,7 +38,8 @@ pub(crate) type Other = [u8; 12];
 pub(crate) struct V40Table {
     /// Confirmed clients by the id that they were given.
     ids: RwLock<BTreeMap<Clientid4, ClientKey>>,
-    /// Owners whose last request was a CLOSE, by what it closed, so that a copy of it finds its reply. One an owner.
+    /// Owners whose last request was a CLOSE, by what it closed, so that a copy of it finds its
+    /// reply. One an owner.
     closed: Mutex<BTreeMap<Other, Weak<StateOwner>>>,
     /// What clients had that are gone.
     gone: Mutex<Gone>,
@@ -64,8 +67,8 @@ pub(crate) struct V40Client {
     /// Opens that wait for OPEN_CONFIRM, and how many.
     unconfirmed: Mutex<BTreeSet<Key>>,
     unconfirmed_count: AtomicUsize,
-    /// Whether a user by AUTH_SYS has opened something: Linux with a keytab creates its client by Kerberos and mounts by
-    /// AUTH_SYS, and counts on the lease that its users' operations renew.
+    /// Whether a user by AUTH_SYS has opened something: Linux with a keytab creates its client by
+    /// Kerberos and mounts by AUTH_SYS, and counts on the lease that its users' operations renew.
     has_claimed_users: AtomicBool,
 }
 

@@ -1,4 +1,5 @@
-//! OPEN_CONFIRM, and what CLOSE and RELEASE_LOCKOWNER leave (RFC 7530 sections 16.18, 16.2 and 16.37).
+//! OPEN_CONFIRM, and what CLOSE and RELEASE_LOCKOWNER leave (RFC 7530 sections 16.18, 16.2 and
+//! 16.37).
 
 use super::sequence::Turn;
 use super::{OwnerKind, StateOwner};
@@ -11,8 +12,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
-    /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no confirmation, for a reclaim.
-    /// Returns whether the client has to send OPEN_CONFIRM.
+    /// Takes note of an OPEN that has been granted. `confirmed` says that its owner needs no
+    /// confirmation, for a reclaim. Returns whether the client has to send OPEN_CONFIRM.
     pub fn opened_40(
         &self,
         turn: &mut Turn<'_>,
@@ -55,7 +56,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Handles OPEN_CONFIRM and returns the open's stateid with its next sequence number.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID (not the open that waits for it, or of another file), NFS4ERR_OLD_STATEID.
+    /// NFS4ERR_BAD_STATEID (not the open that waits for it, or of another file),
+    /// NFS4ERR_OLD_STATEID.
     pub fn open_confirm(&self, turn: &mut Turn<'_>, stateid: &Stateid4, file: &F) -> Result<Stateid4> {
         let client = turn.owner.client;
         let key = self.state.opens().find_open(client, stateid, file)?;
@@ -74,7 +76,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         Ok(self.state.stateid(StateRef::Open(key), seqid))
     }
 
-    /// Lets a copy of the owner's last request find its reply if that was a CLOSE: `closed` is its stateid.
+    /// Lets a copy of the owner's last request find its reply if that was a CLOSE: `closed` is its
+    /// stateid.
     pub fn keep_closed(&self, turn: &mut Turn<'_>, owner: &Arc<StateOwner>, closed: Option<&Stateid4>) {
         let other = closed.map(|stateid| stateid.other);
         if other.is_some() || turn.sequence.closed.is_some() {
@@ -86,8 +89,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Handles RELEASE_LOCKOWNER: the owner's lock stateids and its sequence go.
     ///
     /// # Errors
-    /// NFS4ERR_LOCKS_HELD, NFS4ERR_EXPIRED, NFS4ERR_STALE_CLIENTID (a caller that is neither of the client's machine nor the
-    /// principal of the lock-owner).
+    /// NFS4ERR_LOCKS_HELD, NFS4ERR_EXPIRED, NFS4ERR_STALE_CLIENTID (a caller that is neither of the
+    /// client's machine nor the principal of the lock-owner).
     pub fn release_lockowner(
         &self,
         client: ClientKey,

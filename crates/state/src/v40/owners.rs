@@ -1,7 +1,9 @@
-//! State-owners: who of a client's there are, for how long, and whose turn it is (RFC 7530 sections 9.1.5 to 9.1.10).
+//! State-owners: who of a client's there are, for how long, and whose turn it is (RFC 7530 sections
+//! 9.1.5 to 9.1.10).
 //!
-//! An owner outlives its opens and locks, so that a copy of the last CLOSE gets its answer and the next OPEN needs no
-//! confirmation. An owner without opens or locks goes a while after its last request, or when there are too many.
+//! An owner outlives its opens and locks, so that a copy of the last CLOSE gets its answer and the
+//! next OPEN needs no confirmation. An owner without opens or locks goes a while after its last
+//! request, or when there are too many.
 
 use super::sequence::{Sequence, Turn};
 use super::{V40Client, lock};
@@ -38,7 +40,8 @@ pub struct StateOwner {
 }
 
 impl StateOwner {
-    /// Waits for the turn of a request, behind others of this owner; nothing where waiting is not allowed and it would.
+    /// Waits for the turn of a request, behind others of this owner; nothing where waiting is not
+    /// allowed and it would.
     pub fn turn(&self, wait: bool) -> Option<Turn<'_>> {
         let sequence = match wait {
             true => lock(&self.sequence),
@@ -117,7 +120,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
     /// Finds an owner by its name, or takes note of a new one.
     ///
     /// # Errors
-    /// NFS4ERR_EXPIRED (the client is gone), NFS4ERR_RESOURCE (too many owners that all have something open or locked).
+    /// NFS4ERR_EXPIRED (the client is gone), NFS4ERR_RESOURCE (too many owners that all have
+    /// something open or locked).
     pub fn state_owner(
         &self,
         now: Duration,
@@ -180,8 +184,9 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         self.drop_owners(&all.into_values().collect::<Vec<_>>());
     }
 
-    /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were not confirmed in time
-    /// (RFC 7530 section 16.18.5). GetattrWaits at each client four times a lease.
+    /// Removes owners that were not heard of for long and have nothing, and cancels OPENs that were
+    /// not confirmed in time (RFC 7530 section 16.18.5). GetattrWaits at each client four times a
+    /// lease.
     pub(crate) fn sweep_owners(&self, now: Duration, effects: &mut Effects<O>) {
         let keys: Vec<ClientKey> = {
             let ids = self.state.v40.ids.read().unwrap_or_else(crate::sync::PoisonError::into_inner);

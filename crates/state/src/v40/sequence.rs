@@ -76,11 +76,13 @@ impl Turn<'_> {
         if next { Ok(Begin::Run) } else { Err(Nfsstat4::NFS4ERR_BAD_SEQID) }
     }
 
-    /// As [`Turn::begin`], for OPEN: while an earlier OPEN of the owner waits for its confirmation, any other takes its place
-    /// (RFC 7530 section 16.18.5). The caller then has to cancel what is unconfirmed.
+    /// As [`Turn::begin`], for OPEN: while an earlier OPEN of the owner waits for its confirmation,
+    /// any other takes its place (RFC 7530 section 16.18.5). The caller then has to cancel what is
+    /// unconfirmed.
     ///
-    /// An OPEN that failed is run again for an owner that is not confirmed: it has changed nothing, and a client that
-    /// forgets an owner whose first OPEN failed begins again with the same number.
+    /// An OPEN that failed is run again for an owner that is not confirmed: it has changed nothing,
+    /// and a client that forgets an owner whose first OPEN failed begins again with the same
+    /// number.
     ///
     /// # Errors
     /// NFS4ERR_BAD_SEQID.
@@ -104,8 +106,8 @@ impl Turn<'_> {
         self.sequence.seqid.is_none()
     }
 
-    /// Keeps the reply, unless its status is one of those after which the number is used again (RFC 7530 section 9.1.7).
-    /// Returns whether it was kept.
+    /// Keeps the reply, unless its status is one of those after which the number is used again (RFC
+    /// 7530 section 9.1.7). Returns whether it was kept.
     pub fn end(&mut self, seqid: u32, request: Request, replay: Replay) -> bool {
         use Nfsstat4::*;
         let again = matches!(

@@ -11,8 +11,9 @@ use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Opens and lock stateids of clients that are gone, of which it is remembered that they were: to NFS4ERR_EXPIRED
-/// clients have an answer. The oldest are forgotten first, and then are NFS4ERR_BAD_STATEID.
+/// Opens and lock stateids of clients that are gone, of which it is remembered that they were: to
+/// NFS4ERR_EXPIRED clients have an answer. The oldest are forgotten first, and then are
+/// NFS4ERR_BAD_STATEID.
 const GONE_MAX: usize = 65_536;
 
 /// See [`GONE_MAX`].
@@ -35,13 +36,13 @@ impl Gone {
 }
 
 impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
-    /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5), if the caller has the
-    /// creator's principal or address; otherwise the lease must not be over. What the stateid is good for
-    /// is for [`crate::Opens::access`] and the operations to say.
+    /// Returns the client of an open or lock stateid and renews its lease (RFC 7530 section 9.5),
+    /// if the caller has the creator's principal or address; otherwise the lease must not be over.
+    /// What the stateid is good for is for [`crate::Opens::access`] and the operations to say.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED,
-    /// NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+    /// NFS4ERR_BAD_STATEID (among them opens that were not confirmed), NFS4ERR_STALE_STATEID,
+    /// NFS4ERR_EXPIRED, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
     pub fn client_of_stateid_40(
         &self,
         now: Duration,
@@ -93,7 +94,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         client_state.lock_states.values().for_each(|key| gone.add(true, *key));
     }
 
-    /// Returns the open-owner of an open stateid, or of one that its last request has closed, and renews the lease.
+    /// Returns the open-owner of an open stateid, or of one that its last request has closed, and
+    /// renews the lease.
     ///
     /// # Errors
     /// NFS4ERR_BAD_STATEID, NFS4ERR_STALE_STATEID, NFS4ERR_EXPIRED, NFS4ERR_DELAY.
@@ -148,7 +150,8 @@ impl<F: Clone + Eq + Hash, O> V40<'_, F, O> {
         Ok(found)
     }
 
-    /// Takes note of what the owner's last request has closed, in the place of what it closed before.
+    /// Takes note of what the owner's last request has closed, in the place of what it closed
+    /// before.
     pub(super) fn note_closed(&self, owner: &Arc<StateOwner>, before: Option<Other>, now: Option<Other>) {
         let mut closed = lock(&self.state.v40.closed);
         if let Some(before) = before {

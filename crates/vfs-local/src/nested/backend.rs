@@ -44,7 +44,8 @@ impl NestedBackend {
 }
 
 impl NestedBackend {
-    /// Asks the file system that an object is on, if that can be found out without a wait; false if not.
+    /// Asks the file system that an object is on, if that can be found out without a wait; false if
+    /// not.
     fn if_known(&self, object: &ObjectHandle, ask: impl Fn(&dyn Backend, &ObjectHandle) -> bool) -> bool {
         let Some(([super::VERSION, number @ ..], rest)) = object.as_bytes().split_first_chunk::<PREFIX>()
         else {

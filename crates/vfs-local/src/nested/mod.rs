@@ -1,8 +1,9 @@
 //! A folder with the file systems that are mounted below it.
 //!
-//! The folder and each of those file systems is a backend of its own; here is what joins them. Handles of an inner file system
-//! begin with its number, which is made of its place below the folder and of what the kernel tells of it (`f_fsid`): so they
-//! survive restarts of the server, and of the machine where that is kept (ext4, btrfs; xfs as long as its device has its number).
+//! The folder and each of those file systems is a backend of its own; here is what joins them.
+//! Handles of an inner file system begin with its number, which is made of its place below the
+//! folder and of what the kernel tells of it (`f_fsid`): so they survive restarts of the server,
+//! and of the machine where that is kept (ext4, btrfs; xfs as long as its device has its number).
 
 mod backend;
 mod table;
@@ -20,18 +21,21 @@ use vfs::{ObjectHandle, VfsError, VfsResult};
 
 /// File systems mounted below one folder that are in use at once.
 const INNER_MAX: usize = 64;
-/// What an inner file system may have of the objects that its folder may keep open: one part in so many.
+/// What an inner file system may have of the objects that its folder may keep open: one part in so
+/// many.
 const INNER_PART: usize = 8;
 /// Tells handles of inner file systems from the folder's own.
 const VERSION: u8 = 2;
 /// Bytes before the inner handle: the version and the number.
 const PREFIX: usize = 9;
 
-/// A folder, and the folders of other file systems that are mounted below it, as one file system to be served. What is mounted
-/// there and gives no handles, or is no folder, is hidden; so is whatever is mounted when there are 64 in use already.
+/// A folder, and the folders of other file systems that are mounted below it, as one file system to
+/// be served. What is mounted there and gives no handles, or is no folder, is hidden; so is
+/// whatever is mounted when there are 64 in use already.
 ///
-/// A mount is in use from the first look at it until it has not been used between two calls of `trim`: until then it can
-/// only be unmounted lazily (`umount -l`). What has been unmounted is `Stale`.
+/// A mount is in use from the first look at it until it has not been used between two calls of
+/// `trim`: until then it can only be unmounted lazily (`umount -l`). What has been unmounted is
+/// `Stale`.
 #[derive(Debug)]
 pub struct NestedBackend {
     outer: LocalBackend,
@@ -61,7 +65,8 @@ enum Whose {
 }
 
 impl NestedBackend {
-    /// Opens a directory for export; symbolic links in its path are followed, for it is the administrator's.
+    /// Opens a directory for export; symbolic links in its path are followed, for it is the
+    /// administrator's.
     ///
     /// # Errors
     /// See [`LocalError`]; each names the cure.

@@ -31,7 +31,8 @@ const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTO
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 impl NestedBackend {
-    /// Returns the root of what is mounted on a name of a directory of the folder's own, whom the caller may reach.
+    /// Returns the root of what is mounted on a name of a directory of the folder's own, whom the
+    /// caller may reach.
     ///
     /// # Errors
     /// `Noent` when nothing is that can be shown.
@@ -122,7 +123,8 @@ impl NestedBackend {
         })
     }
 
-    /// Returns the inode number of the directory that a mount covers: only its parent's entry tells.
+    /// Returns the inode number of the directory that a mount covers: only its parent's entry
+    /// tells.
     fn covered_by(&self, root: &OwnedFd, place: &[u8]) -> VfsResult<u64> {
         let parent = self.parent_of(root)?;
         let name = place.rsplit(|byte| *byte == b'/').next().unwrap_or(place);
@@ -178,7 +180,8 @@ impl NestedBackend {
     }
 }
 
-/// Returns the number of the mount that a descriptor is on, without asking its file system anything.
+/// Returns the number of the mount that a descriptor is on, without asking its file system
+/// anything.
 fn mount_of(fd: &OwnedFd) -> Result<u64, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     rustix::fs::statx(fd, c"", flags, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)

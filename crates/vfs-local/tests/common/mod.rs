@@ -93,8 +93,8 @@ fn is_there(program: &str) -> bool {
 /// Set where [`run_with_quota`] has made a quota.
 pub const QUOTA_IS_ON: &str = "ORTHRUS_TEST_QUOTA";
 
-/// Runs the tests of this program whose names contain `filter` once more, on a new file system in a file. It is mounted
-/// where nobody else sees it, and goes with the process that runs them.
+/// Runs the tests of this program whose names contain `filter` once more, on a new file system in a
+/// file. It is mounted where nobody else sees it, and goes with the process that runs them.
 pub fn run_on(file_system: &str, filter: &str) {
     let Some(text) = run_mounted(file_system, &[], "loop", "true", filter) else { return };
     assert!(!text.contains("share no blocks"), "{text}");

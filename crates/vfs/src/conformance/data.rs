@@ -17,8 +17,8 @@ pub fn written_data_is_read_back(t: &Fixture) {
     assert_eq!(t.attributes(&object).size, 12);
 }
 
-/// Short at the end, nothing behind it; a read up to the last byte has reached the end, and so has one of nothing
-/// there (RFC 8881 section 18.22.4).
+/// Short at the end, nothing behind it; a read up to the last byte has reached the end, and so has
+/// one of nothing there (RFC 8881 section 18.22.4).
 pub fn reading_stops_at_the_end_of_the_file(t: &Fixture) {
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(b"12345", 0).unwrap();

@@ -18,8 +18,8 @@ fn piece(t: &Fixture, directory: &ObjectHandle, cookie: u64, count: usize) -> (V
     (entries, end.unwrap_or_else(|error| panic!("readdir: {error}")).is_reached())
 }
 
-/// Makes an entry the cheap way, a further name of one file: some file systems are slow to make thousands of
-/// objects.
+/// Makes an entry the cheap way, a further name of one file: some file systems are slow to make
+/// thousands of objects.
 fn entry(t: &Fixture, file: &ObjectHandle, directory: &ObjectHandle, name: &str) {
     t.backend
         .link(&t.owner, file, directory, name.as_bytes())

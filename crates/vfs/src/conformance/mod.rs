@@ -1,7 +1,8 @@
 //! One suite for all backends: what a server relies on, each test a sentence.
 //!
-//! [`backend_conformance!`](crate::backend_conformance) makes a `#[test]` of each; a backend gives a function
-//! that returns a fresh [`Fixture`], or `None` with a printed reason where it cannot run.
+//! [`backend_conformance!`](crate::backend_conformance) makes a `#[test]` of each; a backend gives
+//! a function that returns a fresh [`Fixture`], or `None` with a printed reason where it cannot
+//! run.
 
 #![expect(clippy::unwrap_used, reason = "the suite runs in tests, which fail by panicking")]
 

@@ -31,7 +31,8 @@ fn extents(file: &dyn OpenFile) -> Vec<(u64, Extent)> {
     all
 }
 
-/// RFC 7862 section 15.11.3: what is at the offset counts, the end is a hole, and behind it is nothing.
+/// RFC 7862 section 15.11.3: what is at the offset counts, the end is a hole, and behind it is
+/// nothing.
 pub fn data_and_holes_are_found(t: &Fixture) {
     let (_, file) = holey(t, "file");
     let reader = t.backend.open(&t.owner, &t.lookup(&t.root(), "file").unwrap(), READ).unwrap();
@@ -147,7 +148,8 @@ pub fn a_range_is_copied_from_file_to_file(t: &Fixture) {
     assert!(data[..expected.len()] == expected);
 }
 
-/// RFC 7862 section 15.13: by whole blocks, or up to the end of the source; and either side can change then.
+/// RFC 7862 section 15.13: by whole blocks, or up to the end of the source; and either side can
+/// change then.
 pub fn a_clone_is_equal_until_either_side_is_written(t: &Fixture) {
     let block = u64::from(t.backend.features().clone_block);
     let (_, from) = holey(t, "from");

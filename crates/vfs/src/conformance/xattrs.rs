@@ -89,7 +89,8 @@ pub fn extended_attributes_need_the_rights_to_the_data(t: &Fixture) {
     assert_refused(t.backend.set_xattr(&other, &object, b"a", b"2", Either));
     assert_refused(t.backend.remove_xattr(&other, &object, b"a"));
     assert_eq!(t.backend.list_xattrs(&other, &object), Ok(vec![b"a".to_vec()]));
-    // A name tells as much as a value. Neither the right to write nor that to execute is one to read.
+    // A name tells as much as a value. Neither the right to write nor that to execute is one to
+    // read.
     for bits in [0o600, 0o602, 0o601, 0o603] {
         t.set(&object, &mode(bits)).unwrap();
         assert_refused(t.backend.get_xattr(&other, &object, b"a"));

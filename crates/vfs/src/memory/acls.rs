@@ -74,7 +74,8 @@ impl Inner {
         }
     }
 
-    /// Gives a new object what its directory's default list says, the mode being the most that it gets.
+    /// Gives a new object what its directory's default list says, the mode being the most that it
+    /// gets.
     pub(super) fn inherit(&mut self, default: &PosixAcl) -> VfsResult<()> {
         if matches!(self.body, Body::Symlink(_)) {
             return Ok(());

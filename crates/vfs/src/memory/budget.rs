@@ -1,4 +1,5 @@
-//! What all objects of a backend share: bytes and objects that it may still hold, and the time of day.
+//! What all objects of a backend share: bytes and objects that it may still hold, and the time of
+//! day.
 
 use super::WallClock;
 use crate::{FsStat, Timestamp, VfsError, VfsResult};

@@ -4,7 +4,8 @@ use super::{FILE_SIZE_MAX, budget::Budget};
 use crate::{VfsError, VfsResult};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Length of a chunk in bytes. Large enough that sequential reads are few copies, small enough for holes.
+/// Length of a chunk in bytes. Large enough that sequential reads are few copies, small enough for
+/// holes.
 pub(super) const CHUNK: usize = 64 * 1024;
 /// Smallest allocation of a chunk.
 const CHUNK_MIN: usize = 256;
@@ -31,7 +32,8 @@ impl Content {
         self.allocated
     }
 
-    /// Appends `count` bytes from `offset`, or as many as there are; says whether they end with the file.
+    /// Appends `count` bytes from `offset`, or as many as there are; says whether they end with the
+    /// file.
     pub(super) fn read(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> bool {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count_read = left.min(count);
@@ -52,7 +54,8 @@ impl Content {
         left <= count
     }
 
-    /// Writes at `offset` and extends the file; returns the count, short when space ran out half-way.
+    /// Writes at `offset` and extends the file; returns the count, short when space ran out
+    /// half-way.
     pub(super) fn write(&mut self, data: &[u8], offset: u64) -> VfsResult<usize> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
         end.ok_or(VfsError::Fbig)?;

@@ -1,4 +1,5 @@
-//! A file system in memory, with the whole semantics of POSIX: for tests, and for measuring without a disk.
+//! A file system in memory, with the whole semantics of POSIX: for tests, and for measuring without
+//! a disk.
 
 mod acls;
 mod budget;
@@ -63,8 +64,8 @@ impl Default for MemoryLimits {
 
 /// A file system in memory; it ends with the process, and handles of another one are `Stale`.
 ///
-/// Reads of one file run concurrently; changes of the name space run one after the other. Reading does not
-/// change the access time.
+/// Reads of one file run concurrently; changes of the name space run one after the other. Reading
+/// does not change the access time.
 #[derive(Debug)]
 pub struct MemoryBackend {
     nodes: Table,
@@ -83,8 +84,8 @@ impl MemoryBackend {
         Self::build(limits, Box::new(system_time), Some(RandomState::new()))
     }
 
-    /// As [`MemoryBackend::new`], for simulations: with a time of day of the caller's instead of the system's, and handles that
-    /// are the same every time, which therefore can be guessed.
+    /// As [`MemoryBackend::new`], for simulations: with a time of day of the caller's instead of
+    /// the system's, and handles that are the same every time, which therefore can be guessed.
     ///
     /// # Errors
     /// The same.
@@ -122,7 +123,8 @@ fn system_time() -> Timestamp {
     }
 }
 
-/// Refuses a symbolic link with `Symlink`, as LOOKUP does, and any other non-directory with `Notdir`.
+/// Refuses a symbolic link with `Symlink`, as LOOKUP does, and any other non-directory with
+/// `Notdir`.
 fn searchable(inner: &Inner) -> VfsResult<&Directory> {
     match &inner.body {
         Body::Symlink(_) => Err(VfsError::Symlink),

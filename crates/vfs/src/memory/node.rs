@@ -192,7 +192,8 @@ impl Inner {
         self.mtime = self.ctime;
     }
 
-    /// Clears set-user-id, and set-group-id where it means that (with group execute), as a write does.
+    /// Clears set-user-id, and set-group-id where it means that (with group execute), as a write
+    /// does.
     pub(super) fn drop_set_id(&mut self) {
         self.mode &= !S_ISUID;
         if self.mode & S_IXGRP != 0 {
@@ -221,8 +222,8 @@ impl Inner {
         if denied { Err(VfsError::Access) } else { Ok(()) }
     }
 
-    /// Refuses the extended attributes of what is neither file nor directory, and those of a shared directory to all but
-    /// its owner where they would change, as Linux does.
+    /// Refuses the extended attributes of what is neither file nor directory, and those of a shared
+    /// directory to all but its owner where they would change, as Linux does.
     pub(super) fn require_xattrs(&self, caller: &Caller, rights: u32) -> VfsResult<()> {
         let shared = self.mode & S_ISVTX != 0 && rights & WRITE != 0 && !self.owned_by(caller);
         match &self.body {

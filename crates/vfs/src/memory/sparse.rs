@@ -9,7 +9,8 @@ use crate::{Extent, VfsError, VfsResult};
 /// Bytes of the blocks to which CLONE is aligned, as on most file systems that have it.
 pub(super) const CLONE_BLOCK: u32 = 4096;
 
-/// Bytes of one file on their way to another: distance from the start of the range, and what stands there.
+/// Bytes of one file on their way to another: distance from the start of the range, and what stands
+/// there.
 type Pieces = Vec<(u64, Vec<u8>)>;
 
 impl Content {

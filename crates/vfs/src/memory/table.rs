@@ -24,8 +24,9 @@ type Shard = RwLock<HashMap<u64, Arc<Node>>>;
 pub(super) struct Table {
     shards: [Shard; SHARDS],
     next: AtomicU64,
-    /// Makes generations: a keyed hash of the inode number, so that no handle can be guessed from another
-    /// and handles of an earlier process are stale. `None`: generations are the inode numbers.
+    /// Makes generations: a keyed hash of the inode number, so that no handle can be guessed from
+    /// another and handles of an earlier process are stale. `None`: generations are the inode
+    /// numbers.
     generations: Option<RandomState>,
 }
 
@@ -80,8 +81,8 @@ impl Table {
     /// Finds the object of a handle.
     ///
     /// # Errors
-    /// `Badhandle` for what is no handle of a memory backend, `Stale` for an object that is gone or of
-    /// another process.
+    /// `Badhandle` for what is no handle of a memory backend, `Stale` for an object that is gone or
+    /// of another process.
     pub(super) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<Node>> {
         let bytes: &[u8; HANDLE_BYTES] = handle.as_bytes().try_into().map_err(|_| VfsError::Badhandle)?;
         let [HANDLE_MARK, rest @ ..] = bytes else { return Err(VfsError::Badhandle) };

@@ -37,10 +37,12 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    /// Opens a folder, looks for what the suite needs, and builds the suite there unless that is done.
+    /// Opens a folder, looks for what the suite needs, and builds the suite there unless that is
+    /// done.
     ///
     /// # Errors
-    /// When it is no checkout; when a module or Python itself is missing, with the package to install; when it does not build.
+    /// When it is no checkout; when a module or Python itself is missing, with the package to
+    /// install; when it does not build.
     pub fn open(folder: &Path, python: &Path, kerberos: bool) -> anyhow::Result<Self> {
         let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
         if !folder.join("nfs4.1/testserver.py").is_file() {

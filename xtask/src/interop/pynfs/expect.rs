@@ -1,6 +1,7 @@
 //! Which tests are not expected to pass, and why.
 //!
-//! A line a test: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and those that begin with `#` say nothing.
+//! A line a test: `CODE OUTCOME[/FLAVOR,…] REASON`. Empty lines and those that begin with `#` say
+//! nothing.
 
 use super::Flavor;
 use super::outcome::Outcome;
@@ -28,7 +29,8 @@ impl Expectations {
     /// Reads a file.
     ///
     /// # Errors
-    /// When a line is not as the module says, with its number; when two lines are about the same test in the same flavor.
+    /// When a line is not as the module says, with its number; when two lines are about the same
+    /// test in the same flavor.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let mut all: Vec<Expectation> = Vec::new();
         for (index, line) in text.lines().enumerate() {

@@ -1,8 +1,9 @@
-//! `cargo xtask interop pynfs`: the suites of pynfs against this server, a minor version after the other, in all four flavors
-//! at once.
+//! `cargo xtask interop pynfs`: the suites of pynfs against this server, a minor version after the
+//! other, in all four flavors at once.
 //!
-//! Each flavor has two servers with an export and a state folder of their own, one for most tests and one for those that
-//! restart it. So they neither wait for nor disturb each other: most of a run is waiting for leases to run out.
+//! Each flavor has two servers with an export and a state folder of their own, one for most tests
+//! and one for those that restart it. So they neither wait for nor disturb each other: most of a
+//! run is waiting for leases to run out.
 
 mod checkout;
 mod expect;
@@ -49,8 +50,8 @@ pub struct Arguments {
     /// After this many seconds a flavor's run is ended and has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     timeout: u64,
-    /// Codes or flags of tests, such as EID5, open or nodelegations: only these are run and compared, and --minor says in
-    /// which suite [default: all, reboot]
+    /// Codes or flags of tests, such as EID5, open or nodelegations: only these are run and
+    /// compared, and --minor says in which suite [default: all, reboot]
     tests: Vec<String>,
 }
 
@@ -143,7 +144,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
     }
 }
 
-/// Runs one suite in each flavor and prints its table; returns how much of it was not expected, and all of it as JSON.
+/// Runs one suite in each flavor and prints its table; returns how much of it was not expected, and
+/// all of it as JSON.
 fn run_suite(
     session: &session::Session<'_>,
     arguments: &Arguments,
@@ -167,7 +169,8 @@ fn run_suite(
     Ok((report.unexpected(), report.json(session.checkout.commit())))
 }
 
-/// Runs each group in each flavor, in a thread each; all are waited for, so that all clean up. A flavor's runs become one.
+/// Runs each group in each flavor, in a thread each; all are waited for, so that all clean up. A
+/// flavor's runs become one.
 fn at_once(
     flavors: &[Flavor],
     groups: &[Group],

@@ -1,4 +1,5 @@
-//! Results beside expectations: a table, the tests that did not pass with their reasons, and what was not expected.
+//! Results beside expectations: a table, the tests that did not pass with their reasons, and what
+//! was not expected.
 
 use super::checkout;
 use super::expect::Expectations;
@@ -80,7 +81,8 @@ impl<'a> Report<'a> {
         result.outcome == expected
     }
 
-    /// Lines of all runs, each once with the flavors that it is about, in the order in which they come up first.
+    /// Lines of all runs, each once with the flavors that it is about, in the order in which they
+    /// come up first.
     fn merged(&self, lines: impl Fn(&Run) -> Vec<String>) -> Vec<(String, Vec<&'static str>)> {
         let mut merged: Vec<(String, Vec<&'static str>)> = Vec::new();
         for run in self.runs {

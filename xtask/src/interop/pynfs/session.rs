@@ -17,7 +17,8 @@ const WORDS_MAX: usize = 15;
 
 /// How often a run is begun whose suite broke.
 const TRIES_MAX: usize = 3;
-/// The suite's thread that receives everything can die of a race with a connection that is being made; then it waits for ever.
+/// The suite's thread that receives everything can die of a race with a connection that is being
+/// made; then it waits for ever.
 const BROKEN: &str = "Exception in thread PollingThread";
 
 /// How the suite ended.
@@ -38,7 +39,8 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Runs a group of tests in one flavor, again if the suite breaks; what suite and server said goes to `keep`.
+    /// Runs a group of tests in one flavor, again if the suite breaks; what suite and server said
+    /// goes to `keep`.
     ///
     /// # Errors
     /// When the server does not start, or the suite comes to no result.

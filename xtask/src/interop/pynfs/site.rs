@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Seconds until a delegation is revoked: the test of that does not renew its lease for so long, and is itself too slow when both
-/// are the same.
+/// Seconds until a delegation is revoked: the test of that does not renew its lease for so long,
+/// and is itself too slow when both are the same.
 const RECALL_TIME: &str = "5";
 
 /// What all flavors share.
@@ -46,7 +46,8 @@ impl Site {
         environment
     }
 
-    /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are who runs this.
+    /// As root, the suite's user is root and alice is, too: it makes devices. Otherwise both are
+    /// who runs this.
     fn arguments(&self, work: &Path, lease: u32, listen: SocketAddr) -> Vec<OsString> {
         let lease = lease.to_string();
         let mut arguments: Vec<OsString> = vec![work.join("export").into()];
@@ -95,7 +96,8 @@ impl<'a> Server<'a> {
         self.address
     }
 
-    /// Writes the program that the suite calls to have the server restarted: it asks, and waits until that is done.
+    /// Writes the program that the suite calls to have the server restarted: it asks, and waits
+    /// until that is done.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -110,7 +112,8 @@ impl<'a> Server<'a> {
         Ok(path)
     }
 
-    /// Does what the helper has asked for: the server ends as in a crash and starts again on its port.
+    /// Does what the helper has asked for: the server ends as in a crash and starts again on its
+    /// port.
     ///
     /// # Errors
     /// When it does not come back.

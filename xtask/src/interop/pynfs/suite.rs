@@ -1,5 +1,5 @@
-//! The two suites of pynfs, of which that for NFSv4.1 runs in both later minor versions: where each is, what of it is run,
-//! and what is expected of it.
+//! The two suites of pynfs, of which that for NFSv4.1 runs in both later minor versions: where each
+//! is, what of it is run, and what is expected of it.
 
 use super::{EVERY_FLAVOR, Flavor, Group};
 
@@ -28,10 +28,11 @@ const LEFT_OUT_40: [&str; 3] = [
     "4.0 FSLOC1 to FSLOC8: for servers whose file systems move (RFC 7530 section 8)",
 ];
 
-/// Seconds of the lease and of the grace period: many tests wait until one has run out, so a short one; below 10 some of them
-/// are too slow themselves.
+/// Seconds of the lease and of the grace period: many tests wait until one has run out, so a short
+/// one; below 10 some of them are too slow themselves.
 const LEASE: u32 = 10;
-/// The same where 1,000 clients come, one after another, and reclaim after a restart: on a busy machine that takes longer.
+/// The same where 1,000 clients come, one after another, and reclaim after a restart: on a busy
+/// machine that takes longer.
 const LEASE_OF_MANY: u32 = 60;
 
 /// Python reads it at its start: connections send at once what they are given.
@@ -89,8 +90,9 @@ impl Suite {
         }
     }
 
-    /// Modules of Python that it is given. Both suites send a call in two pieces, of which the second waits for TCP unless it
-    /// is told not to. The 4.0 suite imports a module by a name that Python 2 had, and would know no Kerberos without it.
+    /// Modules of Python that it is given. Both suites send a call in two pieces, of which the
+    /// second waits for TCP unless it is told not to. The 4.0 suite imports a module by a name that
+    /// Python 2 had, and would know no Kerberos without it.
     pub fn modules(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Minor2 | Self::Minor1 => &[("sitecustomize.py", NO_DELAY)],
@@ -100,12 +102,14 @@ impl Suite {
         }
     }
 
-    /// Whether the server is to have been started before: the stale stateids of the 4.0 suite are those of a first start.
+    /// Whether the server is to have been started before: the stale stateids of the 4.0 suite are
+    /// those of a first start.
     pub fn second_start(self) -> bool {
         self == Self::Minor0
     }
 
-    /// What is run when nothing is asked for: tests that restart the server have one that nobody else uses.
+    /// What is run when nothing is asked for: tests that restart the server have one that nobody
+    /// else uses.
     pub fn groups(self, asked: &[String]) -> Vec<Group> {
         let group = |name, tests: &[&str], flavors, lease| Group {
             name,

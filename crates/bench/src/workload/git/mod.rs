@@ -1,8 +1,10 @@
-//! What git asks of a file system, without git: the operations of clone, status, checkout, commit and gc on a small
-//! repository whose files are drawn with a seed, or on one that has the files of another.
+//! What git asks of a file system, without git: the operations of clone, status, checkout, commit
+//! and gc on a small repository whose files are drawn with a seed, or on one that has the files of
+//! another.
 //!
-//! As git does it: what must not be seen half done is written under a name of its own (`index.lock`, `tmp_pack`) and renamed;
-//! status looks at every file and lists every folder; gc reads the loose objects, writes a pack and removes them.
+//! As git does it: what must not be seen half done is written under a name of its own
+//! (`index.lock`, `tmp_pack`) and renamed; status looks at every file and lists every folder; gc
+//! reads the loose objects, writes a pack and removes them.
 
 mod shape;
 mod turn;
@@ -68,8 +70,8 @@ pub trait Tree {
 /// What took how long, by name: `clone_operations`, `clone_us`, …
 pub type Counters = BTreeMap<String, u64>;
 
-/// Works with repositories, one after the other, until the time is over; each begins and ends with an empty folder, so the
-/// last one runs over.
+/// Works with repositories, one after the other, until the time is over; each begins and ends with
+/// an empty folder, so the last one runs over.
 ///
 /// # Errors
 /// The server's, and data that is not what was written.

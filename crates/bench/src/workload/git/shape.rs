@@ -13,7 +13,8 @@ const PACK: usize = 384 << 10;
 /// Part of the files that another branch has otherwise: one in so many.
 const CHANGED: u64 = 5;
 
-/// The longest file, and the longest pack, in bytes: what is longer in the repository that is repeated is cut.
+/// The longest file, and the longest pack, in bytes: what is longer in the repository that is
+/// repeated is cut.
 const FILE_SIZE_MAX: u64 = 16 << 20;
 const PACK_SIZE_MAX: u64 = 64 << 20;
 
@@ -60,7 +61,8 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as source files are.
+    /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as
+    /// source files are.
     fn size(&mut self) -> usize {
         let power = 7 + self.next() % 8;
         (1usize << power) + (self.next() % (1 << power)) as usize

@@ -1,7 +1,8 @@
 //! A realm and a server for each encryption type, all on the same folder.
 //!
-//! Which type a context has is agreed on by KDC, client and server, each with its own list; the only way to be sure is that
-//! each realm knows no other. The client sees all of them in one configuration.
+//! Which type a context has is agreed on by KDC, client and server, each with its own list; the
+//! only way to be sure is that each realm knows no other. The client sees all of them in one
+//! configuration.
 
 use super::folder_server::{self, FolderServer};
 use anyhow::{Context, bail};

@@ -1,4 +1,5 @@
-//! The evaluations: what each has of its own on the command line, and the run that they have in common.
+//! The evaluations: what each has of its own on the command line, and the run that they have in
+//! common.
 
 use super::arguments::{RunArguments, Selection, TargetArguments};
 use super::keep::{self, Files};

@@ -112,7 +112,8 @@ pub fn start(
     link::at_server(link, run).with_context(|| std::fs::read_to_string(log).unwrap_or_default())
 }
 
-/// A server's arguments but for its keys: all flavors, everybody as the user who runs this, whose folder it is.
+/// A server's arguments but for its keys: all flavors, everybody as the user who runs this, whose
+/// folder it is.
 pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
     let mut export = exported.as_os_str().to_owned();
     export.push("=");

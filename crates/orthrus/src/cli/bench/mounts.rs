@@ -1,4 +1,5 @@
-//! Mounts on the command line: folders that somebody mounted, or an export that is mounted with each flavor.
+//! Mounts on the command line: folders that somebody mounted, or an export that is mounted with
+//! each flavor.
 
 use anyhow::{Context, bail, ensure};
 use bench::Flavor;

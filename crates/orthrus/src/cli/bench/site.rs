@@ -1,5 +1,5 @@
-//! The servers of a run: one that somebody named, or servers of its own that export memory or a folder, started
-//! as they are needed.
+//! The servers of a run: one that somebody named, or servers of its own that export memory or a
+//! folder, started as they are needed.
 
 use super::folder_server;
 use crate::cli::own_realm::OwnRealm;

@@ -1,4 +1,5 @@
-//! `orthrus lab run` and `orthrus lab shell`: something on the nodes and machines of a lab that is up.
+//! `orthrus lab run` and `orthrus lab shell`: something on the nodes and machines of a lab that is
+//! up.
 
 use super::{Place, stop_flag};
 use ::lab::{Folder, Job, Machine, Record, lanl, node_name};

@@ -1,4 +1,5 @@
-//! A responder for one page by HTTP: small, without threads for its peers, and none of them can hold up another.
+//! A responder for one page by HTTP: small, without threads for its peers, and none of them can
+//! hold up another.
 
 use net::Admission;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -201,7 +202,8 @@ fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
     })
 }
 
-/// The Host header of a whole request without its port; nothing when there is none, which browsers never send.
+/// The Host header of a whole request without its port; nothing when there is none, which browsers
+/// never send.
 fn host(request: &[u8]) -> Option<&[u8]> {
     let lines = request.split(|byte| *byte == b'\n').skip(1).take_while(|line| !line.trim_ascii().is_empty());
     let fields = lines.filter_map(|line| {
@@ -222,8 +224,8 @@ fn host(request: &[u8]) -> Option<&[u8]> {
     Some(port.and_then(|at| first.get(..at)).unwrap_or(first))
 }
 
-/// Says whether a request was meant for this machine. A page of another site can have its own name resolved to this
-/// address (DNS rebinding), but its browser still sends that name.
+/// Says whether a request was meant for this machine. A page of another site can have its own name
+/// resolved to this address (DNS rebinding), but its browser still sends that name.
 fn names_this_machine(host: Option<&[u8]>) -> bool {
     let Some(host) = host else { return true };
     let Ok(host) = std::str::from_utf8(host) else { return false };
@@ -331,7 +333,8 @@ mod tests {
     #[test]
     fn a_request_that_does_not_end_is_refused_at_its_limit() {
         let address = start();
-        // The connection is closed on what is not read: the answer may be lost with it, the endpoint may not.
+        // The connection is closed on what is not read: the answer may be lost with it, the
+        // endpoint may not.
         let answer = ask(address, &vec![b'a'; 1 << 20]);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
         let page = Box::new(String::new) as Box<Page>;

@@ -168,7 +168,8 @@ impl Server {
 }
 
 impl<'s> Client<'s> {
-    /// A client whose first connection carries callbacks, authenticated as `security` says; not yet probed.
+    /// A client whose first connection carries callbacks, authenticated as `security` says; not yet
+    /// probed.
     pub fn called_back(
         server: &'s Server,
         owner: &[u8],

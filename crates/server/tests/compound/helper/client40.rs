@@ -136,7 +136,8 @@ impl<'s> Client40<'s> {
         NfsArgop4::OP_CLOSE(Close4Args { seqid: self.next_open(), open_stateid })
     }
 
-    /// Creates or opens a file of the export and confirms that if asked to; its filehandle and stateid.
+    /// Creates or opens a file of the export and confirms that if asked to; its filehandle and
+    /// stateid.
     #[track_caller]
     pub fn opened(&self, name: &str) -> (Vec<u8>, Stateid4) {
         let reply = self.at("export", vec![self.create_op(name), getfh()]).ok();

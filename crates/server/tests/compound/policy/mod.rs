@@ -1,10 +1,11 @@
-//! The rules of an export hold for every operation: made from the table of operations, so that a new one cannot be
-//! forgotten.
+//! The rules of an export hold for every operation: made from the table of operations, so that a
+//! new one cannot be forgotten.
 //!
-//! Each operation is sent to an export whose flavor, address or port rule excludes the caller, with the export's
-//! filehandle as the current and as the saved one, put there in each way that there is, and with operations behind it
-//! that read. Nothing of the export may be in a reply, nothing of it may change, and the operation must not succeed. A
-//! caller whom the rule admits sends the same, and must succeed: samples that prove nothing are noticed.
+//! Each operation is sent to an export whose flavor, address or port rule excludes the caller, with
+//! the export's filehandle as the current and as the saved one, put there in each way that there
+//! is, and with operations behind it that read. Nothing of the export may be in a reply, nothing of
+//! it may change, and the operation must not succeed. A caller whom the rule admits sends the same,
+//! and must succeed: samples that prove nothing are noticed.
 
 mod samples;
 mod world;
@@ -101,7 +102,8 @@ fn attack(world: &mut World<'_>, opnum: NfsOpnum4, sample: &Sample) {
                 assert!(expected.contains(&reply.status), "{what}: {:?}", reply.results);
             }
         }
-        // It may also come as the saved filehandle of an operation that is thought to use only the current one.
+        // It may also come as the saved filehandle of an operation that is thought to use only the
+        // current one.
         if sample.saved.is_none() {
             let before = [put(&closed[sample.on]), savefh(), put(&open[sample.on])];
             for probe in probes() {
@@ -134,11 +136,13 @@ fn check_rule(rule: Rule) {
                 attack(&mut world, opnum, sample);
             }
             assert_eq!(world.snapshot(), unchanged, "{rule:?} {minor} {opnum} changed the export");
-            // A world that the attacks have not touched: NFSv4.0 counts the requests of an owner, refused or not.
+            // A world that the attacks have not touched: NFSv4.0 counts the requests of an owner,
+            // refused or not.
             let server = World::server(rule);
             let mut world = World::new(&server, rule, minor);
             let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { panic!("it had samples") };
-            // The same by a caller whom the rule admits, and then again by the other one: NFSv4.0 repeats replies.
+            // The same by a caller whom the rule admits, and then again by the other one: NFSv4.0
+            // repeats replies.
             for sample in &of {
                 let before = placements(
                     &world.closed[sample.on],

@@ -1,4 +1,5 @@
-//! A server with an export that is closed to some, and two callers: one whom the rule admits, and one whom it does not.
+//! A server with an export that is closed to some, and two callers: one whom the rule admits, and
+//! one whom it does not.
 
 use crate::helper::*;
 use nfs4::*;

@@ -1,12 +1,13 @@
-//! Random COMPOUNDs of NFSv4.0: no panic, a well-formed reply, and only statuses of RFC 7530 section 13.2. The helper checks
-//! the latter two for every call.
+//! Random COMPOUNDs of NFSv4.0: no panic, a well-formed reply, and only statuses of RFC 7530
+//! section 13.2. The helper checks the latter two for every call.
 
 use crate::helper::*;
 use crate::random::{claim, how, name, of_files, others};
 use nfs4::*;
 use proptest::prelude::*;
 
-/// A choice of what a client of NFSv4.0 knows by then: a stateid by its place, and how the sequence number is off.
+/// A choice of what a client of NFSv4.0 knows by then: a stateid by its place, and how the sequence
+/// number is off.
 fn known() -> impl Strategy<Value = (usize, u32)> {
     (0_usize..8, prop_oneof![6 => Just(0_u32), 1 => Just(1), 1 => Just(u32::MAX), 1 => any::<u32>()])
 }

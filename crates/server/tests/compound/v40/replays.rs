@@ -5,7 +5,8 @@ use nfs4::Nfsstat4::*;
 use nfs4::*;
 use vfs::{Export, ExportTable, SecFlavor, Timestamp};
 
-/// Runs operations twice, as another RPC the second time: the same answer, and nothing more was done.
+/// Runs operations twice, as another RPC the second time: the same answer, and nothing more was
+/// done.
 #[track_caller]
 fn twice(client: &Client40<'_>, ops: &[Op]) -> Reply {
     let first = client.run(ops.to_vec());

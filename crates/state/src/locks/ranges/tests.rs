@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Bytes of the model; ranges that reach further are "to the end of the file" and cover the last one.
+/// Bytes of the model; ranges that reach further are "to the end of the file" and cover the last
+/// one.
 const BYTES: u64 = 24;
 
 /// Who holds each byte, and whether for writing.

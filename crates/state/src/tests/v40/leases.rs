@@ -175,7 +175,8 @@ fn an_auth_sys_caller_does_not_keep_a_dead_kerberos_client_alive_from_its_own_ad
 
 #[test]
 fn users_by_auth_sys_of_a_client_that_kerberos_created_renew_its_lease_and_release_lock_owners() {
-    // RFC 7530 section 9.5: Linux with a keytab creates the client of a sec=sys mount by its machine's principal.
+    // RFC 7530 section 9.5: Linux with a keytab creates the client of a sec=sys mount by its
+    // machine's principal.
     let mut world = World::new();
     let principal = Principal::new("gss:host@R");
     let machine = Caller { principal: &principal, protection: Protection::Integrity, ..root() };
