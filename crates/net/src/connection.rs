@@ -7,7 +7,7 @@ use crate::driver::{Driver, Interest, Link, Ready};
 use crate::input::Input;
 use crate::ledger::{Account, Budget, Ledger, address};
 use crate::output::Output;
-use crate::strangers::Ticket;
+use crate::strangers::TurnTicket;
 use crate::traffic::Traffic;
 use crate::{Limits, Request, Stats};
 use rpc::ConnectionId;
@@ -53,14 +53,14 @@ pub(crate) struct Connection {
     /// Class of the last reply.
     class: u8,
     /// Of a stranger: its place in the lane, and the readiness that it has not used yet.
-    ticket: Option<Ticket>,
-    reports: Reports,
+    ticket: Option<TurnTicket>,
+    readiness: Readiness,
 }
 
 /// Readiness of a stranger since its last turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reports {
-    /// Bytes have arrived.
+pub(crate) struct Readiness {
+    /// The socket has bytes to read.
     pub(crate) input: bool,
     /// There is room for bytes to send.
     pub(crate) output: bool,
@@ -87,7 +87,7 @@ impl Connection {
             traffic: Traffic::default(),
             class: 0,
             ticket: None,
-            reports: Reports::default(),
+            readiness: Readiness::default(),
         }
     }
 
@@ -112,20 +112,20 @@ impl Connection {
         self.link.disarm();
         match ready {
             Ready::Mail => {}
-            Ready::Input(_) => self.reports.input = true,
-            Ready::Output(_) => self.reports.output = true,
-            Ready::Over(_) => self.reports.over = true,
+            Ready::Input(_) => self.readiness.input = true,
+            Ready::Output(_) => self.readiness.output = true,
+            Ready::Over(_) => self.readiness.over = true,
         }
     }
 
     /// Takes the readiness since the last turn.
-    pub(crate) fn take_reports(&mut self) -> Reports {
+    pub(crate) fn take_readiness(&mut self) -> Readiness {
         self.ticket = None;
-        std::mem::take(&mut self.reports)
+        std::mem::take(&mut self.readiness)
     }
 
     /// Returns the place in the lane of strangers.
-    pub(crate) fn ticket(&mut self) -> &mut Option<Ticket> {
+    pub(crate) fn ticket(&mut self) -> &mut Option<TurnTicket> {
         &mut self.ticket
     }
 
@@ -270,7 +270,7 @@ impl Connection {
         self.account.is_trusted()
     }
 
-    /// Appends a reply.
+    /// Appends a reply to the output of the connection.
     pub(crate) fn queue(&mut self, record: Vec<u8>, class: u8, ledger: &Ledger) {
         self.traffic.reply(record.len());
         self.class = class;

@@ -101,7 +101,7 @@ impl Sockets {
         }
     }
 
-    /// Reports readiness without a wait.
+    /// Readiness readiness without a wait.
     pub(crate) fn poll(&mut self, ready: &mut Vec<Ready>) {
         self.poll_for(Duration::ZERO, ready);
     }
@@ -161,7 +161,7 @@ impl Sockets {
     pub(crate) fn step_stranger(&mut self) -> bool {
         let Some(id) = self.strangers.pop() else { return false };
         let Some(connection) = self.connections.get_mut(&id) else { return true };
-        let reports = connection.take_reports();
+        let reports = connection.take_readiness();
         if reports.over {
             self.end(id);
             return true;

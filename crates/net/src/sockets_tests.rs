@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 /// How long a test waits for the kernel.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct World {
+struct Neighbours {
     listener: TcpListener,
     mailbox: Arc<Mailbox>,
     ledger: Arc<Ledger>,
@@ -16,7 +16,7 @@ struct World {
     sockets: Sockets,
 }
 
-impl World {
+impl Neighbours {
     fn new() -> Self {
         let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
         let (limits, stats) = (Arc::new(Limits::default()), Arc::new(Stats::default()));
@@ -94,7 +94,7 @@ fn record(length: usize) -> Vec<u8> {
 
 #[test]
 fn strangers_without_allowance_wait_while_a_trusted_connection_is_served() {
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let (mut stranger, mut honest) = (world.connect(1), world.connect(2));
     world.trust(2);
     world.exhaust();
@@ -114,7 +114,7 @@ fn strangers_without_allowance_wait_while_a_trusted_connection_is_served() {
 
 #[test]
 fn a_stranger_that_becomes_trusted_is_served_without_allowance_and_loses_nothing() {
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let mut client = world.connect(1);
     client.write_all(&record(10)).expect("sent");
     world.wait_for_strangers();
@@ -129,7 +129,7 @@ fn a_stranger_that_becomes_trusted_is_served_without_allowance_and_loses_nothing
 
 #[test]
 fn a_large_record_of_a_stranger_is_read_in_small_steps() {
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let mut large = world.connect(1);
     let sender = std::thread::spawn(move || large.write_all(&record(1 << 20)).map(|()| large));
     let (mut taken, start) = (0, Instant::now());
@@ -152,7 +152,7 @@ fn an_unfinished_record_of_a_stranger_takes_no_memory_that_the_shard_keeps() {
     const LENGTH: usize = 1 << 20;
     memory::keep(4 << 20);
     memory::give(memory::take(LENGTH));
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let mut client = world.connect(1);
     client.write_all(&record(LENGTH)[..5]).expect("sent");
     world.wait_for_strangers();
@@ -162,7 +162,7 @@ fn an_unfinished_record_of_a_stranger_takes_no_memory_that_the_shard_keeps() {
 
 #[test]
 fn requests_of_a_stranger_take_turns_with_those_of_others() {
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let (mut flood, mut newcomer) = (world.connect(1), world.connect(2));
     flood.write_all(&record(10).repeat(200)).expect("sent");
     world.wait_for_strangers();
@@ -178,7 +178,7 @@ fn requests_of_a_stranger_take_turns_with_those_of_others() {
 
 #[test]
 fn a_stranger_that_closes_leaves_nothing_in_the_lane() {
-    let mut world = World::new();
+    let mut world = Neighbours::new();
     let client = world.connect(1);
     drop(client);
     world.wait_for_strangers();

@@ -15,13 +15,13 @@ pub const CLASSES_MAX: usize = 8;
 /// Counters and gauges that all shards share; any thread can read them.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Open connections.
+    /// Connections open now.
     pub connections: AtomicUsize,
     /// Memory of unfinished and waiting requests, in bytes.
     pub input_bytes: AtomicUsize,
     /// Memory of replies that wait to be sent, in bytes.
     pub output_bytes: AtomicUsize,
-    /// Deferred calls.
+    /// Calls that are deferred now.
     pub away: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
@@ -37,11 +37,11 @@ pub struct Stats {
     pub stalls: AtomicU64,
     /// Panics of the service; each closed the connections of its batch.
     pub panics: AtomicU64,
-    /// Records received.
+    /// Records received since the start.
     pub records: AtomicU64,
-    /// Bytes received.
+    /// Bytes received since the start.
     pub received_bytes: AtomicU64,
-    /// Bytes sent.
+    /// Bytes sent since the start.
     pub sent_bytes: AtomicU64,
     /// Time of sending in nanoseconds, by the class of the last reply sent.
     pub sending: [AtomicU64; CLASSES_MAX],

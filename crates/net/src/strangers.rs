@@ -23,7 +23,7 @@ const DEFERRED_COST: Duration = Duration::from_micros(200);
 
 /// Place of a connection in the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct TurnTicket {
     address: IpAddr,
     number: u64,
 }
@@ -45,15 +45,15 @@ impl Strangers {
     }
 
     /// Puts a connection behind the others of its address.
-    pub(crate) fn push(&mut self, address: IpAddr, connection: u64) -> Ticket {
+    pub(crate) fn push(&mut self, address: IpAddr, connection: u64) -> TurnTicket {
         self.tickets += 1;
         let number = self.tickets;
         self.queues.entry(address).or_default().insert(number, connection);
-        Ticket { address, number }
+        TurnTicket { address, number }
     }
 
     /// Takes a connection out before its turn.
-    pub(crate) fn remove(&mut self, ticket: Ticket) {
+    pub(crate) fn remove(&mut self, ticket: TurnTicket) {
         if let Some(queue) = self.queues.get_mut(&ticket.address) {
             queue.remove(&ticket.number);
             if queue.is_empty() {
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_connection_that_closes_leaves_nothing_in_the_lane() {
         let mut lane = Strangers::new(Instant::now());
-        let tickets: Vec<Ticket> = (0..4).map(|id| lane.push(address(id as u8 % 2), id)).collect();
+        let tickets: Vec<TurnTicket> = (0..4).map(|id| lane.push(address(id as u8 % 2), id)).collect();
         lane.remove(tickets[0]);
         lane.remove(tickets[2]);
         assert_eq!((lane.pop(), lane.pop(), lane.pop()), (Some(1), Some(3), None));

@@ -19,8 +19,15 @@ pub struct Builder {
     config: NfsConfig,
     identity: Arc<Mapper>,
     records: Box<dyn ClientRecords>,
-    kerberos: Option<(Box<dyn ContextAcceptor>, Box<dyn Identities>, RpcsecLimits)>,
+    kerberos: Option<Kerberos>,
     began: Option<Instant>,
+}
+
+/// The parts of a server that accepts Kerberos contexts.
+struct Kerberos {
+    acceptor: Box<dyn ContextAcceptor>,
+    identities: Box<dyn Identities>,
+    limits: RpcsecLimits,
 }
 
 impl Builder {
@@ -62,7 +69,7 @@ impl Builder {
         identities: Box<dyn Identities>,
         limits: RpcsecLimits,
     ) -> Self {
-        Self { kerberos: Some((acceptor, identities, limits)), ..self }
+        Self { kerberos: Some(Kerberos { acceptor, identities, limits }), ..self }
     }
 
     /// Says at which instant the environment's clock began. Without it the time that records wait
@@ -79,10 +86,9 @@ impl Builder {
     /// Builds a server that is called tick by tick.
     pub fn server(mut self) -> Server<Nfs> {
         let metrics = Arc::new(Metrics::default());
-        let rpcsec = self
-            .kerberos
-            .take()
-            .map(|(acceptor, identities, limits)| Rpcsec::new(acceptor, identities, limits, metrics.clone()));
+        let rpcsec = self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
+            Rpcsec::new(acceptor, identities, limits, metrics.clone())
+        });
         let (engine, environment) = self.parts();
         Server::new(engine, rpcsec, environment, metrics)
     }

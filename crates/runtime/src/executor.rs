@@ -1,16 +1,16 @@
 //! Who runs deferred work: threads, or the simulator one step at a time.
 
-use crate::pool::{Lane, Pool, PoolLimits};
+use crate::pool::{QueueKey, Pool, PoolLimits};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Makes the pools of a service.
 pub trait Executor: Send + Sync + 'static {
     /// A pool of tasks.
-    type Pool<T: Send + 'static, L: Lane>: TaskPool<T, L>;
+    type Pool<T: Send + 'static, L: QueueKey>: TaskPool<T, L>;
 
     /// Makes a pool whose tasks `step` runs. A task that `step` returns is run on: at once by a
     /// thread, later by a deterministic executor.
-    fn pool<T: Send + 'static, L: Lane>(
+    fn pool<T: Send + 'static, L: QueueKey>(
         &self,
         name: &'static str,
         limits: PoolLimits,
@@ -38,9 +38,9 @@ pub trait TaskPool<T, L>: Send + Sync + 'static {
 pub struct Threads;
 
 impl Executor for Threads {
-    type Pool<T: Send + 'static, L: Lane> = Pool<T, L>;
+    type Pool<T: Send + 'static, L: QueueKey> = Pool<T, L>;
 
-    fn pool<T: Send + 'static, L: Lane>(
+    fn pool<T: Send + 'static, L: QueueKey>(
         &self,
         name: &'static str,
         limits: PoolLimits,
@@ -50,7 +50,7 @@ impl Executor for Threads {
     }
 }
 
-impl<T: Send + 'static, L: Lane> TaskPool<T, L> for Pool<T, L> {
+impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for Pool<T, L> {
     fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T> {
         Pool::submit(self, lane, task, bytes)
     }
@@ -72,13 +72,13 @@ type Draw = dyn FnMut(usize) -> usize + Send;
 /// A task that has more steps goes back among those that wait, so other tasks can run in between.
 #[derive(Clone)]
 pub struct Deterministic {
-    queues: Arc<Mutex<Vec<Weak<dyn Queue>>>>,
+    queues: Arc<Mutex<Vec<Weak<dyn TaskQueue>>>>,
     draw: Arc<Mutex<Box<Draw>>>,
     refuses_one_in: usize,
 }
 
 /// A queue whose tasks have any type.
-trait Queue: Send + Sync {
+trait TaskQueue: Send + Sync {
     fn len(&self) -> usize;
 
     /// Runs a step of the task at a place.
@@ -92,7 +92,7 @@ impl Deterministic {
         Self { queues: Arc::default(), draw: Arc::new(Mutex::new(Box::new(draw))), refuses_one_in }
     }
 
-    fn queues(&self) -> Vec<Arc<dyn Queue>> {
+    fn queues(&self) -> Vec<Arc<dyn TaskQueue>> {
         lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -124,16 +124,16 @@ impl Deterministic {
 }
 
 impl Executor for Deterministic {
-    type Pool<T: Send + 'static, L: Lane> = StepPool<T>;
+    type Pool<T: Send + 'static, L: QueueKey> = StepPool<T>;
 
-    fn pool<T: Send + 'static, L: Lane>(
+    fn pool<T: Send + 'static, L: QueueKey>(
         &self,
         _name: &'static str,
         limits: PoolLimits,
         step: impl Fn(T) -> Option<T> + Send + Sync + 'static,
     ) -> StepPool<T> {
         let queue = Arc::new(StepQueue { tasks: Mutex::new(Vec::new()), step: Box::new(step) });
-        let weak: Weak<dyn Queue> = Arc::downgrade(&(queue.clone() as Arc<dyn Queue>));
+        let weak: Weak<dyn TaskQueue> = Arc::downgrade(&(queue.clone() as Arc<dyn TaskQueue>));
         lock(&self.queues).push(weak);
         StepPool { queue, limits, executor: self.clone() }
     }
@@ -151,7 +151,7 @@ struct StepQueue<T> {
     step: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
 }
 
-impl<T: Send> Queue for StepQueue<T> {
+impl<T: Send> TaskQueue for StepQueue<T> {
     fn len(&self) -> usize {
         lock(&self.tasks).len()
     }
@@ -164,7 +164,7 @@ impl<T: Send> Queue for StepQueue<T> {
     }
 }
 
-impl<T: Send + 'static, L: Lane> TaskPool<T, L> for StepPool<T> {
+impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for StepPool<T> {
     fn submit(&self, _lane: L, task: T, _bytes: usize) -> Result<(), T> {
         if self.queue.len() >= self.limits.tasks_max || self.executor.refuses() {
             return Err(task);

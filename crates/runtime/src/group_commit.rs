@@ -30,7 +30,7 @@ struct Groups<K, T> {
 
 /// The role of a call in its group.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Role<T> {
+pub(crate) enum SyncRole<T> {
     /// The group's leader answers the call.
     Follower,
     /// The caller leads the group: it synchronises and answers until [`GroupCommit::next`] is
@@ -53,22 +53,22 @@ impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
     }
 
     /// Adds a call to the group of `key`. The call's change is made, and it holds `bytes`.
-    pub(crate) fn join(&self, key: &K, call: T, bytes: usize) -> Role<T> {
+    pub(crate) fn join(&self, key: &K, call: T, bytes: usize) -> SyncRole<T> {
         let mut groups = self.lock();
         let full = groups.bytes.saturating_add(bytes) > COMMITTING_BYTES_MAX;
         if groups.calls >= CALLS_COMMITTING_MAX || full {
-            return Role::Single(call);
+            return SyncRole::Single(call);
         }
         groups.calls += 1;
         groups.bytes += bytes;
         match groups.waiting.get_mut(key) {
             Some(waiting) => {
                 waiting.push((call, bytes));
-                Role::Follower
+                SyncRole::Follower
             }
             None => {
                 groups.waiting.insert(key.clone(), vec![(call, bytes)]);
-                Role::Leader
+                SyncRole::Leader
             }
         }
     }
@@ -105,28 +105,28 @@ mod tests {
     #[test]
     fn a_call_that_joins_during_a_sync_waits_for_the_next_sync() {
         let commit = GroupCommit::default();
-        assert_eq!(commit.join(&1, "first", 10), Role::Leader);
-        assert_eq!(commit.join(&1, "second", 10), Role::Follower);
-        assert_eq!(commit.join(&2, "another", 10), Role::Leader);
+        assert_eq!(commit.join(&1, "first", 10), SyncRole::Leader);
+        assert_eq!(commit.join(&1, "second", 10), SyncRole::Follower);
+        assert_eq!(commit.join(&2, "another", 10), SyncRole::Leader);
         assert_eq!(commit.next(&1), Some(vec!["first", "second"]));
-        assert_eq!(commit.join(&1, "late", 10), Role::Follower);
+        assert_eq!(commit.join(&1, "late", 10), SyncRole::Follower);
         assert_eq!(commit.next(&1), Some(vec!["late"]));
         assert_eq!(commit.next(&1), None);
         assert_eq!(commit.counts(), [1, 2, 3]);
-        assert_eq!(commit.join(&1, "after", 10), Role::Leader, "the group has no leader any more");
+        assert_eq!(commit.join(&1, "after", 10), SyncRole::Leader, "the group has no leader any more");
     }
 
     #[test]
     fn a_call_without_room_synchronises_alone() {
         let commit = GroupCommit::default();
-        assert_eq!(commit.join(&1, "large", COMMITTING_BYTES_MAX + 1), Role::Single("large"));
-        assert_eq!(commit.join(&1, "one", COMMITTING_BYTES_MAX), Role::Leader);
-        assert_eq!(commit.join(&1, "more", 1), Role::Single("more"));
+        assert_eq!(commit.join(&1, "large", COMMITTING_BYTES_MAX + 1), SyncRole::Single("large"));
+        assert_eq!(commit.join(&1, "one", COMMITTING_BYTES_MAX), SyncRole::Leader);
+        assert_eq!(commit.join(&1, "more", 1), SyncRole::Single("more"));
         assert_eq!(commit.next(&1), Some(vec!["one"]));
         assert_eq!(commit.next(&1), None);
         let joined: Vec<_> = (0..CALLS_COMMITTING_MAX).map(|_| commit.join(&1, "call", 1)).collect();
-        assert!(!joined.iter().any(|joined| matches!(joined, Role::Single(_))));
-        assert_eq!(commit.join(&2, "too many", 1), Role::Single("too many"));
+        assert!(!joined.iter().any(|joined| matches!(joined, SyncRole::Single(_))));
+        assert_eq!(commit.join(&2, "too many", 1), SyncRole::Single("too many"));
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..500 {
                         let own = changed.fetch_add(1, SeqCst) + 1;
-                        if commit.join(&1, own, 1) != Role::Leader {
+                        if commit.join(&1, own, 1) != SyncRole::Leader {
                             continue;
                         }
                         while let Some(calls) = commit.next(&1) {

@@ -5,7 +5,7 @@ mod fair_queues;
 mod tests;
 
 use fair_queues::FairQueues;
-pub use fair_queues::Lane;
+pub use fair_queues::QueueKey;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,7 +65,7 @@ struct Queue<T, L> {
     ended: bool,
 }
 
-impl<T: Send + 'static, L: Lane> Pool<T, L> {
+impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
     /// Makes a pool without threads. A task that `step` returns is run on at once, by the same
     /// thread. A panic of `step` ends neither the thread nor the pool; `step` itself has to tell
     /// whoever waits for the task.
@@ -115,7 +115,7 @@ impl<T: Send + 'static, L: Lane> Pool<T, L> {
     }
 }
 
-impl<T, L: Lane> Pool<T, L> {
+impl<T, L: QueueKey> Pool<T, L> {
     /// Whether an eighth of what may wait does: time to ask for less.
     pub fn is_crowded(&self) -> bool {
         self.shared.crowded.load(Relaxed)
@@ -139,7 +139,7 @@ impl<T, L> Drop for Pool<T, L> {
     }
 }
 
-impl<T, L: Lane> fmt::Debug for Pool<T, L> {
+impl<T, L: QueueKey> fmt::Debug for Pool<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (threads, tasks) = self.counts();
         write!(f, "Pool({}: {threads} threads, {tasks} tasks wait)", self.shared.name)
@@ -152,7 +152,7 @@ impl<T, L> Shared<T, L> {
     }
 }
 
-impl<T, L: Lane> Shared<T, L> {
+impl<T, L: QueueKey> Shared<T, L> {
     fn note_crowd(&self, queue: &Queue<T, L>) {
         self.crowded.store(queue.queues.is_crowded(CROWDED_PART), Relaxed);
     }
@@ -185,7 +185,7 @@ impl<T, L: Lane> Shared<T, L> {
     }
 }
 
-impl<T: Send + 'static, L: Lane> Shared<T, L> {
+impl<T: Send + 'static, L: QueueKey> Shared<T, L> {
     fn spawn(shared: &Arc<Self>, index: usize) -> std::io::Result<()> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));

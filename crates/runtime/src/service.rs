@@ -1,6 +1,6 @@
 //! The service that the network layer calls: a server, and the pools for calls that would wait.
 
-use crate::group_commit::{GroupCommit, Role};
+use crate::group_commit::{GroupCommit, SyncRole};
 use crate::parked::Parked;
 use crate::{Executor, PoolLimits, TaskPool, Threads};
 use net::{Action, Late, LateSink, Outgoing, Reply, Request, Service};
@@ -237,9 +237,9 @@ impl Runner {
             return None;
         };
         match self.commit.join(&key, Deferred { call, sink, held }, bytes) {
-            Role::Follower => None,
-            Role::Leader => Some(Task::Sync(key)),
-            Role::Single(deferred) => {
+            SyncRole::Follower => None,
+            SyncRole::Leader => Some(Task::Sync(key)),
+            SyncRole::Single(deferred) => {
                 let outcome = sync(&deferred);
                 self.answer(deferred, outcome);
                 None

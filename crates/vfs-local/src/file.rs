@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Advice, Attributes, Broken, Caller, End, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
+    Advice, Attributes, Broken, Caller, Eof, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks,
     VfsError, VfsResult,
 };
 
@@ -50,12 +50,12 @@ impl LocalFile {
     }
 
     /// Appends what is there; a second read confirms an end that the first has met.
-    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<End, Errno> {
+    fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<Eof, Errno> {
         let mut at = offset;
         let mut rest = count;
         while rest > 0 && at <= OFFSET_MAX {
             match read(self.fd.as_fd(), into, rest, at) {
-                Ok(0) => return Ok(End::Reached),
+                Ok(0) => return Ok(Eof::Reached),
                 Ok(more) => (at, rest) = (at.saturating_add(more as u64), rest - more),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
@@ -63,12 +63,12 @@ impl LocalFile {
         }
         // Nothing else reads or moves the descriptor's own position; this is the cheapest way to
         // the size.
-        Ok(End::reached_if(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?))
+        Ok(Eof::reached_if(at > OFFSET_MAX || at >= seek(&self.fd, SeekFrom::End(0))?))
     }
 }
 
 impl OpenFile for LocalFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End> {
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Eof> {
         let start = into.len();
         let end = self.append(into, count, offset, sys::append);
         if end.is_err() {
@@ -77,7 +77,7 @@ impl OpenFile for LocalFile {
         end.map_err(vfs_error)
     }
 
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>> {
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
         match self.kind {
             Kind::Memory => return self.read_at(into, count, offset).map(Some),
             Kind::Foreign => return Ok(None),

@@ -3,7 +3,7 @@
 //! On a file system that another process (FUSE) or another machine serves, close(2) can wait for
 //! ever: it flushes data and drops locks. Descriptors are dropped by housekeeping and by shards, so
 //! those of such a file system are closed by a thread of their own.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "closes raw descriptors")]
 
 use crate::kind::Kind;
 use std::{

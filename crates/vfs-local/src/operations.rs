@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -208,7 +208,7 @@ impl Backend for LocalBackend {
         directory: &ObjectHandle,
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> VfsResult<End> {
+    ) -> VfsResult<Eof> {
         self.list(caller, directory, cookie, entry)
     }
 

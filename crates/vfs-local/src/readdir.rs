@@ -9,7 +9,7 @@ use rustix::{
     io::Errno,
 };
 use std::{mem::MaybeUninit, ops::ControlFlow};
-use vfs::{Caller, DirEntry, End, ObjectHandle, VfsError, VfsResult};
+use vfs::{Caller, DirEntry, Eof, ObjectHandle, VfsError, VfsResult};
 
 /// Bytes of entries taken from the kernel at once.
 const BUFFER: usize = 16 * 1024;
@@ -44,7 +44,7 @@ impl LocalBackend {
         directory: &ObjectHandle,
         after: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> VfsResult<End> {
+    ) -> VfsResult<Eof> {
         let object = self.resolve_directory(directory)?;
         let start = position(after)?;
         self.act_as(caller)?;
@@ -69,16 +69,16 @@ impl LocalBackend {
             }
             let item = DirEntry { cookie: cookie(next.next_entry_cookie()), name, fileid: next.ino() };
             if entry(item).is_break() {
-                return Ok(End::NotReached);
+                return Ok(Eof::NotReached);
             }
         }
         self.end_of(&object)
     }
 
     /// An empty listing may also be that of a removed directory.
-    fn end_of(&self, directory: &crate::cache::Object) -> VfsResult<End> {
+    fn end_of(&self, directory: &crate::cache::Object) -> VfsResult<Eof> {
         let stat = retry(|| crate::attributes::stat_fd(directory)).map_err(vfs_error)?;
-        if stat.stx_nlink == 0 { Err(VfsError::Stale) } else { Ok(End::Reached) }
+        if stat.stx_nlink == 0 { Err(VfsError::Stale) } else { Ok(Eof::Reached) }
     }
 }
 

@@ -106,7 +106,7 @@ fn names(backend: &dyn Backend, directory: &ObjectHandle) -> Vec<(Vec<u8>, u64)>
         names.push((entry.name.to_vec(), entry.fileid));
         std::ops::ControlFlow::Continue(())
     };
-    assert_eq!(backend.readdir(&me(), directory, 0, &mut note), Ok(vfs::End::Reached));
+    assert_eq!(backend.readdir(&me(), directory, 0, &mut note), Ok(vfs::Eof::Reached));
     names
 }
 

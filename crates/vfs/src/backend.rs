@@ -1,7 +1,7 @@
 //! The trait that a file system implements to be served.
 
 use crate::{
-    Acls, Attributes, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
+    Acls, Attributes, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle, OpenAccess,
     OpenFile, Permissions, Quota, SetAttributes, VfsResult, XattrHow,
 };
 use std::{ops::ControlFlow, sync::Arc};
@@ -158,7 +158,7 @@ pub trait Backend: Send + Sync {
         directory: &ObjectHandle,
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> VfsResult<End>;
+    ) -> VfsResult<Eof>;
 
     /// Returns an object's access control lists; who reaches the object may read them.
     ///

@@ -222,7 +222,7 @@ macro_rules! forward_backend_method {
             directory: &$crate::ObjectHandle,
             cookie: u64,
             entry: &mut dyn FnMut($crate::DirEntry<'_>) -> ::std::ops::ControlFlow<()>,
-        ) -> $crate::VfsResult<$crate::End> {
+        ) -> $crate::VfsResult<$crate::Eof> {
             self.$inner.readdir(caller, directory, cookie, entry)
         }
     };
@@ -313,7 +313,7 @@ macro_rules! forward_backend_method {
 #[macro_export]
 macro_rules! forward_open_file_method {
     (read_at $inner:ident) => {
-        fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> $crate::VfsResult<$crate::End> {
+        fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> $crate::VfsResult<$crate::Eof> {
             self.$inner.read_at(into, count, offset)
         }
     };
@@ -323,7 +323,7 @@ macro_rules! forward_open_file_method {
             into: &mut Vec<u8>,
             count: usize,
             offset: u64,
-        ) -> $crate::VfsResult<Option<$crate::End>> {
+        ) -> $crate::VfsResult<Option<$crate::Eof>> {
             self.$inner.read_now(into, count, offset)
         }
     };

@@ -1,6 +1,6 @@
 //! The trait of what is open for reading and writing.
 
-use crate::{Advice, Attributes, End, Extent, VfsResult};
+use crate::{Advice, Attributes, Eof, Extent, VfsResult};
 use std::{any::Any, sync::Arc, time::Duration};
 
 /// An open file: reading and writing need no further permission, whatever happens to the name or
@@ -12,11 +12,11 @@ pub trait OpenFile: Send + Sync {
     /// Appends `count` bytes from `offset` to `into`, fewer only at the end of the file. A read up
     /// to the last byte has reached the end (RFC 8881 section 18.22.4). An error leaves `into`
     /// unchanged.
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End>;
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Eof>;
 
     /// As `read_at`, but returns `None`, with `into` as it was, when the data would have to be
     /// waited for.
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>>;
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>>;
 
     /// Writes all of `data` at `offset`; returns the bytes written, fewer only when space ran out
     /// half-way.
@@ -32,7 +32,7 @@ pub trait OpenFile: Send + Sync {
     fn set_size(&self, size: u64) -> VfsResult<()>;
 
     /// Finds where data or a hole begins at or behind `offset`; the end of the file is a hole (RFC
-    /// 7862 section 15.11.3). `None`: nothing but holes follow. What knows of no holes is all data.
+    /// 7862 section 15.11.3). `None`: nothing but holes follow. A file without known holes is all data.
     ///
     /// # Errors
     /// `Nxio` for an offset that is not before the end of the file.
@@ -123,7 +123,7 @@ pub trait RangeLocks: Send + Sync {
 /// A lock that a program of this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalLock {
-    /// Its first byte.
+    /// The offset of the first byte.
     pub first: u64,
     /// Its last byte; all ones where it has no end.
     pub last: u64,
@@ -134,13 +134,13 @@ pub struct LocalLock {
 /// Kind of a byte-range lock (F_RDLCK and F_WRLCK of fcntl(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Shared.
+    /// A shared lock, for reading.
     Read,
-    /// Exclusive.
+    /// An exclusive lock, for writing.
     Write,
 }
 
-/// What became of a request to lock or unlock bytes.
+/// The outcome of a request to lock or unlock bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
     /// The bytes are locked or unlocked as requested.

@@ -68,7 +68,7 @@ pub struct Identity {
 pub struct Caller {
     /// User that owns what is created.
     pub uid: u32,
-    /// Primary group.
+    /// The primary group ID of the caller.
     pub gid: u32,
     /// Supplementary groups, any number.
     pub groups: std::sync::Arc<[u32]>,
@@ -194,15 +194,15 @@ pub enum NewObject<'a> {
 
 /// Whether a read or a listing reached the end (`eof` of READ4resok and dirlist4, RFC 8881).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub enum Eof {
     /// Nothing follows what was returned.
     Reached,
-    /// More may follow.
+    /// More may follow what was returned.
     NotReached,
 }
 
-impl End {
-    /// Returns [`End::Reached`] if the condition holds.
+impl Eof {
+    /// Returns [`Eof::Reached`] if the condition holds.
     pub fn reached_if(condition: bool) -> Self {
         if condition { Self::Reached } else { Self::NotReached }
     }

@@ -26,9 +26,9 @@ struct Tasks<T> {
 }
 
 /// Identifies a lane of a pool.
-pub trait Lane: Copy + Eq + Hash + Send + 'static {}
+pub trait QueueKey: Copy + Eq + Hash + Send + 'static {}
 
-impl<L: Copy + Eq + Hash + Send + 'static> Lane for L {}
+impl<L: Copy + Eq + Hash + Send + 'static> QueueKey for L {}
 
 impl<T, L> FairQueues<T, L> {
     pub(super) fn new(limits: PoolLimits) -> Self {
@@ -37,7 +37,7 @@ impl<T, L> FairQueues<T, L> {
     }
 }
 
-impl<T, L: Lane> FairQueues<T, L> {
+impl<T, L: QueueKey> FairQueues<T, L> {
     /// Fair share of `max` for a lane that holds `own` while all lanes hold `all`: a part of the
     /// rest.
     fn share(&self, max: usize, all: usize, own: usize) -> usize {

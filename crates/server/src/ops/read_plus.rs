@@ -2,7 +2,7 @@
 
 use crate::engine::{Compound, DeferReason, OpResult};
 use nfs4::{DataContent4, ReadPlus4Args};
-use vfs::{End, Extent, OpenFile, VfsResult};
+use vfs::{Eof, Extent, OpenFile, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of read_plus_res4 before the segments: eof and their number.
@@ -105,14 +105,14 @@ impl Segments<'_> {
 
     /// Writes the data up to an offset, as far as it fits; says whether the end of the file was
     /// met.
-    fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<End> {
+    fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<Eof> {
         let file = self.file;
         let read = |bytes: &mut Vec<u8>, count, at| file.read_at(bytes, count, at).map(Some);
-        Ok(self.segment(end, reply, read)?.unwrap_or(End::NotReached))
+        Ok(self.segment(end, reply, read)?.unwrap_or(Eof::NotReached))
     }
 
     /// As `data`, up to the end; `None` when the data would have to be waited for.
-    fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<End>> {
+    fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<Eof>> {
         let file = self.file;
         self.segment(self.end, reply, |bytes, count, at| file.read_now(bytes, count, at))
     }
@@ -121,12 +121,12 @@ impl Segments<'_> {
         &mut self,
         end: u64,
         reply: &mut Encoder,
-        read: impl FnOnce(&mut Vec<u8>, usize, u64) -> VfsResult<Option<End>>,
-    ) -> VfsResult<Option<End>> {
+        read: impl FnOnce(&mut Vec<u8>, usize, u64) -> VfsResult<Option<Eof>>,
+    ) -> VfsResult<Option<Eof>> {
         let fits = self.room(reply).saturating_sub(DATA_HEADER + PADDING);
         let count = usize::try_from(end.saturating_sub(self.at)).unwrap_or(usize::MAX).min(fits);
         if count == 0 {
-            return Ok(Some(End::NotReached));
+            return Ok(Some(Eof::NotReached));
         }
         let start = reply.len();
         reply.u32(DataContent4::NFS4_CONTENT_DATA as u32).u64(self.at).u32(0);

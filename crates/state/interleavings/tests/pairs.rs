@@ -26,7 +26,7 @@ const CHANNEL: ChannelAttrs = ChannelAttrs {
 type TestState = State<u32, u64>;
 
 /// A server's state with two clients, both past RECLAIM_COMPLETE.
-struct World {
+struct Scene {
     state: TestState,
     sessions: [Sessionid4; 2],
     clients: [ClientKey; 2],
@@ -58,7 +58,7 @@ fn mount(state: &TestState, number: usize, verifier: u8) -> Result<Sessionid4> {
     Ok(state.sessions().create_session(NOW, &caller, &args, random, &mut effects)?.sessionid)
 }
 
-impl World {
+impl Scene {
     fn new() -> Self {
         let boot = Boot { epoch: 1, hash_key: [7; 16], principal_key: [3; 16], prior_clients: Vec::new() };
         let state = State::new(Limits::default(), boot, NOW);
@@ -125,14 +125,14 @@ impl World {
 
 /// Runs two operations at once in many orders, then a check of what both have left behind.
 fn race<S: Clone + Send + 'static, A: Send + 'static, B: Send + 'static>(
-    prepare: impl Fn(&World) -> S + Send + Sync + 'static,
-    first: impl Fn(&World, S) -> A + Send + Sync + 'static,
-    second: impl Fn(&World, S) -> B + Send + Sync + 'static,
-    check: impl Fn(&World, S, A, B) + Send + Sync + 'static,
+    prepare: impl Fn(&Scene) -> S + Send + Sync + 'static,
+    first: impl Fn(&Scene, S) -> A + Send + Sync + 'static,
+    second: impl Fn(&Scene, S) -> B + Send + Sync + 'static,
+    check: impl Fn(&Scene, S, A, B) + Send + Sync + 'static,
 ) {
     let (first, second) = (Arc::new(first), Arc::new(second));
     let run = move || {
-        let world = Arc::new(World::new());
+        let world = Arc::new(Scene::new());
         let prepared = prepare(&world);
         let other = {
             let (world, first, prepared) = (Arc::clone(&world), Arc::clone(&first), prepared.clone());
@@ -313,7 +313,7 @@ fn a_lock_that_waits_is_granted_or_notified_when_the_range_is_unlocked() {
 #[test]
 fn of_two_copies_of_a_request_one_runs() {
     // RFC 8881 section 2.10.6.1
-    let send = |world: &World, ()| match world.sequence(NOW, 0, 1) {
+    let send = |world: &Scene, ()| match world.sequence(NOW, 0, 1) {
         Ok(Sequenced::Execute(begun)) => {
             world.state.sessions().finish(begun.token, Some(b"reply"));
             true

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 use vfs::{
-    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, VfsError, VfsResult, XattrHow,
 };
 
@@ -281,7 +281,7 @@ impl Backend for NestedBackend {
         directory: &ObjectHandle,
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> VfsResult<End> {
+    ) -> VfsResult<Eof> {
         on!(self, directory, backend => backend.readdir(caller, directory, cookie, entry))
     }
 

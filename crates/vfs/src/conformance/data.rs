@@ -10,7 +10,7 @@ pub fn written_data_is_read_back(t: &Fixture) {
     assert_eq!(file.write_at(b"W", 6), Ok(1));
     assert_eq!(t.content(&object), b"hello World");
     let mut middle = b"w".to_vec();
-    assert_eq!(file.read_at(&mut middle, 3, 4), Ok(crate::End::NotReached));
+    assert_eq!(file.read_at(&mut middle, 3, 4), Ok(crate::Eof::NotReached));
     assert_eq!(middle, b"wo W");
     let writer = t.backend.open(&t.owner, &object, WRITE).unwrap();
     assert_eq!(writer.write_at(b"!", 11), Ok(1));
@@ -79,11 +79,11 @@ pub fn an_open_file_is_readable_after_its_removal(t: &Fixture) {
     let reader = t.backend.open(&t.owner, &object, READ).unwrap();
     t.remove(&t.root(), "file").unwrap();
     let mut into = Vec::new();
-    assert_eq!(reader.read_at(&mut into, 16, 0), Ok(crate::End::Reached));
+    assert_eq!(reader.read_at(&mut into, 16, 0), Ok(crate::Eof::Reached));
     assert_eq!(into, b"still here");
     assert_eq!(reader.getattr().unwrap().nlink, 0);
     file.write_at(b"more", 10).unwrap();
-    assert_eq!(reader.read_at(&mut into, 4, 10), Ok(crate::End::Reached));
+    assert_eq!(reader.read_at(&mut into, 4, 10), Ok(crate::Eof::Reached));
     assert_eq!(into, b"still heremore");
 }
 
@@ -95,7 +95,7 @@ pub fn an_open_file_is_writable_after_its_mode_is_zero(t: &Fixture) {
     let file = t.backend.open(&caller, &object, BOTH).unwrap();
     t.backend.setattr(&caller, &object, &mode(0)).unwrap();
     assert_eq!(file.write_at(b"data", 0), Ok(4));
-    assert_eq!(file.read_at(&mut Vec::new(), 3, 0), Ok(crate::End::NotReached));
+    assert_eq!(file.read_at(&mut Vec::new(), 3, 0), Ok(crate::Eof::NotReached));
     if t.identities {
         assert_eq!(t.backend.open(&caller, &object, READ).err(), Some(VfsError::Access));
     }
@@ -170,7 +170,7 @@ pub fn large_transfers_are_whole(t: &Fixture) {
     let data: Vec<u8> = (0..1_048_576_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert_eq!(file.write_at(&data, 777), Ok(data.len()));
     let mut back = Vec::new();
-    assert_eq!(file.read_at(&mut back, data.len(), 777), Ok(crate::End::Reached));
+    assert_eq!(file.read_at(&mut back, data.len(), 777), Ok(crate::Eof::Reached));
     assert!(back == data);
 }
 
@@ -184,7 +184,7 @@ pub fn an_offset_beyond_the_largest_file_is_refused(t: &Fixture) {
         let result = t.set(&object, &set);
         assert!(matches!(result, Err(VfsError::Fbig | VfsError::Inval)), "{result:?}");
         let mut into = Vec::new();
-        assert!(matches!(file.read_at(&mut into, 2, offset), Ok(crate::End::Reached) | Err(VfsError::Inval)));
+        assert!(matches!(file.read_at(&mut into, 2, offset), Ok(crate::Eof::Reached) | Err(VfsError::Inval)));
         assert!(into.is_empty());
     }
     assert_eq!(t.attributes(&object).size, 0);

@@ -1,7 +1,7 @@
 //! READDIR (RFC 8881 section 18.23).
 
 use super::Fixture;
-use crate::{End, ObjectHandle, VfsError};
+use crate::{Eof, ObjectHandle, VfsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -150,5 +150,5 @@ pub fn an_entry_callback_may_use_the_same_directory(t: &Fixture) {
         count += 1;
         ControlFlow::Continue(())
     });
-    assert_eq!((end, count), (Ok(End::Reached), 300));
+    assert_eq!((end, count), (Ok(Eof::Reached), 300));
 }

@@ -131,7 +131,7 @@ impl Fixture {
             all.push((entry.cookie, String::from_utf8_lossy(entry.name).into_owned(), entry.fileid));
             std::ops::ControlFlow::Continue(())
         });
-        assert_eq!(end, Ok(crate::End::Reached), "the listing reaches the end");
+        assert_eq!(end, Ok(crate::Eof::Reached), "the listing reaches the end");
         all
     }
 

@@ -86,7 +86,7 @@ pub fn who_may_execute_a_program_may_open_it_for_reading(t: &Fixture) {
         let bob = user(BOB);
         assert_eq!(may(t, &bob, &file), (false, false, true));
         let open = t.backend.open(&bob, &file, READ).unwrap();
-        assert_eq!(open.read_at(&mut Vec::new(), 4, 0), Ok(crate::End::Reached));
+        assert_eq!(open.read_at(&mut Vec::new(), 4, 0), Ok(crate::Eof::Reached));
         assert_eq!(t.backend.open(&bob, &file, BOTH).err(), Some(VfsError::Access));
         assert_eq!(t.backend.open(&bob, &file, WRITE).err(), Some(VfsError::Access));
         t.set(&file, &mode(0o700)).unwrap();
@@ -121,7 +121,7 @@ pub fn listing_a_directory_needs_read(t: &Fixture) {
         };
         assert_eq!(list(&user(BOB)), Err(VfsError::Access));
         t.set(&directory, &mode(0o754)).unwrap();
-        assert_eq!(list(&user(BOB)), Ok(crate::End::Reached));
+        assert_eq!(list(&user(BOB)), Ok(crate::Eof::Reached));
     }
 }
 

@@ -52,7 +52,7 @@ pub fn data_and_holes_are_found(t: &Fixture) {
     assert_eq!((full.seek(Extent::Data, 1), full.seek(Extent::Hole, 1)), (Ok(Some(1)), Ok(Some(3))));
     // Reading goes on as if nobody had sought.
     let mut data = Vec::new();
-    assert_eq!(full.read_at(&mut data, 9, 0), Ok(crate::End::Reached));
+    assert_eq!(full.read_at(&mut data, 9, 0), Ok(crate::Eof::Reached));
     assert_eq!(data, b"abc");
 }
 

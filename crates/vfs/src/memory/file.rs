@@ -2,7 +2,7 @@
 
 use super::{content::Content, node::Node, setattr};
 use crate::{
-    Advice, Attributes, Broken, End, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks, VfsError,
+    Advice, Attributes, Broken, Eof, Extent, Lease, LeaseKind, LockKind, OpenFile, RangeLocks, VfsError,
     VfsResult, copy_by_pieces,
 };
 use std::{any::Any, sync::Arc};
@@ -29,11 +29,11 @@ impl MemoryFile {
 }
 
 impl OpenFile for MemoryFile {
-    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<End> {
-        Ok(End::reached_if(self.node.read().content()?.read(into, count, offset)))
+    fn read_at(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Eof> {
+        Ok(Eof::reached_if(self.node.read().content()?.read(into, count, offset)))
     }
 
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>> {
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
         self.read_at(into, count, offset).map(Some)
     }
 

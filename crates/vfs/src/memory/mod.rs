@@ -16,7 +16,7 @@ mod tests;
 mod xattrs;
 
 use crate::{
-    Acls, Attributes, Backend, Caller, DirEntry, End, Features, FsStat, Identity, NewObject, ObjectHandle,
+    Acls, Attributes, Backend, Caller, DirEntry, Eof, Features, FsStat, Identity, NewObject, ObjectHandle,
     OpenAccess, OpenFile, Permissions, Quota, SetAttributes, Timestamp, VfsError, VfsResult, XattrHow,
 };
 use budget::Budget;
@@ -318,7 +318,7 @@ impl Backend for MemoryBackend {
         directory: &ObjectHandle,
         cookie: u64,
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> VfsResult<End> {
+    ) -> VfsResult<Eof> {
         let node = self.node(directory)?;
         let mut cookie = cookie;
         {
@@ -333,12 +333,12 @@ impl Backend for MemoryBackend {
             let batch = node.read().directory()?.after(cookie, READDIR_BATCH);
             for (at, name, fileid) in &batch {
                 if entry(DirEntry { cookie: *at, name, fileid: *fileid }).is_break() {
-                    return Ok(End::NotReached);
+                    return Ok(Eof::NotReached);
                 }
                 cookie = *at;
             }
             if batch.len() < READDIR_BATCH {
-                return Ok(End::Reached);
+                return Ok(Eof::Reached);
             }
         }
     }

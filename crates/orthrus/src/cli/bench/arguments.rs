@@ -1,4 +1,4 @@
-//! What the evaluations have in common on the command line.
+//! Command-line arguments that all evaluations share.
 
 use crate::config::NFS_PORT;
 use anyhow::{Context, bail};

@@ -4,7 +4,7 @@ use super::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use vfs::{
-    Attributes, Backend, Caller, End, Features, MemoryBackend, ObjectHandle, OpenAccess, OpenFile, Quota,
+    Attributes, Backend, Caller, Eof, Features, MemoryBackend, ObjectHandle, OpenAccess, OpenFile, Quota,
     SetAttributes, VfsError, VfsResult,
 };
 
@@ -82,7 +82,7 @@ impl OpenFile for SlowFile {
         range_locks, as_any,
     );
 
-    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<End>> {
+    fn read_now(&self, into: &mut Vec<u8>, count: usize, offset: u64) -> VfsResult<Option<Eof>> {
         if self.cold.load(Ordering::SeqCst) {
             return Ok(None);
         }
