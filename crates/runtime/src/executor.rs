@@ -1,6 +1,6 @@
 //! Who runs deferred work: threads, or the simulator one step at a time.
 
-use crate::pool::{QueueKey, Pool, PoolLimits};
+use crate::pool::{Pool, PoolLimits, QueueKey};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Makes the pools of a service.

@@ -15,5 +15,5 @@ mod service;
 
 pub use builder::Builder;
 pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
-pub use pool::{QueueKey, Pool, PoolLimits};
+pub use pool::{Pool, PoolLimits, QueueKey};
 pub use service::{Callbacks, NfsService, ShardMemory};

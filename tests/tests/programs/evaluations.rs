@@ -85,7 +85,9 @@ fn check_stages(prefix: &Path, found: &Value) {
         let median = |stage: &str| figures[format!("{stage}_us")]["median"].as_f64().expect("a figure");
         let times = ["queue", "unwrap", "execute", "wrap", "send"].map(|stage| median(stage).to_string());
         let (group, side) = (case["group"].as_str().expect("a name"), case["side"].as_str().expect("a name"));
-        let drawn = format!("data-group=\"{group}\" data-side=\"{side}\" data-us=");
+        let drawn = |unit: &str| format!("data-group=\"{group}, per {unit}\" data-side=\"{side}\" data-us=");
+        shown += usize::from(page.contains(&drawn("MiB")));
+        let drawn = drawn("call");
         if page.contains(&drawn) {
             shown += 1;
             let drawn = format!("{drawn}\"{}\"", times.join(" "));
