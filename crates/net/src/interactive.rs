@@ -6,7 +6,7 @@
 
 use crate::driver::Ready;
 use crate::sockets::Sockets;
-use crate::{LateSink, Reply, Request, Service};
+use crate::{CompletionSender, Reply, Request, Service};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -18,7 +18,7 @@ const SHARE: u32 = 2;
 /// The interactive lane of a shard. It has its own scratch memory, since the shard's is in use.
 pub(crate) struct InteractiveLane<S: Service> {
     service: Arc<S>,
-    sink: LateSink<S::Late>,
+    sink: CompletionSender<S::Completed>,
     operation: Arc<AtomicU32>,
     /// Created when it is first needed.
     scratch: Option<S::Shard>,
@@ -31,7 +31,11 @@ pub(crate) struct InteractiveLane<S: Service> {
 }
 
 impl<S: Service> InteractiveLane<S> {
-    pub(crate) fn new(service: Arc<S>, sink: LateSink<S::Late>, operation: Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(
+        service: Arc<S>,
+        sink: CompletionSender<S::Completed>,
+        operation: Arc<AtomicU32>,
+    ) -> Self {
         Self {
             service,
             sink,

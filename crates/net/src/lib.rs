@@ -4,8 +4,8 @@
 //! reads what has arrived, passes complete records to the service in arrival order, and sends the
 //! replies. The acceptor, another thread, gives a new connection to a shard that has the fewest, by
 //! turns, so that the connections of an nconnect mount spread over the cores. A call that the
-//! service defers to another thread comes back through the shard's [`LateSink`], and a later tick
-//! sends its reply.
+//! service defers to another thread comes back through the shard's [`CompletionSender`], and a
+//! later tick sends its reply.
 //!
 //! A shard serves its connections in three classes:
 //!
@@ -19,11 +19,11 @@
 
 mod activity;
 mod allowance;
+mod completion;
 mod connection;
 mod driver;
 mod input;
 mod interactive;
-mod late;
 mod ledger;
 mod limits;
 mod listener;
@@ -39,7 +39,7 @@ mod strangers;
 mod traffic;
 mod watchdog;
 
-pub use late::{Late, LateSink};
+pub use completion::{CompletionEvent, CompletionSender};
 pub use ledger::address;
 pub use limits::Limits;
 pub use listener::{Admission, ListenError, Listener, Running};

@@ -1,6 +1,6 @@
 //! Records that the service sends of its own accord.
 
-use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
+use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -20,15 +20,15 @@ impl Listening {
 
 impl Service for Listening {
     type Shard = ();
-    type Late = ();
+    type Completed = ();
 
-    fn shard(&self, _: &LateSink<()>, _: &Arc<AtomicU32>) {}
+    fn shard(&self, _: &CompletionSender<()>, _: &Arc<AtomicU32>) {}
 
     fn tick(
         &self,
         _: &mut (),
         requests: &mut Vec<Request>,
-        _: &mut Vec<Late<()>>,
+        _: &mut Vec<CompletionEvent<()>>,
         replies: &mut Vec<Reply>,
         _: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {

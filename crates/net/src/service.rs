@@ -1,6 +1,6 @@
 //! The interface to the layer above: requests, replies, and the [`Service`] trait.
 
-use crate::{Late, LateSink};
+use crate::{CompletionEvent, CompletionSender};
 use rpc::ConnectionId;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub enum Action {
     /// address. Trusted connections are served before others, and closed last when memory or the
     /// connection table is short.
     Trust,
-    /// Defers the call: it comes back through the shard's [`LateSink`] exactly once. Until then it
-    /// holds this many bytes.
+    /// Defers the call: it comes back through the shard's [`CompletionSender`] exactly once. Until
+    /// then it holds this many bytes.
     Away(usize),
 }
 
@@ -53,12 +53,12 @@ pub trait Service: Send + Sync + 'static {
     type Shard: Send;
 
     /// Result of a deferred call.
-    type Late: Send + 'static;
+    type Completed: Send + 'static;
 
     /// Makes the scratch memory of a new shard. Deferred calls come back through `sink`. The
     /// service may write the number of the running operation to `operation`, for the log when the
     /// shard hangs (see [`Service::operation_name`]).
-    fn shard(&self, sink: &LateSink<Self::Late>, operation: &Arc<AtomicU32>) -> Self::Shard;
+    fn shard(&self, sink: &CompletionSender<Self::Completed>, operation: &Arc<AtomicU32>) -> Self::Shard;
 
     /// Returns the name of an operation number; empty if there is none.
     fn operation_name(&self, _operation: u32) -> &'static str {
@@ -79,7 +79,7 @@ pub trait Service: Send + Sync + 'static {
         &self,
         shard: &mut Self::Shard,
         requests: &mut Vec<Request>,
-        late: &mut Vec<Late<Self::Late>>,
+        late: &mut Vec<CompletionEvent<Self::Completed>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );

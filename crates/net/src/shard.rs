@@ -10,7 +10,7 @@ use crate::ledger::{Account, Ledger};
 use crate::mailbox::Mailbox;
 use crate::sockets::Sockets;
 use crate::strangers::{SLICE, STEPS_MAX};
-use crate::{Late, LateSink, Limits, Reply, Request, Service, Stats};
+use crate::{CompletionEvent, CompletionSender, Limits, Reply, Request, Service, Stats};
 use rpc::{ConnectionId, memory};
 use std::io;
 use std::net::TcpStream;
@@ -75,9 +75,9 @@ pub(crate) struct Shard<S: Service> {
     batch: Vec<Request>,
     replies: Vec<Reply>,
     /// Through which deferred calls come back.
-    sink: LateSink<S::Late>,
+    sink: CompletionSender<S::Completed>,
     /// Deferred calls that have come back and whose replies this tick sends.
-    late: Vec<Late<S::Late>>,
+    late: Vec<CompletionEvent<S::Completed>>,
     interactive: InteractiveLane<S>,
     activity: Arc<Activity>,
 }
@@ -119,7 +119,7 @@ impl<S: Service> Shard<S> {
     ) -> Self {
         let sink = {
             let mailbox = mailbox.clone();
-            LateSink::new(move || mailbox.ring())
+            CompletionSender::new(move || mailbox.ring())
         };
         let scratch = service.shard(&sink, activity.operation());
         let (batch, replies, late) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! A service that echoes, over real sockets.
 
-use crate::{Action, Late, LateSink, Limits, Listener, Reply, Request, Running, Service};
+use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A request that is away, and how it comes back.
-type Away = (LateSink<Vec<u8>>, Late<Vec<u8>>);
+type DeferredCall = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
 
 #[derive(Default)]
 struct Echo {
@@ -21,7 +21,7 @@ struct Echo {
     /// Requests "short" that were handled.
     short: AtomicUsize,
     /// Requests that are away until the test gives them back.
-    away: Mutex<Vec<Away>>,
+    away: Mutex<Vec<DeferredCall>>,
     /// Whether requests "gate" may end.
     open: AtomicBool,
     /// Requests in the order in which they were handled.
@@ -54,18 +54,18 @@ const ROOMY: usize = 64 << 10;
 const ROOMY_LEN: usize = 300;
 
 impl Service for Echo {
-    type Shard = LateSink<Vec<u8>>;
-    type Late = Vec<u8>;
+    type Shard = CompletionSender<Vec<u8>>;
+    type Completed = Vec<u8>;
 
-    fn shard(&self, sink: &LateSink<Vec<u8>>, _: &Arc<AtomicU32>) -> LateSink<Vec<u8>> {
+    fn shard(&self, sink: &CompletionSender<Vec<u8>>, _: &Arc<AtomicU32>) -> CompletionSender<Vec<u8>> {
         sink.clone()
     }
 
     fn tick(
         &self,
-        sink: &mut LateSink<Vec<u8>>,
+        sink: &mut CompletionSender<Vec<u8>>,
         requests: &mut Vec<Request>,
-        late: &mut Vec<Late<Vec<u8>>>,
+        late: &mut Vec<CompletionEvent<Vec<u8>>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
@@ -111,7 +111,7 @@ impl Service for Echo {
                 b"panic" => panic!("a defect, for the test"),
                 record if record.starts_with(b"later") => {
                     let (connection, held) = (request.connection, record.len());
-                    let late = Late { connection, held, item: request.record };
+                    let late = CompletionEvent { connection, held, item: request.record };
                     self.away.lock().expect("a lock").push((sink.clone(), late));
                     Action::Away(held)
                 }

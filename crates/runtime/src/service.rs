@@ -3,10 +3,12 @@
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::parked::Parked;
 use crate::{Executor, PoolLimits, TaskPool, Threads};
-use net::{Action, Late, LateSink, Outgoing, Reply, Request, Service};
+use net::{Action, CompletionEvent, CompletionSender, Outgoing, Reply, Request, Service};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
-use server::dispatch::{self, Away, Back, Carried, Engine, Kind, Outlet, Scratch, Server};
+use server::dispatch::{
+    self, CompletedCall, DeferredCall, DeferredOutcome, Engine, Kind, ReplySink, Scratch, Server,
+};
 use server::engine::{BackgroundCopy, CopyRunner, FileKey, Nfs};
 use state::GetattrWait;
 use std::net::IpAddr;
@@ -46,8 +48,8 @@ type Suspended = <Nfs as Engine>::Suspended;
 
 /// A call that a shard has given away, and the way back to that shard.
 struct Deferred {
-    call: Away<Suspended>,
-    sink: LateSink<Back>,
+    call: DeferredCall<Suspended>,
+    sink: CompletionSender<CompletedCall>,
     /// Bytes that its connection takes it to hold until it is back.
     held: usize,
 }
@@ -137,7 +139,7 @@ impl<E: Executor> NfsService<E> {
         for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
             if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
                 let connection = call.connection();
-                sink.send(Late { connection, held, item: self.server().decline(call) });
+                sink.send(CompletionEvent { connection, held, item: self.server().decline(call) });
             }
         }
     }
@@ -221,13 +223,13 @@ impl Runner {
         let Deferred { call, sink, held } = deferred;
         let connection = call.connection();
         let call = match catch_unwind(AssertUnwindSafe(|| self.server.carry_on(call))) {
-            Ok(Carried::Unsettled(call)) => call,
-            Ok(Carried::Back(item)) => {
-                sink.send(Late { connection, held, item });
+            Ok(DeferredOutcome::Uncommitted(call)) => call,
+            Ok(DeferredOutcome::Completed(item)) => {
+                sink.send(CompletionEvent { connection, held, item });
                 return None;
             }
             Err(_) => {
-                sink.send(Late { connection, held, item: self.defect(connection) });
+                sink.send(CompletionEvent { connection, held, item: self.defect(connection) });
                 return None;
             }
         };
@@ -253,13 +255,13 @@ impl Runner {
         let connection = call.connection();
         let answered = catch_unwind(AssertUnwindSafe(|| self.server.settled(call, outcome)));
         let item = answered.unwrap_or_else(|_| self.defect(connection));
-        sink.send(Late { connection, held, item });
+        sink.send(CompletionEvent { connection, held, item });
     }
 
-    fn defect(&self, connection: ConnectionId) -> Back {
+    fn defect(&self, connection: ConnectionId) -> CompletedCall {
         self.defects.fetch_add(1, Relaxed);
         tracing::error!("a defect of the server closes a connection");
-        Back::defect(connection)
+        CompletedCall::defect(connection)
     }
 }
 
@@ -293,14 +295,14 @@ impl CallbackTransport for Callbacks {
 /// Memory that one shard keeps from tick to tick.
 pub struct ShardMemory {
     scratch: Scratch,
-    sink: LateSink<Back>,
+    sink: CompletionSender<CompletedCall>,
 }
 
 impl<E: Executor> Service for NfsService<E> {
     type Shard = ShardMemory;
-    type Late = Back;
+    type Completed = CompletedCall;
 
-    fn shard(&self, sink: &LateSink<Back>, operation: &Arc<AtomicU32>) -> ShardMemory {
+    fn shard(&self, sink: &CompletionSender<CompletedCall>, operation: &Arc<AtomicU32>) -> ShardMemory {
         ShardMemory { scratch: Scratch::reporting(operation), sink: sink.clone() }
     }
 
@@ -318,7 +320,7 @@ impl<E: Executor> Service for NfsService<E> {
         &self,
         shard: &mut ShardMemory,
         requests: &mut Vec<Request>,
-        late: &mut Vec<Late<Back>>,
+        late: &mut Vec<CompletionEvent<CompletedCall>>,
         replies: &mut Vec<Reply>,
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
@@ -338,7 +340,7 @@ impl<E: Executor> Service for NfsService<E> {
 /// The outlet of one tick of a shard.
 struct TickOutlet<'t, E: Executor> {
     service: &'t NfsService<E>,
-    sink: &'t LateSink<Back>,
+    sink: &'t CompletionSender<CompletedCall>,
     replies: &'t mut Vec<Reply>,
     pause: &'t mut dyn FnMut(&mut Vec<Reply>) -> Duration,
 }
@@ -349,7 +351,7 @@ impl<E: Executor> TickOutlet<'_, E> {
     }
 }
 
-impl<E: Executor> Outlet<Suspended> for TickOutlet<'_, E> {
+impl<E: Executor> ReplySink<Suspended> for TickOutlet<'_, E> {
     fn reply(&mut self, connection: ConnectionId, action: dispatch::Action) {
         let action = match action {
             dispatch::Action::Send(record) => Action::Send(record),
@@ -374,7 +376,7 @@ impl<E: Executor> Outlet<Suspended> for TickOutlet<'_, E> {
         true
     }
 
-    fn send_away(&mut self, call: Away<Suspended>) -> Result<(), Away<Suspended>> {
+    fn send_away(&mut self, call: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         let (connection, held) = (call.connection(), call.held());
         let deferred = Deferred { call, sink: self.sink.clone(), held };
         self.service.defer(deferred).map_err(|deferred| deferred.call)?;

@@ -8,7 +8,9 @@ use crate::plan::{self, Plan};
 use identity::{Mapper, Rules, StaticSource};
 use rpc::ConnectionId;
 use server::callback::CallbackTransport;
-use server::dispatch::{Action, Away, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
+use server::dispatch::{
+    Action, CompletedCall, DeferredCall, Engine, Environment, Metrics, ReplySink, Scratch, Server,
+};
 use server::engine::{Nfs, NfsConfig, Start};
 use state::{Boot, Counts, Limits};
 use std::net::SocketAddr;
@@ -45,8 +47,8 @@ struct Running {
     server: Server<Nfs>,
     scratch: Scratch,
     wire: Wire,
-    away: Vec<Away<Suspended>>,
-    back: Vec<Back>,
+    away: Vec<DeferredCall<Suspended>>,
+    back: Vec<CompletedCall>,
 }
 
 /// The machine.
@@ -265,12 +267,12 @@ impl Machine {
 /// Takes what a tick gives.
 struct Shard<'t> {
     out: Vec<Out>,
-    away: &'t mut Vec<Away<Suspended>>,
+    away: &'t mut Vec<DeferredCall<Suspended>>,
     chance: &'t mut Chance,
     slow: bool,
 }
 
-impl Outlet<Suspended> for Shard<'_> {
+impl ReplySink<Suspended> for Shard<'_> {
     fn reply(&mut self, connection: ConnectionId, action: Action) {
         self.out.push(match action {
             Action::Send(record) => Out::Record(connection.0, record),
@@ -282,7 +284,7 @@ impl Outlet<Suspended> for Shard<'_> {
         true
     }
 
-    fn send_away(&mut self, away: Away<Suspended>) -> Result<(), Away<Suspended>> {
+    fn send_away(&mut self, away: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
         // Now and then there is no room, and the client hears NFS4ERR_DELAY.
         if self.slow && self.chance.one_in(100) {
             return Err(away);

@@ -4,4 +4,4 @@ mod check;
 mod run;
 pub mod table;
 
-pub use run::Ran;
+pub use run::CompoundStatus;

@@ -3,7 +3,7 @@
 use super::table::{self, Operation};
 use crate::engine::{
     Call, Compound, CompoundOutcome, CompoundPhase, CompoundState, DeferReason, Nfs, OpResult, OpStop,
-    Patience, fail, write_failure,
+    WaitPolicy, fail, write_failure,
 };
 use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,14 +31,14 @@ impl<'a> Header<'a> {
     }
 }
 
-/// How far a COMPOUND was run.
+/// The state of a COMPOUND after its operations have run, or one of them would wait.
 #[derive(Debug)]
-pub enum Ran<S = Box<CompoundState>> {
-    /// To its end; the reply is complete.
+pub enum CompoundStatus<S = Box<CompoundState>> {
+    /// The reply is complete.
     Done(CompoundOutcome),
-    /// To an operation that would wait: the reply holds the results before it. Or to its end, but
-    /// for that what it has changed is not on stable storage yet.
-    Suspended(S),
+    /// The next operation would wait, and the reply holds the results before it; or all operations
+    /// have run, and their changes are not on stable storage yet.
+    Deferred(S),
 }
 
 impl Nfs {
@@ -47,31 +47,31 @@ impl Nfs {
     ///
     /// Operations are decoded one at a time, so that memory does not grow with their number.
     pub fn compound(&self, call: &Call<'_>, reply: &mut Encoder) -> CompoundOutcome {
-        match self.begin(call, reply, Patience::Waits) {
-            Ran::Done(outcome) => outcome,
-            Ran::Suspended(state) => self.resume(call, reply, state),
+        match self.begin(call, reply, WaitPolicy::Waits) {
+            CompoundStatus::Done(outcome) => outcome,
+            CompoundStatus::Deferred(state) => self.resume(call, reply, state),
         }
     }
 
     /// As [`Nfs::compound`], but may stop before an operation that would wait. Then the same call
     /// and reply are to be given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
-    pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
+    pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
         let start = reply.len();
         let mut args = Decoder::new(call.args);
         let header = match Header::decode(&mut args, self.config.tag_max) {
             Ok(header) => header,
             Err(error) => {
                 self.outcomes.note_undecodable("COMPOUND", error);
-                return Ran::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
+                return CompoundStatus::Done(refuse(reply, &[], Nfsstat4::NFS4ERR_BADXDR));
             }
         };
         if let Err(status) = header.check(u32::from(!self.config.nfs40)) {
-            return Ran::Done(refuse(reply, header.tag, status));
+            return CompoundStatus::Done(refuse(reply, header.tag, status));
         }
         if header.minor == 0
             && let Some(outcome) = self.answer_at_once_40(call, &header, reply)
         {
-            return Ran::Done(outcome);
+            return CompoundStatus::Done(outcome);
         }
         reply.u32(Nfsstat4::NFS4_OK as u32).opaque(header.tag);
         let count_at = reply.len();
@@ -83,8 +83,8 @@ impl Nfs {
             state.reply_end = start.saturating_add(self.reply_max_40(call));
         }
         match self.run_operations(call, reply, &mut state, patience) {
-            Some(outcome) => Ran::Done(outcome),
-            None => Ran::Suspended(Box::new(state)),
+            Some(outcome) => CompoundStatus::Done(outcome),
+            None => CompoundStatus::Deferred(Box::new(state)),
         }
     }
 
@@ -109,8 +109,8 @@ impl Nfs {
     /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
     pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundOutcome {
         match self.go_on(call, reply, state) {
-            Ran::Done(outcome) => outcome,
-            Ran::Suspended(state) => {
+            CompoundStatus::Done(outcome) => outcome,
+            CompoundStatus::Deferred(state) => {
                 let outcome = state.settle();
                 self.settled(call, reply, state, outcome)
             }
@@ -120,13 +120,18 @@ impl Nfs {
     /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when
     /// all operations have run. Then the same call and reply are to be given to [`Nfs::settled`],
     /// on any thread.
-    pub fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, mut state: Box<CompoundState>) -> Ran {
+    pub fn go_on(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        mut state: Box<CompoundState>,
+    ) -> CompoundStatus {
         if state.unsettled().is_some() {
-            return Ran::Suspended(state);
+            return CompoundStatus::Deferred(state);
         }
-        match self.run_operations(call, reply, &mut state, Patience::Waits) {
-            Some(outcome) => Ran::Done(outcome),
-            None => Ran::Suspended(state),
+        match self.run_operations(call, reply, &mut state, WaitPolicy::Waits) {
+            Some(outcome) => CompoundStatus::Done(outcome),
+            None => CompoundStatus::Deferred(state),
         }
     }
 
@@ -137,7 +142,7 @@ impl Nfs {
         call: &Call<'_>,
         reply: &mut Encoder,
         state: &mut CompoundState,
-        patience: Patience,
+        patience: WaitPolicy,
     ) -> Option<CompoundOutcome> {
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
         let mut compound = Compound::new(self, call, state, patience);
@@ -168,7 +173,7 @@ impl Nfs {
             return self.resume(call, reply, state);
         }
         let mut args = Decoder::new(call.args.get(state.args_at..).unwrap_or_default());
-        let mut compound = Compound::new(self, call, &mut state, Patience::Waits);
+        let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
         let number = args.u32().ok().and_then(NfsOpnum4::from_u32).unwrap_or(NfsOpnum4::OP_ILLEGAL);
         let status = write_failure(compound.progress.minor, number, Nfsstat4::NFS4ERR_DELAY, reply);
         compound.progress.position.index += 1;

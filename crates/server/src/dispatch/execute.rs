@@ -1,10 +1,10 @@
 //! The last step but one: programs, procedures and the replies to them.
 
-use super::away::{Away, Stage};
-use super::{Engine, Outlet, Scratch, Server};
+use super::deferred::{DeferredCall, Stage};
+use super::{Engine, ReplySink, Scratch, Server};
 use crate::call::{Auth, Job, Verdict};
-use crate::compound::Ran;
-use crate::engine::{Call, Patience};
+use crate::compound::CompoundStatus;
+use crate::engine::{Call, WaitPolicy};
 use crate::metrics::{Metrics, Trouble};
 use crate::rpcsec::{Created, GssCall, Outgoing, Protection, begin_reply, reply_overhead};
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
@@ -29,7 +29,7 @@ pub(super) enum Answer<S> {
     /// No reply, and its connection closes.
     Close(ConnectionId),
     /// It would wait.
-    Away(Away<S>),
+    DeferredCall(DeferredCall<S>),
 }
 
 /// How far a call was run.
@@ -47,7 +47,7 @@ impl<E: Engine> Server<E> {
         &self,
         job: Job,
         scratch: &mut Scratch,
-        outlet: &mut impl Outlet<E::Suspended>,
+        outlet: &mut impl ReplySink<E::Suspended>,
         now: Duration,
     ) {
         if matches!(job.verdict, Verdict::Close | Verdict::Ignore) {
@@ -57,9 +57,9 @@ impl<E: Engine> Server<E> {
             scratch.vouched = Some(job.connection);
             outlet.vouch(job.connection);
         }
-        let patience = if outlet.has_elsewhere() { Patience::Suspends } else { Patience::Waits };
+        let patience = if outlet.has_elsewhere() { WaitPolicy::Suspends } else { WaitPolicy::Waits };
         let answer = match self.answer(job, patience, &scratch.operation, now) {
-            Answer::Away(away) => match outlet.send_away(away) {
+            Answer::DeferredCall(away) => match outlet.send_away(away) {
                 Ok(()) => return,
                 Err(away) => self.give_up(away, now),
             },
@@ -68,7 +68,7 @@ impl<E: Engine> Server<E> {
         match answer {
             Answer::Ready(reply) => scratch.send(reply),
             Answer::Close(connection) => scratch.closing.push(connection),
-            Answer::Away(_) => {}
+            Answer::DeferredCall(_) => {}
         }
     }
 
@@ -87,7 +87,7 @@ impl<E: Engine> Server<E> {
     fn answer(
         &self,
         job: Job,
-        patience: Patience,
+        patience: WaitPolicy,
         operation: &AtomicU32,
         now: Duration,
     ) -> Answer<E::Suspended> {
@@ -106,7 +106,7 @@ impl<E: Engine> Server<E> {
             Run::Waits(stage) => {
                 // What READ has made room for is not to be held while it waits.
                 memory::fit(buffer.as_mut_vec());
-                Answer::Away(Away { job, buffer, stage, since: self.now() })
+                Answer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
             }
             Run::Done(protection) => {
                 memory::give(job.record);
@@ -135,7 +135,7 @@ impl<E: Engine> Server<E> {
         &self,
         job: &Job,
         buffer: &mut Encoder,
-        patience: Patience,
+        patience: WaitPolicy,
         operation: &AtomicU32,
         now: Duration,
     ) -> Run<E::Suspended> {
@@ -143,7 +143,7 @@ impl<E: Engine> Server<E> {
             return Run::Done(self.refuse(job, status, buffer, now));
         }
         match (&job.auth, &self.rpcsec) {
-            (Auth::Init, Some(_)) if patience == Patience::Suspends => return Run::Waits(Stage::Init),
+            (Auth::Init, Some(_)) if patience == WaitPolicy::Suspends => return Run::Waits(Stage::Init),
             (Auth::Init, Some(_)) => return Run::Done(self.init(job, buffer, now)),
             (Auth::Gss(call), Some(rpcsec)) if call.procedure == RpcGssProcT::RPCSEC_GSS_DESTROY => {
                 rpcsec.contexts().destroy(call.context.handle());
@@ -161,8 +161,10 @@ impl<E: Engine> Server<E> {
         }
         Metrics::add(&self.metrics.compounds, 1);
         match self.with_call(job, operation, now, |call| self.engine.compound(call, buffer, patience)) {
-            Some(Ran::Suspended(suspended)) => Run::Waits(Stage::Compound { protection, suspended }),
-            Some(Ran::Done(_)) | None => Run::Done(protection),
+            Some(CompoundStatus::Deferred(suspended)) => {
+                Run::Waits(Stage::Compound { protection, suspended })
+            }
+            Some(CompoundStatus::Done(_)) | None => Run::Done(protection),
         }
     }
 

@@ -6,7 +6,7 @@
 //! meets many messages at once.
 
 mod admit;
-mod away;
+mod deferred;
 mod execute;
 mod protect;
 mod receive;
@@ -14,11 +14,11 @@ mod sys;
 
 pub use crate::engine::WaitsFor;
 pub use crate::metrics::{Kind, Metrics, Stage};
-pub use away::{Away, Back, Carried, Outlet};
+pub use deferred::{CompletedCall, DeferredCall, DeferredOutcome, ReplySink};
 
 use crate::call::{Job, PAUSE_WORK};
-use crate::compound::Ran;
-use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, Patience};
+use crate::compound::CompoundStatus;
+use crate::engine::{BackgroundCopy, Call, CompoundOutcome, CompoundState, Nfs, WaitPolicy};
 use crate::metrics::{Reports, Watch};
 use crate::rpcsec::{Confounders, ContextTable, Outgoing, Rpcsec};
 use nfs4::NfsOpnum4;
@@ -38,7 +38,12 @@ pub trait Engine: Send + Sync {
 
     /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds;
     /// without patience only to an operation that would wait.
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran<Self::Suspended>;
+    fn compound(
+        &self,
+        call: &Call<'_>,
+        reply: &mut Encoder,
+        patience: WaitPolicy,
+    ) -> CompoundStatus<Self::Suspended>;
 
     /// Runs the rest of the same call to the same reply, and waits where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
@@ -50,8 +55,8 @@ pub trait Engine: Send + Sync {
         call: &Call<'_>,
         reply: &mut Encoder,
         suspended: Self::Suspended,
-    ) -> Ran<Self::Suspended> {
-        Ran::Done(self.resume(call, reply, suspended))
+    ) -> CompoundStatus<Self::Suspended> {
+        CompoundStatus::Done(self.resume(call, reply, suspended))
     }
 
     /// Ends such a call when it is there, or cannot be put there.
@@ -92,14 +97,14 @@ pub trait Engine: Send + Sync {
 impl Engine for Nfs {
     type Suspended = Box<CompoundState>;
 
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
         match patience {
-            Patience::Waits => Ran::Done(Nfs::compound(self, call, reply)),
-            Patience::Suspends => self.begin(call, reply, patience),
+            WaitPolicy::Waits => CompoundStatus::Done(Nfs::compound(self, call, reply)),
+            WaitPolicy::Suspends => self.begin(call, reply, patience),
         }
     }
 
-    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> Ran {
+    fn go_on(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Box<CompoundState>) -> CompoundStatus {
         Nfs::go_on(self, call, reply, suspended)
     }
 
@@ -196,7 +201,7 @@ pub struct Scratch {
     outgoing_bodies: usize,
     confounders: Confounders,
     closing: Vec<ConnectionId>,
-    /// The last connection that the outlet was told about: see [`Outlet::vouch`].
+    /// The last connection that the outlet was told about: see [`ReplySink::vouch`].
     vouched: Option<ConnectionId>,
     /// The number of the operation that runs; 0 for none.
     operation: Arc<AtomicU32>,
@@ -248,7 +253,7 @@ impl<E: Engine> Server<E> {
         &self,
         scratch: &mut Scratch,
         requests: impl IntoIterator<Item = (ConnectionId, SocketAddr, Vec<u8>)>,
-        outlet: &mut impl Outlet<E::Suspended>,
+        outlet: &mut impl ReplySink<E::Suspended>,
     ) {
         let now = self.now();
         let mut jobs = std::mem::take(&mut scratch.jobs);

@@ -1,6 +1,6 @@
 //! The last step: replies are signed and encrypted together, and passed on.
 
-use super::{Engine, Outlet, Scratch, Server};
+use super::{Engine, ReplySink, Scratch, Server};
 use crate::metrics::{Kind, Stage, Work, only};
 use crate::rpcsec::{Outgoing, seal};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ impl<E: Engine> Server<E> {
     pub(super) fn flush(
         &self,
         scratch: &mut Scratch,
-        outlet: &mut impl Outlet<E::Suspended>,
+        outlet: &mut impl ReplySink<E::Suspended>,
         kind: Kind,
     ) -> bool {
         let work = signing(&scratch.outgoing);
@@ -28,7 +28,7 @@ impl<E: Engine> Server<E> {
         protects
     }
 
-    fn protect(&self, scratch: &mut Scratch, outlet: &mut impl Outlet<E::Suspended>, work: &Work) {
+    fn protect(&self, scratch: &mut Scratch, outlet: &mut impl ReplySink<E::Suspended>, work: &Work) {
         let Scratch { outgoing, confounders, watch, .. } = scratch;
         let paused = Cell::new(Duration::ZERO);
         let kind = only(work);

@@ -1,7 +1,7 @@
 //! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
-use super::unsettled::Unsettled;
-use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, Patience};
+use super::unsettled::PendingSync;
+use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
 use identity::LOOKUP_WAIT_MAX;
 use nfs4::{Clientid4, Nfsstat4, Sessionid4, Stateid4};
 use state::{ChannelAttrs, ClientKey, Effects, OpSet, SlotToken, StateidKind};
@@ -103,7 +103,7 @@ pub struct CompoundState {
     /// The offset of the current operation's result in the reply buffer.
     pub(crate) result_at: usize,
     /// Changes that are not on stable storage: see [`Compound::settle`].
-    pub(crate) unsettled: RefCell<Vec<Unsettled>>,
+    pub(crate) unsettled: RefCell<Vec<PendingSync>>,
 }
 
 impl CompoundState {
@@ -147,7 +147,7 @@ pub struct Compound<'c> {
     /// The time that operations may still wait for the name service.
     pub(super) names_wait_left: Cell<Duration>,
     /// Whether operations wait on this thread or stop with [`OpStop::Deferred`](super::OpStop).
-    patience: Patience,
+    patience: WaitPolicy,
 }
 
 impl<'c> Compound<'c> {
@@ -156,7 +156,7 @@ impl<'c> Compound<'c> {
         nfs: &'c Nfs,
         call: &'c Call<'c>,
         progress: &'c mut CompoundState,
-        patience: Patience,
+        patience: WaitPolicy,
     ) -> Self {
         progress.phase = CompoundPhase::Running;
         Self {
@@ -171,7 +171,7 @@ impl<'c> Compound<'c> {
 
     /// Whether operations may wait on this thread.
     pub fn may_wait(&self) -> bool {
-        self.patience == Patience::Waits
+        self.patience == WaitPolicy::Waits
     }
 
     /// Monotonic time of the call.

@@ -53,5 +53,5 @@ pub use offload::{BackgroundCopy, CopyRunner, OffloadCounts};
 pub(crate) use offload::{CopyRange, Offloads};
 pub use shortage::Shortage;
 pub(crate) use status::allowed as allowed_status;
-pub use suspend::{Patience, WaitsFor};
+pub use suspend::{WaitPolicy, WaitsFor};
 pub use v40::Of40;

@@ -39,7 +39,7 @@ impl WaitsFor for std::convert::Infallible {
 
 /// Whether operations may wait for a disk, for stable storage or for a directory of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// They may wait on this thread.
     Waits,
     /// They may not: the COMPOUND is deferred.

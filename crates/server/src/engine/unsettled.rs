@@ -3,8 +3,8 @@
 //! An operation makes its change and goes on; nothing is held by then. When all operations have
 //! run, what they have changed is put on stable storage, once for each object, and only then the
 //! COMPOUND is answered: a reply acknowledges nothing that a power cut could take. Of the last
-//! object that is left to whoever runs the COMPOUND ([`Ran::Suspended`](super::Ran)), so that one
-//! synchronisation can do for many COMPOUNDs and none of them needs a thread meanwhile.
+//! object that is left to whoever runs the COMPOUND ([`CompoundStatus::Deferred`](super::Ran)), so
+//! that one synchronisation can do for many COMPOUNDs and none of them needs a thread meanwhile.
 //!
 //! Others see a change before it is stable, as they do on any POSIX file system, and may change
 //! things that depend on it: files of a folder that is not stable itself. They are no better off
@@ -14,8 +14,8 @@
 //! and so after that of the other.
 
 use super::{
-    Cause, Compound, CompoundPhase, CompoundState, Fh, FileKey, Nfs, Object, OpResult, Patience, vfs_status,
-    write_failure,
+    Cause, Compound, CompoundPhase, CompoundState, Fh, FileKey, Nfs, Object, OpResult, WaitPolicy,
+    vfs_status, write_failure,
 };
 use crate::engine::Call;
 use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
@@ -24,7 +24,7 @@ use xdr::{Decoder, Encoder};
 
 /// An object that is to be put on stable storage, and where to take back what depends on it.
 #[derive(Debug)]
-pub(crate) struct Unsettled {
+pub(crate) struct PendingSync {
     object: Object,
     /// The first operation that has changed it: which, and where its result begins in the reply.
     index: u32,
@@ -58,7 +58,7 @@ impl Compound<'_> {
         let (index, mut unsettled) = (self.progress.position.index, self.progress.unsettled.borrow_mut());
         if unsettled.iter().all(|other| other.object.key() != object.key()) {
             let object = object.clone();
-            unsettled.push(Unsettled { object, index, result_at: self.progress.result_at, opened: None });
+            unsettled.push(PendingSync { object, index, result_at: self.progress.result_at, opened: None });
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Compound<'_> {
     /// no other had been run. The change itself stays, as one does whose reply is lost.
     pub(super) fn settled(
         &mut self,
-        unsettled: &Unsettled,
+        unsettled: &PendingSync,
         outcome: VfsResult<()>,
         status: Nfsstat4,
         reply: &mut Encoder,
@@ -130,7 +130,8 @@ impl CompoundState {
     /// # Errors
     /// The backend's: then none of them is to be acknowledged.
     pub fn settle(&self) -> VfsResult<()> {
-        let settle = |unsettled: &Unsettled| unsettled.object.export.backend.settle(&unsettled.object.handle);
+        let settle =
+            |unsettled: &PendingSync| unsettled.object.export.backend.settle(&unsettled.object.handle);
         self.unsettled.borrow().iter().try_for_each(settle)
     }
 }
@@ -150,8 +151,8 @@ impl Nfs {
             CompoundPhase::Running | CompoundPhase::Deferred(_) => Nfsstat4::NFS4ERR_SERVERFAULT,
         };
         let unsettled = state.unsettled.take();
-        let mut compound = Compound::new(self, call, &mut state, Patience::Waits);
-        let settle = |status, unsettled: &Unsettled| compound.settled(unsettled, outcome, status, reply);
+        let mut compound = Compound::new(self, call, &mut state, WaitPolicy::Waits);
+        let settle = |status, unsettled: &PendingSync| compound.settled(unsettled, outcome, status, reply);
         let status = unsettled.iter().fold(status, settle);
         compound.end(status, reply)
     }

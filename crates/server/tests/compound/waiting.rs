@@ -3,9 +3,9 @@
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
-use orthrus_server::compound::Ran;
+use orthrus_server::compound::CompoundStatus;
 use orthrus_server::dispatch::WaitsFor;
-use orthrus_server::engine::{Call, CompoundState, Patience};
+use orthrus_server::engine::{Call, CompoundState, WaitPolicy};
 use rpc::ConnectionId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -66,11 +66,11 @@ pub fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>
 pub fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
     let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
     let ran = with_call(client, &args, client.now, |call| {
-        client.server.nfs.begin(call, &mut reply, Patience::Suspends)
+        client.server.nfs.begin(call, &mut reply, WaitPolicy::Suspends)
     });
     match ran {
-        Ran::Done(_) => Tried::Answered(decoded(reply)),
-        Ran::Suspended(suspended) => Tried::Waits(Waiting { args, reply, suspended }),
+        CompoundStatus::Done(_) => Tried::Answered(decoded(reply)),
+        CompoundStatus::Deferred(suspended) => Tried::Waits(Waiting { args, reply, suspended }),
     }
 }
 
@@ -103,8 +103,8 @@ impl Waiting {
             client.server.nfs.go_on(call, &mut self.reply, self.suspended)
         });
         match ran {
-            Ran::Suspended(suspended) => Self { suspended, ..self },
-            Ran::Done(_) => panic!("answered: {:?}", decoded(self.reply)),
+            CompoundStatus::Deferred(suspended) => Self { suspended, ..self },
+            CompoundStatus::Done(_) => panic!("answered: {:?}", decoded(self.reply)),
         }
     }
 

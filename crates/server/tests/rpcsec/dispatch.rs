@@ -6,7 +6,7 @@ use crate::client::{
 };
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
-use orthrus_server::dispatch::{Action, Outlet};
+use orthrus_server::dispatch::{Action, ReplySink};
 use rpc::{Accepted, AuthStat, AuthSys, ConnectionId, Denied, OpaqueAuth};
 use std::time::Duration;
 use vfs::SecFlavor;
@@ -189,7 +189,7 @@ struct Turns {
     pauses: usize,
 }
 
-impl<S> Outlet<S> for Turns {
+impl<S> ReplySink<S> for Turns {
     fn reply(&mut self, _: ConnectionId, _: Action) {
         self.replies += 1;
     }

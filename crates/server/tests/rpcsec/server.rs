@@ -3,9 +3,11 @@
 
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
-use orthrus_server::compound::Ran;
-use orthrus_server::dispatch::{Action, Back, Engine, Environment, Metrics, Outlet, Scratch, Server};
-use orthrus_server::engine::{Call, CompoundOutcome, Patience};
+use orthrus_server::compound::CompoundStatus;
+use orthrus_server::dispatch::{
+    Action, CompletedCall, Engine, Environment, Metrics, ReplySink, Scratch, Server,
+};
+use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
 use orthrus_server::rpcsec::{AcceptError, Accepted, Identities, Rpcsec, RpcsecLimits};
 use rpc::ConnectionId;
 use std::convert::Infallible;
@@ -55,7 +57,7 @@ impl Engine for Echo {
         match suspended {}
     }
 
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, _: Patience) -> Ran<Infallible> {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, _: WaitPolicy) -> CompoundStatus<Infallible> {
         let caller = call.security.caller.as_ref();
         self.seen.lock().unwrap().push(Seen {
             flavor: call.security.flavor,
@@ -68,7 +70,11 @@ impl Engine for Echo {
             request_size: call.request_size,
         });
         reply.raw(call.args);
-        Ran::Done(CompoundOutcome { status: nfs4::Nfsstat4::NFS4_OK, operations: 1, replayed: false })
+        CompoundStatus::Done(CompoundOutcome {
+            status: nfs4::Nfsstat4::NFS4_OK,
+            operations: 1,
+            replayed: false,
+        })
     }
 
     fn connection_closed(&self, _: ConnectionId) {}
@@ -194,7 +200,7 @@ impl<E: Engine> Host<E> {
     pub fn tick_into(
         &mut self,
         requests: Vec<(ConnectionId, Vec<u8>)>,
-        outlet: &mut impl Outlet<E::Suspended>,
+        outlet: &mut impl ReplySink<E::Suspended>,
     ) {
         let peer: SocketAddr = ([127, 0, 0, 1], 1023).into();
         let requests = requests.into_iter().map(|(connection, record)| (connection, peer, record));
@@ -202,7 +208,7 @@ impl<E: Engine> Host<E> {
     }
 
     /// Gives back a call that was away, for the next tick.
-    pub fn take_back(&mut self, back: Back) {
+    pub fn take_back(&mut self, back: CompletedCall) {
         self.server.take_back(&mut self.scratch, back);
     }
 

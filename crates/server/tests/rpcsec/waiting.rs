@@ -4,9 +4,9 @@ use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, init_call};
 use crate::server::{CONNECTION, Host, token};
 use krb5::Enctype;
 use nfs4::Nfsstat4;
-use orthrus_server::compound::Ran;
-use orthrus_server::dispatch::{Action, Away, Back, Engine, Outlet, WaitsFor};
-use orthrus_server::engine::{Call, CompoundOutcome, Patience};
+use orthrus_server::compound::CompoundStatus;
+use orthrus_server::dispatch::{Action, CompletedCall, DeferredCall, Engine, ReplySink, WaitsFor};
+use orthrus_server::engine::{Call, CompoundOutcome, WaitPolicy};
 use rpc::ConnectionId;
 use std::time::Duration;
 use xdr::Encoder;
@@ -31,13 +31,13 @@ const OUTCOME: CompoundOutcome =
 impl Engine for Slow {
     type Suspended = Half;
 
-    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: Patience) -> Ran<Half> {
-        if patience == Patience::Suspends && call.args.starts_with(b"slow") {
+    fn compound(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus<Half> {
+        if patience == WaitPolicy::Suspends && call.args.starts_with(b"slow") {
             reply.raw(b"half");
-            return Ran::Suspended(Half);
+            return CompoundStatus::Deferred(Half);
         }
         reply.raw(call.args);
-        Ran::Done(OUTCOME)
+        CompoundStatus::Done(OUTCOME)
     }
 
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, _: Half) -> CompoundOutcome {
@@ -58,11 +58,11 @@ impl Engine for Slow {
 /// Keeps what is sent away, as long as there is room.
 pub struct Elsewhere {
     room: usize,
-    pub away: Vec<Away<Half>>,
+    pub away: Vec<DeferredCall<Half>>,
     replies: Vec<(ConnectionId, Action)>,
 }
 
-impl Outlet<Half> for Elsewhere {
+impl ReplySink<Half> for Elsewhere {
     fn reply(&mut self, connection: ConnectionId, action: Action) {
         self.replies.push((connection, action));
     }
@@ -71,7 +71,7 @@ impl Outlet<Half> for Elsewhere {
         true
     }
 
-    fn send_away(&mut self, away: Away<Half>) -> Result<(), Away<Half>> {
+    fn send_away(&mut self, away: DeferredCall<Half>) -> Result<(), DeferredCall<Half>> {
         if self.away.len() >= self.room {
             return Err(away);
         }
@@ -173,7 +173,7 @@ fn a_defect_elsewhere_closes_the_connection_of_its_call() {
     let mut elsewhere = Elsewhere::with_room(1);
     host.tick_into(vec![(CONNECTION, client.call(NONE, b"slow"))], &mut elsewhere);
     let connection = elsewhere.away.remove(0).connection();
-    host.take_back(Back::defect(connection));
+    host.take_back(CompletedCall::defect(connection));
     host.tick_into(Vec::new(), &mut elsewhere);
     assert_eq!(elsewhere.replies, [(CONNECTION, Action::Close)]);
 }

@@ -3,7 +3,7 @@
 use super::execute::Answer;
 use super::{Action, Engine, Scratch, Server};
 use crate::call::Job;
-use crate::compound::Ran;
+use crate::compound::CompoundStatus;
 use crate::engine::{FileKey, WaitsFor};
 use crate::metrics::{self, Kind};
 use crate::rpcsec::{Outgoing, Protection};
@@ -19,7 +19,7 @@ use xdr::Encoder;
 static ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
 /// Where a tick's results go.
-pub trait Outlet<S> {
+pub trait ReplySink<S> {
     /// Passes on what is to be done with a connection.
     fn reply(&mut self, connection: ConnectionId, action: Action);
 
@@ -48,12 +48,12 @@ pub trait Outlet<S> {
     /// # Errors
     /// The call.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
-    fn send_away(&mut self, away: Away<S>) -> Result<(), Away<S>> {
+    fn send_away(&mut self, away: DeferredCall<S>) -> Result<(), DeferredCall<S>> {
         Err(away)
     }
 }
 
-impl<S, F: FnMut(ConnectionId, Action)> Outlet<S> for F {
+impl<S, F: FnMut(ConnectionId, Action)> ReplySink<S> for F {
     fn reply(&mut self, connection: ConnectionId, action: Action) {
         self(connection, action);
     }
@@ -70,7 +70,7 @@ pub(super) enum Stage<S> {
 
 /// A call that would wait.
 #[derive(Debug)]
-pub struct Away<S> {
+pub struct DeferredCall<S> {
     pub(super) job: Job,
     /// The reply as far as it has come.
     pub(super) buffer: Encoder,
@@ -79,7 +79,7 @@ pub struct Away<S> {
     pub(super) since: Duration,
 }
 
-impl<S: WaitsFor> Away<S> {
+impl<S: WaitsFor> DeferredCall<S> {
     /// The lane that it waits in: see [`WaitsFor::lane`].
     pub fn lane(&self) -> u32 {
         match &self.stage {
@@ -116,7 +116,7 @@ impl<S: WaitsFor> Away<S> {
     }
 }
 
-impl<S> Away<S> {
+impl<S> DeferredCall<S> {
     /// The connection that it came on.
     pub fn connection(&self) -> ConnectionId {
         self.job.connection
@@ -140,7 +140,7 @@ impl<S> Away<S> {
 
 /// A call that has been carried out: its reply lacks its protection only.
 #[derive(Debug)]
-pub struct Back {
+pub struct CompletedCall {
     connection: ConnectionId,
     /// Nothing after a defect: then the connection closes.
     reply: Option<Outgoing>,
@@ -150,17 +150,17 @@ pub struct Back {
     record: Vec<u8>,
 }
 
-/// How far a call was carried.
+/// The state of a deferred call after its operations have run.
 #[derive(Debug)]
-pub enum Carried<S> {
-    /// To its end.
-    Back(Back),
-    /// To its end, but for that what it has changed is to be put on stable storage:
-    /// [`Away::settle`], then [`Server::settled`].
-    Unsettled(Away<S>),
+pub enum DeferredOutcome<S> {
+    /// The reply can be sent.
+    Completed(CompletedCall),
+    /// The changes must be on stable storage before the reply is sent: call
+    /// [`DeferredCall::settle`], then [`Server::settled`].
+    Uncommitted(DeferredCall<S>),
 }
 
-impl Back {
+impl CompletedCall {
     /// What is left of a call that met a defect.
     pub fn defect(connection: ConnectionId) -> Self {
         Self { connection, reply: None, since: Duration::ZERO, record: Vec::new() }
@@ -170,10 +170,10 @@ impl Back {
 impl<E: Engine> Server<E> {
     /// Carries out a call that would wait, on the thread that calls this. The result is for
     /// [`Server::take_back`] of any tick that has the connection.
-    pub fn carry_out(&self, away: Away<E::Suspended>) -> Back {
+    pub fn carry_out(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
         match self.carry_on(away) {
-            Carried::Back(back) => back,
-            Carried::Unsettled(away) => {
+            DeferredOutcome::Completed(back) => back,
+            DeferredOutcome::Uncommitted(away) => {
                 let outcome = away.settle();
                 self.settled(away, outcome)
             }
@@ -182,35 +182,35 @@ impl<E: Engine> Server<E> {
 
     /// As [`Server::carry_out`], but may leave to others that what was changed gets to stable
     /// storage.
-    pub fn carry_on(&self, away: Away<E::Suspended>) -> Carried<E::Suspended> {
+    pub fn carry_on(&self, away: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
         let now = self.begin_stage(&away);
-        let Away { mut job, mut buffer, stage, .. } = away;
+        let DeferredCall { mut job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init => self.init(&job, &mut buffer, now),
             Stage::Compound { protection, suspended } => {
                 match self
                     .with_call(&job, &ELSEWHERE, now, |call| self.engine.go_on(call, &mut buffer, suspended))
                 {
-                    Some(Ran::Suspended(suspended)) => {
+                    Some(CompoundStatus::Deferred(suspended)) => {
                         // All of it has been run: what is long is not to be held while it waits.
                         memory::fit(buffer.as_mut_vec());
                         job.forget_arguments();
                         let stage = Stage::Compound { protection, suspended };
                         let since = self.end_stage(job.kind, now);
-                        return Carried::Unsettled(Away { job, buffer, stage, since });
+                        return DeferredOutcome::Uncommitted(DeferredCall { job, buffer, stage, since });
                     }
-                    Some(Ran::Done(_)) | None => protection,
+                    Some(CompoundStatus::Done(_)) | None => protection,
                 }
             }
         };
-        Carried::Back(self.done(job, buffer, protection, now))
+        DeferredOutcome::Completed(self.done(job, buffer, protection, now))
     }
 
-    /// Ends a call that [`Carried::Unsettled`] has come with, when what it has changed is on stable
-    /// storage or cannot be put there.
-    pub fn settled(&self, away: Away<E::Suspended>, outcome: VfsResult<()>) -> Back {
+    /// Ends a call that [`DeferredOutcome::Uncommitted`] has come with, when what it has changed is
+    /// on stable storage or cannot be put there.
+    pub fn settled(&self, away: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
         let now = self.begin_stage(&away);
-        let Away { job, mut buffer, stage, .. } = away;
+        let DeferredCall { job, mut buffer, stage, .. } = away;
         let protection = match stage {
             Stage::Init => None,
             Stage::Compound { protection, suspended } => {
@@ -224,7 +224,7 @@ impl<E: Engine> Server<E> {
     }
 
     /// Takes note of how long a call has waited; returns the time.
-    fn begin_stage(&self, away: &Away<E::Suspended>) -> Duration {
+    fn begin_stage(&self, away: &DeferredCall<E::Suspended>) -> Duration {
         let now = self.now();
         self.metrics.times.add(away.job.kind, metrics::Stage::Queue, now.saturating_sub(away.since));
         now
@@ -237,24 +237,32 @@ impl<E: Engine> Server<E> {
         now
     }
 
-    fn done(&self, job: Job, buffer: Encoder, protection: Option<Protection>, began: Duration) -> Back {
+    fn done(
+        &self,
+        job: Job,
+        buffer: Encoder,
+        protection: Option<Protection>,
+        began: Duration,
+    ) -> CompletedCall {
         let (connection, kind) = (job.connection, job.kind);
         let reply = Some(Outgoing { connection, kind, buffer, protection });
-        Back { connection, reply, since: self.end_stage(kind, began), record: job.record }
+        CompletedCall { connection, reply, since: self.end_stage(kind, began), record: job.record }
     }
 
     /// Answers a call that would wait and that nobody has room for after all, as a tick does.
-    pub fn decline(&self, away: Away<E::Suspended>) -> Back {
+    pub fn decline(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
         let connection = away.connection();
         let now = self.now();
         match self.give_up(away, now) {
-            Answer::Ready(reply) => Back { connection, reply: Some(reply), since: now, record: Vec::new() },
-            Answer::Close(_) | Answer::Away(_) => Back::defect(connection),
+            Answer::Ready(reply) => {
+                CompletedCall { connection, reply: Some(reply), since: now, record: Vec::new() }
+            }
+            Answer::Close(_) | Answer::DeferredCall(_) => CompletedCall::defect(connection),
         }
     }
 
     /// Puts a call that was away among the replies of the next tick.
-    pub fn take_back(&self, scratch: &mut Scratch, back: Back) {
+    pub fn take_back(&self, scratch: &mut Scratch, back: CompletedCall) {
         memory::give(back.record);
         match back.reply {
             Some(reply) => {
@@ -268,8 +276,8 @@ impl<E: Engine> Server<E> {
     /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY,
     /// the creation of a context with SYSTEM_ERR, which says nothing of the client's credential
     /// (RFC 5531 section 9).
-    pub(super) fn give_up(&self, away: Away<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
-        let Away { job, mut buffer, stage, .. } = away;
+    pub(super) fn give_up(&self, away: DeferredCall<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
+        let DeferredCall { job, mut buffer, stage, .. } = away;
         let (connection, kind) = (job.connection, job.kind);
         match stage {
             Stage::Init => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What another thread has made of a call that was away.
 #[derive(Debug)]
-pub struct Late<T> {
+pub struct CompletionEvent<T> {
     /// The connection that the call came on.
     pub connection: ConnectionId,
     /// What [`Action::Away`](crate::Action::Away) said that the call holds, in bytes.
@@ -18,12 +18,12 @@ pub struct Late<T> {
 /// Gives calls back to the shard that has their connections, from any thread.
 ///
 /// What comes back after its connection has closed, or after the shard has ended, is dropped.
-pub struct LateSink<T> {
-    waiting: Arc<Mutex<Vec<Late<T>>>>,
+pub struct CompletionSender<T> {
+    waiting: Arc<Mutex<Vec<CompletionEvent<T>>>>,
     ring: Arc<dyn Fn() + Send + Sync>,
 }
 
-impl<T> LateSink<T> {
+impl<T> CompletionSender<T> {
     /// Makes the sink of a shard that `ring` wakes; the shard is to take what waits each time it
     /// wakes.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
@@ -31,7 +31,7 @@ impl<T> LateSink<T> {
     }
 
     /// Gives a call back.
-    pub fn send(&self, late: Late<T>) {
+    pub fn send(&self, late: CompletionEvent<T>) {
         let first = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.push(late);
@@ -44,19 +44,19 @@ impl<T> LateSink<T> {
     }
 
     /// Moves what waits behind `into`, in the order in which it was sent.
-    pub fn take(&self, into: &mut Vec<Late<T>>) {
+    pub fn take(&self, into: &mut Vec<CompletionEvent<T>>) {
         into.append(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl<T> Clone for LateSink<T> {
+impl<T> Clone for CompletionSender<T> {
     fn clone(&self) -> Self {
         Self { waiting: self.waiting.clone(), ring: self.ring.clone() }
     }
 }
 
-impl<T> fmt::Debug for LateSink<T> {
+impl<T> fmt::Debug for CompletionSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LateSink")
+        f.write_str("CompletionSender")
     }
 }
