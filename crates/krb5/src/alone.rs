@@ -1,5 +1,5 @@
-//! A message that is alone and in one piece: nothing is shared out to lanes, which of a short
-//! message takes longer than hash and cipher.
+//! The path of a single message in one piece. It uses no lanes: for a short message they cost more
+//! than hash and cipher do.
 
 use std::iter::once;
 
@@ -15,13 +15,13 @@ use crate::{
     wrap::CIPHER_STATE,
 };
 
-/// The longest token of RFC 3962 that goes by here in bytes: of a longer one the lanes are a small
-/// part.
+/// The longest token of RFC 3962 on this path, in bytes. In longer tokens the cost of the lanes is
+/// a small part.
 const BYTES_MAX: usize = 16 << 10;
-/// The longest of RFC 8009, whose hash and cipher go one behind the other here.
+/// The longest token of RFC 8009 on this path, in bytes. Here its hash runs after its cipher.
 const BYTES_APART_MAX: usize = 512;
 
-/// Seals a token in which everything stands that is not computed, if it is short; returns whether.
+/// Seals a token that is short and complete except for the computed parts. Returns whether it did.
 pub(crate) fn seal_if_short<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut Segments<'_>) -> bool {
     let bytes = bytes::<S>(token);
     let short = bytes.is_some();
@@ -31,8 +31,8 @@ pub(crate) fn seal_if_short<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut
     short
 }
 
-/// Opens a sealed token whose lengths are known to be right, if it is short; returns whether its
-/// checksum is right.
+/// Opens a sealed token with valid lengths if it is short. Returns whether its checksum is right,
+/// or `None` if the token is not short.
 pub(crate) fn open_if_short<S: Suite>(
     cpu: Cpu,
     keys: &SuiteKeys<S>,
@@ -41,7 +41,7 @@ pub(crate) fn open_if_short<S: Suite>(
     bytes::<S>(token).map(|bytes| open(cpu, keys, bytes))
 }
 
-/// Returns the bytes of a token if it goes by here.
+/// Returns the bytes of a token if it is short and in one piece.
 fn bytes<'b, S: Suite>(token: &'b mut Segments<'_>) -> Option<&'b mut [u8]> {
     let most = if S::ENCTYPE.encrypts_then_macs() { BYTES_APART_MAX } else { BYTES_MAX };
     match token {
@@ -50,7 +50,7 @@ fn bytes<'b, S: Suite>(token: &'b mut Segments<'_>) -> Option<&'b mut [u8]> {
     }
 }
 
-/// Splits a token behind its header: what is encrypted, and the checksum.
+/// Splits a token behind its header into the encrypted part and the checksum.
 fn split<S: Suite>(token: &mut [u8]) -> (&mut [u8], &mut [u8]) {
     let mac_at = token.len() - S::ENCTYPE.mac_len();
     token[HEADER_LEN..].split_at_mut(mac_at - HEADER_LEN)
@@ -79,7 +79,7 @@ fn seal<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut [u8]) {
     mac.copy_from_slice(&digest[..mac.len()]);
 }
 
-/// Encrypts what follows the first `done` bytes, whose last block of ciphertext is `chain`.
+/// Encrypts the bytes behind the first `done` ones, whose last block of ciphertext is `chain`.
 fn encrypt<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, chain: &mut [u8; BLOCK], body: &mut [u8], done: usize) {
     let (key, rest) = (&keys.seal, &mut body[done..]);
     let (blocks, part) = (rest.len() / BLOCK, rest.len() % BLOCK);
@@ -102,8 +102,8 @@ fn encrypt<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, chain: &mut [u8; BLOCK], bod
 
 fn open<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, token: &mut [u8]) -> bool {
     let (body, mac) = split::<S>(token);
-    // RFC 8009 section 5: nothing is decrypted before its checksum is found right; RFC 3962 section
-    // 6: the checksum is of the plaintext.
+    // RFC 8009 section 5: verify the checksum before decrypting. RFC 3962 section 6: the checksum
+    // covers the plaintext.
     if S::ENCTYPE.encrypts_then_macs() {
         let genuine = same(&keys.open_mac.mac(&[&CIPHER_STATE, body])[..mac.len()], mac);
         if genuine {
@@ -120,14 +120,14 @@ fn decrypt<S: Suite>(cpu: Cpu, keys: &SuiteKeys<S>, body: &mut [u8]) {
     let key = &keys.open;
     let mut chain = [0; BLOCK];
     let Some((before, last)) = cts::last_two(&(0..body.len())) else {
-        // One block: lengths are known to be right.
+        // One block: the lengths have been checked.
         return S::decrypt(cpu, key, &mut chain, body.as_chunks_mut().0);
     };
     let (whole, end) = body.split_at_mut(before);
     let (stolen, front) = end.split_at_mut(last - before);
     let mut block = [0; BLOCK];
     block.copy_from_slice(stolen);
-    // First, so that it does not wait for what is behind it.
+    // This runs first, so that it does not wait for the chain.
     let filled = cts::block_of::<S>(cpu, key, block);
     S::decrypt(cpu, key, &mut chain, whole.as_chunks_mut().0);
     stolen.copy_from_slice(&cts::swap_back::<S>(cpu, key, filled, chain, front));

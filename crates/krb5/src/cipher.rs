@@ -1,4 +1,4 @@
-//! Which cipher and which hash make up an enctype.
+//! The cipher and the hash of each enctype.
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit, array::Array, consts::U16};
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -12,44 +12,45 @@ use crate::{
     portable,
 };
 
-/// A block of AES.
+/// One AES block as the `aes` crate defines it.
 pub(crate) type Block = aes::Block;
-/// The length of a block of AES in bytes.
+/// The length of an AES block in bytes.
 pub(crate) const BLOCK: usize = 16;
-/// The most messages that are worked on at once.
+/// The maximum number of messages in progress at once.
 pub(crate) const LANES: usize = 16;
-/// The bytes that hash and cipher take together: a block of SHA-1, four blocks of AES.
+/// The number of bytes that hash and cipher process together: one block of SHA-1, four blocks of
+/// AES.
 pub(crate) const UNIT: usize = 64;
 
-/// A key of the library that encrypts.
+/// An encryption key of the `aes` crate.
 pub(crate) trait Encrypt: BlockCipherEncrypt<BlockSize = U16> + Send + Sync {}
 impl<T: BlockCipherEncrypt<BlockSize = U16> + Send + Sync> Encrypt for T {}
 
-/// A key of the library that decrypts.
+/// A decryption key of the `aes` crate.
 pub(crate) trait Decrypt: BlockCipherDecrypt<BlockSize = U16> + Send + Sync {}
 impl<T: BlockCipherDecrypt<BlockSize = U16> + Send + Sync> Decrypt for T {}
 
-/// A key as the library wants it, and as round keys for our own code.
+/// A key in two forms: for the `aes` crate, and as round keys for the code in `simd`.
 pub(crate) struct Key<L> {
     pub(crate) library: L,
     pub(crate) rounds: RoundKeys,
 }
 
-/// The keys of the rounds in the order of their use, wiped on drop; those behind the last round are
+/// The round keys in the order of their use, wiped on drop. Entries behind the last round are
 /// zeros.
 #[repr(C, align(64))]
 pub(crate) struct RoundKeys(pub(crate) [[u8; BLOCK]; RoundKeys::MAX]);
 
-/// A message on its way through CBC encryption.
+/// A message during CBC encryption.
 pub(crate) struct CbcLane<'l, L> {
     pub(crate) key: &'l Key<L>,
-    /// The last block of ciphertext.
+    /// The previous block of ciphertext, or the IV.
     pub(crate) chain: &'l mut [u8; BLOCK],
-    /// What follows it.
+    /// The data behind that block.
     pub(crate) data: &'l mut [u8],
 }
 
-/// A message that is hashed and encrypted unit by unit: a unit is a block of the hash.
+/// A message that is hashed and encrypted unit by unit. A unit is one block of the hash.
 pub(crate) struct FusedLane<'l, S: Suite> {
     pub(crate) keys: &'l RoundKeys,
     pub(crate) chain: &'l mut [u8; BLOCK],
@@ -64,21 +65,21 @@ pub(crate) trait Suite: Sized + 'static {
     type Hash: Hash;
     const ENCTYPE: Enctype;
 
-    /// Sets up a key of [`Enctype::key_len`] bytes.
+    /// Sets up a key for encryption from the first [`Enctype::key_len`] bytes.
     fn encrypt_key(key: &[u8; 32]) -> Key<Self::Encrypt>;
-    /// Sets up a key of [`Enctype::key_len`] bytes.
+    /// Sets up a key for decryption from the first [`Enctype::key_len`] bytes.
     fn decrypt_key(key: &[u8; 32]) -> Key<Self::Decrypt>;
     /// Returns the keys if they are of this enctype.
     fn of(suite: &AnySuite) -> Option<&SuiteKeys<Self>>;
 
     /// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes.
     fn encrypt<'l>(cpu: Cpu, lanes: impl Iterator<Item = CbcLane<'l, Self::Encrypt>>, blocks: usize);
-    /// Decrypts blocks; `chain` is the ciphertext before them and becomes their last.
+    /// Decrypts blocks. `chain` is the ciphertext block before them, and is set to their last one.
     fn decrypt(cpu: Cpu, key: &Key<Self::Decrypt>, chain: &mut [u8; BLOCK], blocks: &mut [[u8; BLOCK]]);
-    /// Returns whether hash and cipher go together for so many messages.
+    /// Returns whether a batch of this many messages is hashed and encrypted in one pass.
     fn fuses(cpu: Cpu, messages: usize) -> bool;
-    /// Hashes the first `units` blocks of the hash of each lane and encrypts them, in the order of
-    /// the enctype; only if they go together.
+    /// Hashes and encrypts the first `units` hash blocks of each lane, in the order that the
+    /// enctype requires. Call it only if [`Suite::fuses`] returns true.
     fn seal<'l>(cpu: Cpu, lanes: impl Iterator<Item = FusedLane<'l, Self>>, units: usize);
 }
 
@@ -163,7 +164,7 @@ suite!(Aes256Sha1, Aes256CtsHmacSha1_96, Aes256Enc, Aes256Dec, 14, Sha1, fuses s
 suite!(Aes128Sha256, Aes128CtsHmacSha256_128, Aes128Enc, Aes128Dec, 10, Sha256, fuses_sha256 seal_sha256);
 suite!(Aes256Sha384, Aes256CtsHmacSha384_192, Aes256Enc, Aes256Dec, 14, Sha384, fuses_sha384 seal_sha384);
 
-/// Takes as much of the key as the cipher asks for.
+/// Makes a cipher from as many bytes of the key as it needs.
 fn set_up<C: KeyInit>(key: &[u8; 32]) -> C {
     let mut exact = Array::<u8, C::KeySize>::default();
     for (to, from) in exact.iter_mut().zip(key) {
@@ -175,7 +176,7 @@ fn set_up<C: KeyInit>(key: &[u8; 32]) -> C {
 }
 
 impl RoundKeys {
-    /// Keys of 256 bits take 14 rounds, FIPS 197 section 5.
+    /// The most round keys: a key of 256 bits takes 14 rounds, FIPS 197 section 5.
     pub(crate) const MAX: usize = 15;
 
     /// Expands a key of 16 or 32 bytes, FIPS 197 section 5.2.
@@ -221,8 +222,8 @@ impl RoundKeys {
     }
 }
 
-/// Sends a word through the S-box, without a table: a round of AES over four times the word, its
-/// mixing undone.
+/// Applies the S-box to a word without a table lookup: runs an AES round over four copies of the
+/// word, then undoes the mixing.
 fn substituted([a, b, c, d]: [u8; 4]) -> [u8; 4] {
     let mut block: Block = [a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d].into();
     aes::hazmat::cipher_round(&mut block, &Block::default());

@@ -9,21 +9,22 @@ use crate::{
     hmac::HmacKey,
 };
 
-/// What a derived key is for; the byte behind the usage number, RFC 3961 section 5.3.
+/// The purpose of a derived key: the byte behind the usage number, RFC 3961 section 5.3.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Kc: a checksum of data that is not encrypted.
+    /// Kc: for a checksum of data that is not encrypted.
     Checksum = 0x99,
-    /// Ke: encryption.
+    /// Ke: for encrypting data.
     Encryption = 0xaa,
-    /// Ki: the checksum inside encryption.
+    /// Ki: for the checksum inside encrypted data.
     Integrity = 0x55,
 }
 
-/// Room for a derived key; how much of it counts depends on the purpose.
+/// A buffer for a derived key; the used length depends on the purpose.
 pub(crate) type Derived = Zeroizing<[u8; 32]>;
 
-/// Derives the key of a usage from a protocol key of the enctype's length.
+/// Derives the key of a usage from a protocol key of the enctype's length. Returns the key and its
+/// length in bytes.
 pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> (Derived, usize) {
     let [a, b, c, d] = usage.to_be_bytes();
     let constant = [a, b, c, d, purpose as u8];
@@ -36,8 +37,8 @@ pub(crate) fn derive<S: Suite>(key: &[u8; 32], usage: u32, purpose: Purpose) -> 
     (kdf_hmac_sha2::<S::Hash>(&key[..key_len], &constant, len), len)
 }
 
-/// DK: encrypts the folded constant again and again, RFC 3961 section 5.1. For a cipher with blocks
-/// of 128 bits and any number of key bits random-to-key is the identity, RFC 3962 section 6.
+/// DK of RFC 3961 section 5.1: encrypts the folded constant repeatedly. For a cipher with blocks of
+/// 128 bits and any key length, random-to-key is the identity, RFC 3962 section 6.
 pub(crate) fn dk(
     key: &impl BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
     constant: &[u8],
@@ -62,16 +63,16 @@ fn kdf_hmac_sha2<H: Hash>(key: &[u8], label: &[u8], len: usize) -> Derived {
     derived
 }
 
-/// n-fold of RFC 3961 section 5.1: copies of the input, each rotated right by 13 bits more than the
-/// one before, added up in ones' complement in pieces of `N` bytes.
+/// n-fold of RFC 3961 section 5.1: concatenates copies of the input, each rotated right by 13 bits
+/// more than the one before, and adds the pieces of `N` bytes in ones' complement.
 pub(crate) fn n_fold<const N: usize>(input: &[u8]) -> [u8; N] {
     let total = lcm(N, input.len());
     let mut sum = [0u32; N];
     for at in 0..total {
         sum[at % N] += u32::from(rotated_byte(input, at));
     }
-    // The carry out of the top comes in at the bottom; two rounds settle it, the third is for all
-    // ones.
+    // The carry out of the top is added at the bottom. Two rounds propagate it; a third is needed
+    // if all bits are one.
     for _ in 0..3 {
         let mut carry = 0;
         for digit in sum.iter_mut().rev() {
@@ -86,11 +87,11 @@ pub(crate) fn n_fold<const N: usize>(input: &[u8]) -> [u8; N] {
     sum.map(|digit| digit as u8)
 }
 
-/// Returns byte `at` of the endless row of copies.
+/// Returns byte `at` of the endless sequence of rotated copies.
 fn rotated_byte(input: &[u8], at: usize) -> u8 {
     let bits = input.len() * 8;
     let (copy, byte) = (at / input.len(), at % input.len());
-    // Rotating right by r: bit i of the copy is bit i - r of the input.
+    // The copy is rotated right by r, so bit i of the copy is bit i - r of the input.
     let first = (byte * 8 + bits - (13 * copy) % bits) % bits;
     let (index, shift) = (first / 8, first % 8);
     let pair = u16::from_be_bytes([input[index], input[(index + 1) % input.len()]]);

@@ -1,8 +1,8 @@
-//! The encryption types that are spoken.
+//! The supported encryption types.
 
 use std::fmt;
 
-/// An encryption type, with the number that it has in Kerberos messages.
+/// An encryption type; its value is the number in Kerberos messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum Enctype {
@@ -25,13 +25,13 @@ impl Enctype {
         Enctype::Aes256CtsHmacSha384_192,
     ];
 
-    /// Looks an enctype up by its number; `None` for every enctype that is refused, among them DES,
-    /// 3DES and RC4.
+    /// Returns the enctype with this number, or `None` if it is not supported. DES, 3DES and RC4
+    /// are not.
     pub fn from_etype(etype: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|enctype| enctype.etype() == etype)
     }
 
-    /// Returns the number in Kerberos messages.
+    /// Returns the enctype's number in Kerberos messages.
     pub const fn etype(self) -> i32 {
         self as i32
     }

@@ -1,40 +1,39 @@
-//! What can be wrong with a key or a token.
+//! Errors of keys and tokens.
 
 use thiserror::Error;
 
-/// Why a [`ContextKeys`](crate::ContextKeys) could not be made.
+/// The reason why a [`ContextKeys`](crate::ContextKeys) could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The key is not as long as its enctype says; both lengths in bytes.
+    /// The length of the key, in bytes, does not match its enctype.
     #[error("an {enctype} key has {expected} bytes, not {actual}")]
     Length {
-        /// The enctype that was asked for.
+        /// The enctype of the context.
         enctype: crate::Enctype,
-        /// The length of its keys.
+        /// The key length of the enctype in bytes.
         expected: usize,
-        /// The length of the key given.
+        /// The length of the given key in bytes.
         actual: usize,
     },
 }
 
-/// Why a token of the peer is refused.
+/// The reason why a token of the peer is refused.
 ///
-/// Whatever a decryption or a checksum may have failed on is [`TokenError::BadIntegrity`]: a sender
-/// who can tell those causes apart has an oracle. The other variants follow from the visible header
-/// alone.
+/// Every failure of a decryption or of a checksum is [`TokenError::BadIntegrity`]: a sender that
+/// can tell these causes apart has an oracle. The other variants depend only on the visible header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// The token is shorter than its kind can be, or the header is not one of RFC 4121 section
-    /// 4.2.6, or its EC reaches outside the token.
+    /// The token is shorter than its kind allows, its header violates RFC 4121 section 4.2.6, or
+    /// its EC reaches outside the token.
     #[error("the token is malformed")]
     Malformed,
-    /// The token claims to come from our own side: a reflected token.
+    /// The token claims to come from this side of the context: it was reflected.
     #[error("the token was sent by this side")]
     Reflected,
     /// The token uses the ticket's key where the acceptor's subkey is due, or the other way round.
     #[error("the token uses the other key of the context")]
     WrongKey,
-    /// The checksum is wrong, or the token is not what was sent.
+    /// The checksum is wrong, or the token was changed on the way.
     #[error("the token's checksum is wrong")]
     BadIntegrity,
 }

@@ -10,12 +10,12 @@ use crate::{
     token::{Direction, HEADER_LEN},
 };
 
-/// Which side of the context we are.
+/// The side of the context that this process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The side that asked for the context: an NFS client, or a server on its backchannel.
+    /// The side that requests the context: an NFS client, or a server on its backchannel.
     Initiator,
-    /// The side that accepted the context: an NFS server.
+    /// The side that accepts the context: an NFS server.
     Acceptor,
 }
 
@@ -27,9 +27,9 @@ mod usage {
     pub(super) const INITIATOR_SIGN: u32 = 25;
 }
 
-/// All keys of one context, both directions: about 3 KiB on the heap, wiped on drop.
+/// All keys of one context for both directions: about 3 KiB on the heap, wiped on drop.
 ///
-/// Nothing changes in it after it is made; any number of threads may use it at once.
+/// It is immutable, so any number of threads may use it at once.
 pub struct ContextKeys {
     pub(crate) suite: AnySuite,
     pub(crate) direction: Direction,
@@ -44,7 +44,7 @@ pub(crate) enum AnySuite {
     Aes256Sha384(Box<SuiteKeys<Aes256Sha384>>),
 }
 
-/// Runs the same expression for whichever suite it is.
+/// Evaluates the same expression for each variant of a suite.
 macro_rules! with_suite {
     ($suite:expr, $keys:ident => $body:expr) => {
         match $suite {
@@ -59,17 +59,17 @@ pub(crate) use with_suite;
 
 /// The keys of one enctype.
 pub(crate) struct SuiteKeys<S: Suite> {
-    /// Seals what we send: Ke and Ki of our seal usage.
+    /// Ke and Ki of our seal usage: seal our messages.
     pub(crate) seal: Key<S::Encrypt>,
     pub(crate) seal_mac: HmacKey<S::Hash>,
-    /// Signs what we send: Kc of our sign usage.
+    /// Kc of our sign usage: signs our messages.
     pub(crate) sign: HmacKey<S::Hash>,
-    /// Opens what the peer sealed: Ke and Ki of its seal usage.
+    /// Ke and Ki of the peer's seal usage: open its messages.
     pub(crate) open: Key<S::Decrypt>,
     pub(crate) open_mac: HmacKey<S::Hash>,
-    /// Checks wrap tokens of the peer that are not sealed: Kc of its seal usage.
+    /// Kc of the peer's seal usage: checks wrap tokens of the peer that are not sealed.
     pub(crate) open_sign: HmacKey<S::Hash>,
-    /// Checks what the peer signed: Kc of its sign usage.
+    /// Kc of the peer's sign usage: checks its signatures.
     pub(crate) verify: HmacKey<S::Hash>,
 }
 
@@ -99,8 +99,8 @@ impl<S: Suite> SuiteKeys<S> {
 
 impl ContextKeys {
     /// Derives the keys of a context from its protocol key: the acceptor's subkey if there is one,
-    /// else the initiator's, else the session key; `acceptor_subkey` says whether it is the first
-    /// (RFC 4121 section 2).
+    /// else the initiator's, else the session key (RFC 4121 section 2). `acceptor_subkey` is true
+    /// if the key is the acceptor's subkey.
     ///
     /// # Errors
     /// [`KeyError::Length`] if the key does not have [`Enctype::key_len`] bytes.
@@ -130,7 +130,7 @@ impl ContextKeys {
         }
     }
 
-    /// Returns which side of the context these keys are for.
+    /// Returns the side of the context that these keys are for.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -140,9 +140,10 @@ impl ContextKeys {
         HEADER_LEN + self.enctype().mac_len()
     }
 
-    /// Returns how many bytes [`wrap`](crate::wrap()) appends behind the plaintext: 28, 32 or 40.
+    /// Returns the number of bytes that [`wrap`](crate::wrap()) appends behind the plaintext: 28,
+    /// 32 or 40.
     ///
-    /// A sealed token is longer than its plaintext by this and
+    /// A sealed token is longer than its plaintext by this number and
     /// [`WRAP_HEADROOM`](crate::WRAP_HEADROOM).
     pub fn wrap_trailer_len(&self) -> usize {
         HEADER_LEN + self.enctype().mac_len()

@@ -1,41 +1,42 @@
 //! Kerberos per-message tokens (RFC 4121) over the AES enctypes of RFC 3962 and RFC 8009.
 //!
-//! A [`ContextKeys`] holds what one established security context needs in both directions.
+//! A [`ContextKeys`] holds the keys of one established security context for both directions.
 //! [`wrap`], [`unwrap`], [`get_mic`] and [`verify_mic`] take batches: messages are independent of
 //! each other, and CBC encryption, which is serial within a message, runs across the messages of a
 //! batch.
 //!
 //! This crate does no I/O, reads no clock and draws no randomness: confounders and sequence numbers
-//! are arguments. Context establishment is not done here; the `gss` crate exports the keys of an
-//! established context. Only the AES enctypes exist: there is no DES, no 3DES and no RC4 to
+//! are arguments. It does not establish contexts; the `gss` crate exports the keys of an
+//! established context. It implements only the AES enctypes, so there is no DES, 3DES or RC4 to
 //! negotiate down to.
 //!
-//! # Which instructions are used
+//! # Instruction sets
 //!
-//! CBC encryption and hashing wait for themselves: most of a core is idle while one chain is worked
-//! on. So the messages of a batch go through lanes, up to 16 at once; a lane whose message ends
-//! takes the next one. [`Cpu`] names the sets of instructions, [`cpu()`] is the one in use: the
-//! best that the processor has, found out at run time, or what `ORTHRUS_CPU` names. A [`Run`] takes
-//! another one for a batch, and lets others have their turn.
+//! CBC encryption and hashing are chains of dependent instructions: one chain leaves most of a core
+//! idle. So the messages of a batch run in up to 16 lanes at once; when the message of a lane ends,
+//! the lane takes the next one. [`Cpu`] names the sets of instructions, and [`cpu()`] returns the
+//! one in use: the best that the processor has, or the one that `ORTHRUS_CPU` names. A [`Run`]
+//! selects another set for one batch, and can yield to other work during the batch.
 //!
-//! | `ORTHRUS_CPU` | encryption | decryption | SHA-1 |
+//! | `ORTHRUS_CPU` | encryption | decryption | SHA-1 (sealing) |
 //! |---|---|---|---|
-//! | `avx512` | VAES, four lanes to a register | VAES, 16 blocks at a time | many: AES between the rounds of SHA-1 in lanes |
-//! | `avx2` | VAES, two lanes to a register, or as with `aesni` | VAES, 16 blocks at a time, or as with `aesni` | as with `aesni` |
-//! | `aesni` | eight lanes in turn | 8 blocks at a time | AES between the SHA instructions, up to four messages in turn |
-//! | `portable` | the `aes` crate | the `aes` crate | hash and cipher apart |
+//! | `avx512` | VAES, 4 lanes a register | VAES, 16 blocks | many: AES between rounds of laned SHA-1 |
+//! | `avx2` | VAES, 2 lanes a register, or `aesni` | VAES, 16 blocks, or `aesni` | as `aesni` |
+//! | `aesni` | 8 lanes in turn | 8 blocks | AES between SHA instructions, up to 4 messages |
+//! | `portable` | `aes` crate | `aes` crate | hash and cipher separately |
 //!
-//! A message that is short and alone takes no lane (`alone`). A few messages go as with `aesni` on
-//! `avx512`, too; how many are few depends on who made the processor (`simd`, `hash/units.rs`). The
-//! last column is how messages are sealed. A few of RFC 8009 (with SHA-384: one) are sealed like a
-//! few with SHA-1, the hash one block behind the cipher; many by cipher and hash apart. What is
-//! opened with SHA-1 is decrypted message by message and hashed in lanes, tile by tile. Other
-//! processors than x86-64 go by `portable`. Where the `aes` crate finds no hardware its software is
-//! constant-time, and slow: [`hardware_accelerated`] tells.
+//! A single short message uses no lane (`alone`). On `avx512`, small batches also run as on
+//! `aesni`; the threshold depends on the vendor of the processor (`simd`, `hash/units.rs`). The
+//! last column of the table is for sealing. Small batches of RFC 8009 (with SHA-384: single
+//! messages) are sealed like small batches with SHA-1, but the hash runs one block behind the
+//! cipher; larger batches run cipher and hash separately. To open messages with SHA-1, each message
+//! is decrypted alone and hashed in lanes, tile by tile. Processors other than x86-64 use
+//! `portable`. Where the `aes` crate finds no hardware support, its software is constant-time and
+//! slow; [`hardware_accelerated`] reports this.
 //!
-//! `cargo run --release -p orthrus-krb5 --example throughput` measures all sets; `cargo xtask bench
-//! krb5` puts them beside others' libraries and the limit of the core. Results are in
-//! `benches/results`.
+//! `cargo run --release -p orthrus-krb5 --example throughput` measures all sets;
+//! `cargo xtask bench krb5` compares them with other libraries and with the limit of the core.
+//! Results are in `benches/results`.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),

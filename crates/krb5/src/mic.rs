@@ -9,43 +9,42 @@ use crate::{
     token::{Header, mic_header, parse_mic, same},
 };
 
-/// Data to sign.
+/// One message to sign.
 #[derive(Debug)]
 pub struct MicMessage<'a> {
-    /// The context's keys.
+    /// The keys of the context.
     pub keys: &'a ContextKeys,
-    /// The sequence number of the token, the sender's next.
+    /// The sequence number of the token: the sender's next.
     pub sequence: u64,
-    /// What is signed.
+    /// The data that the signature covers.
     pub data: &'a [u8],
-    /// The result.
+    /// The MIC token, set by [`get_mic`].
     pub token: MicToken,
 }
 
-/// A signature of the peer to check.
+/// One signature of the peer to verify.
 #[derive(Debug)]
 pub struct VerifyMessage<'a> {
-    /// The context's keys.
+    /// The keys of the context.
     pub keys: &'a ContextKeys,
-    /// What was signed.
+    /// The data that the signature covers.
     pub data: &'a [u8],
     /// The token of the peer.
     pub token: &'a [u8],
-    /// The result: the token's sequence number.
+    /// The token's sequence number, set by [`verify_mic`].
     pub result: Result<u64, TokenError>,
 }
 
-/// Up to so many bytes a message that is alone goes by the libraries: lanes cost more to set up
-/// than they win.
+/// The longest single message, in bytes, that is hashed without lanes, which cost more to set up
+/// than they gain here.
 const ALONE_BYTES: usize = 4 << 10;
 
-/// Signs each message of a batch; those of one hash together.
+/// Signs each message of a batch. Messages with the same hash are processed together.
 pub fn get_mic(batch: &mut [MicMessage<'_>]) {
     get_mic_with(&mut Run::default(), batch);
 }
 
-/// Signs each message of a batch as [`get_mic`] does, with the instructions and the pauses of
-/// `run`.
+/// Signs each message of a batch as [`get_mic`] does, with the settings of `run`.
 pub fn get_mic_with(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     if let [MicMessage { keys, sequence, data, token }] = batch
         && data.len() <= ALONE_BYTES
@@ -58,13 +57,12 @@ pub fn get_mic_with(run: &mut Run<'_>, batch: &mut [MicMessage<'_>]) {
     sign::<Sha384>(run, batch);
 }
 
-/// Checks each signature of a batch; those of one hash together.
+/// Verifies each signature of a batch. Signatures with the same hash are processed together.
 pub fn verify_mic(batch: &mut [VerifyMessage<'_>]) {
     verify_mic_with(&mut Run::default(), batch);
 }
 
-/// Checks each signature of a batch as [`verify_mic`] does, with the instructions and the pauses of
-/// `run`.
+/// Verifies each signature of a batch as [`verify_mic`] does, with the settings of `run`.
 pub fn verify_mic_with(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     if let [VerifyMessage { keys, data, token, result }] = batch
         && data.len() <= ALONE_BYTES
@@ -80,12 +78,12 @@ pub fn verify_mic_with(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
     verify::<Sha384>(run, batch);
 }
 
-/// The keys of a suite for signing, if its hash is this one.
+/// Selects the signing keys of a suite that uses this hash.
 trait SignKeys: Hash + Sized {
     fn of(suite: &AnySuite) -> Option<SignPair<'_, Self>>;
 }
 
-/// The keys to sign with and to check the peer's signatures with.
+/// The keys for signing and for verifying the peer's signatures.
 struct SignPair<'a, H: Hash> {
     sign: &'a HmacKey<H>,
     verify: &'a HmacKey<H>,
@@ -148,7 +146,7 @@ fn verify<H: SignKeys>(run: &mut Run<'_>, batch: &mut [VerifyMessage<'_>]) {
 }
 
 impl ContextKeys {
-    /// Signs one message: the MIC token of [`ContextKeys::mic_len`] bytes.
+    /// Signs one message. Returns a MIC token of [`ContextKeys::mic_len`] bytes.
     pub fn mic(&self, sequence: u64, data: &[u8]) -> MicToken {
         let header = mic_header(self.direction, sequence);
         let digest = with_suite!(&self.suite, keys => keys.sign.mac(&[data, &header]));
@@ -157,17 +155,18 @@ impl ContextKeys {
         token
     }
 
-    /// Checks one signature of the peer and returns its sequence number.
+    /// Verifies one signature of the peer and returns its sequence number.
     ///
     /// # Errors
-    /// [`TokenError`], see there.
+    /// [`TokenError`] says why the token is refused.
     pub fn verify(&self, data: &[u8], token: &[u8]) -> Result<u64, TokenError> {
         let (header, mac, sequence) = self.parse(token)?;
         let digest = with_suite!(&self.suite, keys => keys.verify.mac(&[data, header]));
         if same(&digest[..mac.len()], mac) { Ok(sequence) } else { Err(TokenError::BadIntegrity) }
     }
 
-    /// Takes a token of the peer apart; its checksum has the right length.
+    /// Splits a token of the peer into header, checksum and sequence number. Checks the token's
+    /// length.
     fn parse<'t>(&self, token: &'t [u8]) -> Result<(&'t Header, &'t [u8], u64), TokenError> {
         if token.len() != self.mic_len() {
             return Err(TokenError::Malformed);

@@ -1,44 +1,43 @@
-//! How a batch is worked on: with which instructions, and when others get their turn.
+//! The settings of a batch: the instruction set, and the pauses.
 
 use crate::{Cpu, cpu};
 
-/// Something that is called every so many bytes of work, so that a large batch does not starve
-/// others.
+/// A callback that runs after a number of bytes, so that a large batch does not starve other work.
 pub struct Pause<'p> {
     bytes: usize,
     call: &'p mut dyn FnMut(),
 }
 
 impl<'p> Pause<'p> {
-    /// Calls `call` about every `bytes` of messages, at the latest every `bytes` and what the lanes
-    /// take at once (128 KiB). The batch is in the middle of its work then and not to be looked at.
+    /// Calls `call` about every `bytes` of messages. A call may be late by the bytes that the lanes
+    /// take at once (128 KiB). During the call the batch is incomplete and must not be read.
     pub fn new(bytes: usize, call: &'p mut dyn FnMut()) -> Self {
         Self { bytes, call }
     }
 }
 
-/// How a batch is worked on.
+/// The settings of a batch, and its progress to the next pause.
 pub struct Run<'p> {
-    /// The instructions; those that the processor does not have are replaced by [`Cpu::Portable`].
+    /// The instruction set. [`Cpu::Portable`] replaces a set that the processor lacks.
     pub cpu: Cpu,
-    /// Who else gets a turn meanwhile.
+    /// The callback for other work, if there is one.
     pub pause: Option<Pause<'p>>,
-    /// The bytes worked on since the last pause.
+    /// The bytes processed since the last pause.
     worked: usize,
 }
 
 impl<'p> Run<'p> {
-    /// Works with `cpu` and without pauses.
+    /// Makes a run that uses `cpu` and does not pause.
     pub fn new(cpu: Cpu) -> Self {
         Self { cpu: if cpu.is_available() { cpu } else { Cpu::Portable }, pause: None, worked: 0 }
     }
 
-    /// Lets others have their turn.
+    /// Adds pauses for other work.
     pub fn with_pause(self, pause: Pause<'p>) -> Self {
         Self { pause: Some(pause), ..self }
     }
 
-    /// Takes note of work that was done, and pauses when enough of it is.
+    /// Counts processed bytes, and pauses when enough have been counted.
     pub(crate) fn worked(&mut self, bytes: usize) {
         let Some(pause) = &mut self.pause else { return };
         self.worked += bytes;
@@ -50,7 +49,7 @@ impl<'p> Run<'p> {
 }
 
 impl Default for Run<'_> {
-    /// What the whole process works with, see [`cpu()`](crate::cpu()).
+    /// Uses the instruction set of the process, see [`cpu()`](crate::cpu()).
     fn default() -> Self {
         Self::new(cpu())
     }

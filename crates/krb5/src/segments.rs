@@ -1,11 +1,11 @@
-//! Bytes in one piece or in several.
+//! Tokens in one piece or in several.
 
 /// The bytes of a token, in one piece or in several one after the other; pieces may be empty.
 #[derive(Debug)]
 pub enum Segments<'a> {
     /// All in one piece.
     One(&'a mut [u8]),
-    /// Piece after piece.
+    /// Several pieces, in order.
     Many(&'a mut [&'a mut [u8]]),
 }
 
@@ -27,7 +27,7 @@ impl<'a> From<&'a mut [&'a mut [u8]]> for Segments<'a> {
     }
 }
 
-/// A place in segments: the absolute position, and where that is.
+/// A position in segments: the absolute offset, and the segment with the offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) at: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Moves on within the run that was returned last.
+    /// Moves forward within the run that was returned last.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         self.offset += bytes;
@@ -57,26 +57,26 @@ impl Segments<'_> {
         self.len() == 0
     }
 
-    /// Copies the bytes from position `at` on.
+    /// Copies bytes from position `at` into `out`.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// If the segments end before `out` is full.
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) {
         self.read_on(&mut self.cursor(at), out);
     }
 
-    /// Overwrites the bytes from position `at` on.
+    /// Overwrites the bytes from position `at`.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// If the segments end before all of `bytes` is written.
     #[inline]
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         let mut cursor = self.cursor(at);
         self.write_on(&mut cursor, bytes);
     }
 
-    /// Returns the place of a position.
+    /// Returns the cursor of a position.
     pub(crate) fn cursor(&self, at: usize) -> Cursor {
         let mut cursor = Cursor { at, segment: 0, offset: at };
         if let Segments::Many(pieces) = self {
@@ -91,7 +91,7 @@ impl Segments<'_> {
         cursor
     }
 
-    /// Returns the bytes in one piece from a place on; none only at the end.
+    /// Returns the contiguous bytes from the cursor. They are empty only at the end.
     pub(crate) fn run(&self, cursor: &mut Cursor) -> &[u8] {
         match self {
             Segments::One(bytes) => &bytes[cursor.offset..],
@@ -102,7 +102,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Returns the bytes in one piece from a place on; none only at the end.
+    /// Returns the contiguous bytes from the cursor, mutable. They are empty only at the end.
     pub(crate) fn run_mut(&mut self, cursor: &mut Cursor) -> &mut [u8] {
         match self {
             Segments::One(bytes) => &mut bytes[cursor.offset..],
@@ -113,7 +113,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Copies bytes from a place on and moves it behind them.
+    /// Copies bytes from the cursor and moves it behind them.
     pub(crate) fn read_on(&self, cursor: &mut Cursor, mut out: &mut [u8]) {
         while !out.is_empty() {
             let run = self.run(cursor);
@@ -126,7 +126,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Overwrites bytes from a place on and moves it behind them.
+    /// Overwrites bytes from the cursor and moves it behind them.
     pub(crate) fn write_on(&mut self, cursor: &mut Cursor, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let run = self.run_mut(cursor);
@@ -147,14 +147,13 @@ impl Segments<'_> {
         }
     }
 
-    /// Moves the bytes from `start` on to the left by `count`, those that fall off come in at the
-    /// end.
+    /// Rotates the bytes from `start` to the end left by `count`.
     pub(crate) fn rotate_left(&mut self, start: usize, count: usize) {
         match self {
             Segments::One(bytes) => bytes[start..].rotate_left(count),
             Segments::Many(_) if count == 0 => {}
             Segments::Many(_) => {
-                // Turned around in two parts, then as a whole.
+                // Reverses both parts, then the whole.
                 let end = self.len();
                 self.reverse(start, start + count);
                 self.reverse(start + count, end);
@@ -163,7 +162,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Turns the bytes of a range around.
+    /// Reverses the bytes of a range.
     fn reverse(&mut self, mut from: usize, mut to: usize) {
         const STEP: usize = 256;
         while to - from > 1 {

@@ -25,10 +25,10 @@ const SENT_BY_ACCEPTOR: u8 = 1;
 const SEALED: u8 = 2;
 const ACCEPTOR_SUBKEY: u8 = 4;
 
-/// A header in the form in which it travels.
+/// A header in its wire format.
 pub(crate) type Header = [u8; HEADER_LEN];
 
-/// The flags that our side sets, and those that it expects of the peer.
+/// The flags that this side sets, and the flags that it expects from the peer.
 #[derive(Clone, Copy)]
 pub(crate) struct Direction {
     send: u8,
@@ -44,8 +44,8 @@ impl Direction {
         }
     }
 
-    /// Checks that the peer sent it with the key that is due. Unknown bits are ignored, section
-    /// 4.2.2.
+    /// Checks that the peer sent the token, with the expected key. Unknown bits are ignored,
+    /// section 4.2.2.
     fn check(self, flags: u8) -> Result<(), TokenError> {
         let wrong = flags ^ self.receive;
         if wrong & SENT_BY_ACCEPTOR != 0 {
@@ -77,7 +77,7 @@ fn with_sequence(start: [u8; 8], sequence: u64) -> Header {
     header
 }
 
-/// Takes a MIC token of the peer apart: header, checksum, sequence number.
+/// Splits a MIC token of the peer into header, checksum and sequence number.
 pub(crate) fn parse_mic(direction: Direction, token: &[u8]) -> Result<(&Header, &[u8], u64), TokenError> {
     let (header, mac) = token.split_first_chunk::<HEADER_LEN>().ok_or(TokenError::Malformed)?;
     let &[a, b, flags, f0, f1, f2, f3, f4, ..] = header;
@@ -88,17 +88,17 @@ pub(crate) fn parse_mic(direction: Direction, token: &[u8]) -> Result<(&Header, 
     Ok((header, mac, sequence_of(header)))
 }
 
-/// What the header of a wrap token of the peer says.
+/// The decoded header of a wrap token of the peer.
 pub(crate) struct WrapHeader {
     pub(crate) sealed: bool,
-    /// Extra count: sealed, the length of the filler; not sealed, the length of the checksum.
+    /// Extra count: the length of the filler if sealed, else the length of the checksum, in bytes.
     pub(crate) ec: usize,
-    /// Right rotation count, as sent; any value is allowed, section 4.2.5.
+    /// Right rotation count in bytes, as sent. Any value is allowed, section 4.2.5.
     pub(crate) rrc: usize,
     pub(crate) sequence: u64,
 }
 
-/// Reads the header of a wrap token of the peer.
+/// Parses the header of a wrap token of the peer.
 pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeader, TokenError> {
     let header = token.first_chunk::<HEADER_LEN>().ok_or(TokenError::Malformed)?;
     let &[a, b, flags, filler, ec0, ec1, rrc0, rrc1, ..] = header;
@@ -114,14 +114,14 @@ pub(crate) fn parse_wrap(direction: Direction, token: &[u8]) -> Result<WrapHeade
     })
 }
 
-/// Compares checksums of the same length in constant time, in words: byte by byte it takes longer
-/// than to hash a block.
+/// Compares two checksums in constant time. It compares words, since a comparison of single bytes
+/// takes longer than hashing a block.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     let (words, rest) = a.as_chunks::<4>();
     let (other_words, other_rest) = b.as_chunks::<4>();
     let words = words.iter().zip(other_words).map(|(a, b)| u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b));
     let rest = rest.iter().zip(other_rest).map(|(a, b)| u32::from(a ^ b));
-    // All bits that differ, and one look at them in the end.
+    // Accumulates all differing bits, so that there is one test at the end.
     let different = words.chain(rest).fold(0, |different, bits| different | bits);
     bool::from(different.ct_eq(&0)) && a.len() == b.len()
 }
@@ -140,18 +140,18 @@ pub struct MicToken {
 }
 
 impl MicToken {
-    /// A token of no bytes: what a [`MicMessage`](crate::MicMessage) holds before
+    /// The empty token: the initial value in a [`MicMessage`](crate::MicMessage) for
     /// [`get_mic`](crate::get_mic).
     pub const EMPTY: Self = Self { bytes: [0; MIC_TOKEN_MAX], len: 0 };
 
-    /// Becomes the header and the checksum of [`Enctype::mac_len`](crate::Enctype::mac_len) bytes
-    /// from the front of a digest.
+    /// Sets the token to the header and the first [`Enctype::mac_len`](crate::Enctype::mac_len)
+    /// bytes of a digest.
     #[inline]
     pub(crate) fn put(&mut self, header: &Header, digest: &Digest, mac_len: usize) {
         let (front, rest) = self.bytes.split_at_mut(HEADER_LEN);
         front.copy_from_slice(header);
-        // In words, as digests are written: the processor is slow to read what it has just written
-        // in other pieces.
+        // Digests are written in words, and store forwarding is slow if they are read in other
+        // sizes.
         let words = digest.as_chunks::<4>().0.iter().enumerate();
         for (to, (n, word)) in rest.as_chunks_mut().0.iter_mut().zip(words) {
             *to = if 4 * n < mac_len { *word } else { [0; 4] };

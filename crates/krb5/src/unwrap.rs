@@ -1,4 +1,4 @@
-//! Opening wrap tokens of the peer, RFC 4121 sections 4.2.4 to 4.2.6.2.
+//! Opens wrap tokens of the peer, RFC 4121 sections 4.2.4 to 4.2.6.2.
 
 use std::ops::Range;
 
@@ -14,41 +14,42 @@ use crate::{
     wrap::{CIPHER_STATE, WINDOW, window},
 };
 
-/// Fewer units than this are decrypted with the rest of a token, and hashed then: tiles are for
-/// longer ones, to stay in the nearest cache. The second level does for 5 KiB, a read of 4 KiB with
-/// its head.
+/// The fewest units that are decrypted and hashed in tiles. A shorter token is decrypted as a whole
+/// and hashed then, since it stays in the second-level cache. 80 units are 5 KiB: a READ of 4 KiB
+/// with its headers.
 const UNITS_MIN: usize = 80;
 
-/// A wrap token of the peer to open, in place.
+/// One wrap token of the peer to open in place.
 #[derive(Debug)]
 pub struct UnwrapMessage<'a> {
-    /// The context's keys.
+    /// The keys of the context.
     pub keys: &'a ContextKeys,
-    /// The token, and nothing behind it. Afterwards it holds the plaintext at [`Unwrapped::plain`];
-    /// if the token is refused, its content is not defined and holds nothing that was decrypted.
+    /// The token, without any bytes behind it. Afterwards it holds the plaintext at
+    /// [`Unwrapped::plain`]. If the token is refused, its content is undefined, but contains no
+    /// decrypted data.
     pub token: Segments<'a>,
-    /// The result.
+    /// The plaintext's range and the sequence number, or the error; set by [`unwrap`].
     pub result: Result<Unwrapped, TokenError>,
 }
 
-/// A token that proved genuine.
+/// The result of opening an authentic token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwrapped {
-    /// Where the plaintext lies in the token's bytes.
+    /// The range of the plaintext in the token.
     pub plain: Range<usize>,
     /// The sender's sequence number.
     pub sequence: u64,
-    /// Whether the token was encrypted. A peer may send a wrap token that is only signed: who needs
-    /// privacy refuses it.
+    /// Whether the token was encrypted. A peer may send a wrap token that is only signed; callers
+    /// that need privacy must refuse it.
     pub sealed: bool,
 }
 
-/// Opens each token of a batch; those of one enctype are worked on together. Nothing is allocated.
+/// Opens each token of a batch. Tokens of one enctype are processed together. Does not allocate.
 pub fn unwrap(batch: &mut [UnwrapMessage<'_>]) {
     unwrap_with(&mut Run::default(), batch);
 }
 
-/// Opens each token of a batch as [`unwrap`] does, with the instructions and the pauses of `run`.
+/// Opens each token of a batch as [`unwrap`] does, with the settings of `run`.
 pub fn unwrap_with(run: &mut Run<'_>, batch: &mut [UnwrapMessage<'_>]) {
     for message in batch.iter_mut() {
         message.result = lay_out(message.keys, &mut message.token);
@@ -72,8 +73,7 @@ pub fn unwrap_with(run: &mut Run<'_>, batch: &mut [UnwrapMessage<'_>]) {
     }
 }
 
-/// Checks all that the header says and undoes the rotation: afterwards every length is known to be
-/// right.
+/// Checks the whole header and undoes the rotation. Afterwards all lengths are valid.
 fn lay_out(context: &ContextKeys, token: &mut Segments<'_>) -> Result<Unwrapped, TokenError> {
     let body_len = token.len().checked_sub(HEADER_LEN).ok_or(TokenError::Malformed)?;
     let header = parse_wrap(context.direction, &header_of(token))?;
@@ -86,7 +86,7 @@ fn lay_out(context: &ContextKeys, token: &mut Segments<'_>) -> Result<Unwrapped,
         return Err(TokenError::Malformed);
     };
     let plain_len = body_len.checked_sub(overhead).ok_or(TokenError::Malformed)?;
-    // Counts beyond the length are allowed, RFC 4121 section 4.2.5; the body is not empty.
+    // RRC may exceed the length, RFC 4121 section 4.2.5. The body is not empty.
     token.rotate_left(HEADER_LEN, header.rrc % body_len);
     Ok(Unwrapped { plain: start..start + plain_len, sequence: header.sequence, sealed: header.sealed })
 }
@@ -98,7 +98,7 @@ fn header_of(token: &Segments<'_>) -> Header {
 }
 
 impl<'a> UnwrapMessage<'a> {
-    /// Opens the token if it goes alone; returns whether.
+    /// Opens the token on the path for a single short message. Returns whether it took that path.
     fn open_alone(&mut self, cpu: Cpu) -> bool {
         if !self.result.as_ref().is_ok_and(|opened| opened.sealed) {
             return false;
@@ -115,14 +115,14 @@ impl<'a> UnwrapMessage<'a> {
         true
     }
 
-    /// Refuses the token; callers cannot use by mistake what was never authenticated.
+    /// Refuses the token and clears it, so that callers cannot use unauthenticated data by mistake.
     fn refuse(&mut self) {
         self.result = Err(TokenError::BadIntegrity);
         self.token.clear();
     }
 
-    /// Returns the keys of this suite, the token, and where it holds what is encrypted; nothing if
-    /// the token is refused already.
+    /// Returns the keys if they are of this suite, the token, and its encrypted range; `None` if
+    /// the token is already refused.
     fn parts<'b, S: Suite>(&'b mut self) -> Option<Parts<'b, 'a, S>> {
         let keys = S::of(&self.keys.suite)?;
         let sealed = self.result.as_ref().ok()?.sealed;
@@ -131,7 +131,7 @@ impl<'a> UnwrapMessage<'a> {
     }
 }
 
-/// A token that is not refused yet.
+/// A token that has not been refused.
 struct Parts<'b, 'a, S: Suite> {
     keys: &'b SuiteKeys<S>,
     token: &'b mut Segments<'a>,
@@ -147,11 +147,11 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
     }
     let mut progress = [const { Progress::<S>::NEW }; WINDOW];
     if S::ENCTYPE.encrypts_then_macs() {
-        // RFC 8009 section 5: nothing is decrypted before its checksum is found right.
+        // RFC 8009 section 5: verify the checksum before decrypting.
         verify(run, window, &progress, &CIPHER_STATE);
         decrypt(run, window, &progress);
     } else {
-        // RFC 3962 section 6: the checksum is of the plaintext.
+        // RFC 3962 section 6: the checksum covers the plaintext.
         together(run, window, &mut progress);
         decrypt(run, window, &progress);
         verify(run, window, &progress, &[]);
@@ -165,14 +165,14 @@ fn open<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>]) {
     }
 }
 
-/// Decrypts and hashes whole units, where that goes together.
+/// Decrypts and hashes whole units in one pass, if the suite supports this.
 fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &mut [Progress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let Parts { keys, token, range: Range { start, end }, sealed: true, .. } = message.parts::<S>()?
         else {
             return None;
         };
-        // The last two blocks are swapped.
+        // The last two blocks are swapped, so they are left out.
         let units = ((end - start).div_ceil(BLOCK) - 2) * BLOCK / UNIT;
         if units < UNITS_MIN {
             return None;
@@ -183,7 +183,7 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progr
     fused::open(run, messages);
 }
 
-/// Decrypts what is left of the sealed tokens that are not refused yet.
+/// Decrypts the rest of the sealed tokens that have not been refused.
 fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progress: &[Progress<S>]) {
     for (message, progress) in window.iter_mut().zip(progress) {
         if let Some(Parts { keys, token, range, sealed: true, .. }) = message.parts::<S>() {
@@ -192,7 +192,7 @@ fn decrypt<S: Suite>(run: &mut Run<'_>, window: &mut [UnwrapMessage<'_>], progre
     }
 }
 
-/// Refuses the tokens whose checksum is wrong; what is sealed is covered behind `prefix`.
+/// Refuses tokens with a wrong checksum. For sealed tokens the checksum also covers `prefix`.
 fn verify<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [UnwrapMessage<'_>],
@@ -220,8 +220,8 @@ fn verify<S: Suite>(
     });
 }
 
-/// Compares the encrypted copy of the header, which lies before `end`, with the one in front. RRC
-/// is not compared: it may change on the way, and the copy was made before it was set (RFC 4121
+/// Compares the encrypted copy of the header, which ends at `end`, with the header in front. RRC is
+/// not compared: it may change on the way, and the copy was made before it was set (RFC 4121
 /// section 4.2.4).
 fn same_header(token: &Segments<'_>, end: usize) -> bool {
     let mut front = header_of(token);
@@ -232,7 +232,7 @@ fn same_header(token: &Segments<'_>, end: usize) -> bool {
     same(&front, &copy)
 }
 
-/// Returns the header as it is covered by a checksum without encryption: EC and RRC are 0, RFC 4121
+/// Returns the header as a checksum without encryption covers it: EC and RRC are 0, RFC 4121
 /// section 4.2.4.
 fn signed_header(mut header: Header) -> Header {
     header[4..8].fill(0);
@@ -248,7 +248,7 @@ mod tests {
         ContextKeys::new(enctype, &[5; 16], role, false).expect("the right length")
     }
 
-    /// Seals with a filler, and with `inner_ec` in the copy of the header.
+    /// Seals with a filler. `inner_ec` is the EC in the encrypted copy of the header.
     fn seal_with_filler(plain: &[u8], ec: u16, inner_ec: u16) -> Vec<u8> {
         let context = context(Enctype::Aes128CtsHmacSha1_96, Role::Initiator);
         let AnySuite::Aes128Sha1(keys) = &context.suite else { unreachable!("enctype 17") };
@@ -299,8 +299,8 @@ mod tests {
         let context = context(Enctype::Aes128CtsHmacSha256_128, Role::Initiator);
         let mut header = crate::token::sealed_header(context.direction, 9);
         header[2] &= !2;
-        // Kc of the initiator's seal usage: only peers send such tokens, so no key of ours is for
-        // it.
+        // Kc of the initiator's seal usage. Only peers send such tokens, so this side has no key
+        // for it.
         let derived =
             crate::derive::derive::<Aes128Sha256>(&padded([5; 16]), 24, crate::derive::Purpose::Checksum);
         let key = crate::hmac::HmacKey::<<Aes128Sha256 as Suite>::Hash>::new(&derived.0[..derived.1]);

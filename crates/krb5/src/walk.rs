@@ -1,24 +1,24 @@
-//! A way through a token in steps of some bytes, wherever its pieces begin and end.
+//! Iterates over a token in fixed steps, independent of its segment boundaries.
 
 use crate::{Segments, segments::Cursor};
 
-/// Steps of up to `LONGEST` bytes through a part of a token. What does not lie in one piece is
-/// worked on in a bounce buffer.
+/// Iterates over part of a token in steps of up to `LONGEST` bytes. A step that crosses a segment
+/// boundary is processed in a bounce buffer.
 pub(crate) struct Walk<'b, 't, const LONGEST: usize> {
     pub(crate) token: &'b mut Segments<'t>,
     cursor: Cursor,
-    /// Where the part ends: its last step may be shorter than the others.
+    /// The end of the part; its last step may be shorter than the others.
     end: usize,
-    /// A step that does not lie in one piece, or that is filled up with zeros.
+    /// Holds a step that crosses a segment boundary, or that is padded with zeros.
     bounce: [u8; LONGEST],
-    /// The length of a step.
+    /// The length of a step in bytes.
     step: usize,
     bounced: bool,
 }
 
 impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
-    /// Stands at the beginning of the part from `start` to `end`, with steps of `step` bytes,
-    /// `LONGEST` at the most.
+    /// Starts at the beginning of the part from `start` to `end`, with steps of `step` bytes, at
+    /// most `LONGEST`.
     pub(crate) fn new(token: &'b mut Segments<'t>, start: usize, end: usize, step: usize) -> Self {
         debug_assert!(step <= LONGEST);
         let cursor = token.cursor(start);
@@ -29,8 +29,8 @@ impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
         self.cursor.at >= self.end
     }
 
-    /// Returns how many steps can be worked on where they lie, or one in the bounce. That leaves
-    /// the token as it is.
+    /// Returns the number of steps that can be processed in place, or 1 for a step in the bounce
+    /// buffer. Does not change the token.
     pub(crate) fn prepare(&mut self) -> usize {
         if self.bounced {
             return 1;
@@ -47,12 +47,13 @@ impl<'b, 't, const LONGEST: usize> Walk<'b, 't, LONGEST> {
         1
     }
 
-    /// Returns the bytes that begin with the steps that are prepared.
+    /// Returns the bytes that begin with the prepared steps.
     pub(crate) fn data(&mut self) -> &mut [u8] {
         if self.bounced { &mut self.bounce[..self.step] } else { self.token.run_mut(&mut self.cursor) }
     }
 
-    /// Takes note of steps that were worked on. One that was filled up is not put back.
+    /// Advances past processed steps, and writes back a bounced one. A padded step is not written
+    /// back.
     pub(crate) fn advance(&mut self, steps: usize) {
         if !self.bounced {
             self.cursor.advance(steps * self.step);

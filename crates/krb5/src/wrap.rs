@@ -17,46 +17,46 @@ use crate::{
     token::{HEADER_LEN, sealed_header},
 };
 
-/// How many bytes a token has before its plaintext: the header and the confounder.
+/// The number of bytes in front of the plaintext: the header and the confounder.
 pub const WRAP_HEADROOM: usize = HEADER_LEN + BLOCK;
 
-/// The cipher state that the checksum of RFC 8009 section 5 covers before the ciphertext: zeros, as
-/// each token is encrypted on its own.
+/// The cipher state that the checksum of RFC 8009 section 5 covers before the ciphertext. It is
+/// zero, as each token is encrypted independently.
 pub(crate) const CIPHER_STATE: [u8; BLOCK] = [0; BLOCK];
 
-/// How many messages of a batch are worked on at the most before the next ones are looked at.
+/// The maximum number of messages of a batch that are processed together.
 pub(crate) const WINDOW: usize = 64;
-/// How many of them must be worked on together, if there are that many.
+/// The number of messages that are processed together whatever their size.
 const WINDOW_MIN: usize = 16;
-/// How many bytes of them stay in the second level of the cache between hash and cipher.
+/// The number of bytes processed together, so that they stay in the second-level cache between hash
+/// and cipher.
 const WINDOW_BYTES: usize = 512 << 10;
 
-/// Plaintext to seal, in place.
+/// One plaintext to seal in place.
 #[derive(Debug)]
 pub struct WrapMessage<'a> {
-    /// The context's keys.
+    /// The keys of the context.
     pub keys: &'a ContextKeys,
-    /// The sequence number of the token, the sender's next.
+    /// The sequence number of the token: the sender's next.
     pub sequence: u64,
-    /// Random bytes, drawn for this message alone.
+    /// Random bytes, drawn for this message only.
     pub confounder: [u8; 16],
-    /// Room for [`WRAP_HEADROOM`] bytes, the plaintext, and room for
-    /// [`ContextKeys::wrap_trailer_len`] bytes; afterwards the token, which fills it all.
+    /// Space of [`WRAP_HEADROOM`] bytes, the plaintext, and space of
+    /// [`ContextKeys::wrap_trailer_len`] bytes. Afterwards the token fills all of it.
     pub token: Segments<'a>,
 }
 
 /// Seals each message of a batch.
 ///
-/// Messages of one enctype are worked on together: 16 of them are the fastest. Nothing is
-/// allocated.
+/// Messages of one enctype are processed together; batches of 16 are fastest. Does not allocate.
 ///
 /// # Panics
-/// If a token is shorter than [`WRAP_HEADROOM`] and [`ContextKeys::wrap_trailer_len`].
+/// If a token is shorter than [`WRAP_HEADROOM`] plus [`ContextKeys::wrap_trailer_len`].
 pub fn wrap(batch: &mut [WrapMessage<'_>]) {
     wrap_with(&mut Run::default(), batch);
 }
 
-/// Seals each message of a batch as [`wrap`] does, with the instructions and the pauses of `run`.
+/// Seals each message of a batch as [`wrap`] does, with the settings of `run`.
 ///
 /// # Panics
 /// As [`wrap`] does.
@@ -80,7 +80,7 @@ pub fn wrap_with(run: &mut Run<'_>, batch: &mut [WrapMessage<'_>]) {
     }
 }
 
-/// Returns how many messages of these lengths are worked on together.
+/// Returns how many messages of these lengths are processed together.
 pub(crate) fn window(lengths: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
     let fits = lengths.take(WINDOW).enumerate().take_while(|(n, length)| {
@@ -91,7 +91,7 @@ pub(crate) fn window(lengths: impl Iterator<Item = usize>) -> usize {
 }
 
 impl<'a> WrapMessage<'a> {
-    /// Puts everything in its place that is not computed from the plaintext.
+    /// Writes the parts of the token that do not depend on the plaintext.
     fn lay_out(&mut self) {
         let header = sealed_header(self.keys.direction, self.sequence);
         let trailer_at = self.token.len() - self.keys.wrap_trailer_len();
@@ -101,12 +101,12 @@ impl<'a> WrapMessage<'a> {
         self.token.write(trailer_at, &header);
     }
 
-    /// Seals the message if it goes alone; returns whether.
+    /// Seals the message on the path for a single short message. Returns whether it took that path.
     fn seal_alone(&mut self, cpu: Cpu) -> bool {
         with_suite!(&self.keys.suite, keys => alone::seal_if_short(cpu, keys, &mut self.token))
     }
 
-    /// Returns the keys if they are of this suite, the token, and where it holds what is encrypted.
+    /// Returns the keys if they are of this suite, the token, and its range to encrypt.
     fn parts<'b, S: Suite>(&'b mut self) -> Option<(&'b SuiteKeys<S>, &'b mut Segments<'a>, Range<usize>)> {
         let keys = S::of(&self.keys.suite)?;
         let end = self.token.len() - S::ENCTYPE.mac_len();
@@ -131,7 +131,7 @@ fn seal<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>]) {
     }
 }
 
-/// Hashes and encrypts whole units, where that goes together.
+/// Hashes and encrypts whole units in one pass, if the suite supports this.
 fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress: &mut [Progress<S>]) {
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
@@ -141,8 +141,9 @@ fn together<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progres
     fused::seal(run, messages);
 }
 
-/// Encrypts and hashes what follows the first block of the hash, where that goes together for so
-/// many messages. The last two blocks of AES are left: they are swapped before they are hashed.
+/// Encrypts and hashes the units behind the first hash block in one pass, if the suite supports
+/// this for the size of the batch. Leaves the last two AES blocks: they are swapped before they are
+/// hashed.
 fn together_behind<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
@@ -155,7 +156,7 @@ fn together_behind<S: Suite>(
     let cpu = run.cpu;
     let messages = window.iter_mut().zip(progress).filter_map(|(message, progress)| {
         let (keys, token, Range { start, end }) = message.parts::<S>()?;
-        // The first block begins with the cipher state.
+        // The first hash block begins with the cipher state.
         let head = S::Hash::BLOCK - CIPHER_STATE.len();
         let units = (end - start).div_ceil(BLOCK).saturating_sub(2) * BLOCK;
         let units = units.saturating_sub(head) / S::Hash::BLOCK;
@@ -186,7 +187,7 @@ fn encrypt<S: Suite>(run: &mut Run<'_>, window: &mut [WrapMessage<'_>], progress
     cts::encrypt::<S>(run, messages);
 }
 
-/// Puts the checksums of `prefix` and of what the messages hold now.
+/// Writes the checksums of `prefix` and the current content of the messages.
 fn sign<S: Suite>(
     run: &mut Run<'_>,
     window: &mut [WrapMessage<'_>],
