@@ -1,43 +1,42 @@
-//! Which instructions the work is done with.
+//! The instruction set in use.
 
 use std::{fmt, str::FromStr, sync::OnceLock};
 
 use thiserror::Error;
 
-/// A set of instructions that messages are protected with.
+/// An instruction set for protecting messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cpu {
     /// AVX-512 with VAES: sixteen messages in four registers.
     Avx512,
-    /// AVX2: hashes of several messages in a register; with VAES, which came years later, AES of
-    /// two as well.
+    /// AVX2: hashes several messages per register. With VAES, which came years later, AES processes
+    /// two messages per register.
     Avx2,
-    /// AES-NI, and the SHA instructions where the processor has them: one message a register,
-    /// several in turn.
+    /// AES-NI, and the SHA instructions if the processor has them: one message per register,
+    /// several interleaved.
     AesNi,
-    /// The libraries `aes`, `sha1` and `sha2`, which find out for themselves what the processor
-    /// has.
+    /// The crates `aes`, `sha1` and `sha2`, which detect the features of the processor themselves.
     Portable,
 }
 
-/// The environment variable by which programs let their user choose for [`select`].
+/// The environment variable that programs read for [`select`].
 pub const CPU_VARIABLE: &str = "ORTHRUS_CPU";
 
-/// Why a set of instructions cannot be used.
+/// The reason why an instruction set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CpuError {
     /// No set has this name.
     #[error("\"{0}\" is no set of instructions: avx512, avx2, aesni or portable")]
     Unknown(String),
-    /// This processor does not have it.
+    /// This processor lacks the instruction set.
     #[error("this processor cannot do {0}; it can do {available}", available = Available)]
     Unavailable(Cpu),
-    /// Work has begun with another one.
+    /// Another instruction set is already in use.
     #[error("the instructions were chosen before: {0}")]
     Chosen(Cpu),
 }
 
-/// Lists what this processor can do.
+/// Prints the instruction sets that this processor has.
 struct Available;
 
 impl fmt::Display for Available {
@@ -50,28 +49,28 @@ impl fmt::Display for Available {
 }
 
 impl Cpu {
-    /// All of them, the fastest first.
+    /// All instruction sets, the fastest first.
     pub const ALL: [Cpu; 4] = [Cpu::Avx512, Cpu::Avx2, Cpu::AesNi, Cpu::Portable];
 
-    /// Returns the fastest that this processor can do.
+    /// Returns the fastest instruction set of this processor.
     pub fn best() -> Cpu {
         Cpu::available().next().unwrap_or(Cpu::Portable)
     }
 
-    /// Returns all that this processor can do, the fastest first; [`Cpu::Portable`] is always the
-    /// last.
+    /// Returns the instruction sets of this processor, the fastest first; [`Cpu::Portable`] is
+    /// always the last.
     pub fn available() -> impl Iterator<Item = Cpu> {
         Cpu::ALL.into_iter().filter(|cpu| cpu.is_available())
     }
 
-    /// Returns whether this processor can do it.
+    /// Returns whether this processor has the instruction set.
     pub fn is_available(self) -> bool {
-        // Asked several times for each message.
+        // Cached, since this is called several times per message.
         static AVAILABLE: OnceLock<[bool; Cpu::ALL.len()]> = OnceLock::new();
         AVAILABLE.get_or_init(|| Cpu::ALL.map(Cpu::look))[self as usize]
     }
 
-    /// Looks at the processor.
+    /// Detects the features of the processor.
     fn look(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -93,7 +92,7 @@ impl Cpu {
         }
     }
 
-    /// Returns the name that [`CPU_VARIABLE`] knows it by.
+    /// Returns the name used in [`CPU_VARIABLE`].
     pub const fn name(self) -> &'static str {
         match self {
             Cpu::Avx512 => "avx512",
@@ -121,8 +120,8 @@ impl FromStr for Cpu {
 
 static CHOSEN: OnceLock<Cpu> = OnceLock::new();
 
-/// Returns the instruction set of the whole process: the one that [`select`] chose, else
-/// [`Cpu::best`]. The first call decides.
+/// Returns the instruction set of the process: the one that [`select`] chose, else [`Cpu::best`].
+/// The first call of either function decides.
 pub fn cpu() -> Cpu {
     *CHOSEN.get_or_init(initial)
 }
@@ -139,10 +138,10 @@ fn initial() -> Cpu {
     std::env::var(CPU_VARIABLE).map_or_else(|_| Cpu::best(), |name| name.parse().unwrap())
 }
 
-/// Chooses the instruction set of the whole process.
+/// Chooses the instruction set of the process.
 ///
 /// # Errors
-/// [`CpuError::Unavailable`], and [`CpuError::Chosen`] if another one is in use already.
+/// [`CpuError::Unavailable`], and [`CpuError::Chosen`] if another one is already in use.
 pub fn select(cpu: Cpu) -> Result<(), CpuError> {
     if !cpu.is_available() {
         return Err(CpuError::Unavailable(cpu));

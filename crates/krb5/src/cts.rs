@@ -1,9 +1,9 @@
 //! CBC with ciphertext stealing and a zero IV: the last two blocks are always swapped (RFC 3962
 //! section 5).
 //!
-//! A last block that is not whole is filled up with zeros and encrypted like the others; then it
-//! takes the place of the one before, whose front moves to the end. With a whole last block that is
-//! a swap.
+//! A partial last block is padded with zeros and encrypted like the others. Then it takes the place
+//! of the block before it, whose first bytes move to the end. If the last block is whole, this is a
+//! swap.
 
 use std::ops::Range;
 
@@ -14,22 +14,22 @@ use crate::{
     walk::Walk,
 };
 
-/// How many blocks of a lane are worked on before others get their turn: 4 KiB.
+/// The number of blocks of a lane that are processed between two pauses: 4 KiB.
 const STEP_BLOCKS: usize = 256;
 
-/// A message to encrypt, or what is left of it.
+/// A message to encrypt, or the rest of one.
 pub(crate) struct Plain<'b, 't, S: Suite> {
     pub(crate) key: &'b Key<S::Encrypt>,
     pub(crate) token: &'b mut Segments<'t>,
-    /// Where the message lies in the token: a block at least.
+    /// The range of the message in the token: at least one block.
     pub(crate) range: Range<usize>,
-    /// How many bytes are encrypted already: whole blocks.
+    /// The number of bytes already encrypted, in whole blocks.
     pub(crate) done: usize,
-    /// The last block of ciphertext.
+    /// The last block of ciphertext, or the IV.
     pub(crate) chain: [u8; BLOCK],
 }
 
-/// A message on its way.
+/// A message in a lane.
 struct Lane<'b, 't, S: Suite> {
     key: &'b Key<S::Encrypt>,
     walk: Walk<'b, 't, BLOCK>,
@@ -48,7 +48,7 @@ impl<'b, 't, S: Suite> Lane<'b, 't, S> {
         CbcLane { key: self.key, chain: &mut self.chain, data: self.walk.data() }
     }
 
-    /// Puts the last block, which is the chain now, in its place.
+    /// Moves the last block of ciphertext, which is in `chain`, to its place.
     fn finish(self) {
         let Self { walk: Walk { token, .. }, range, chain, .. } = self;
         let Some((before, last)) = last_two(&range) else { return };
@@ -59,13 +59,13 @@ impl<'b, 't, S: Suite> Lane<'b, 't, S> {
     }
 }
 
-/// Returns where the last two blocks of a message begin, if it has two.
+/// Returns the offsets of the last two blocks of a message, if it has two.
 pub(crate) fn last_two(range: &Range<usize>) -> Option<(usize, usize)> {
     let blocks = range.len().div_ceil(BLOCK);
     (blocks > 1).then(|| (range.start + (blocks - 2) * BLOCK, range.start + (blocks - 1) * BLOCK))
 }
 
-/// Encrypts messages in place, many at once; each has at least one block.
+/// Encrypts messages in place, several at once. Each has at least one block.
 pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Plain<'b, 't, S>>,
@@ -95,8 +95,8 @@ pub(crate) fn encrypt<'b, 't: 'b, S: Suite>(
     }
 }
 
-/// Decrypts what is left of a message of at least one block: behind `done` bytes, whole blocks,
-/// whose last ciphertext is `chain`.
+/// Decrypts a message of at least one block from byte `done` on, a multiple of the block length.
+/// `chain` is the ciphertext block before that.
 pub(crate) fn decrypt<S: Suite>(
     run: &mut Run<'_>,
     key: &Key<S::Decrypt>,
@@ -129,9 +129,9 @@ pub(crate) fn decrypt<S: Suite>(
     token.write(last, front);
 }
 
-/// Returns the plaintext of the last block but one and leaves that of the last in `front`. `filled`
-/// is what was filled up, decrypted; `front` the front of the block before it, whose rest was
-/// stolen for the filling.
+/// Returns the plaintext of the last block but one, and puts the plaintext of the last into
+/// `front`. `filled` is the decrypted block that had been padded. `front` is the start of the
+/// ciphertext before it; the rest was stolen as padding.
 pub(crate) fn swap_back<S: Suite>(
     cpu: Cpu,
     key: &Key<S::Decrypt>,
@@ -147,7 +147,7 @@ pub(crate) fn swap_back<S: Suite>(
     xor(block_of::<S>(cpu, key, (cipher | rest).to_le_bytes()), chain)
 }
 
-/// Decrypts one block without a chain.
+/// Decrypts one block without chaining.
 pub(crate) fn block_of<S: Suite>(cpu: Cpu, key: &Key<S::Decrypt>, block: [u8; BLOCK]) -> [u8; BLOCK] {
     let mut blocks = [block];
     S::decrypt(cpu, key, &mut [0; BLOCK], &mut blocks);

@@ -1,7 +1,7 @@
-//! Hash and cipher together, as far as a message goes in whole units.
+//! Hashes and encrypts, or decrypts, whole units of a message in one pass.
 //!
-//! What is left then, some bytes, the padding, the stolen ciphertext, is done by the hash and by
-//! the cipher apart: each message has a [`Progress`] from which they go on.
+//! The rest (the last bytes, the padding, the stolen ciphertext) is left to the separate hash and
+//! cipher. They continue from the [`Progress`] of each message.
 
 use zeroize::Zeroize;
 
@@ -12,37 +12,37 @@ use crate::{
     walk::Walk,
 };
 
-/// How many units, blocks of the hash, of a lane are worked on before others get their turn: 8 KiB,
-/// or 16 KiB of one. Laying the keys of the lanes out costs as much as two units.
+/// The number of units (blocks of the hash) of a lane between two pauses: 8 KiB, or 16 KiB for
+/// SHA-384. Laying out the keys of the lanes costs as much as two units.
 const STEP_UNITS: usize = 128;
 
-/// How many units of all lanes are decrypted before they are hashed: 32 KiB stay in the first level
-/// of the cache.
+/// The number of units of all lanes that are decrypted before they are hashed: 32 KiB, which stay
+/// in the first-level cache.
 const TILE_UNITS: usize = 512;
 
-/// How far a message has come.
+/// The progress of a message.
 pub(crate) struct Progress<S: Suite> {
-    /// How many bytes are hashed and encrypted, or decrypted and hashed: whole units.
+    /// The number of bytes hashed and encrypted, or decrypted and hashed, in whole units.
     pub(crate) done: usize,
-    /// The last block of their ciphertext.
+    /// The last block of their ciphertext, or the IV.
     pub(crate) chain: [u8; BLOCK],
-    /// The hash of what comes before and of these bytes.
+    /// The hash of these bytes and of everything before them.
     state: <S::Hash as Hash>::State,
-    /// Whether a key is in the state.
+    /// Whether the state contains a key.
     keyed: bool,
 }
 
 impl<S: Suite> Progress<S> {
-    /// Nothing is done.
+    /// The state before the first unit.
     pub(crate) const NEW: Self = Self { done: 0, chain: [0; BLOCK], state: S::Hash::INITIAL, keyed: false };
 
-    /// Begins with the state that a key, or more, has been hashed into.
+    /// Sets the hash state; the key, and possibly more, is already hashed into it.
     pub(crate) fn begin(&mut self, state: <S::Hash as Hash>::State) {
         (self.state, self.keyed) = (state, true);
     }
 
-    /// Returns where the hash goes on, with the number of bytes in it, of which `prefix` are not of
-    /// the message; nowhere if nothing is done.
+    /// Returns the hash state and the number of bytes in it, `prefix` of which do not belong to the
+    /// message; `None` if no unit is done.
     pub(crate) fn start(&self, prefix: usize) -> Option<(<S::Hash as Hash>::State, u64)> {
         (self.done > 0).then_some((self.state, (S::Hash::BLOCK + prefix + self.done) as u64))
     }
@@ -50,7 +50,7 @@ impl<S: Suite> Progress<S> {
 
 impl<S: Suite> Drop for Progress<S> {
     fn drop(&mut self) {
-        // Most of a window's places are never used, and to wipe them takes longer than a short
+        // Most entries of a window are never used, and wiping them takes longer than a short
         // message.
         if self.keyed {
             self.state.zeroize();
@@ -58,18 +58,18 @@ impl<S: Suite> Drop for Progress<S> {
     }
 }
 
-/// A message to work on, with the keys for it.
+/// A message and its keys.
 pub(crate) struct Message<'b, 't, S: Suite, K> {
     pub(crate) keys: &'b K,
     pub(crate) token: &'b mut Segments<'t>,
-    /// Where the units lie in the token.
+    /// The offset of the units in the token.
     pub(crate) start: usize,
     pub(crate) units: usize,
-    /// A state that the key has been hashed into.
+    /// Its state has the key hashed into it.
     pub(crate) progress: &'b mut Progress<S>,
 }
 
-/// A message on its way.
+/// A message in a lane.
 struct Lane<'b, 't, S: Suite, K> {
     keys: &'b K,
     walk: Walk<'b, 't, BLOCK_MAX>,
@@ -82,14 +82,14 @@ impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
         Self { keys, walk: Walk::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK), progress }
     }
 
-    /// Takes note of units that were worked on.
+    /// Counts processed units.
     fn advance(&mut self, units: usize) {
         self.walk.advance(units);
         self.progress.done += units * S::Hash::BLOCK;
     }
 }
 
-/// The messages that are worked on, and those that wait for a lane.
+/// The messages in lanes, and the iterator of waiting ones.
 struct Lanes<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> {
     waiting: std::iter::Fuse<M>,
     lanes: [Option<Lane<'b, 't, S, K>>; LANES],
@@ -100,7 +100,7 @@ impl<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> Lanes<'b, 't, 
         Self { waiting: waiting.fuse(), lanes: [const { None }; LANES] }
     }
 
-    /// Gives what has ended up, and fills the first `most` lanes; returns how many are in use.
+    /// Drops finished messages and refills the first `most` lanes. Returns how many are in use.
     fn fill(&mut self, most: usize) -> usize {
         let mut count = 0;
         for slot in &mut self.lanes[..most] {
@@ -116,14 +116,14 @@ impl<'b, 't, S: Suite, K, M: Iterator<Item = Lane<'b, 't, S, K>>> Lanes<'b, 't, 
         self.lanes.iter_mut().flatten()
     }
 
-    /// Returns how many units of each lane can be worked on at once.
+    /// Returns how many units of each lane are ready.
     fn prepare(&mut self) -> usize {
         let units = self.active().map(|lane| lane.walk.prepare()).min();
         units.unwrap_or_default().min(STEP_UNITS)
     }
 }
 
-/// Hashes and encrypts messages as long as there are as many as that is good for.
+/// Hashes and encrypts messages, as long as enough of them are left for this to be faster.
 pub(crate) fn seal<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Message<'b, 't, S, RoundKeys>>,
@@ -132,7 +132,7 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
     loop {
         let count = lanes.fill(LANES);
         if !S::fuses(run.cpu, count) {
-            // A unit that waits in the bounce lies where it was, too.
+            // A unit in the bounce buffer is also unchanged in the token.
             return;
         }
         let units = lanes.prepare();
@@ -148,8 +148,9 @@ pub(crate) fn seal<'b, 't: 'b, S: Suite>(
     }
 }
 
-/// Decrypts and hashes messages. Decryption does not wait for itself, so each message has it alone;
-/// the tiles of all are hashed together while they are in the nearest cache.
+/// Decrypts and hashes messages. CBC decryption has no serial dependency, so each message is
+/// decrypted alone. The tiles of all messages are hashed together while they are in the first-level
+/// cache.
 pub(crate) fn open<'b, 't: 'b, S: Suite>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = Message<'b, 't, S, Key<S::Decrypt>>>,

@@ -1,33 +1,34 @@
-//! HMAC (RFC 2104) with the two keyed hash states kept, so that a message costs no key set-up.
+//! HMAC (RFC 2104). It keeps the two keyed hash states, so that a message needs no key set-up.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::hash::{BLOCK_MAX, DIGEST_MAX, Hash};
 
-/// A key in the form of the two hash states that its pads lead to.
+/// A key, stored as the hash states after the inner and the outer pad.
 pub(crate) struct HmacKey<H: Hash> {
     pub(crate) inner: H::State,
     pub(crate) outer: H::State,
 }
 
 impl<H: Hash> HmacKey<H> {
-    /// Sets a key up; keys here are never longer than a block.
+    /// Sets up a key. Keys in this crate are never longer than a block.
     pub(crate) fn new(key: &[u8]) -> Self {
         debug_assert!(key.len() <= H::BLOCK);
         Self { inner: padded::<H>(key, 0x36), outer: padded::<H>(key, 0x5c) }
     }
 
-    /// Begins a message.
+    /// Starts a message with an empty inner hash.
     pub(crate) fn begin(&self) -> Hmac<'_, H> {
         self.go_on(self.inner, H::BLOCK as u64)
     }
 
-    /// Goes on from a state with `length` bytes in it, whole blocks, with that of the key.
+    /// Continues from `state`, which covers `length` bytes in whole blocks, the block of the key
+    /// included.
     pub(crate) fn go_on(&self, state: H::State, length: u64) -> Hmac<'_, H> {
         Hmac { key: self, state, pending: [0; 2 * BLOCK_MAX], used: 0, length }
     }
 
-    /// Computes the digest of the parts one after the other.
+    /// Computes the digest of the concatenated parts.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> Digest {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         if total + 1 + H::LENGTH <= SHORT {
@@ -40,8 +41,8 @@ impl<H: Hash> HmacKey<H> {
         hmac.finish()
     }
 
-    /// Hashes parts that fit into a buffer with their padding, `length` bytes with the block of the
-    /// key: all at once.
+    /// Hashes parts that fit into one buffer with their padding. `length` counts their bytes and
+    /// the block of the key.
     fn mac_short(&self, parts: &[&[u8]], length: u64) -> Digest {
         let mut buffer = [0; SHORT];
         let mut used = 0;
@@ -55,7 +56,7 @@ impl<H: Hash> HmacKey<H> {
         self.outer(&state)
     }
 
-    /// Hashes what the inner hash has come to (RFC 2104 section 2).
+    /// Applies the outer hash to the inner one (RFC 2104 section 2).
     fn outer(&self, inner: &H::State) -> Digest {
         let mut digest = [0; DIGEST_MAX];
         H::digest(inner, &mut digest);
@@ -69,8 +70,8 @@ impl<H: Hash> HmacKey<H> {
     }
 }
 
-/// Up to so many bytes, padding included, go without the pieces of [`Hmac`]: verifiers and most
-/// heads of calls.
+/// The number of bytes, with padding, up to which [`Hmac`] and its buffering are skipped. Verifiers
+/// and most headers of calls are shorter.
 const SHORT: usize = 2 * BLOCK_MAX;
 
 impl<H: Hash> Drop for HmacKey<H> {
@@ -93,23 +94,23 @@ fn padded<H: Hash>(key: &[u8], pad: u8) -> H::State {
     state
 }
 
-/// A digest; only its first `H::DIGEST` bytes count, and tokens use fewer.
+/// A digest. Only its first `H::DIGEST` bytes are used, and tokens use fewer.
 pub(crate) type Digest = [u8; DIGEST_MAX];
 
-/// A message of which some bytes have been taken in.
+/// A message that is being hashed.
 pub(crate) struct Hmac<'k, H: Hash> {
     key: &'k HmacKey<H>,
     state: H::State,
-    /// Room for the two blocks that padding may take.
+    /// A buffer of two blocks, since padding may take two.
     pending: [u8; 2 * BLOCK_MAX],
-    /// How many bytes of `pending` wait: always less than a block.
+    /// The number of bytes in `pending`: always less than a block.
     used: usize,
-    /// Bytes hashed and waiting, with the block of the key.
+    /// The bytes hashed and pending, with the block of the key.
     length: u64,
 }
 
 impl<H: Hash> Hmac<'_, H> {
-    /// Takes bytes in.
+    /// Hashes more bytes of the message.
     pub(crate) fn update(&mut self, mut data: &[u8]) {
         self.length += data.len() as u64;
         if self.used > 0 {
@@ -129,7 +130,7 @@ impl<H: Hash> Hmac<'_, H> {
         self.used = rest.len();
     }
 
-    /// Ends the message.
+    /// Pads the message and returns its digest.
     pub(crate) fn finish(mut self) -> Digest {
         let blocks = pad::<H>(&mut self.pending, self.used, self.length);
         H::compress(&mut self.state, &self.pending[..blocks * H::BLOCK]);
@@ -137,15 +138,15 @@ impl<H: Hash> Hmac<'_, H> {
     }
 }
 
-/// Ends a message of which `used` bytes are in the buffer: one bit, zeros, the length in bits.
-/// Returns how many blocks that makes; the buffer has room for them.
+/// Pads a message whose last `used` bytes are in the buffer: one bit, zeros, the length in bits.
+/// Returns the number of blocks; the buffer must have space for them.
 pub(crate) fn pad<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
     let end = (used + 1 + H::LENGTH).div_ceil(H::BLOCK) * H::BLOCK;
     buffer[used..end].fill(0);
     pad_zeros::<H>(buffer, used, length)
 }
 
-/// The same in a buffer with nothing but zeros behind the message.
+/// Pads like [`pad`] in a buffer that has only zeros behind the message.
 fn pad_zeros<H: Hash>(buffer: &mut [u8], used: usize, length: u64) -> usize {
     let blocks = (used + 1 + H::LENGTH).div_ceil(H::BLOCK);
     let end = blocks * H::BLOCK;

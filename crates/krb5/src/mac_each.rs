@@ -1,9 +1,9 @@
-//! HMACs of many messages at once: each lane holds one message, and a lane whose message ends takes
-//! the next.
+//! HMACs of many messages at once. Each lane holds one message; when it ends, the lane takes the
+//! next.
 //!
-//! Lanes go in lock step, so the hash never waits for itself, and the last blocks of a message and
-//! the outer hash (RFC 2104 section 2) go through the lanes like the rest: of a short message they
-//! are most of the work.
+//! Lanes run in lock step, so that no hash waits for its own previous round. The final blocks of a
+//! message and the outer hash (RFC 2104 section 2) run in the lanes too: they are most of the work
+//! of a short message.
 
 use zeroize::Zeroize;
 
@@ -15,18 +15,18 @@ use crate::{
     token::Header,
 };
 
-/// Room for the blocks of a lane that do not lie in one piece, and for those that end a message. No
-/// more: a lane that is not used costs nothing.
+/// The length in bytes of a lane's buffer for blocks that span pieces, and for final blocks. It is
+/// small, since every lane has one.
 const BUFFER: usize = 2 * BLOCK_MAX;
 
-/// How many bytes the lanes take at most before a pause is thought of.
+/// The number of bytes that all lanes process at most between two pauses.
 const STEP: usize = 64 << 10;
 
-/// What lies in one piece or in several.
+/// Bytes in one piece or in several.
 pub(crate) trait Source {
-    /// Returns the bytes in one piece from a place on; none only at the end.
+    /// Returns the contiguous bytes from a cursor. They are empty only at the end.
     fn piece(&self, at: &mut Cursor) -> &[u8];
-    /// Returns the place of a position.
+    /// Returns the cursor of a position.
     fn place(&self, at: usize) -> Cursor;
 }
 
@@ -52,7 +52,7 @@ impl Source for &mut Segments<'_> {
     }
 }
 
-/// Data, and what its digest is for.
+/// A source of data, with a value that identifies its digest.
 pub(crate) struct With<D, T> {
     pub(crate) data: D,
     pub(crate) with: T,
@@ -68,23 +68,23 @@ impl<D: Source, T> Source for With<D, T> {
     }
 }
 
-/// One message among several: prefix, data and suffix are hashed one after the other.
+/// One message of a batch: prefix, data and suffix are hashed in this order.
 pub(crate) struct Message<'k, H: Hash> {
     pub(crate) key: &'k HmacKey<H>,
-    /// A state to go on from instead of the key's, and how many bytes are in it, with the block of
-    /// the key.
+    /// A state to continue from instead of the key's, and the number of bytes that it covers, the
+    /// block of the key included.
     pub(crate) start: Option<(H::State, u64)>,
     pub(crate) prefix: &'k [u8],
-    /// Where the data begins in what comes along with the message.
+    /// The offset of the data in the source.
     pub(crate) from: usize,
     /// The length of the data in bytes.
     pub(crate) len: usize,
     pub(crate) suffix: Option<Header>,
 }
 
-/// Hands the digest of each message to `done`, with what came along with the message.
+/// Calls `done` with the source and the digest of each message.
 ///
-/// What comes along with a message holds its data; it is not touched before it is handed back.
+/// The source contains the data. It is not changed before it is returned.
 pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     run: &mut Run<'_>,
     messages: impl Iterator<Item = (Message<'k, H>, S)>,
@@ -103,8 +103,7 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     while count > 0 {
         let blocks = lock_step(units, &mut columns, &lanes[..count]);
         run.worked(count * blocks * H::BLOCK);
-        // From the last to the first: the lane that takes the place of one that ended was looked at
-        // already.
+        // From last to first, because a lane that moves into a free slot has already been advanced.
         for n in (0..count).rev() {
             let Some(lane) = &mut lanes[n] else { continue };
             if !lane.advance(blocks, &mut columns, n) {
@@ -129,7 +128,7 @@ pub(crate) fn mac_each<'k, H: Hash + 'k, S: Source>(
     columns.zeroize();
 }
 
-/// Hashes as many blocks of every lane as the one with the fewest has, and returns their number.
+/// Hashes as many blocks of each lane as the shortest one has ready. Returns their number.
 fn lock_step<H: Hash, S: Source>(
     units: Units,
     columns: &mut H::Columns,
@@ -145,40 +144,40 @@ fn lock_step<H: Hash, S: Source>(
     blocks
 }
 
-/// How far a message is.
+/// The progress of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Blocks wait in the source.
+    /// Blocks are ready in the source.
     Direct,
-    /// Blocks wait in the buffer, and others come behind them.
+    /// Blocks are ready in the buffer, and more follow.
     Gathered,
-    /// The last blocks of the message wait in the buffer.
+    /// The final blocks of the message are ready in the buffer.
     Last,
-    /// The block of the outer hash waits in the buffer.
+    /// The block of the outer hash is ready in the buffer.
     Outer,
 }
 
-/// A message on its way. Its first whole blocks wait, in the source or in the buffer.
+/// A message in a lane. Its next whole blocks are ready, in the source or in the buffer.
 struct Lane<'k, H: Hash, S> {
     key: &'k HmacKey<H>,
     source: S,
     at: Cursor,
-    /// How many bytes of the data are left from `at` on.
+    /// The number of data bytes left from `at` on.
     left: usize,
     suffix: Option<Header>,
-    /// The bytes of the message with the block of the key.
+    /// The bytes of the message, with the block of the key.
     length: u64,
     phase: Phase,
-    /// How many blocks wait.
+    /// The number of blocks that are ready.
     blocks: usize,
-    /// Blocks that do not lie in one piece, and those that end the message.
+    /// Blocks that span pieces, and final blocks.
     buffer: [u8; BUFFER],
-    /// How much of the buffer is hashed already.
+    /// The number of bytes in the buffer that are already hashed.
     hashed: usize,
 }
 
 impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
-    /// Begins a message in a place and a column.
+    /// Starts a message in a slot and a column.
     #[inline]
     fn begin(
         place: &mut Option<Self>,
@@ -207,7 +206,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         lane.gather(prefix.len());
     }
 
-    /// Returns the bytes that begin with the blocks that wait.
+    /// Returns the bytes that begin with the ready blocks.
     #[inline]
     fn waiting(&self) -> &[u8] {
         if self.phase == Phase::Direct {
@@ -218,7 +217,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         }
     }
 
-    /// Takes note that blocks were hashed and finds the next; returns whether the message ended.
+    /// Counts hashed blocks and finds the next ones. Returns whether the message ended.
     #[inline]
     fn advance(&mut self, blocks: usize, columns: &mut H::Columns, column: usize) -> bool {
         self.blocks -= blocks;
@@ -244,8 +243,8 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         false
     }
 
-    /// Finds the next blocks, of which `used` bytes are in the buffer: where they lie in one piece
-    /// they are hashed there, else they are copied. What is left is copied as a whole as soon as it
+    /// Finds the next blocks; `used` bytes of them are in the buffer. Contiguous blocks are hashed
+    /// in the source, others are copied. The rest of the message is copied as soon as all of it
     /// fits.
     #[inline]
     fn gather(&mut self, mut used: usize) {
@@ -279,7 +278,7 @@ impl<'k, H: Hash, S: Source> Lane<'k, H, S> {
         self.end(Phase::Last, used, self.length);
     }
 
-    /// Pads what is in the buffer: one bit, zeros, the length in bits.
+    /// Pads the message in the buffer: one bit, zeros, the length in bits.
     #[inline]
     fn end(&mut self, phase: Phase, used: usize, length: u64) {
         self.phase = phase;

@@ -1,15 +1,14 @@
-//! AES by the library, which uses what the processor has; its software is constant-time.
+//! AES by the `aes` crate. It uses hardware support if there is any; its software is constant-time.
 
 use aes::cipher::{BlockCipherEncBackend, BlockCipherEncClosure, BlockSizeUser, consts::U16};
 
 use crate::cipher::{BLOCK, Block, CbcLane, Decrypt, Encrypt, LANES};
 
-/// How many blocks are decrypted between two looks at the ciphertext: what the widest AES code
-/// takes at once.
+/// The number of blocks that are decrypted at once: as many as the widest AES code takes.
 const DECRYPT_BLOCKS: usize = 64;
 
-/// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes; those of one key in turn,
-/// block by block.
+/// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes. Lanes with the same key are
+/// interleaved block by block.
 pub(crate) fn encrypt<'l, E: Encrypt + 'l>(lanes: impl Iterator<Item = CbcLane<'l, E>>, blocks: usize) {
     let mut all: [Option<CbcLane<'l, E>>; LANES] = [const { None }; LANES];
     for (place, lane) in all.iter_mut().zip(lanes) {
@@ -27,10 +26,10 @@ pub(crate) fn encrypt<'l, E: Encrypt + 'l>(lanes: impl Iterator<Item = CbcLane<'
     }
 }
 
-/// Encrypts a block of each row in turn, `blocks` times.
+/// Encrypts one block of each row in turn, `blocks` times.
 ///
-/// This runs inside the library's choice of instructions: a call for each block would cost more
-/// than the block.
+/// This runs inside the crate's dispatch on the instruction set: one dispatch per block would cost
+/// more than the block.
 struct LockStep<'r, 'l, E> {
     rows: &'r mut [Option<CbcLane<'l, E>>],
     blocks: usize,
@@ -55,7 +54,7 @@ impl<E> BlockCipherEncClosure for LockStep<'_, '_, E> {
     }
 }
 
-/// Decrypts blocks; `chain` is the ciphertext before them and becomes their last.
+/// Decrypts blocks. `chain` is the ciphertext block before them, and is set to their last one.
 pub(crate) fn decrypt<D: Decrypt>(key: &D, chain: &mut [u8; BLOCK], blocks: &mut [[u8; BLOCK]]) {
     for run in blocks.chunks_mut(DECRYPT_BLOCKS) {
         let mut plain = [Block::default(); DECRYPT_BLOCKS];
@@ -72,7 +71,7 @@ pub(crate) fn decrypt<D: Decrypt>(key: &D, chain: &mut [u8; BLOCK], blocks: &mut
     }
 }
 
-/// Adds two blocks: as one number, since byte by byte it does not end up in one register.
+/// XORs two blocks as integers, since a loop over bytes is not compiled to one register.
 #[inline(always)]
 pub(crate) fn xor(a: [u8; BLOCK], b: [u8; BLOCK]) -> [u8; BLOCK] {
     (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()

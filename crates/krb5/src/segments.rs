@@ -181,7 +181,7 @@ impl Segments<'_> {
     }
 }
 
-/// Moves a place at the end of a piece to the beginning of the next that is not empty.
+/// Moves a cursor at the end of a piece to the start of the next piece that is not empty.
 fn normalize(pieces: &[&mut [u8]], cursor: &mut Cursor) {
     while pieces.get(cursor.segment).is_some_and(|piece| piece.len() == cursor.offset) {
         cursor.segment += 1;

@@ -22,21 +22,21 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment
-                // is asked for.
+                // SAFETY: the caller guarantees the instructions and the bytes; unaligned access is
+                // allowed.
                 Self(unsafe { _mm256_loadu_si256(from.cast()) })
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
-                // SAFETY: the caller vouches for the bytes, `self` for the instructions.
+                // SAFETY: the caller guarantees the bytes, `self` proves the instructions.
                 unsafe { _mm256_storeu_si256(to.cast(), self.0) }
             }
 
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-                // SAFETY: the caller vouches for the instructions, the pointers and the bytes
-                // behind them.
+                // SAFETY: the caller guarantees the instructions, the pointers and the bytes behind
+                // them.
                 let read = unsafe { $read(lanes, at) };
                 let mut rows = [Self(read[0]); 16];
                 for (row, read) in rows.iter_mut().zip(read) {
@@ -66,8 +66,8 @@ macro_rules! row {
             #[inline(always)]
             fn rotate_right(self, bits: u32) -> Self {
                 let left = <$word>::BITS - bits;
-                // SAFETY: `self` exists, so the processor has the instructions. A count that is
-                // known when this is compiled becomes part of the instruction.
+                // SAFETY: `self` exists, so the processor has the instructions. A constant count
+                // becomes an immediate operand.
                 unsafe {
                     let low = $shr(self.0, $fill(bits as $signed));
                     let high = $shl(self.0, $fill(left as $signed));
@@ -106,7 +106,7 @@ macro_rules! row {
             fn majority(self, b: Self, c: Self) -> Self {
                 // SAFETY: `self` exists, so the processor has the instructions.
                 unsafe {
-                    // Where the first two agree it is their bit, else the third decides.
+                    // If the first two agree, take their bit, else the third one.
                     let differ = _mm256_xor_si256(self.0, b.0);
                     let third = _mm256_and_si256(differ, c.0);
                     Self(_mm256_or_si256(third, _mm256_and_si256(self.0, b.0)))
@@ -115,7 +115,7 @@ macro_rules! row {
 
             #[inline(always)]
             fn majority_after(self, b: Self, _: Self, b_xor_c: Self) -> (Self, Self) {
-                // Where b and c agree it is their bit, else this row decides.
+                // If b and c agree, take their bit, else the one of this row.
                 let a_xor_b = self.xor(b);
                 // SAFETY: `self` exists, so the processor has the instructions.
                 let differ = Self(unsafe { _mm256_and_si256(a_xor_b.0, b_xor_c.0) });
@@ -148,28 +148,27 @@ row!(
     read_4x64
 );
 
-/// Returns the row; sums stay in the order in which they are written.
+/// Returns the row unchanged. It is a barrier against reordering of sums by the compiler.
 ///
 /// # Safety
-/// AVX2.
+/// The processor has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn hold(mut row: __m256i) -> __m256i {
-    // SAFETY: nothing is done.
+    // SAFETY: the assembly is empty.
     unsafe {
         core::arch::asm!("/* {0} */", inout(ymm_reg) row, options(pure, nomem, nostack, preserves_flags));
     }
     row
 }
 
-/// Reads 64 bytes of each of 8 lanes and turns them: row `n` holds word `n` of each lane.
+/// Reads 64 bytes of each of 8 lanes and transposes them: row `n` holds word `n` of each lane.
 ///
 /// # Safety
-/// AVX2; 8 pointers with 64 bytes at `at` behind each.
+/// The processor has AVX2; `lanes` has 8 pointers with 64 bytes at offset `at` of each.
 #[inline(always)]
 pub(super) unsafe fn read_8x32(lanes: &[*const u8], at: usize) -> [__m256i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 8
-    // pointers.
+    // SAFETY: the caller guarantees the instructions and 64 bytes behind each of the 8 pointers.
     unsafe {
         let mut rows = [_mm256_setzero_si256(); 16];
         let order = _mm256_setr_epi32(
@@ -183,7 +182,8 @@ pub(super) unsafe fn read_8x32(lanes: &[*const u8], at: usize) -> [__m256i; 16] 
             0x0c0d_0e0f,
         );
         for quarter in 0..4 {
-            // Lane l in the lower half, lane l + 4 in the upper: the halves never have to cross.
+            // Lane l in the lower half, lane l + 4 in the upper: no shuffle has to cross the
+            // halves.
             let from = at + 16 * quarter;
             let (a, b) = (read_pair(lanes[0], lanes[4], from), read_pair(lanes[1], lanes[5], from));
             let (c, d) = (read_pair(lanes[2], lanes[6], from), read_pair(lanes[3], lanes[7], from));
@@ -198,14 +198,13 @@ pub(super) unsafe fn read_8x32(lanes: &[*const u8], at: usize) -> [__m256i; 16] 
     }
 }
 
-/// Reads 128 bytes of each of 4 lanes and turns them: row `n` holds word `n` of each lane.
+/// Reads 128 bytes of each of 4 lanes and transposes them: row `n` holds word `n` of each lane.
 ///
 /// # Safety
-/// AVX2; 4 pointers with 128 bytes at `at` behind each.
+/// The processor has AVX2; `lanes` has 4 pointers with 128 bytes at offset `at` of each.
 #[inline(always)]
 pub(super) unsafe fn read_4x64(lanes: &[*const u8], at: usize) -> [__m256i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 4
-    // pointers.
+    // SAFETY: the caller guarantees the instructions and 128 bytes behind each of the 4 pointers.
     unsafe {
         let mut rows = [_mm256_setzero_si256(); 16];
         let order = _mm256_setr_epi32(
@@ -228,12 +227,12 @@ pub(super) unsafe fn read_4x64(lanes: &[*const u8], at: usize) -> [__m256i; 16] 
     }
 }
 
-/// Reads 16 bytes of one lane into the lower half, of another into the upper.
+/// Reads 16 bytes of one lane into the lower half and 16 bytes of another into the upper half.
 ///
 /// # Safety
-/// AVX2; 16 bytes at `at` behind each pointer.
+/// The processor has AVX2; 16 bytes can be read at offset `at` of each pointer.
 #[inline(always)]
 unsafe fn read_pair(low: *const u8, high: *const u8, at: usize) -> __m256i {
-    // SAFETY: the caller vouches for the instructions and the bytes.
+    // SAFETY: the caller guarantees the instructions and the bytes.
     unsafe { _mm256_loadu2_m128i(high.add(at).cast(), low.add(at).cast()) }
 }

@@ -1,7 +1,7 @@
-//! Rows in the registers of AVX-512: 512 bits wide, and 256 bits wide where few lanes are in use.
+//! Rows in AVX-512 registers: 512 bits wide, and 256 bits wide for few lanes.
 //!
-//! Rotation and any function of three bits are one instruction each. The narrow rows run on three
-//! ports, the wide ones on two: half the lanes in two thirds of the time.
+//! Rotation and any function of three bits are one instruction each. Narrow rows run on three
+//! ports, wide rows on two: half the lanes in two thirds of the time.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
@@ -38,21 +38,21 @@ macro_rules! row {
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                // SAFETY: the caller vouches for the instructions and for the bytes; no alignment
-                // is asked for.
+                // SAFETY: the caller guarantees the instructions and the bytes; unaligned access is
+                // allowed.
                 Self(unsafe { $load(from.cast()) })
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
-                // SAFETY: the caller vouches for the bytes, `self` for the instructions.
+                // SAFETY: the caller guarantees the bytes, `self` proves the instructions.
                 unsafe { $store(to.cast(), self.0) }
             }
 
             #[inline(always)]
             unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-                // SAFETY: the caller vouches for the instructions, the pointers and the bytes
-                // behind them.
+                // SAFETY: the caller guarantees the instructions, the pointers and the bytes behind
+                // them.
                 let read = unsafe { $read(lanes, at) };
                 let mut rows = [Self(read[0]); 16];
                 for (row, read) in rows.iter_mut().zip(read) {
@@ -81,8 +81,8 @@ macro_rules! row {
 
             #[inline(always)]
             fn rotate_right(self, bits: u32) -> Self {
-                // SAFETY: `self` exists, so the processor has the instructions. A count that is
-                // known when this is compiled becomes part of the instruction.
+                // SAFETY: `self` exists, so the processor has the instructions. A constant count
+                // becomes an immediate operand.
                 Self(unsafe { $ror(self.0, $fill(bits as $signed)) })
             }
 
@@ -184,33 +184,33 @@ row!(
     super::avx2::hold
 );
 
-/// Returns the row; sums stay in the order in which they are written.
+/// Returns the row unchanged. It is a barrier against reordering of sums by the compiler.
 ///
 /// # Safety
-/// AVX-512F.
+/// The processor has AVX-512F.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) unsafe fn hold(mut row: __m512i) -> __m512i {
-    // SAFETY: nothing is done.
+    // SAFETY: the assembly is empty.
     unsafe {
         core::arch::asm!("/* {0} */", inout(zmm_reg) row, options(pure, nomem, nostack, preserves_flags));
     }
     row
 }
 
-/// Reads 64 bytes of each of 16 lanes and turns them: row `n` holds word `n` of each lane.
+/// Reads 64 bytes of each of 16 lanes and transposes them: row `n` holds word `n` of each lane.
 ///
 /// # Safety
-/// AVX-512F and AVX-512BW; 16 pointers with 64 bytes at `at` behind each.
+/// The processor has AVX-512F and AVX-512BW; `lanes` has 16 pointers with 64 bytes at offset `at`
+/// of each.
 #[inline(always)]
 unsafe fn read_16x32(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 64 bytes behind each of the 16
-    // pointers.
+    // SAFETY: the caller guarantees the instructions and 64 bytes behind each of the 16 pointers.
     unsafe {
         let order = byte_order_32();
         let mut rows = [_mm512_setzero_si512(); 16];
-        // Lanes l, l + 4, l + 8 and l + 12 together: quarter q of `four[l][q]` is words 4 q to 4 q
-        // + 3.
+        // Groups of lanes l, l + 4, l + 8 and l + 12: quarter q of `four[l][q]` holds words 4 q to
+        // 4 q + 3.
         let mut four = [[_mm512_setzero_si512(); 4]; 4];
         for l in 0..4 {
             four[l] = turn_quarters(load_four(&lanes[l..], 4, at, order));
@@ -228,14 +228,14 @@ unsafe fn read_16x32(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
     }
 }
 
-/// Reads 128 bytes of each of 8 lanes and turns them: row `n` holds word `n` of each lane.
+/// Reads 128 bytes of each of 8 lanes and transposes them: row `n` holds word `n` of each lane.
 ///
 /// # Safety
-/// AVX-512F and AVX-512BW; 8 pointers with 128 bytes at `at` behind each.
+/// The processor has AVX-512F and AVX-512BW; `lanes` has 8 pointers with 128 bytes at offset `at`
+/// of each.
 #[inline(always)]
 unsafe fn read_8x64(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
-    // SAFETY: the caller vouches for the instructions and for 128 bytes behind each of the 8
-    // pointers.
+    // SAFETY: the caller guarantees the instructions and 128 bytes behind each of the 8 pointers.
     unsafe {
         let mut rows = [_mm512_setzero_si512(); 16];
         let order = byte_order_64();
@@ -251,13 +251,13 @@ unsafe fn read_8x64(lanes: &[*const u8], at: usize) -> [__m512i; 16] {
     }
 }
 
-/// Reads 64 bytes of each of four lanes, `step` lanes apart, and puts their bytes in order.
+/// Reads 64 bytes of each of four lanes, `step` lanes apart, and orders their bytes.
 ///
 /// # Safety
-/// AVX-512F; 64 bytes at `at` behind each of the pointers.
+/// The processor has AVX-512F; 64 bytes can be read at offset `at` of each of the pointers.
 #[inline(always)]
 unsafe fn load_four(lanes: &[*const u8], step: usize, at: usize, order: __m512i) -> [__m512i; 4] {
-    // SAFETY: the caller vouches for the instructions, the pointers and the bytes behind them.
+    // SAFETY: the caller guarantees the instructions, the pointers and the bytes behind them.
     unsafe {
         [
             _mm512_shuffle_epi8(_mm512_loadu_si512(lanes[0].add(at).cast()), order),
@@ -268,13 +268,13 @@ unsafe fn load_four(lanes: &[*const u8], step: usize, at: usize, order: __m512i)
     }
 }
 
-/// Turns four rows of four quarters of 128 bits.
+/// Transposes four rows of four quarters of 128 bits.
 ///
 /// # Safety
-/// AVX-512F.
+/// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn turn_quarters([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the caller guarantees the instructions.
     unsafe {
         let ab_low = _mm512_shuffle_i32x4::<0b01_00_01_00>(a, b);
         let ab_high = _mm512_shuffle_i32x4::<0b11_10_11_10>(a, b);
@@ -289,22 +289,22 @@ unsafe fn turn_quarters([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     }
 }
 
-/// The order of bytes that turns big-endian words of 32 bits into the machine's.
+/// Returns the byte order that converts big-endian words of 32 bits to native ones.
 ///
 /// # Safety
-/// AVX-512F.
+/// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn byte_order_32() -> __m512i {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the caller guarantees the instructions.
     unsafe { _mm512_set4_epi32(0x0c0d_0e0f, 0x0809_0a0b, 0x0405_0607, 0x0001_0203) }
 }
 
-/// The order of bytes that turns big-endian words of 64 bits into the machine's.
+/// Returns the byte order that converts big-endian words of 64 bits to native ones.
 ///
 /// # Safety
-/// AVX-512F.
+/// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn byte_order_64() -> __m512i {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the caller guarantees the instructions.
     unsafe { _mm512_set4_epi32(0x0809_0a0b, 0x0c0d_0e0f, 0x0001_0203, 0x0405_0607) }
 }

@@ -1,8 +1,8 @@
-//! The states of many messages, turned: word by word, all lanes of each, as rows are read.
+//! Transposed states of many messages: for each word, the words of all lanes, as rows are loaded.
 
 use zeroize::Zeroize;
 
-/// The states of several messages, one a column.
+/// The states of several messages, one per column.
 pub(crate) trait StateColumns<S>: Default + Zeroize {
     /// Sets the state of a lane.
     fn put(&mut self, lane: usize, state: &S);

@@ -1,11 +1,10 @@
-//! A door for `examples/hashes.rs`, which measures each way to hash; nothing else goes through it.
+//! An entry point for `examples/hashes.rs`, which measures each hash kernel.
 
 use super::{Hash, Sha1, Sha256, Sha384, Units};
 use crate::Cpu;
 
-/// Hashes the first `blocks` blocks of each lane as `way` says: the name of a choice of
-/// instructions, which then picks the way that it thinks fastest, or of one way. Returns whether
-/// that is possible here.
+/// Hashes the first `blocks` blocks of each lane. `way` names an instruction set, which then picks
+/// its fastest kernel, or a single kernel. Returns whether this processor supports it.
 pub fn hash(hash: &str, way: &str, lanes: &[&[u8]], blocks: usize) -> bool {
     match hash {
         "SHA-1" => by::<Sha1>(way, lanes, blocks),

@@ -1,19 +1,18 @@
 //! The compression functions of the hashes, behind one trait.
 //!
-//! HMAC needs the state of a hash after one block, and the library's hashers do not hand it out in
-//! a form that can be wiped and copied cheaply; its block functions do.
+//! HMAC needs the state of a hash after one block. The hashers of the crates do not export it in a
+//! form that can be wiped and copied cheaply; their block functions do.
 //!
-//! A hash waits for itself most of the time; many messages at once do not.
-//! [`Hash::compress_columns`] takes up to [`Hash::LANES`] of them in lock step and picks the
-//! fastest way for their number:
+//! A hash of one message is a chain of dependent instructions. [`Hash::compress_columns`] processes
+//! up to [`Hash::LANES`] messages in lock step, and picks the fastest kernel for their number:
 //!
-//! | | sets |
+//! | module | kernels |
 //! |---|---|
 //! | `avx512` | rows of 512 and of 256 bits over many messages |
 //! | `avx2` | rows of 256 bits |
-//! | `scalar` | SHA-384 of one message in ordinary registers |
-//! | `sha_ni` | the SHA instructions, a few messages in turn |
-//! | this file | the libraries' block functions |
+//! | `scalar` | SHA-384 of one message in general-purpose registers |
+//! | `sha_ni` | the SHA instructions, a few messages interleaved |
+//! | this file | the block functions of the crates |
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -45,18 +44,18 @@ pub(crate) use columns::{Columns, StateColumns};
 pub(crate) use units::Maker;
 pub(crate) use units::Units;
 
-/// The longest block of a hash that is used, in bytes.
+/// The longest block of the hashes in bytes.
 pub(crate) const BLOCK_MAX: usize = 128;
-/// The longest digest of a hash that is used, in bytes.
+/// The longest digest of the hashes in bytes.
 pub(crate) const DIGEST_MAX: usize = 48;
-/// The most messages that any hash takes at once.
+/// The most messages that a hash processes at once.
 pub(crate) const LANES_MAX: usize = 16;
 
 /// A Merkle-Damgard hash with big-endian words and length.
 pub(crate) trait Hash {
-    /// The chaining value.
+    /// The chaining value of one message.
     type State: Copy + Zeroize + Send + Sync;
-    /// The chaining values of [`Hash::LANES`] messages, turned.
+    /// The transposed chaining values of [`Hash::LANES`] messages.
     type Columns: StateColumns<Self::State>;
     /// The chaining value before the first block.
     const INITIAL: Self::State;
@@ -64,25 +63,26 @@ pub(crate) trait Hash {
     const BLOCK: usize;
     /// The length of the digest in bytes.
     const DIGEST: usize;
-    /// The length in bytes of the message length that ends the padding.
+    /// The length in bytes of the message length at the end of the padding.
     const LENGTH: usize;
-    /// The most messages that are taken at once.
+    /// The most messages that the hash processes at once.
     const LANES: usize;
 
-    /// Takes whole blocks in; a remainder is not looked at.
+    /// Hashes whole blocks; a remainder is ignored.
     fn compress(state: &mut Self::State, blocks: &[u8]);
 
-    /// Takes in the first `blocks` blocks of each lane; column `n` is the state of lane `n`, and
-    /// what stands in the columns behind the last lane is not kept.
+    /// Hashes the first `blocks` blocks of each lane. Column `n` is the state of lane `n`; columns
+    /// behind the last lane are overwritten.
     ///
     /// # Panics
-    /// If there are more than [`Hash::LANES`] lanes, or one is shorter.
+    /// If there are more than [`Hash::LANES`] lanes, or one is shorter than `blocks` blocks.
     fn compress_columns(units: Units, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize);
 
-    /// The same by a way of this name; returns whether it is open for so many lanes.
+    /// Does the same with the kernel of this name. Returns whether it supports this number of
+    /// lanes.
     fn compress_by(way: &str, columns: &mut Self::Columns, lanes: &[&[u8]], blocks: usize) -> bool;
 
-    /// Returns how many lanes are worth filling.
+    /// Returns the number of lanes that are worth filling.
     fn lanes_max(units: Units) -> usize {
         units.lanes_max(Self::LANES)
     }
@@ -91,7 +91,7 @@ pub(crate) trait Hash {
     fn digest(state: &Self::State, out: &mut [u8; DIGEST_MAX]);
 }
 
-/// A hash by its words, the library's block function and the ways of its name on x86-64.
+/// Implements a hash by its words, the block function of its crate, and its kernels on x86-64.
 macro_rules! hash {
     ($name:ident, [$word:ty; $words:literal], $library:path, $ways:ident, lanes $lanes:literal, block $block:literal,
      digest $digest:literal, length $length:literal, $initial:expr) => {
@@ -167,15 +167,15 @@ hash!(
     ]
 );
 
-/// Writes words until one side ends: SHA-384 drops the last two of its eight.
+/// Writes words until either side ends: SHA-384 drops the last two of its eight words.
 fn write_words<const N: usize>(words: impl Iterator<Item = [u8; N]>, out: &mut [u8; DIGEST_MAX]) {
     for (bytes, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
         *bytes = word;
     }
 }
 
-/// Compresses by the libraries: a lane that is alone goes all at once, several go block by block in
-/// turn, since the processor finds work in the next while one waits.
+/// Compresses by the block functions of the crates. A single lane is hashed in one call. Several
+/// lanes are interleaved block by block, so that the processor overlaps their work.
 fn by_the_library<H: Hash>(columns: &mut H::Columns, lanes: &[&[u8]], blocks: usize) {
     let mut states = [H::INITIAL; LANES_MAX];
     let states = &mut states[..lanes.len()];

@@ -1,21 +1,21 @@
-//! A row of one lane, in an ordinary register: the fastest way for a single message of SHA-384,
-//! since rotation that leaves its operand alone (BMI2) needs no copies.
+//! A row of one lane in a general-purpose register. It is the fastest for a single message with
+//! SHA-384, since the rotation of BMI2 keeps its operand and so needs no copy.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::__m128i;
 
 use super::rows::Row;
 
-/// One lane of 64 bits; needs nothing.
+/// One lane of 64 bits; needs no special instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct Row1x64(u64);
 
 impl Row1x64 {
-    /// Returns the row and a block of AES, which goes on where it stands in the source, between
-    /// rounds of the hash.
+    /// Returns the row and an AES block unchanged. It keeps the AES instructions at their place in
+    /// the source, between rounds of the hash.
     #[inline(always)]
     pub(crate) fn hold_with(mut self, mut block: __m128i) -> (Self, __m128i) {
-        // SAFETY: nothing is done.
+        // SAFETY: the assembly is empty.
         unsafe {
             std::arch::asm!("/* {0} {1} */", inout(reg) self.0, inout(xmm_reg) block,
                 options(nostack, nomem, preserves_flags));
@@ -30,20 +30,20 @@ impl Row for Row1x64 {
 
     #[inline(always)]
     unsafe fn load(from: *const u64) -> Self {
-        // SAFETY: the caller vouches for the word; no alignment is asked for.
+        // SAFETY: the caller guarantees the word; unaligned access is allowed.
         Self(unsafe { from.read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u64) {
-        // SAFETY: the caller vouches for the word.
+        // SAFETY: the caller guarantees the word.
         unsafe { to.write_unaligned(self.0) }
     }
 
     #[inline(always)]
     unsafe fn read_block(lanes: &[*const u8], at: usize) -> [Self; 16] {
-        // SAFETY: the caller vouches for 16 words at `at` behind the pointer; no alignment is asked
-        // for.
+        // SAFETY: the caller guarantees 16 words at offset `at` of the pointer; unaligned access is
+        // allowed.
         let words = unsafe { lanes[0].add(at).cast::<[u64; 16]>().read_unaligned() };
         let mut rows = [Self(0); 16];
         for (row, word) in rows.iter_mut().zip(words) {
@@ -99,7 +99,7 @@ impl Row for Row1x64 {
 
     #[inline(always)]
     fn majority_after(self, b: Self, _: Self, b_xor_c: Self) -> (Self, Self) {
-        // Where b and c agree it is their bit, else this row decides.
+        // If b and c agree, take their bit, else the one of this row.
         let a_xor_b = self.0 ^ b.0;
         (Self(b.0 ^ (a_xor_b & b_xor_c.0)), Self(a_xor_b))
     }

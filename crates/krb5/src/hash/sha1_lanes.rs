@@ -1,8 +1,8 @@
-//! SHA-1 (FIPS 180-4 section 6.1.2) over rows: as many messages at once as a row has lanes.
+//! SHA-1 (FIPS 180-4 section 6.1.2) over rows: one message per lane of a row.
 
 use super::rows::Row;
 
-/// A group of 20 rounds shares its function and its constant.
+/// A group of 20 rounds with the same function and constant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     /// Rounds 0 to 19.
@@ -26,11 +26,11 @@ impl Group {
     }
 }
 
-/// Runs the 20 rounds of a group and brings the schedule up to date for the next.
+/// Runs the 20 rounds of a group and extends the schedule for the next group.
 ///
 /// `words` is the block at first, then the last 16 words of the schedule. Between two groups a
-/// caller may do other work in the same function, so that the processor has two independent streams
-/// of instructions.
+/// caller may do other work in the same function, so that the processor has two independent
+/// instruction streams.
 #[inline(always)]
 pub(crate) fn rounds<R: Row<Word = u32>>(state: &mut [R; 5], words: &mut [R; 16], group: Group) {
     let first = 20 * group as usize;
@@ -41,7 +41,7 @@ pub(crate) fn rounds<R: Row<Word = u32>>(state: &mut [R; 5], words: &mut [R; 16]
     five(state, words, group, constant, first + 15);
 }
 
-/// Runs five rounds: after five the words of the state are back in their places.
+/// Runs five rounds, after which the words of the state are back in their places.
 #[inline(always)]
 fn five<R: Row<Word = u32>>(
     state: &mut [R; 5],
@@ -68,12 +68,12 @@ fn round<R: Row<Word = u32>>(a: R, b: R, c: R, d: R, e: R, word: R, group: Group
         Group::Majority => b.majority(c, d),
         Group::ParityLow | Group::ParityHigh => b.xor3(c, d),
     };
-    // What waits for the round before comes last.
+    // Add the operand that depends on the previous round last.
     let early = e.add(word.add(constant)).hold().add(mixed).hold();
     (b.rotate_right(2), early.add(a.rotate_right(27)))
 }
 
-/// Returns word `t` of the schedule; from the 17th on it takes the place of the 16th before it.
+/// Returns word `t` of the schedule. From the 17th on it replaces the word 16 places before.
 #[inline(always)]
 fn word<R: Row<Word = u32>>(words: &mut [R; 16], t: usize) -> R {
     let at = t % 16;
@@ -84,8 +84,7 @@ fn word<R: Row<Word = u32>>(words: &mut [R; 16], t: usize) -> R {
     words[at]
 }
 
-/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all
-/// lanes of each.
+/// Hashes `blocks` blocks of each lane. `columns` holds the transposed states.
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and `64 * blocks` bytes can be read behind the first
@@ -98,14 +97,14 @@ pub(crate) unsafe fn compress<R: Row<Word = u32>, const N: usize>(
     blocks: usize,
 ) {
     const { assert!(R::LANES <= N) };
-    // SAFETY: the caller vouches for the instructions; a column is at least as long as a row.
+    // SAFETY: the caller guarantees the instructions; a column is at least as long as a row.
     let mut state = [unsafe { R::load(columns[0].as_ptr()) }; 5];
     for (row, column) in state.iter_mut().zip(columns.iter()) {
         // SAFETY: the same.
         *row = unsafe { R::load(column.as_ptr()) };
     }
     for block in 0..blocks {
-        // SAFETY: the caller vouches for the instructions and for the bytes behind the pointers.
+        // SAFETY: the caller guarantees the instructions and the bytes behind the pointers.
         let mut words = unsafe { R::read_block(lanes, 64 * block) };
         let before = state;
         rounds(&mut state, &mut words, Group::Choose);

@@ -1,18 +1,17 @@
-//! SHA-256 and SHA-512 (FIPS 180-4 sections 6.2.2 and 6.4.2) over rows: as many messages at once as
-//! a row has lanes.
+//! SHA-256 and SHA-512 (FIPS 180-4 sections 6.2.2 and 6.4.2) over rows: one message per lane of a
+//! row.
 //!
-//! The two differ in the length of their words, the counts of their rotations and the number of
-//! rounds.
+//! The two differ in the length of their words, their rotation counts and the number of rounds.
 
 use super::rows::Row;
 
-/// What SHA-256 and SHA-512 differ in.
+/// The parameters in which SHA-256 and SHA-512 differ.
 pub(crate) trait Sha2Word: Copy + 'static {
     /// The rotations of the big sigma 0 and 1, FIPS 180-4 sections 4.1.2 and 4.1.3.
     const BIG: [[u32; 3]; 2];
     /// The rotations of the small sigma 0 and 1; the last is a shift.
     const SMALL: [[u32; 3]; 2];
-    /// The constants of the rounds, by groups.
+    /// The round constants, in groups of 16.
     const CONSTANTS: &'static [[Self; 16]];
 }
 
@@ -28,11 +27,11 @@ impl Sha2Word for u64 {
     const CONSTANTS: &'static [[u64; 16]] = K512.as_chunks().0;
 }
 
-/// Runs 16 rounds; with `MORE` the schedule is brought up to date for the next 16.
+/// Runs 16 rounds. With `MORE`, extends the schedule for the next 16.
 ///
 /// `words` is the block at first, then the last 16 words of the schedule. Between two groups a
-/// caller may do other work in the same function, so that the processor has two independent streams
-/// of instructions.
+/// caller may do other work in the same function, so that the processor has two independent
+/// instruction streams.
 #[inline(always)]
 pub(crate) fn rounds<R: Row<Word: Sha2Word>, const MORE: bool>(
     state: &mut [R; 8],
@@ -43,7 +42,7 @@ pub(crate) fn rounds<R: Row<Word: Sha2Word>, const MORE: bool>(
     eight::<R, MORE>(state, words, constants, 8);
 }
 
-/// Runs eight rounds: after eight the words of the state are back in their places.
+/// Runs eight rounds, after which the words of the state are back in their places.
 #[inline(always)]
 pub(crate) fn eight<R: Row<Word: Sha2Word>, const MORE: bool>(
     state: &mut [R; 8],
@@ -64,7 +63,7 @@ pub(crate) fn eight<R: Row<Word: Sha2Word>, const MORE: bool>(
     *state = [a, b, c, d, e, f, g, h];
 }
 
-/// Adds the word and the constant of a round to `h`, and with `MORE` brings the word up to date.
+/// Adds the word and the constant of a round to `h`. With `MORE`, also extends the schedule.
 #[inline(always)]
 fn sum<R: Row<Word: Sha2Word>, const MORE: bool>(
     words: &mut [R; 16],
@@ -79,8 +78,8 @@ fn sum<R: Row<Word: Sha2Word>, const MORE: bool>(
     sum
 }
 
-/// Returns the new values of `d` and `h`, and where `a` and `b` differ; `sum` is h with the word
-/// and the constant of the round, `differ` is where `b` and `c` differ.
+/// Returns the new `d` and `h`, and `a` XOR `b`. `sum` is h plus the word and the constant of the
+/// round; `differ` is `b` XOR `c`.
 #[inline(always)]
 fn round<R: Row<Word: Sha2Word>>([a, b, c, d, e, f, g]: [R; 7], differ: R, sum: R) -> (R, R, R) {
     let t1 = sum.add(e.choose(f, g)).hold().add(big(e, 1)).hold();
@@ -100,15 +99,14 @@ fn small<R: Row<Word: Sha2Word>>(x: R, which: usize) -> R {
     x.rotate_right(i).xor3(x.rotate_right(j), x.shift_right(k))
 }
 
-/// Puts the word of 16 rounds later in the place of a word that was used.
+/// Replaces a used word by the word for 16 rounds later.
 #[inline(always)]
 fn extend<R: Row<Word: Sha2Word>>(words: &mut [R; 16], at: usize) {
     let older = words[at].add(small(words[(at + 1) % 16], 0));
     words[at] = older.add(words[(at + 9) % 16]).add(small(words[(at + 14) % 16], 1));
 }
 
-/// Takes in `blocks` blocks of each lane; `columns` holds the states, turned: word by word, all
-/// lanes of each.
+/// Hashes `blocks` blocks of each lane. `columns` holds the transposed states.
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and `blocks` blocks can be read behind the first
@@ -121,7 +119,7 @@ pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
     blocks: usize,
 ) {
     const { assert!(R::LANES <= N) };
-    // SAFETY: the caller vouches for the instructions; a column is at least as long as a row.
+    // SAFETY: the caller guarantees the instructions; a column is at least as long as a row.
     let mut state = [unsafe { R::load(columns[0].as_ptr()) }; 8];
     for (row, column) in state.iter_mut().zip(columns.iter()) {
         // SAFETY: the same.
@@ -130,7 +128,7 @@ pub(crate) unsafe fn compress<R: Row<Word: Sha2Word>, const N: usize>(
     #[expect(clippy::expect_used, reason = "the number of groups is a constant above zero")]
     let (last, others) = R::Word::CONSTANTS.split_last().expect("four or five groups");
     for block in 0..blocks {
-        // SAFETY: the caller vouches for the instructions and for the bytes behind the pointers.
+        // SAFETY: the caller guarantees the instructions and the bytes behind the pointers.
         let mut words = unsafe { R::read_block(lanes, 16 * size_of::<R::Word>() * block) };
         let before = state;
         rounds::<R, true>(&mut state, &mut words, &others[0]);

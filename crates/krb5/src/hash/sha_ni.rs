@@ -1,15 +1,15 @@
-//! SHA-1 and SHA-256 by the SHA instructions, `N` messages in turn: each of their instructions
-//! waits several cycles for the one before, which the other messages fill.
+//! SHA-1 and SHA-256 by the SHA instructions, with `N` messages interleaved: the other messages
+//! hide the latency of several cycles of each instruction.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
 
 use super::sha2_lanes::K256;
 
-/// Takes in `blocks` blocks of `N` messages with SHA-1.
+/// Hashes `blocks` blocks of `N` messages with SHA-1.
 ///
 /// # Safety
-/// SHA, SSSE3 and SSE4.1; `64 * blocks` bytes can be read behind each pointer.
+/// The processor has SHA, SSSE3 and SSE4.1; `64 * blocks` bytes can be read behind each pointer.
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 pub(super) unsafe fn sha1<const N: usize>(states: &mut [[u32; 5]; N], lanes: [*const u8; N], blocks: usize) {
     let order = _mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
@@ -24,14 +24,14 @@ pub(super) unsafe fn sha1<const N: usize>(states: &mut [[u32; 5]; N], lanes: [*c
         let (before, last_before) = (abcd, last);
         let mut words = [[_mm_setzero_si128(); 4]; N];
         let mut previous = abcd;
-        // Four rounds; the fourth part of a group's constant and function is `$group`.
+        // Four rounds. `$group` selects the function and the constant of the group of 20 rounds.
         macro_rules! four {
             ($i:expr, $group:literal) => {
                 for n in 0..N {
                     let w = &mut words[n];
                     let next = if $i < 4 {
                         let bytes =
-                            // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
+                            // SAFETY: the caller guarantees `blocks` blocks behind each pointer.
                             unsafe { _mm_loadu_si128(lanes[n].add(64 * block + 16 * ($i % 4)).cast()) };
                         _mm_shuffle_epi8(bytes, order)
                     } else {
@@ -79,10 +79,10 @@ pub(super) unsafe fn sha1<const N: usize>(states: &mut [[u32; 5]; N], lanes: [*c
     }
 }
 
-/// Takes in `blocks` blocks of `N` messages with SHA-256.
+/// Hashes `blocks` blocks of `N` messages with SHA-256.
 ///
 /// # Safety
-/// SHA, SSSE3 and SSE4.1; `64 * blocks` bytes can be read behind each pointer.
+/// The processor has SHA, SSSE3 and SSE4.1; `64 * blocks` bytes can be read behind each pointer.
 #[target_feature(enable = "sha,ssse3,sse4.1")]
 pub(crate) unsafe fn sha256<const N: usize>(
     states: &mut [[u32; 8]; N],
@@ -90,12 +90,12 @@ pub(crate) unsafe fn sha256<const N: usize>(
     blocks: usize,
 ) {
     let order = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
-    // SAFETY: as this function's.
+    // SAFETY: this function has the same requirements.
     let (mut abef, mut cdgh) = unsafe { sha256_rows(states) };
     for block in 0..blocks {
         let (abef_before, cdgh_before) = (abef, cdgh);
         let mut words = [[_mm_setzero_si128(); 4]; N];
-        // Four rounds, two an instruction.
+        // Four rounds, two per instruction.
         macro_rules! four {
             ($i:expr) => {
                 // SAFETY: four of the 64 constants, $i is below 16.
@@ -104,7 +104,7 @@ pub(crate) unsafe fn sha256<const N: usize>(
                     let w = &mut words[n];
                     let next = if $i < 4 {
                         let bytes =
-                            // SAFETY: the caller vouches for `blocks` blocks behind each pointer.
+                            // SAFETY: the caller guarantees `blocks` blocks behind each pointer.
                             unsafe { _mm_loadu_si128(lanes[n].add(64 * block + 16 * ($i % 4)).cast()) };
                         _mm_shuffle_epi8(bytes, order)
                     } else {
@@ -140,14 +140,14 @@ pub(crate) unsafe fn sha256<const N: usize>(
             cdgh[n] = _mm_add_epi32(cdgh[n], cdgh_before[n]);
         }
     }
-    // SAFETY: as this function's.
+    // SAFETY: this function has the same requirements.
     *states = unsafe { sha256_states(&abef, &cdgh) };
 }
 
-/// Returns the states as the instructions take them.
+/// Returns the states in the layout of the SHA instructions.
 ///
 /// # Safety
-/// SSE4.1.
+/// The processor has SSE4.1.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 pub(crate) unsafe fn sha256_rows<const N: usize>(states: &[[u32; 8]; N]) -> ([__m128i; N], [__m128i; N]) {
@@ -163,10 +163,10 @@ pub(crate) unsafe fn sha256_rows<const N: usize>(states: &[[u32; 8]; N]) -> ([__
     (abef, cdgh)
 }
 
-/// Returns them in their order.
+/// Returns the states in their usual order.
 ///
 /// # Safety
-/// SSE4.1.
+/// The processor has SSE4.1.
 #[inline]
 #[target_feature(enable = "sse4.1")]
 pub(crate) unsafe fn sha256_states<const N: usize>(

@@ -1,13 +1,13 @@
-//! Every way to hash, against the libraries.
+//! Compares every hash kernel with the crates `sha1` and `sha2`.
 
 use super::*;
 
-/// Bytes that repeat late.
+/// Returns bytes with a long period.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|n| ((n * n + 31 * n + 7 * seed) % 251) as u8).collect()
 }
 
-/// Compares lanes of different data, at odd addresses, with the library's result for each.
+/// Compares lanes of different data, at odd addresses, with the results of the crates.
 fn agrees<H: Hash>(
     lanes: usize,
     blocks: usize,
@@ -20,7 +20,7 @@ fn agrees<H: Hash>(
     let mut columns = H::Columns::default();
     let mut expected = vec![H::INITIAL; lanes.len()];
     for (lane, state) in expected.iter_mut().enumerate() {
-        // Every lane begins with a state of its own.
+        // Every lane starts with its own state.
         H::compress(state, &bytes(H::BLOCK, 100 + lane));
         columns.put(lane, state);
         H::compress(state, &lanes[lane][..blocks * H::BLOCK]);
@@ -96,7 +96,7 @@ fn a_lane_that_is_too_short_is_not_read() {
         let by = |lanes: &[&[u8]], blocks| {
             x86::sha1(way, Units::of(Cpu::Avx512), &mut Default::default(), lanes, blocks)
         };
-        // A way that is closed reads nothing.
+        // An unsupported kernel reads nothing.
         for lanes in (1..=Sha1::LANES).filter(|lanes| by(&vec![&[0; 64][..]; *lanes], 1)) {
             refuses(&format!("{way:?}"), lanes, &|lanes| {
                 by(lanes, 2);

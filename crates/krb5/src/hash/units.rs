@@ -1,4 +1,4 @@
-//! Which units of the processor hashes may use.
+//! The units of the processor that hashes may use.
 
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use super::LANES_MAX;
 use super::x86::Way;
 use crate::Cpu;
 
-/// The units that a choice of instructions allows and that this processor has.
+/// The units that the chosen instruction set allows and this processor has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Units {
     /// AVX-512F, BW and VL.
@@ -16,26 +16,26 @@ pub(crate) struct Units {
     avx2: bool,
     /// SHA, SSSE3 and SSE4.1.
     sha: bool,
-    /// BMI1 and BMI2: instructions for ordinary registers that leave their operands alone.
+    /// BMI1 and BMI2: scalar instructions that keep their operands.
     bmi: bool,
-    /// Which processors the figures come from that the choices go by.
+    /// The vendor of the processor; the thresholds depend on it.
     maker: Maker,
 }
 
-/// Who made the processor. Which way is the fastest for a few messages depends on it, not on what
-/// the processor has: the SHA instructions of AMD's (measured on a Zen 5) take four messages in
-/// half as much time again as one needs; on Intel's (Sapphire Rapids) rows win from four messages
-/// on, and narrow rows have a port more than wide ones.
+/// The vendor of the processor. The fastest kernel for a few messages depends on it more than on
+/// the features: on AMD (measured on a Zen 5) the SHA instructions process four messages in 1.5
+/// times the time of one. On Intel (Sapphire Rapids) rows win from four messages on, and narrow
+/// rows have one more port than wide ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Maker {
     Amd,
-    /// Intel, and others.
+    /// Intel and all other vendors.
     #[default]
     Other,
 }
 
 impl Maker {
-    /// Looks at the processor, once: in a virtual machine that is a call of the host.
+    /// Detects the vendor once: in a virtual machine, CPUID is a call to the host.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn here() -> Self {
         static HERE: OnceLock<Maker> = OnceLock::new();
@@ -48,7 +48,7 @@ impl Maker {
 }
 
 impl Units {
-    /// Looks at the processor: a unit that it does not have is never allowed.
+    /// Detects the units. Units that the processor lacks are never allowed.
     pub(crate) fn of(cpu: Cpu) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -85,8 +85,8 @@ impl Units {
         self.bmi
     }
 
-    /// Returns the fastest way of SHA-1, as `examples/hashes.rs` finds it; without one it goes by
-    /// the library.
+    /// Returns the fastest kernel for SHA-1, as measured by `examples/hashes.rs`; `None` means the
+    /// `sha1` crate.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn sha1(self, lanes: usize) -> Option<Way> {
         match (lanes, self.maker) {
@@ -99,7 +99,7 @@ impl Units {
         }
     }
 
-    /// Returns the fastest way of SHA-256; without one it goes by the library.
+    /// Returns the fastest kernel for SHA-256; `None` means the `sha2` crate.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn sha256(self, lanes: usize) -> Option<Way> {
         match (lanes, self.maker) {
@@ -112,14 +112,14 @@ impl Units {
         }
     }
 
-    /// Returns the fastest way of SHA-384; without one it goes by the library.
+    /// Returns the fastest kernel for SHA-384; `None` means the `sha2` crate.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn sha512(self, lanes: usize) -> Option<Way> {
         match (lanes, self.maker) {
             (2.., Maker::Amd) | (5.., Maker::Other) if self.avx512 => Some(Way::Wide),
             (2.., Maker::Other) if self.avx512 => Some(Way::Narrow),
             (3.., _) if self.avx2 => Some(Way::Avx2),
-            // The library's own, with its schedule in rows.
+            // The crate's own code, which computes the schedule in vector registers.
             (1, Maker::Amd) if self.avx2 => None,
             _ if self.bmi => Some(Way::Scalar),
             (2.., _) if self.avx2 => Some(Way::Avx2),
@@ -127,10 +127,9 @@ impl Units {
         }
     }
 
-    /// Returns how many messages of a hash are worth taking at once, which takes `most` at the
-    /// most.
+    /// Returns how many messages are worth processing at once, for a hash with `most` lanes.
     pub(super) fn lanes_max(self, most: usize) -> usize {
-        // Not for SHA-384, which has half the lanes and no instructions of its own.
+        // Not for SHA-384: it has half the lanes, and no instructions of its own.
         let by_instructions = self.sha && self.maker == Maker::Amd && most == LANES_MAX;
         match self {
             Self { avx512: true, .. } => most,
@@ -140,5 +139,5 @@ impl Units {
     }
 }
 
-/// How many messages fill the waits of the SHA instructions, or of the libraries' code.
+/// The number of messages that hide the latency of the SHA instructions, or of the crates' code.
 const FEW: usize = 6;

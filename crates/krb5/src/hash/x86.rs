@@ -1,33 +1,33 @@
-//! The ways to hash on x86-64.
+//! The hash kernels for x86-64.
 #![allow(unsafe_code)]
 
 use super::{Units, avx2, avx512, scalar, sha_ni, sha1_lanes, sha2_lanes};
 
-/// A way to take in blocks of several messages.
+/// A kernel that hashes blocks of several messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Rows of 512 bits.
+    /// Rows of 512 bits, AVX-512.
     Wide,
     /// Rows of 256 bits with the instructions of AVX-512.
     Narrow,
-    /// Rows of 256 bits.
+    /// Rows of 256 bits, AVX2.
     Avx2,
-    /// The SHA instructions.
+    /// The SHA instructions (SHA-NI); not for SHA-384.
     Sha,
-    /// Ordinary registers, one message after the other; SHA-384 only.
+    /// General-purpose registers, one message after the other; only for SHA-384.
     Scalar,
 }
 
 impl Way {
-    /// All ways.
+    /// All kernels, in the order of their declaration.
     pub(super) const ALL: [Way; 5] = [Way::Wide, Way::Narrow, Way::Avx2, Way::Sha, Way::Scalar];
 
-    /// Returns the way that is printed like this.
+    /// Returns the kernel with this `Debug` name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| format!("{way:?}") == name)
     }
 
-    /// Returns whether the processor may go this way.
+    /// Returns whether the processor supports this kernel.
     fn is_open(self, units: Units) -> bool {
         match self {
             Way::Wide | Way::Narrow => units.avx512() && units.avx2(),
@@ -41,8 +41,8 @@ impl Way {
 macro_rules! hash {
     ($by:ident, $word:ty, $words:literal, $lanes:literal, $block:literal, $wide:ident, $narrow:ident, $avx2:ident,
      [$($few:tt)*]) => {
-        /// Takes in the first `blocks` blocks of each lane; returns whether the way is open for so
-        /// many lanes.
+        /// Hashes the first `blocks` blocks of each lane. Returns whether the kernel supports this
+        /// number of lanes.
         pub(super) fn $by(
             way: Way,
             units: Units,
@@ -56,8 +56,8 @@ macro_rules! hash {
             }
             let pointers = pointers::<$lanes>(lanes, $block * blocks);
             match way {
-                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked
-                // at the lengths.
+                // SAFETY: the kernel is supported, so the processor has the instructions;
+                // `pointers` checked the lengths.
                 Way::Wide => unsafe { $wide(columns, &pointers, blocks) },
                 // SAFETY: the same.
                 Way::Narrow => unsafe { $narrow(columns, &pointers, blocks) },
@@ -72,11 +72,11 @@ macro_rules! hash {
     };
 }
 
-/// The most messages that fill the waits of the SHA instructions: with more, registers run out.
+/// The most messages that are interleaved with the SHA instructions; with more, registers run out.
 const SHA_GROUP: usize = 6;
 
-/// Goes by a way that takes a few messages: groups by the SHA instructions, or one after the other
-/// by scalar ones.
+/// Runs a kernel for a few messages: the SHA instructions in groups, or the scalar kernel message
+/// by message.
 macro_rules! few {
     ($way:ident, $columns:ident, $lanes:expr, $blocks:ident, scalar) => {{
         if $way != Way::Scalar {
@@ -85,8 +85,8 @@ macro_rules! few {
         for (lane, pointer) in $lanes.iter().enumerate() {
             some($columns, lane, |states: &mut [_; 1]| {
                 let mut columns = states[0].map(|word| [word]);
-                // SAFETY: the way is open, so the processor has the instructions; `pointers` looked
-                // at the lengths.
+                // SAFETY: the kernel is supported, so the processor has the instructions;
+                // `pointers` checked the lengths.
                 unsafe { sha512_scalar(&mut columns, &[*pointer], $blocks) };
                 states[0] = columns.map(|[word]| word);
             });
@@ -97,12 +97,12 @@ macro_rules! few {
         if $way != Way::Sha {
             return false;
         }
-        // Groups as large as each other, as few as there may be.
+        // As few groups as possible, of equal size.
         let size = $lanes.len().div_ceil($lanes.len().div_ceil(SHA_GROUP));
         for (group, lanes) in $lanes.chunks(size).enumerate() {
             let first = group * size;
-            // SAFETY: the way is open, so the processor has the instructions; `pointers` looked at
-            // the lengths.
+            // SAFETY: the kernel is supported, so the processor has the instructions; `pointers`
+            // checked the lengths.
             #[expect(clippy::undocumented_unsafe_blocks, reason = "the comment above holds for every arm")]
             match *lanes {
                 [a] => some($columns, first, |states| unsafe { $sha(states, [a], $blocks) }),
@@ -128,7 +128,7 @@ hash!(sha1, u32, 5, 16, 64, sha1_wide, sha1_narrow, sha1_avx2, [sha_ni::sha1]);
 hash!(sha256, u32, 8, 16, 64, sha256_wide, sha256_narrow, sha256_avx2, [sha_ni::sha256]);
 hash!(sha512, u64, 8, 8, 128, sha512_wide, sha512_narrow, sha512_avx2, [scalar]);
 
-/// Takes the states of `N` columns out, has them changed and puts them back.
+/// Changes the states of `N` columns with `change`.
 fn some<W: Copy + Default, const N: usize, const WORDS: usize, const LANES: usize>(
     columns: &mut [[W; LANES]; WORDS],
     first: usize,
@@ -148,10 +148,10 @@ fn some<W: Copy + Default, const N: usize, const WORDS: usize, const LANES: usiz
     }
 }
 
-/// Returns where the lanes lie; those that are not used read the first one again.
+/// Returns the pointers of the lanes. Unused entries repeat the first lane.
 ///
 /// # Panics
-/// If a lane has fewer than `bytes`, or there are none or too many.
+/// If a lane has fewer than `bytes` bytes, or there are no lanes or too many.
 fn pointers<const N: usize>(lanes: &[&[u8]], bytes: usize) -> [*const u8; N] {
     assert!((1..=N).contains(&lanes.len()), "there are {N} lanes");
     assert!(lanes.iter().all(|lane| lane.len() >= bytes), "a lane is shorter than the blocks to take in");
@@ -161,10 +161,10 @@ fn pointers<const N: usize>(lanes: &[&[u8]], bytes: usize) -> [*const u8; N] {
 macro_rules! rows {
     ($name:ident, $word:ty, $words:literal, $lanes:literal, $features:literal, $compress:path) => {
         /// # Safety
-        /// The processor has the features named; `blocks` blocks can be read behind each pointer.
+        /// The processor has the listed features; `blocks` blocks can be read behind each pointer.
         #[target_feature(enable = $features)]
         unsafe fn $name(columns: &mut [[$word; $lanes]; $words], lanes: &[*const u8; $lanes], blocks: usize) {
-            // SAFETY: the caller vouches for both.
+            // SAFETY: the caller guarantees both.
             unsafe { $compress(columns, lanes, blocks) }
         }
     };

@@ -1,24 +1,24 @@
-//! AES-NI: a block a register, several chains in turn.
+//! AES-NI: one block per register, several chains interleaved.
 
 use std::arch::x86_64::*;
 
 use super::lanes::Pointers;
 use crate::cipher::{BLOCK, RoundKeys};
 
-/// How many blocks are decrypted at a time.
+/// The number of blocks decrypted at once.
 const ABREAST: usize = 8;
 
-/// Encrypts `blocks` blocks of `N` lanes from lane `first` on.
+/// Encrypts `blocks` blocks of `N` lanes, starting with lane `first`.
 ///
 /// # Safety
 /// The processor has AES-NI; every lane has a key, a chain and `blocks` blocks.
 #[target_feature(enable = "aes,sse4.1")]
 pub(super) unsafe fn encrypt<const R: usize, const N: usize>(lanes: &Pointers, first: usize, blocks: usize) {
-    // Lanes behind the last one repeat one that is in this group.
+    // Entries behind the last lane repeat the first lane of this group.
     let place = |n: usize| if first + n < lanes.count { first + n } else { first };
     let at: [*mut u8; N] = std::array::from_fn(|n| lanes.at[place(n)]);
     let keys: [*const __m128i; N] = std::array::from_fn(|n| lanes.keys[place(n)].cast());
-    // SAFETY: the caller vouches for the pointers; keys are aligned.
+    // SAFETY: the caller guarantees the pointers; keys are aligned.
     unsafe {
         let mut state: [__m128i; N] = std::array::from_fn(|n| _mm_loadu_si128(lanes.chain[place(n)].cast()));
         for block in 0..blocks {
@@ -45,10 +45,10 @@ pub(super) unsafe fn encrypt<const R: usize, const N: usize>(lanes: &Pointers, f
     }
 }
 
-/// Decrypts `blocks` blocks from `at` on; `chain` is the ciphertext before them.
+/// Decrypts `blocks` blocks at `at`. `chain` is the ciphertext block before them.
 ///
 /// # Safety
-/// The processor has AES-NI; `at` is good for `blocks` blocks.
+/// The processor has AES-NI; `at` is valid for `blocks` blocks.
 #[target_feature(enable = "aes,sse4.1")]
 pub(super) unsafe fn decrypt<const R: usize>(
     keys: &RoundKeys,
@@ -57,7 +57,7 @@ pub(super) unsafe fn decrypt<const R: usize>(
     mut blocks: usize,
 ) {
     let keys: *const __m128i = keys.0.as_ptr().cast();
-    // SAFETY: the caller vouches for the pointer; there are R + 1 keys, and they are aligned.
+    // SAFETY: the caller guarantees the pointer; there are R + 1 keys, and they are aligned.
     unsafe {
         let mut before = _mm_loadu_si128(chain.as_ptr().cast());
         while blocks >= ABREAST {
@@ -82,7 +82,7 @@ unsafe fn some<const R: usize, const N: usize>(
     mut before: __m128i,
     at: *mut u8,
 ) -> __m128i {
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe {
         let at: *mut __m128i = at.cast();
         let first = _mm_load_si128(keys);

@@ -1,4 +1,4 @@
-//! VAES in registers of 256 bits: two blocks each.
+//! VAES in registers of 256 bits with two blocks each.
 
 use std::arch::x86_64::*;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::cipher::{BLOCK, RoundKeys};
 
-/// How many registers are decrypted at a time.
+/// The number of registers decrypted at once.
 const ABREAST: usize = 8;
 
 /// Encrypts `blocks` blocks of `2 * G` lanes.
@@ -17,7 +17,7 @@ const ABREAST: usize = 8;
 /// The processor has AVX2 and VAES; every lane has a key, a chain and `blocks` blocks.
 #[target_feature(enable = "avx2,vaes,aes")]
 pub(super) unsafe fn encrypt<const R: usize, const G: usize>(lanes: &Pointers, blocks: usize) {
-    // SAFETY: the caller vouches for the pointers; keys lie abreast and aligned.
+    // SAFETY: the caller guarantees the pointers; keys are interleaved by lane and aligned.
     let work = |keys: *const u8| unsafe {
         let key = |round: usize, g: usize| {
             _mm256_load_si256(keys.add(round * KeysAbreast::ROUND + g * 2 * BLOCK).cast())
@@ -46,34 +46,34 @@ pub(super) unsafe fn encrypt<const R: usize, const G: usize>(lanes: &Pointers, b
             part(state[g], lanes.chain[2 * g].cast(), lanes.chain[2 * g + 1].cast());
         }
     };
-    // SAFETY: the caller vouches for the keys.
+    // SAFETY: the caller guarantees the keys.
     unsafe { KeysAbreast::with(lanes, 2 * G, R, work) }
 }
 
-/// Reads two blocks.
+/// Loads two blocks into one register.
 ///
 /// # Safety
-/// The processor has AVX2; both pointers are good for a block.
+/// The processor has AVX2; both pointers are valid for a block.
 #[target_feature(enable = "avx2")]
 unsafe fn pair(low: *const u8, high: *const u8) -> __m256i {
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe { _mm256_loadu2_m128i(high.cast(), low.cast()) }
 }
 
-/// Writes two blocks.
+/// Stores the two blocks of a register.
 ///
 /// # Safety
-/// The processor has AVX2; both pointers are good for a block.
+/// The processor has AVX2; both pointers are valid for a block.
 #[target_feature(enable = "avx2")]
 unsafe fn part(blocks: __m256i, low: *mut u8, high: *mut u8) {
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe { _mm256_storeu2_m128i(high.cast(), low.cast(), blocks) }
 }
 
-/// Decrypts `blocks` blocks from `at` on; `chain` is the ciphertext before them.
+/// Decrypts `blocks` blocks at `at`. `chain` is the ciphertext block before them.
 ///
 /// # Safety
-/// The processor has AVX2 and VAES; `at` is good for `blocks` blocks.
+/// The processor has AVX2 and VAES; `at` is valid for `blocks` blocks.
 #[target_feature(enable = "avx2,vaes,aes")]
 pub(super) unsafe fn decrypt<const R: usize>(
     keys: &RoundKeys,
@@ -81,7 +81,7 @@ pub(super) unsafe fn decrypt<const R: usize>(
     mut at: *mut u8,
     mut blocks: usize,
 ) {
-    // SAFETY: the caller vouches for the pointer; there are R + 1 keys.
+    // SAFETY: the caller guarantees the pointer; there are R + 1 keys.
     unsafe {
         let round_keys: *const __m128i = keys.0.as_ptr().cast();
         let key = |round: usize| _mm256_broadcastsi128_si256(_mm_load_si128(round_keys.add(round)));

@@ -1,11 +1,11 @@
-//! VAES in registers of 512 bits: four blocks each.
+//! VAES in registers of 512 bits with four blocks each.
 
 use std::arch::x86_64::*;
 
 use super::lanes::{KeysAbreast, Pointers};
 use crate::cipher::{BLOCK, RoundKeys};
 
-/// How many registers are decrypted at a time.
+/// The number of registers decrypted at once.
 const ABREAST: usize = 8;
 
 /// Encrypts `blocks` blocks of `4 * G` lanes.
@@ -14,7 +14,7 @@ const ABREAST: usize = 8;
 /// The processor has AVX-512 and VAES; every lane has a key, a chain and `blocks` blocks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
 pub(super) unsafe fn encrypt<const R: usize, const G: usize>(lanes: &Pointers, blocks: usize) {
-    // SAFETY: the caller vouches for the pointers; keys lie abreast and aligned.
+    // SAFETY: the caller guarantees the pointers; keys are interleaved by lane and aligned.
     let work = |keys: *const u8| unsafe {
         let key = |round: usize, g: usize| {
             _mm512_load_si512(keys.add(round * KeysAbreast::ROUND + g * 4 * BLOCK).cast())
@@ -44,17 +44,17 @@ pub(super) unsafe fn encrypt<const R: usize, const G: usize>(lanes: &Pointers, b
             scatter(state[g], four(g).map(|lane| lanes.chain[lane].cast()));
         }
     };
-    // SAFETY: the caller vouches for the keys.
+    // SAFETY: the caller guarantees the keys.
     unsafe { KeysAbreast::with(lanes, 4 * G, R, work) }
 }
 
-/// Reads four blocks.
+/// Loads four blocks into one register.
 ///
 /// # Safety
-/// The processor has AVX-512; the pointers are good for a block each.
+/// The processor has AVX-512; each pointer is valid for a block.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn gather(at: [*mut u8; 4]) -> __m512i {
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe {
         let [a, b, c, d] = at.map(|at| _mm_loadu_si128(at.cast()));
         let blocks = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
@@ -62,14 +62,14 @@ pub(super) unsafe fn gather(at: [*mut u8; 4]) -> __m512i {
     }
 }
 
-/// Writes four blocks.
+/// Stores the four blocks of a register.
 ///
 /// # Safety
-/// The processor has AVX-512; the pointers are good for a block each.
+/// The processor has AVX-512; each pointer is valid for a block.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn scatter(blocks: __m512i, at: [*mut u8; 4]) {
     let [a, b, c, d] = at;
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe {
         _mm_storeu_si128(a.cast(), _mm512_castsi512_si128(blocks));
         _mm_storeu_si128(b.cast(), _mm512_extracti32x4_epi32::<1>(blocks));
@@ -78,10 +78,10 @@ pub(super) unsafe fn scatter(blocks: __m512i, at: [*mut u8; 4]) {
     }
 }
 
-/// Decrypts `blocks` blocks from `at` on; `chain` is the ciphertext before them.
+/// Decrypts `blocks` blocks at `at`. `chain` is the ciphertext block before them.
 ///
 /// # Safety
-/// The processor has AVX-512 and VAES; `at` is good for `blocks` blocks.
+/// The processor has AVX-512 and VAES; `at` is valid for `blocks` blocks.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
 pub(super) unsafe fn decrypt<const R: usize>(
     keys: &RoundKeys,
@@ -91,8 +91,8 @@ pub(super) unsafe fn decrypt<const R: usize>(
 ) {
     const WORDS: usize = 8;
     let (mut at, mut blocks): (*mut i64, _) = (at.cast(), blocks);
-    // SAFETY: the caller vouches for the pointer; there are R + 1 keys. Masked words are not
-    // touched.
+    // SAFETY: the caller guarantees the pointer; there are R + 1 keys. Masked words are not
+    // accessed.
     unsafe {
         let round_keys: *const __m128i = keys.0.as_ptr().cast();
         let key = |round: usize| _mm512_broadcast_i32x4(_mm_load_si128(round_keys.add(round)));

@@ -1,11 +1,12 @@
-//! SHA-1 and AES of sixteen messages in one go, with AVX-512.
+//! SHA-1 and AES of sixteen messages in one pass, with AVX-512.
 //!
-//! SHA-1 over sixteen lanes fills the two units for 512-bit integers, AES keeps only one of them
-//! busy and waits for itself most of the time. So a few rounds of AES stand behind every round of
-//! SHA-1, and the processor puts them into the gaps. A block of SHA-1 is four blocks of AES, so
-//! both walk through a message in the same steps.
+//! SHA-1 over sixteen lanes fills both units for 512-bit integers. AES uses only one of them, and
+//! its rounds have a long latency. So a few AES rounds follow every round of SHA-1, and the
+//! processor executes them in the gaps. A block of SHA-1 is four blocks of AES, so both advance in
+//! the same steps.
 //!
-//! Opening has no such function: decryption waits for nothing, and does best on a message alone.
+//! There is no such function for opening: decryption is not serial, and is fastest message by
+//! message.
 
 use std::{arch::x86_64::*, ops::Range};
 
@@ -17,13 +18,13 @@ use crate::{
 
 /// The rounds of SHA-1, FIPS 180-4 section 6.1.
 const ROUNDS: usize = 80;
-/// Lanes of a register.
+/// The number of lanes of a register.
 const FOUR: usize = 4;
 
-/// A unit of four lanes as four registers: either one lane each, or one block of each lane.
+/// A unit of four lanes in four registers: one lane each, or one block of each lane.
 type Square = [__m512i; FOUR];
 
-/// Returns which steps of AES are due behind a round of SHA-1: there are four times `rounds` and
+/// Returns the AES steps that follow a round of SHA-1. Four blocks have `rounds` steps each, and
 /// the whitening.
 #[inline(always)]
 fn due(round: usize, rounds: usize) -> Range<usize> {
@@ -31,7 +32,7 @@ fn due(round: usize, rounds: usize) -> Range<usize> {
     round * steps / ROUNDS..(round + 1) * steps / ROUNDS
 }
 
-/// Hashes `units` units of each lane and encrypts them then.
+/// Hashes `units` units of each lane, then encrypts them.
 ///
 /// # Safety
 /// The processor has AVX-512 and VAES; every lane has a key, a chain and `units` units.
@@ -41,7 +42,7 @@ pub(super) unsafe fn seal<const R: usize>(
     states: &mut [Option<&mut [u32; 5]>],
     units: usize,
 ) {
-    // SAFETY: the caller vouches for the pointers; keys lie abreast and aligned.
+    // SAFETY: the caller guarantees the pointers; keys are interleaved by lane and aligned.
     let work = |keys: *const u8| unsafe {
         let mut hash = load_states(states);
         let zero = _mm512_setzero_si512();
@@ -50,7 +51,7 @@ pub(super) unsafe fn seal<const R: usize>(
             encrypt.state[g] = super::avx512::gather(four(g).map(|lane| lanes.chain[lane].cast()));
         }
         for unit in 0..units {
-            // The compiler would load all keys here and run out of registers.
+            // Without this barrier the compiler loads all keys here and runs out of registers.
             std::arch::asm!("/* {0} */", inout(reg) encrypt.keys, options(nostack, preserves_flags));
             for g in 0..FOUR {
                 let [a, b, c, d] = four(g).map(|lane| lanes.at[lane].add(unit * UNIT));
@@ -71,7 +72,7 @@ pub(super) unsafe fn seal<const R: usize>(
         }
         store_states(&hash, states);
     };
-    // SAFETY: the caller vouches for the keys.
+    // SAFETY: the caller guarantees the keys.
     unsafe { KeysAbreast::with(lanes, LANES, R, work) }
 }
 
@@ -79,25 +80,26 @@ pub(super) unsafe fn seal<const R: usize>(
 struct Encrypt<const R: usize> {
     keys: *const u8,
     state: Square,
-    /// What is encrypted, by group of lanes; the ciphertext takes its place.
+    /// The plaintext by group of lanes; the ciphertext replaces it.
     groups: [Square; FOUR],
 }
 
 impl<const R: usize> Encrypt<R> {
-    /// Does what is due behind a round of SHA-1, and returns the new word that the round has made.
+    /// Runs the AES steps that follow a round of SHA-1, and returns `word`, the result of the
+    /// round.
     ///
-    /// Not a closure: it must become a part of the function around it, eighty times, or no register
-    /// is left alone.
+    /// This is not a closure: it must be inlined into its caller, eighty times, or registers spill.
     ///
     /// # Safety
-    /// The caller is a function for AVX-512 and VAES, and keys lie abreast at `keys`.
+    /// The caller is a function for AVX-512 and VAES, and `keys` points to keys interleaved by
+    /// lane.
     #[inline(always)]
     unsafe fn round(&mut self, round: usize, word: __m512i) -> __m512i {
         for step in due(round, R) {
             let (block, round) = (step / (R + 1), step % (R + 1));
             for g in 0..FOUR {
                 let (state, block) = (&mut self.state[g], &mut self.groups[g][block]);
-                // SAFETY: as this function's; keys lie abreast.
+                // SAFETY: this function has the same requirements; keys are interleaved by lane.
                 unsafe {
                     let key = self.keys.add(round * KeysAbreast::ROUND + g * FOUR * BLOCK);
                     let key = _mm512_load_si512(key.cast());
@@ -112,17 +114,17 @@ impl<const R: usize> Encrypt<R> {
                 }
             }
         }
-        // SAFETY: as this function's.
+        // SAFETY: this function has the same requirements.
         unsafe { hold_all(word, &mut self.state) }
     }
 }
 
-/// Returns the word of SHA-1; AES goes on where it stands in the source, between two rounds of
-/// SHA-1, and is not put at the end of them all by a compiler that knows nothing of waits.
+/// Returns the word of SHA-1 unchanged. It keeps the AES instructions between two rounds of SHA-1:
+/// the compiler, which ignores their latency, would move them behind all rounds.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn hold_all(mut word: __m512i, [a, b, c, d]: &mut Square) -> __m512i {
-    // SAFETY: nothing is done.
+    // SAFETY: the assembly is empty.
     unsafe {
         std::arch::asm!(
             "/* {0} {1} {2} {3} {4} */",
@@ -137,13 +139,13 @@ unsafe fn hold_all(mut word: __m512i, [a, b, c, d]: &mut Square) -> __m512i {
     word
 }
 
-/// Reads a unit of four lanes.
+/// Reads one unit of each of four lanes.
 ///
 /// # Safety
-/// The caller is a function for AVX-512; the pointers are good for a unit.
+/// The caller is a function for AVX-512; the pointers are valid for a unit.
 #[inline(always)]
 unsafe fn square(a: *const u8, b: *const u8, c: *const u8, d: *const u8) -> Square {
-    // SAFETY: the caller vouches for the pointers.
+    // SAFETY: the caller guarantees the pointers.
     unsafe {
         [
             _mm512_loadu_si512(a.cast()),
@@ -154,13 +156,13 @@ unsafe fn square(a: *const u8, b: *const u8, c: *const u8, d: *const u8) -> Squa
     }
 }
 
-/// The lanes of a group.
+/// Returns the lanes of a group.
 #[inline(always)]
 fn four(group: usize) -> [usize; FOUR] {
     [0, 1, 2, 3].map(|n| FOUR * group + n)
 }
 
-/// Where the word of a lane stands in a register of SHA-1.
+/// Returns the position of a lane's word in a register of SHA-1.
 fn column(lane: usize) -> usize {
     lane % FOUR * FOUR + lane / FOUR
 }
@@ -173,7 +175,7 @@ fn load_states(states: &[Option<&mut [u32; 5]>]) -> [__m512i; 5] {
             column_words[column(lane)] = *word;
         }
     }
-    // SAFETY: sixteen words are a register.
+    // SAFETY: sixteen words fill a register.
     columns.map(|words| unsafe { _mm512_loadu_si512(words.as_ptr().cast()) })
 }
 
@@ -181,7 +183,7 @@ fn load_states(states: &[Option<&mut [u32; 5]>]) -> [__m512i; 5] {
 fn store_states(hash: &[__m512i; 5], states: &mut [Option<&mut [u32; 5]>]) {
     for (n, words) in hash.iter().enumerate() {
         let mut columns = [0u32; LANES];
-        // SAFETY: sixteen words are a register.
+        // SAFETY: sixteen words fill a register.
         unsafe { _mm512_storeu_si512(columns.as_mut_ptr().cast(), *words) };
         for (lane, state) in states.iter_mut().enumerate() {
             if let Some(state) = state {
@@ -191,13 +193,13 @@ fn store_states(hash: &[__m512i; 5], states: &mut [Option<&mut [u32; 5]>]) {
     }
 }
 
-/// Turns four lanes of four blocks into four blocks of four lanes, or back.
+/// Transposes four lanes of four blocks into four blocks of four lanes, or back.
 ///
 /// # Safety
 /// The caller is a function for AVX-512.
 #[inline(always)]
 unsafe fn turn([a, b, c, d]: Square) -> Square {
-    // SAFETY: this becomes a part of the caller.
+    // SAFETY: this is inlined into the caller.
     unsafe {
         let (ab_low, cd_low) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0x44>(c, d));
         let (ab_high, cd_high) = (_mm512_shuffle_i32x4::<0xee>(a, b), _mm512_shuffle_i32x4::<0xee>(c, d));
@@ -210,13 +212,13 @@ unsafe fn turn([a, b, c, d]: Square) -> Square {
     }
 }
 
-/// Takes the words of SHA-1 out of blocks: a register each, in the order of [`column`].
+/// Extracts the words of SHA-1 from blocks: one register per word, in the order of [`column`].
 ///
 /// # Safety
 /// The caller is a function for AVX-512.
 #[inline(always)]
 unsafe fn words(groups: &[Square; FOUR]) -> [__m512i; 16] {
-    // SAFETY: this becomes a part of the caller.
+    // SAFETY: this is inlined into the caller.
     unsafe {
         let order = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203));
         let mut words = [_mm512_setzero_si512(); 16];
@@ -236,10 +238,10 @@ unsafe fn words(groups: &[Square; FOUR]) -> [__m512i; 16] {
     }
 }
 
-/// Takes a block of each lane in, with steps of AES behind each round.
+/// Hashes one block of each lane, with AES steps after each round.
 #[inline(always)]
 fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: &mut Encrypt<R>) {
-    // SAFETY: only functions of processors with AVX-512 call this one, and it becomes a part of
+    // SAFETY: only functions for processors with AVX-512 call this one, and it is inlined into
     // them.
     unsafe {
         let [mut a, mut b, mut c, mut d, mut e] = *hash;
@@ -258,7 +260,7 @@ fn sha1<const R: usize>(hash: &mut [__m512i; 5], mut w: [__m512i; 16], encrypt: 
                     _ => (_mm512_ternarylogic_epi32::<0x96>(b, c, d), 0xca62_c1d6u32 as i32),
                 };
                 let early = _mm512_add_epi32(_mm512_add_epi32(e, w[T % 16]), _mm512_set1_epi32(k));
-                // What waits for the round before comes last.
+                // Add the operand that depends on the previous round last.
                 let early = hold(_mm512_add_epi32(hold(early), f));
                 let sum = _mm512_add_epi32(early, _mm512_rol_epi32::<5>(a));
                 (e, d, c, b, a) = (d, c, _mm512_rol_epi32::<30>(b), a, encrypt.round(T, sum));

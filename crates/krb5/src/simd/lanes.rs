@@ -1,4 +1,4 @@
-//! Lanes as the instructions see them.
+//! Lanes in the form that the kernels need.
 
 use std::mem::MaybeUninit;
 
@@ -7,12 +7,12 @@ use crate::{
     hash::Hash,
 };
 
-/// A message on its way through CBC encryption.
+/// A message during CBC encryption.
 pub(crate) struct CbcLane<'l> {
     pub(crate) keys: &'l RoundKeys,
-    /// The last block of ciphertext.
+    /// The previous block of ciphertext, or the IV.
     pub(crate) chain: &'l mut [u8; BLOCK],
-    /// What follows it.
+    /// The data behind that block.
     pub(crate) data: &'l mut [u8],
 }
 
@@ -28,9 +28,9 @@ impl<'l, S: Suite> From<FusedLane<'l, S>> for SealLane<'l, <S::Hash as Hash>::St
     }
 }
 
-/// Where lanes lie. Behind the last one the first is repeated, so that a register is always full:
-/// both compute the same and write the same to the same place, and every step reads all lanes
-/// before it writes any.
+/// The pointers of lanes. Entries behind the last lane repeat the first one, so that registers are
+/// always full: both compute the same result and write it to the same place. Every step reads all
+/// lanes before it writes any.
 pub(super) struct Pointers {
     pub(super) count: usize,
     pub(super) keys: [*const RoundKeys; LANES],
@@ -39,10 +39,10 @@ pub(super) struct Pointers {
 }
 
 impl Pointers {
-    /// Takes up to [`LANES`] lanes.
+    /// Collects up to [`LANES`] lanes.
     ///
     /// # Panics
-    /// If one has fewer than `bytes`.
+    /// If a lane has fewer than `bytes` bytes.
     pub(super) fn of<'l>(lanes: impl Iterator<Item = CbcLane<'l>>, bytes: usize) -> Self {
         let nowhere = std::ptr::null_mut();
         let mut all = Self {
@@ -67,7 +67,7 @@ impl Pointers {
         all
     }
 
-    /// Takes lanes with the states of their hashes.
+    /// Collects lanes with the states of their hashes.
     pub(super) fn and_states<'l, H>(
         lanes: impl Iterator<Item = SealLane<'l, H>>,
         states: &mut [Option<&'l mut H>; LANES],
@@ -84,34 +84,34 @@ impl Pointers {
     }
 }
 
-/// The round keys of lanes side by side, so that a register takes those of all its lanes from
-/// memory at once.
+/// The round keys of lanes interleaved, so that one load fills a register with the keys of its
+/// lanes.
 #[repr(C, align(64))]
 pub(super) struct KeysAbreast([[[u8; BLOCK]; LANES]; RoundKeys::MAX]);
 
 impl KeysAbreast {
-    /// Lays out the keys of the first `count` lanes for `rounds` rounds, hands them out and wipes
-    /// them.
+    /// Interleaves the keys of the first `count` lanes for `rounds` rounds, calls `work` with them,
+    /// and wipes them.
     ///
     /// # Safety
-    /// The first `count` lanes have keys.
+    /// The first `count` lanes have valid key pointers.
     #[inline(always)]
     pub(super) unsafe fn with(lanes: &Pointers, count: usize, rounds: usize, work: impl FnOnce(*const u8)) {
         let mut place = MaybeUninit::<Self>::uninit();
         let abreast = place.as_mut_ptr().cast::<[u8; BLOCK]>();
         for lane in 0..count {
-            // SAFETY: the caller vouches for the keys.
+            // SAFETY: the caller guarantees the keys.
             let keys = unsafe { &*lanes.keys[lane] };
             for (round, key) in keys.0[..=rounds].iter().enumerate() {
-                // SAFETY: the place is inside `place`.
+                // SAFETY: the address is inside `place`.
                 unsafe { abreast.add(round * LANES + lane).write(*key) };
             }
         }
         work(abreast.cast());
-        // SAFETY: the place is all of `place`, and any bytes may be written there.
+        // SAFETY: the range is inside `place`, and any bytes may be written there.
         unsafe { place.as_mut_ptr().cast::<u8>().write_bytes(0, (rounds + 1) * LANES * BLOCK) };
-        // The compiler must not leave the zeros out: something that it cannot see may look at them.
-        // SAFETY: nothing is done.
+        // The assembly uses the pointer, so that the compiler cannot remove the write of zeros as dead.
+        // SAFETY: the assembly is empty.
         unsafe {
             std::arch::asm!("/* {0} */", in(reg) place.as_mut_ptr(), options(nostack, preserves_flags));
         }

@@ -1,18 +1,18 @@
-//! AES on x86-64, many messages at once.
+//! AES kernels for x86-64 that process many messages at once.
 //!
-//! | | encrypts | decrypts |
+//! | module | encryption | decryption |
 //! |---|---|---|
-//! | `avx512` | 4, 8 or 16 chains, four to a register | 16 blocks at a time |
-//! | `avx2` with VAES | 2, 4, 8 or 16 chains, two to a register | 16 blocks at a time |
-//! | `aesni`, `avx2` | 1, 2, 4 or 8 chains, one to a register | 8 blocks at a time |
+//! | `avx512` | 4, 8 or 16 chains, four per register | 16 blocks at a time |
+//! | `avx2` with VAES | 2, 4, 8 or 16 chains, two per register | 16 blocks at a time |
+//! | `aesni`, `avx2` | 1, 2, 4 or 8 chains, one per register | 8 blocks at a time |
 //!
-//! `fused` hashes and encrypts sixteen messages in one go, `stitched` does so for a few,
-//! `stitched_sha2` encrypts and hashes.
+//! `fused` hashes and encrypts sixteen messages in one pass, and `stitched` a few. `stitched_sha2`
+//! encrypts, then hashes the ciphertext.
 //!
-//! This folder is where the crate is not safe Rust: the functions behind it take pointers, since a
-//! register gathers blocks of several messages. What they are promised is checked here.
+//! The kernels are unsafe functions that take pointers, since a register gathers blocks of several
+//! messages. This file checks their requirements.
 #![allow(unsafe_code)]
-// Registers of one step are named by number, several arrays at a time.
+// Registers of one step have the same index in several arrays.
 #![allow(clippy::needless_range_loop)]
 
 mod aesni;
@@ -32,19 +32,19 @@ use crate::{
 };
 use lanes::Pointers;
 
-/// Fewer blocks than this are not worth laying the keys of the lanes out side by side.
+/// The fewest blocks for which interleaving the keys of the lanes is worth its cost.
 const WIDE_BLOCKS: usize = 4;
 
 /// Encrypts the first `blocks` blocks of each of up to [`LANES`] lanes, with `R` rounds.
 ///
 /// # Panics
-/// If a lane is shorter, or the processor cannot do `cpu`.
+/// If a lane is shorter, or the processor lacks `cpu`.
 pub(crate) fn encrypt<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = CbcLane<'l>>, blocks: usize) {
     assert!(cpu.is_available() && cpu != Cpu::Portable);
     let lanes = Pointers::of(lanes, blocks * BLOCK);
     let count = lanes.count;
-    // SAFETY: the processor has the instructions of `cpu`, those of the smaller sets too; the
-    // pointers are good for `blocks` blocks as long as the lanes are borrowed.
+    // SAFETY: the processor has the instructions of `cpu` and of the smaller sets; the pointers are
+    // valid for `blocks` blocks as long as the lanes are borrowed.
     unsafe {
         match cpu {
             _ if count == 0 || blocks == 0 => {}
@@ -73,11 +73,11 @@ pub(crate) fn encrypt<'l, const R: usize>(cpu: Cpu, lanes: impl Iterator<Item = 
     }
 }
 
-/// Decrypts whole blocks with `R` rounds; `chain` is the ciphertext before them and becomes their
-/// last.
+/// Decrypts whole blocks with `R` rounds. `chain` is the ciphertext block before them, and is set
+/// to their last one.
 ///
 /// # Panics
-/// If the processor cannot do `cpu`.
+/// If the processor lacks `cpu`.
 pub(crate) fn decrypt<const R: usize>(
     cpu: Cpu,
     keys: &RoundKeys,
@@ -87,7 +87,7 @@ pub(crate) fn decrypt<const R: usize>(
     assert!(cpu.is_available() && cpu != Cpu::Portable);
     let Some(&last) = data.last() else { return };
     let (at, blocks) = (data.as_mut_ptr().cast::<u8>(), data.len());
-    // SAFETY: the processor has the instructions of `cpu`; `at` is good for `blocks` blocks.
+    // SAFETY: the processor has the instructions of `cpu`; `at` is valid for `blocks` blocks.
     unsafe {
         match cpu {
             Cpu::Avx512 => avx512::decrypt::<R>(keys, chain, at, blocks),
@@ -98,24 +98,24 @@ pub(crate) fn decrypt<const R: usize>(
     *chain = last;
 }
 
-/// Whether AES takes registers of 256 bits: processors with AVX2 of before 2019 have it for one
-/// block at a time only.
+/// Returns whether AES works on registers of 256 bits. Processors with AVX2 from before 2019 have
+/// AES for one block at a time only.
 fn has_vaes() -> bool {
     std::arch::is_x86_feature_detected!("vaes")
 }
 
-/// A way to hash and encrypt in one go.
+/// A kernel that hashes and encrypts in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
-    /// Sixteen messages in rows of 512 bits; it takes the same time for any number of them.
+    /// Sixteen messages in rows of 512 bits. The time does not depend on their number.
     Wide,
-    /// The SHA instructions between those of AES, a few messages in turn.
+    /// AES interleaved with the SHA instructions, for a few messages.
     Stitched,
 }
 
 impl Kernel {
-    /// Returns the fastest for so many messages, if there is one. From how many on [`Kernel::Wide`]
-    /// wins was measured on a Zen 5 and on a Sapphire Rapids.
+    /// Returns the fastest kernel for this number of messages, if there is one. The threshold of
+    /// [`Kernel::Wide`] was measured on a Zen 5 and on a Sapphire Rapids.
     fn of(cpu: Cpu, messages: usize) -> Option<Self> {
         let wide_from = if Maker::here() == Maker::Amd { 7 } else { 6 };
         let kernel =
@@ -123,7 +123,7 @@ impl Kernel {
         (messages > 0 && kernel.is_open(cpu)).then_some(kernel)
     }
 
-    /// Returns whether a processor that works with `cpu` can do it.
+    /// Returns whether the processor supports the kernel with `cpu`.
     fn is_open(self, cpu: Cpu) -> bool {
         match self {
             Kernel::Wide => cpu == Cpu::Avx512,
@@ -132,15 +132,15 @@ impl Kernel {
     }
 }
 
-/// Returns whether SHA-1 and AES go together for so many messages.
+/// Returns whether SHA-1 and AES run in one pass for this number of messages.
 pub(crate) fn fuses(cpu: Cpu, messages: usize) -> bool {
     Kernel::of(cpu, messages).is_some()
 }
 
-/// Hashes the first `units` units of each lane and encrypts them then.
+/// Hashes the first `units` units of each lane, then encrypts them.
 ///
 /// # Panics
-/// If a lane is shorter, or [`fuses`] says no for so many lanes.
+/// If a lane is shorter, or [`fuses`] returns false for this number of lanes.
 pub(crate) fn seal<'l, const R: usize>(
     cpu: Cpu,
     lanes: impl Iterator<Item = SealLane<'l, [u32; 5]>>,
@@ -153,10 +153,10 @@ pub(crate) fn seal<'l, const R: usize>(
     seal_by::<R>(kernel, cpu, &lanes, &mut states[..lanes.count], units);
 }
 
-/// The same for at least one lane, by a way of choice.
+/// Does the same with a given kernel, for at least one lane.
 ///
 /// # Panics
-/// If that is not open.
+/// If the processor does not support the kernel.
 fn seal_by<const R: usize>(
     kernel: Kernel,
     cpu: Cpu,
@@ -166,15 +166,15 @@ fn seal_by<const R: usize>(
 ) {
     assert!(cpu.is_available() && kernel.is_open(cpu) && states.len() == lanes.count);
     if kernel == Kernel::Wide {
-        // SAFETY: the processor has AVX-512 and VAES; the pointers are good for `units` units.
+        // SAFETY: the processor has AVX-512 and VAES; the pointers are valid for `units` units.
         unsafe { fused::seal::<R>(lanes, states, units) }
         return;
     }
-    // Groups as large as each other, as few as there may be.
+    // As few groups as possible, of equal size.
     let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
     for (group, states) in states.chunks_mut(size).enumerate() {
         let first = group * size;
-        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are valid for
         // `units` units, and there is one for each state.
         unsafe {
             match states.len() {
@@ -187,7 +187,7 @@ fn seal_by<const R: usize>(
     }
 }
 
-/// Returns whether AES and SHA-256 go together for so many messages: as long as the SHA
+/// Returns whether AES and SHA-256 run in one pass for this number of messages: as long as the SHA
 /// instructions are the fastest.
 pub(crate) fn fuses_sha256(cpu: Cpu, messages: usize) -> bool {
     let most = match (cpu, Maker::here()) {
@@ -198,10 +198,10 @@ pub(crate) fn fuses_sha256(cpu: Cpu, messages: usize) -> bool {
     (1..=most).contains(&messages) && Kernel::Stitched.is_open(cpu)
 }
 
-/// Encrypts the first `units` units of each lane, 64 bytes, and hashes the ciphertext with SHA-256.
+/// Encrypts the first `units` units (64 bytes) of each lane and hashes the ciphertext with SHA-256.
 ///
 /// # Panics
-/// If a lane is shorter, or the processor cannot do that with `cpu`.
+/// If a lane is shorter, or the processor does not support this with `cpu`.
 pub(crate) fn seal_sha256<'l, const R: usize>(
     cpu: Cpu,
     lanes: impl Iterator<Item = SealLane<'l, [u32; 8]>>,
@@ -213,7 +213,7 @@ pub(crate) fn seal_sha256<'l, const R: usize>(
     let size = lanes.count.div_ceil(lanes.count.div_ceil(stitched::GROUP));
     for (group, states) in states[..lanes.count].chunks_mut(size).enumerate() {
         let first = group * size;
-        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are good for
+        // SAFETY: the processor has AES-NI and the SHA instructions; the pointers are valid for
         // `units` units, and there is one for each state.
         unsafe {
             match states.len() {
@@ -226,17 +226,18 @@ pub(crate) fn seal_sha256<'l, const R: usize>(
     }
 }
 
-/// Returns whether AES and SHA-384 go together for so many messages: for one, whose hash is in
-/// ordinary registers.
+/// Returns whether AES and SHA-384 run in one pass for this number of messages: only for one, whose
+/// hash uses general-purpose registers.
 pub(crate) fn fuses_sha384(cpu: Cpu, messages: usize) -> bool {
     use std::arch::is_x86_feature_detected as has;
     messages == 1 && cpu != Cpu::Portable && has!("bmi1") && has!("bmi2")
 }
 
-/// Encrypts the first `units` units of one lane, 128 bytes, and hashes the ciphertext with SHA-384.
+/// Encrypts the first `units` units (128 bytes) of one lane and hashes the ciphertext with SHA-384.
 ///
 /// # Panics
-/// If the lane is shorter, or there are others, or the processor cannot do that with `cpu`.
+/// If the lane is shorter, if there are others, or if the processor does not support this with
+/// `cpu`.
 pub(crate) fn seal_sha384<'l, const R: usize>(
     cpu: Cpu,
     lanes: impl Iterator<Item = SealLane<'l, [u64; 8]>>,
@@ -247,7 +248,8 @@ pub(crate) fn seal_sha384<'l, const R: usize>(
     const { assert!(R == 14, "RFC 8009 section 5 has SHA-384 with keys of 256 bits only") };
     assert!(cpu.is_available() && fuses_sha384(cpu, lanes.count));
     if let Some(state) = &mut states[0] {
-        // SAFETY: the processor has AES-NI, BMI1 and BMI2; the pointers are good for `units` units.
+        // SAFETY: the processor has AES-NI, BMI1 and BMI2; the pointers are valid for `units`
+        // units.
         unsafe { stitched_sha2::seal_sha384(&lanes, state, units) }
     }
 }

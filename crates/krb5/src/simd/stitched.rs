@@ -1,19 +1,19 @@
-//! A few messages: SHA-1 by its instructions in the waits of chains of AES blocks.
+//! A few messages: SHA-1 instructions interleaved with AES instructions of CBC chains.
 //!
-//! Both wait for themselves most of the time, and run on different units of the core.
+//! Both have a long latency, and run on different units of the core.
 
 use std::arch::x86_64::*;
 
 use super::lanes::Pointers;
 use crate::cipher::{BLOCK, UNIT};
 
-/// The most messages that are worked on in turn: with more, registers run out.
+/// The most messages that are interleaved; with more, registers run out.
 pub(super) const GROUP: usize = 4;
 
-/// Hashes `units` units of `N` lanes from lane `first` on and encrypts them then.
+/// Hashes `units` units of `N` lanes, starting with lane `first`, then encrypts them.
 ///
 /// # Safety
-/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a
+/// The processor has AES-NI, the SHA instructions and SSE4.1. These lanes exist, and each has a
 /// key, a chain and `units` units.
 #[target_feature(enable = "aes,sha,ssse3,sse4.1")]
 pub(super) unsafe fn seal<const R: usize, const N: usize>(
@@ -22,7 +22,7 @@ pub(super) unsafe fn seal<const R: usize, const N: usize>(
     hashes: &mut [Option<&mut [u32; 5]>],
     units: usize,
 ) {
-    // SAFETY: the caller vouches for the pointers; keys are aligned.
+    // SAFETY: the caller guarantees the pointers; keys are aligned.
     unsafe {
         let keys: [*const __m128i; N] = std::array::from_fn(|n| lanes.keys[first + n].cast());
         let mut chain: [__m128i; N] = std::array::from_fn(|n| _mm_loadu_si128(lanes.chain[first + n].cast()));
@@ -37,7 +37,7 @@ pub(super) unsafe fn seal<const R: usize, const N: usize>(
             let at: [*mut __m128i; N] = std::array::from_fn(|n| lanes.at[first + n].add(unit * UNIT).cast());
             let (abcd_before, e_before) = (abcd, e);
             let mut w = [[order; UNIT / BLOCK]; N];
-            // Four rounds of SHA-1: twenty of these, five behind each other in each block of AES.
+            // Four rounds of SHA-1. A unit has twenty of these, five in each AES block.
             macro_rules! four {
                 ($i:literal, $kind:literal) => {
                     for n in 0..N {
@@ -58,7 +58,7 @@ pub(super) unsafe fn seal<const R: usize, const N: usize>(
                     }
                 };
             }
-            // A block of AES with five times four rounds of SHA-1 between its rounds.
+            // One AES block, with five times four rounds of SHA-1 between its rounds.
             macro_rules! block {
                 ($block:literal, $($i:literal)*) => {
                     for n in 0..N {

@@ -1,6 +1,7 @@
-//! A few messages of RFC 8009: SHA-2 over what chains of AES blocks have just made, in their waits.
+//! A few messages of RFC 8009: SHA-2 of the previous ciphertext, interleaved with AES of CBC
+//! chains.
 //!
-//! The hash is of the ciphertext, so it goes one unit behind the cipher.
+//! The hash covers the ciphertext, so it runs one unit behind the cipher.
 
 use std::arch::x86_64::*;
 
@@ -16,11 +17,11 @@ use crate::{
     },
 };
 
-/// Encrypts `units` units of 64 bytes of `N` lanes from lane `first` on, and hashes the ciphertext
-/// with SHA-256.
+/// Encrypts `units` units of 64 bytes of `N` lanes, starting with lane `first`, and hashes the
+/// ciphertext with SHA-256.
 ///
 /// # Safety
-/// The processor has AES-NI, the SHA instructions and SSE4.1; these lanes are there, and each has a
+/// The processor has AES-NI, the SHA instructions and SSE4.1. These lanes exist, and each has a
 /// key, a chain and `units` units.
 #[target_feature(enable = "aes,sha,ssse3,sse4.1")]
 pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
@@ -37,8 +38,8 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
     for (state, hash) in states.iter_mut().zip(hashes.iter()) {
         *state = hash.as_deref().copied().unwrap_or_default();
     }
-    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the
-    // cipher has been.
+    // SAFETY: the caller guarantees the pointers; keys are aligned. The hash reads only units that
+    // the cipher has finished.
     unsafe {
         aesni::encrypt::<R, N>(lanes, first, UNIT / BLOCK);
         let keys: [*const __m128i; N] = std::array::from_fn(|n| lanes.keys[first + n].cast());
@@ -49,15 +50,14 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
             let at: [*mut __m128i; N] = std::array::from_fn(|n| lanes.at[first + n].add(unit * UNIT).cast());
             let (abef_before, cdgh_before) = (abef, cdgh);
             let mut w = [[order; UNIT / BLOCK]; N];
-            // Four rounds of SHA-256: sixteen of these, four behind each other in each block of
-            // AES.
+            // Four rounds of SHA-256. A unit has sixteen of these, four in each AES block.
             macro_rules! four {
                 ($i:expr) => {
                     let constants = _mm_loadu_si128(K256.as_ptr().add(4 * $i).cast());
                     for n in 0..N {
                         let w = &mut w[n];
                         if $i < 4 {
-                            // The unit before this one.
+                            // Read the previous unit.
                             let cipher = _mm_loadu_si128(at[n].sub(UNIT / BLOCK).add($i % 4));
                             w[$i % 4] = _mm_shuffle_epi8(cipher, order);
                         } else {
@@ -71,7 +71,7 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
                     }
                 };
             }
-            // A block of AES with four times four rounds of SHA-256 between its rounds.
+            // One AES block, with four times four rounds of SHA-256 between its rounds.
             macro_rules! block {
                 ($block:literal) => {
                     for n in 0..N {
@@ -130,13 +130,13 @@ pub(super) unsafe fn seal_sha256<const R: usize, const N: usize>(
 #[target_feature(enable = "aes,sse4.1,bmi1,bmi2")]
 pub(super) unsafe fn seal_sha384(lanes: &Pointers, hash: &mut [u64; 8], units: usize) {
     const UNIT: usize = 128;
-    /// The rounds of AES-256.
+    /// The number of rounds of AES-256.
     const ROUNDS: usize = 14;
     if units == 0 {
         return;
     }
-    // SAFETY: the caller vouches for the pointers; keys are aligned. The hash reads where the
-    // cipher has been.
+    // SAFETY: the caller guarantees the pointers; keys are aligned. The hash reads only units that
+    // the cipher has finished.
     unsafe {
         aesni::encrypt::<ROUNDS, 1>(lanes, 0, UNIT / BLOCK);
         let keys: *const __m128i = lanes.keys[0].cast();
@@ -146,8 +146,8 @@ pub(super) unsafe fn seal_sha384(lanes: &Pointers, hash: &mut [u64; 8], units: u
             let at: *mut __m128i = lanes.at[0].add(unit * UNIT).cast();
             let before = state;
             let mut words = Row1x64::read_block(&[at.cast::<u8>().sub(UNIT)], 0);
-            // A block of AES behind eight rounds of SHA-384. The code is short, so that decoded it
-            // fits into its cache.
+            // One AES block after eight rounds of SHA-384. The loop is short, so that it fits into
+            // the cache of decoded instructions.
             #[expect(clippy::expect_used, reason = "the number of groups is a constant above zero")]
             let (last, groups) = u64::CONSTANTS.split_last().expect("five groups");
             for (group, constants) in groups.iter().enumerate() {

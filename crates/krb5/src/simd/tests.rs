@@ -1,4 +1,4 @@
-//! Every way to hash and encrypt in one go, against the libraries.
+//! Compares every kernel that hashes and encrypts with the crates `aes`, `sha1` and `sha2`.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
@@ -8,7 +8,7 @@ use crate::{
     portable::xor,
 };
 
-/// What a message is worked on with, and what it becomes.
+/// The input of a kernel, or its expected result.
 #[derive(Clone, PartialEq)]
 struct Work<T> {
     chain: [u8; BLOCK],
@@ -22,10 +22,10 @@ struct Case<H: Hash> {
     expected: Work<H::State>,
 }
 
-/// Makes a message for a lane, with a key, a chain and a state of its own.
+/// Makes a message for a lane, with its own key, chain and state.
 fn case<H: Hash>(lane: usize, units: usize) -> Case<H> {
     let key: [u8; 32] = std::array::from_fn(|n| (n * 7 + lane) as u8);
-    // Longer than what is worked on, and at an odd address, as tokens are.
+    // Longer than the units, and at an odd address, as tokens are.
     let len = lane + units * H::BLOCK + 5;
     let data: Vec<u8> = (0..len).map(|n| ((n * n + 11 * n + lane) % 251) as u8).collect();
     let mut state = H::INITIAL;
@@ -50,7 +50,7 @@ fn case<H: Hash>(lane: usize, units: usize) -> Case<H> {
     Case { keys: RoundKeys::encrypting(&key), work, expected: Work { chain, state, data } }
 }
 
-/// Has 0 to 7 units of each of up to `most` lanes sealed.
+/// Seals 0 to 7 units of each of up to `most` lanes and compares the results.
 fn agrees<H: Hash<State: PartialEq>>(
     what: &str,
     most: usize,
