@@ -214,11 +214,9 @@ impl RecordReader {
 
     fn append(&mut self, bytes: &[u8]) {
         let end = self.filled + bytes.len();
-        // If all of the fragment is here, allocate no more than it needs.
-        let whole = end == self.fragment_end;
         if self.record.capacity() == 0 {
             self.record = match self.take_kept() {
-                None if whole => memory::take(end),
+                None if end == self.fragment_end => memory::take(end),
                 kept => kept.unwrap_or_default(),
             };
         }
@@ -226,9 +224,8 @@ impl RecordReader {
             room.copy_from_slice(bytes);
         } else {
             self.record.truncate(self.filled);
-            if whole {
-                // A size that the thread keeps for the next such record.
-                self.record.reserve_exact(memory::rounded(end) - self.filled);
+            if self.record.capacity() < end {
+                self.record.reserve_exact(self.room(end.saturating_mul(2)) - self.filled);
             }
             self.record.extend_from_slice(bytes);
         }
@@ -247,10 +244,15 @@ impl RecordReader {
             self.filled.saturating_mul(4).max(GROWTH_MIN).min(self.fragment_end)
         };
         if self.record.len() < wanted {
-            let room = if wanted == self.fragment_end { memory::rounded(wanted) } else { wanted };
-            self.record.reserve_exact(room - self.record.len());
+            self.record.reserve_exact(self.room(wanted) - self.record.len());
             self.record.resize(wanted, 0);
         }
+    }
+
+    /// Returns the memory for `wanted` bytes of the fragment in progress: never more than the whole
+    /// fragment needs, in a size that the thread keeps for the next such record.
+    fn room(&self, wanted: usize) -> usize {
+        if wanted < self.fragment_end { wanted } else { memory::rounded(self.fragment_end) }
     }
 
     fn take_kept(&self) -> Option<Vec<u8>> {

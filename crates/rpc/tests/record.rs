@@ -157,3 +157,21 @@ fn a_reader_of_new_memory_leaves_kept_buffers_to_others() {
         assert_eq!(records, [vec![7; LENGTH]]);
     }
 }
+
+#[test]
+fn a_record_that_comes_in_pieces_takes_no_more_memory_than_it_declares() {
+    const LENGTH: usize = (1 << 20) + (128 << 10);
+    for piece in [1 << 10, 16 << 10, 64 << 10, 100_000] {
+        let mut reader = RecordReader::new(RecordLimits { record_size_max: LENGTH, ..Default::default() });
+        reader.set_memory(RecordMemory::New);
+        let mut records = Vec::new();
+        reader.push(&record_mark(LENGTH), &mut records).unwrap();
+        let mut arrived = 0;
+        while arrived < LENGTH - piece {
+            reader.push(&vec![7; piece], &mut records).unwrap();
+            arrived += piece;
+            let allowed = (2 * arrived).min(LENGTH);
+            assert!(reader.memory() <= allowed, "{} bytes for {arrived} in {piece}", reader.memory());
+        }
+    }
+}
