@@ -1,10 +1,10 @@
-//! Prints how fast each way to hash is on one core: `cargo run --release -p orthrus-krb5 --example
-//! hashes`.
+//! Prints the speed of each hash kernel on one core:
+//! `cargo run --release -p orthrus-krb5 --example hashes`.
 //!
-//! An argument picks rows by what their name contains. The time is the thread's processor time; the
-//! clock of the core is found by a chain of multiplications (three cycles each) and XORs (one).
-//! Beside each figure stands the bound of the units, computed from what a block needs at least, see
-//! [`bound`].
+//! The argument selects rows whose name contains it. The time is the thread's processor time. The
+//! clock of the core is measured with a chain of multiplications (three cycles each) and XORs
+//! (one). Next to each figure is the limit of the execution units, computed from the operations of
+//! a block, see [`bound`].
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 // A measurement reads the clock, which the crate itself never does.
@@ -15,9 +15,9 @@ use std::hint::black_box;
 use orthrus_krb5::{ContextKeys, Cpu, Enctype, MicMessage, MicToken, Role, Run, measure};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Long enough that what a call costs besides its blocks does not show.
+/// The length of a lane in bytes: long enough to hide the fixed cost of a call.
 const LANE: usize = 4096;
-/// Nanoseconds for one figure; the best of [`REPEATS`].
+/// The time for one figure in nanoseconds; the best of [`REPEATS`] counts.
 const ROUND: u64 = 20_000_000;
 const REPEATS: usize = 5;
 
@@ -33,7 +33,7 @@ fn main() {
                 if !name.contains(&wanted) {
                     continue;
                 }
-                // Addresses as they come: not on a boundary.
+                // Unaligned addresses, as in records.
                 let slices: Vec<_> = (0..lanes).map(|lane| &data[lane][lane..lane + LANE]).collect();
                 let Some((rate, cycles)) = measured(hash, way, &slices, block) else { continue };
                 let bound = bound(hash, way, lanes)
@@ -81,7 +81,7 @@ fn signed(cpu: Cpu, keys: &ContextKeys, count: usize) -> f64 {
     best
 }
 
-/// Returns GB/s and the cycles for a block of all lanes, or nothing where it is not possible.
+/// Returns GB/s and the cycles for a block of all lanes, or `None` for an unsupported kernel.
 fn measured(hash: &str, way: &str, lanes: &[&[u8]], block: usize) -> Option<(f64, f64)> {
     let blocks = LANE / block;
     let mut best = (0.0, f64::MAX);
@@ -106,16 +106,16 @@ fn measured(hash: &str, way: &str, lanes: &[&[u8]], block: usize) -> Option<(f64
     Some(best)
 }
 
-/// Returns the least number of cycles for a block of all lanes on a core with two ports for 512
-/// bits, three for 256 bits (rows), counting instructions that need one of those ports; loads and
-/// stores have their own.
+/// Returns the minimum number of cycles for a block of all lanes. It assumes a core with two ports
+/// for 512 bits and three for 256 bits, and counts the instructions that need one of them. Loads
+/// and stores have their own ports.
 ///
-/// - SHA-1: 80 rounds with 2 rotations, 4 additions and 1 function, 64 words of schedule with 2
-///   XORs and 1 rotation, turning a block: 64 moves and 16 byte swaps for 16 lanes, 5 additions at
-///   the end.
-/// - SHA-2: a round has 6 rotations, 4 functions of three bits and 7 additions, a word of schedule
-///   4 rotations, 2 shifts, 2 functions and 3 additions.
-/// - Without AVX-512 a rotation is 3 instructions, a function of three bits 2 (XOR) to 4
+/// - SHA-1: 80 rounds with 2 rotations, 4 additions and 1 function; 64 words of schedule with 2
+///   XORs and 1 rotation; transposing a block: 64 moves and 16 byte swaps for 16 lanes; 5 additions
+///   at the end.
+/// - SHA-2: a round has 6 rotations, 4 functions of three bits and 7 additions; a word of schedule
+///   has 4 rotations, 2 shifts, 2 functions and 3 additions.
+/// - Without AVX-512 a rotation takes 3 instructions, and a function of three bits 2 (XOR) to 4
 ///   (majority).
 fn bound(hash: &str, way: &str, lanes: usize) -> Option<f64> {
     let (rounds, words, state) = match hash {
@@ -126,7 +126,7 @@ fn bound(hash: &str, way: &str, lanes: usize) -> Option<f64> {
     let turn = |wide: bool| match (hash, wide) {
         ("SHA-384", true) => 48.0 + 16.0,
         (_, true) => 64.0 + 16.0,
-        // The second half of a row comes in with a load that needs a port as well.
+        // The second half of a row is loaded by an instruction that also needs a port.
         ("SHA-384", false) => 16.0 + 16.0 + 16.0,
         (_, false) => 16.0 + 32.0 + 16.0,
     };

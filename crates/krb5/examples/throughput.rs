@@ -1,8 +1,8 @@
-//! Prints how fast tokens are made and opened on one core: `cargo run --release -p orthrus-krb5
-//! --example throughput`.
+//! Prints the speed of sealing and opening tokens on one core:
+//! `cargo run --release -p orthrus-krb5 --example throughput`.
 //!
-//! Arguments name the instructions (all that the processor has, if none is named) and pick rows by
-//! what their name contains. Times are the thread's processor time, the median of several rounds.
+//! Arguments name instruction sets (default: all that the processor has) and select rows whose name
+//! contains them. Times are the thread's processor time, the median of several rounds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed measurement ends by panicking")]
 #![expect(clippy::disallowed_methods, reason = "a program has arguments")]
@@ -48,7 +48,7 @@ fn rows(cpu: Cpu, enctype: Enctype, wanted: &str) {
             println!("{name}{wrap:>10.2}{unwrap:>10.2}  GB/s");
         }
     }
-    // Bodies of metadata calls and replies, one at a time and what a tick brings.
+    // Bodies of metadata calls and replies, single and in batches of a tick.
     for (count, len) in
         [(1, 64), (1, 160), (1, 320), (1, 1024), (2, 160), (4, 160), (16, 160), (24, 160), (64, 160)]
     {
@@ -58,7 +58,7 @@ fn rows(cpu: Cpu, enctype: Enctype, wanted: &str) {
             println!("{name}{:>10.0}{:>10.0}  ns each", len as f64 / wrap, len as f64 / unwrap);
         }
     }
-    // Verifiers of replies, heads of calls.
+    // Verifiers of replies, and headers of calls.
     for (count, len) in [(1, 4), (1, 128), (4, 4), (16, 4), (16, 128), (64, 128)] {
         let name = format!("{:<28}{:<14}", enctype.name(), format!("MIC {count} x {len} B"));
         if name.contains(wanted) {
@@ -68,7 +68,7 @@ fn rows(cpu: Cpu, enctype: Enctype, wanted: &str) {
     }
 }
 
-/// The processor time of this thread in nanoseconds.
+/// Returns the processor time of this thread in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -76,7 +76,7 @@ fn now() -> u64 {
 
 /// Returns the median nanoseconds of a call of `work`.
 fn median(mut work: impl FnMut()) -> f64 {
-    // The clock is a system call: what is short is called several times between two looks at it.
+    // The clock is a system call, so short work is repeated between two readings.
     let started = now();
     work();
     let calls = (CLOCK_EVERY.as_nanos() as u64 / (now() - started).max(1)).clamp(1, 1024) as u32;
@@ -99,7 +99,7 @@ fn sides(enctype: Enctype, n: usize) -> (ContextKeys, ContextKeys) {
     (side(Role::Acceptor), side(Role::Initiator))
 }
 
-/// Returns GB/s of plaintext.
+/// Returns the speed of sealing and opening in GB/s of plaintext.
 fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: usize) -> (f64, f64) {
     let keys: Vec<_> = (0..users).map(|n| sides(enctype, n)).collect();
     let token_len = WRAP_HEADROOM + len + keys[0].0.wrap_trailer_len();
@@ -121,7 +121,7 @@ fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: us
     wrap(&mut buffers);
     let mut tokens = buffers.clone();
     let unwrapping = median(|| {
-        // A copy is a small part of the work, and its own cost is taken off below.
+        // The copy is a small part of the work, and its cost is subtracted below.
         for (token, buffer) in tokens.iter_mut().zip(&buffers) {
             token.copy_from_slice(buffer);
         }
@@ -146,7 +146,7 @@ fn seal_and_open(cpu: Cpu, enctype: Enctype, count: usize, len: usize, users: us
     (rate(wrapping), rate(unwrapping - copying))
 }
 
-/// Returns nanoseconds for one token.
+/// Returns the nanoseconds per token for signing and verifying.
 fn sign_and_verify(cpu: Cpu, enctype: Enctype, count: usize, len: usize) -> (f64, f64) {
     let (ours, theirs) = sides(enctype, 1);
     let data = vec![7; len];

@@ -82,7 +82,7 @@ impl<'b, 't, S: Suite, K> Lane<'b, 't, S, K> {
         Self { keys, walk: Walk::new(token, start, start + units * S::Hash::BLOCK, S::Hash::BLOCK), progress }
     }
 
-    /// Counts processed units.
+    /// Counts the units that were processed.
     fn advance(&mut self, units: usize) {
         self.walk.advance(units);
         self.progress.done += units * S::Hash::BLOCK;

@@ -20,7 +20,7 @@
 //!
 //! | `ORTHRUS_CPU` | encryption | decryption | SHA-1 (sealing) |
 //! |---|---|---|---|
-//! | `avx512` | VAES, 4 lanes a register | VAES, 16 blocks | many: AES between rounds of laned SHA-1 |
+//! | `avx512` | VAES, 4 lanes a register | VAES, 16 blocks | many: AES between laned SHA-1 rounds |
 //! | `avx2` | VAES, 2 lanes a register, or `aesni` | VAES, 16 blocks, or `aesni` | as `aesni` |
 //! | `aesni` | 8 lanes in turn | 8 blocks | AES between SHA instructions, up to 4 messages |
 //! | `portable` | `aes` crate | `aes` crate | hash and cipher separately |

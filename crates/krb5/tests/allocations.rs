@@ -1,4 +1,4 @@
-//! Nothing is allocated for a message, nor for a batch, by any set of instructions.
+//! No instruction set allocates memory for a message or for a batch.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -10,23 +10,23 @@ use orthrus_krb5::{
     VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 
-/// The system's allocator, which counts for each thread what it is asked for.
+/// The system's allocator, with a count of allocations per thread.
 struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything goes on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as this function's.
+        // SAFETY: this function has the same requirements.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as this function's.
+        // SAFETY: this function has the same requirements.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` allocates.
+/// Returns how often `work` allocates.
 fn allocations(work: impl FnOnce()) -> usize {
     let before = COUNT.get();
     work();
@@ -54,7 +54,7 @@ fn wrap_unwrap_and_both_sides_of_mics_allocate_nothing() {
     let contexts =
         Enctype::ALL.map(|enctype| (keys(enctype, Role::Acceptor), keys(enctype, Role::Initiator)));
     for cpu in Cpu::available() {
-        // Batches of one enctype, and of all of them mixed; lengths differ.
+        // Batches of one enctype, and of all enctypes mixed, with different lengths.
         for count in [1, 2, 5, 16, 64] {
             for mixed in [1, 4] {
                 allocates_nothing(cpu, &contexts[..mixed], count);

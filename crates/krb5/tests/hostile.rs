@@ -1,4 +1,4 @@
-//! Tokens that no honest peer sends.
+//! Tokens that no correct peer sends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ fn sealed(enctype: Enctype, plain: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// Opens a token on every path of this processor: they leave the same.
+/// Opens a token on every path of this processor. All paths must give the same result and bytes.
 fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
     let opened = Cpu::available().map(|cpu| {
         let mut bytes = token.to_vec();
@@ -40,7 +40,8 @@ fn open(keys: &ContextKeys, token: &mut [u8]) -> Result<Unwrapped, TokenError> {
 
 #[test]
 fn every_bit_flip_of_a_sealed_token_is_refused() {
-    // RFC 4121 section 4.2.4: what is in the clear has a copy inside; only the rotation has not.
+    // RFC 4121 section 4.2.4: the plain header has an encrypted copy, which omits only the
+    // rotation.
     for enctype in Enctype::ALL {
         let acceptor = keys(enctype, Role::Acceptor, true);
         for len in [0, 1, 15, 16, 33] {
@@ -51,7 +52,7 @@ fn every_bit_flip_of_a_sealed_token_is_refused() {
                 forged[bit / 8] ^= 0x80 >> (bit % 8);
                 let rotation = usize::from(u16::from_be_bytes([forged[6], forged[7]]));
                 if rotation != 0 && rotation % body_len == 0 {
-                    continue; // a rotation by nothing, however it is written
+                    continue; // a rotation by a multiple of the length
                 }
                 assert!(open(&acceptor, &mut forged).is_err(), "{enctype}, {len} bytes, bit {bit}");
             }

@@ -1,5 +1,5 @@
-//! Every token that MIT krb5 made, both directions, on every path of this processor; where they
-//! come from: `vectors/README.md`.
+//! Tokens of MIT krb5, in both directions, on every path of this processor. `vectors/README.md`
+//! describes their origin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 // The tests of a core may read files.
@@ -63,7 +63,8 @@ fn sequence_of(token: &[u8]) -> u64 {
     u64::from_be_bytes(token[8..16].try_into().expect("eight bytes"))
 }
 
-/// Opens a token on every path of this processor; returns where the plaintext lies, and all bytes.
+/// Opens a token on every path of this processor. Returns the range of the plaintext, and all
+/// bytes.
 fn open(keys: &ContextKeys, token: &[u8]) -> (Unwrapped, Vec<u8>) {
     let opened = Cpu::available().map(|cpu| {
         let mut bytes = token.to_vec();
@@ -80,7 +81,7 @@ fn open(keys: &ContextKeys, token: &[u8]) -> (Unwrapped, Vec<u8>) {
     opened.reduce(same).expect("the portable path")
 }
 
-/// Checks a signature alone, and on every path.
+/// Checks a signature alone, and in a batch on every path.
 fn verify(keys: &ContextKeys, data: &[u8], token: &[u8], sequence: u64) {
     assert_eq!(keys.verify(data, token), Ok(sequence));
     for cpu in Cpu::available() {

@@ -1,5 +1,4 @@
-//! Every set of instructions makes the same tokens and opens them, whatever the batch and wherever
-//! it lies.
+//! Every instruction set makes and opens the same tokens, for any batch and any segments.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -11,7 +10,7 @@ use orthrus_krb5::{
 };
 use proptest::prelude::*;
 
-/// Both sides of a context of each enctype, twice.
+/// Both sides of two contexts of each enctype.
 fn contexts() -> &'static [(ContextKeys, ContextKeys)] {
     static CONTEXTS: OnceLock<Vec<(ContextKeys, ContextKeys)>> = OnceLock::new();
     let side = |n: usize, role| {
@@ -30,7 +29,7 @@ fn room(contexts: &[(ContextKeys, ContextKeys)], context: usize, len: usize, see
     token
 }
 
-/// Cuts bytes into pieces of these lengths; what is left is the last piece.
+/// Cuts bytes into pieces of these lengths; the rest is the last piece.
 fn cut<'a>(mut bytes: &'a mut [u8], lengths: &[usize]) -> Vec<&'a mut [u8]> {
     let mut pieces = Vec::new();
     for &length in lengths {
@@ -42,7 +41,7 @@ fn cut<'a>(mut bytes: &'a mut [u8], lengths: &[usize]) -> Vec<&'a mut [u8]> {
     pieces
 }
 
-/// Seals messages of (context, length) as one batch; `cuts` says how each token lies in pieces.
+/// Seals messages of (context, length) as one batch; `cuts` are the lengths of each token's pieces.
 fn seal(run: &mut Run<'_>, messages: &[(usize, usize)], cuts: &[usize]) -> Vec<Vec<u8>> {
     let contexts = contexts();
     let seeds = messages.iter().enumerate();
@@ -89,7 +88,7 @@ fn open(
     batch.into_iter().map(|message| message.result).collect()
 }
 
-/// Seals and opens in every way and compares with the library's way.
+/// Seals and opens with every instruction set, and compares with the portable path.
 fn agrees(messages: &[(usize, usize)], cuts: &[usize]) {
     let contexts = contexts();
     let expected = seal(&mut Run::new(Cpu::Portable), messages, &[]);
@@ -178,8 +177,8 @@ fn others_get_their_turn_inside_a_batch() {
             assert!(tokens == seal(&mut Run::new(cpu), &messages, &[]));
             let opened = open(&mut run, &messages, &[], &mut tokens);
             assert!(opened.iter().all(Result::is_ok));
-            // 2 MiB sealed and opened, a call at least every 128 KiB and what the lanes take at
-            // once.
+            // 2 MiB are sealed and opened, with a call at least every 128 KiB plus one step of the
+            // lanes.
             assert!(calls >= 20, "{cpu}, enctype {}: {calls} calls", Enctype::ALL[context]);
         }
     }

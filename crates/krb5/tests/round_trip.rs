@@ -1,4 +1,4 @@
-//! What one side seals or signs, the other side opens or verifies: any length, any batch.
+//! Each side opens and verifies the tokens of the other, for any length and any batch.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use orthrus_krb5::{
 };
 use proptest::prelude::*;
 
-/// Starts a run on the path that `cargo xtask memcheck` chooses, else on the best one.
+/// Starts a run on the path that `cargo xtask memcheck` chooses, or on the best one.
 #[expect(clippy::disallowed_methods, reason = "tests have an environment")]
 fn run() -> Run<'static> {
     Run::new(std::env::var(CPU_VARIABLE).map_or_else(|_| Cpu::best(), |name| name.parse().expect("a name")))
@@ -43,7 +43,7 @@ fn confounder(n: usize) -> [u8; 16] {
     [n as u8; 16]
 }
 
-/// Seals messages of (context, length) as one batch, after `start` bytes that must stay.
+/// Seals messages of (context, length) as one batch, behind `start` bytes that must not change.
 fn seal(contexts: &[Context], messages: &[(usize, usize)], start: usize) -> Vec<Vec<u8>> {
     let mut buffers: Vec<Vec<u8>> = messages
         .iter()

@@ -45,9 +45,9 @@ pub(crate) trait Row: Copy {
     fn rotate_right(self, bits: u32) -> Self;
     /// Shifts each lane right by `bits`, filling with zeros.
     fn shift_right(self, bits: u32) -> Self;
-    /// XORs two rows.
+    /// XORs each lane of two rows.
     fn xor(self, other: Self) -> Self;
-    /// XORs three rows.
+    /// XORs each lane of three rows.
     fn xor3(self, b: Self, c: Self) -> Self;
     /// Takes the bits of `yes` where this row has ones, else the bits of `no`: Ch of FIPS 180-4.
     fn choose(self, yes: Self, no: Self) -> Self;

@@ -1,4 +1,4 @@
-//! Batches of messages, against the library and the published vectors.
+//! Compares batches of messages with the `hmac` crate and the published vectors.
 
 use hmac::{KeyInit, Mac};
 
@@ -10,7 +10,7 @@ use crate::{
 
 const CPUS: [Cpu; 4] = [Cpu::Avx512, Cpu::Avx2, Cpu::AesNi, Cpu::Portable];
 
-/// A message of a batch, and what it shall give.
+/// A message of a batch, with its expected digest.
 struct Case<H: Hash> {
     key: HmacKey<H>,
     prefix: usize,
@@ -36,7 +36,7 @@ impl<H: Hash> Case<H> {
     }
 }
 
-/// Gives the batch to each choice of instructions.
+/// Hashes the batch with each instruction set and compares the digests.
 fn agrees<H: Hash>(cases: &[Case<H>]) {
     for cpu in CPUS {
         let mut seen = vec![false; cases.len()];
@@ -54,7 +54,7 @@ fn agrees<H: Hash>(cases: &[Case<H>]) {
 
 fn every_length<H: Hash, M: Mac + KeyInit>() {
     for (prefix, suffix) in [(0, None), (16, None), (0, Some([9; 16])), (16, Some([7; 16]))] {
-        // One batch of all lengths: lanes end at different times. Then batches of one length.
+        // One batch of all lengths, whose lanes end at different times. Then batches of one length.
         let lengths = (0..=300).chain([1000, 4095, 4096, 4097, 70_001]);
         let all: Vec<_> =
             lengths.enumerate().map(|(n, len)| Case::new::<M>(n, prefix, len, suffix)).collect();
@@ -91,7 +91,7 @@ fn messages_in_pieces_give_the_digests_of_the_library() {
                 .collect();
             let mut segments: Vec<_> =
                 pieces.iter_mut().map(|pieces| Segments::Many(&mut pieces[..])).collect();
-            // The first bytes come as prefix and are skipped in the pieces.
+            // The first bytes are the prefix, so the data starts behind them.
             let messages = cases.iter().zip(&mut segments).enumerate().map(|(n, (case, data))| {
                 (Message { from: case.prefix, ..case.message() }, With { data, with: n })
             });
@@ -115,7 +115,7 @@ fn a_pause_comes_while_long_messages_are_hashed() {
     }
 }
 
-/// RFC 2202 section 3 and RFC 4231 sections 4.2 to 4.4, where keys are no longer than a block.
+/// RFC 2202 section 3 and RFC 4231 sections 4.2 to 4.4: the cases with a key of at most one block.
 #[test]
 fn the_published_vectors_hold_on_every_path() {
     let unhex = |text: &str| -> Vec<u8> {
@@ -124,7 +124,7 @@ fn the_published_vectors_hold_on_every_path() {
     fn holds<H: Hash>(key: &[u8], data: &[u8], expected: &[u8]) {
         let key = HmacKey::<H>::new(key);
         for cpu in CPUS {
-            // Sixteen times the same: every lane.
+            // The same message sixteen times, to fill every lane.
             let message =
                 || Message { key: &key, start: None, prefix: &[], from: 0, len: data.len(), suffix: None };
             mac_each(&mut Run::new(cpu), (0..16).map(|_| (message(), data)), |_, digest| {

@@ -110,7 +110,7 @@ impl KeysAbreast {
         work(abreast.cast());
         // SAFETY: the range is inside `place`, and any bytes may be written there.
         unsafe { place.as_mut_ptr().cast::<u8>().write_bytes(0, (rounds + 1) * LANES * BLOCK) };
-        // The assembly uses the pointer, so that the compiler cannot remove the write of zeros as dead.
+        // The assembly uses the pointer, so that the compiler cannot remove the zeros as dead.
         // SAFETY: the assembly is empty.
         unsafe {
             std::arch::asm!("/* {0} */", in(reg) place.as_mut_ptr(), options(nostack, preserves_flags));

@@ -1,5 +1,4 @@
-//! Memory between pages that may not be touched: a read or a write one byte outside ends the
-//! process.
+//! Memory between inaccessible pages: a read or write one byte outside ends the process.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -7,23 +6,23 @@ use std::ptr::NonNull;
 
 use crate::model::Place;
 
-/// Bytes that end where a forbidden page begins, or (`AT_START`) begin where one ends.
+/// Bytes that end at an inaccessible page, or (`AT_START`) begin behind one.
 pub struct Guarded<const AT_START: bool> {
-    /// The first of the mapped pages, which is forbidden, as is the last.
+    /// The start of the mapping. Its first and last pages are inaccessible.
     pages: NonNull<u8>,
     mapped: usize,
     bytes: NonNull<u8>,
     len: usize,
 }
 
-/// Bytes with a forbidden page right behind them.
+/// Bytes with an inaccessible page directly behind them.
 pub type AtEnd = Guarded<false>;
 
-/// Bytes with a forbidden page right before them.
+/// Bytes with an inaccessible page directly before them.
 pub type AtStart = Guarded<true>;
 
 fn page() -> usize {
-    // SAFETY: a question without pointers.
+    // SAFETY: a query without pointers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a page has a size")
 }
 
@@ -32,8 +31,8 @@ impl<const AT_START: bool> Place for Guarded<AT_START> {
         let page = page();
         let inside = content.len().next_multiple_of(page).max(page);
         let mapped = inside + 2 * page;
-        // SAFETY: a new mapping, at a place of the kernel's choice; the middle pages are then
-        // opened.
+        // SAFETY: a new mapping at an address of the kernel's choice, whose middle pages are made
+        // accessible.
         let pages = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let pages = libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);
@@ -43,7 +42,7 @@ impl<const AT_START: bool> Place for Guarded<AT_START> {
             NonNull::new(pages.cast::<u8>()).expect("not at zero")
         };
         let offset = if AT_START { page } else { page + inside - content.len() };
-        // SAFETY: `offset` lies in the mapping, or at the end of its open part.
+        // SAFETY: `offset` lies in the mapping, or at the end of its accessible part.
         let bytes = unsafe { pages.add(offset) };
         let mut place = Self { pages, mapped, bytes, len: content.len() };
         place.copy_from_slice(content);
@@ -55,32 +54,32 @@ impl<const AT_START: bool> Deref for Guarded<AT_START> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes of open pages, which are ours until they are dropped.
+        // SAFETY: `len` bytes of accessible pages, which this value owns.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
     }
 }
 
 impl<const AT_START: bool> DerefMut for Guarded<AT_START> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `&mut self` says that nobody else looks.
+        // SAFETY: as above; `&mut self` is the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
     }
 }
 
 impl<const AT_START: bool> Drop for Guarded<AT_START> {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `of`, once.
+        // SAFETY: the mapping was made by `of`, and is unmapped once.
         unsafe { libc::munmap(self.pages.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// Reads the byte behind or before the bytes, as no kernel may.
+/// Reads the byte behind or before the bytes, which no kernel may do.
 pub fn read_outside<const AT_START: bool>(place: &Guarded<AT_START>) -> u8 {
     let end = if AT_START {
         place.bytes.as_ptr().wrapping_sub(1)
     } else {
         place.bytes.as_ptr().wrapping_add(place.len)
     };
-    // SAFETY: none: the address is mapped and forbidden, and the process ends here.
+    // SAFETY: none. The address is mapped but inaccessible, so the process ends here.
     unsafe { end.read_volatile() }
 }

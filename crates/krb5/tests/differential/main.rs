@@ -1,6 +1,6 @@
-//! Every path of this processor against the portable one: every size of batch, every split into
-//! pieces, lengths around the edges of blocks and lanes, damaged tokens; and none of them touches a
-//! byte beside its messages.
+//! Compares every path of this processor with the portable one: every batch size, every split into
+//! pieces, lengths around the edges of blocks and lanes, and damaged tokens. No path touches a byte
+//! outside its messages.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use orthrus_krb5::Cpu;
 
 type Heap = Box<[u8]>;
 
-/// Numbers that look random and are the same in each run.
+/// A generator of pseudo-random numbers, with the same sequence in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -22,7 +22,7 @@ impl Numbers {
         (self.0 >> 33) as usize % end
     }
 
-    /// A message of any context, up to `len_max` bytes, now and then in pieces.
+    /// Makes a message of any context, with up to `len_max` bytes, sometimes in pieces.
     fn message(&mut self, len_max: usize) -> Message {
         let message = Message::new(self.below(CONTEXTS), self.below(len_max + 1));
         let cuts: Vec<_> = (0..self.below(4)).map(|_| self.below(1 << 20)).collect();
@@ -39,7 +39,7 @@ impl Numbers {
     }
 }
 
-/// Lengths around which something changes: blocks of AES and of the hashes, and runs of lanes.
+/// Lengths at which the processing changes: blocks of AES and of the hashes, and steps of lanes.
 const EDGES: [usize; 10] = [256, 512, 1024, 1536, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 
 fn every_size_of_batch<P: Place>(len_max: usize) {
@@ -66,7 +66,7 @@ fn every_split<P: Place>(lens: &[usize]) {
     }
 }
 
-/// The header and the checksum behind the plaintext.
+/// Returns the length of header and checksum behind the plaintext.
 fn contexts_trailer(context: usize) -> usize {
     [28, 28, 32, 40][context]
 }
@@ -76,7 +76,7 @@ fn edges<P: Place>(edges: &[usize], sizes: &[usize]) {
     for &edge in edges {
         for context in 0..4 {
             for &size in sizes {
-                // Neighbours differ by a byte, so lanes end one after the other.
+                // The lengths of neighbours differ by a byte, so lanes end one after the other.
                 let around = |n: usize| Message::new(context, (edge + n % 68).saturating_sub(50));
                 let messages: Vec<_> = (0..size).map(around).collect();
                 agree::<P>(&contexts, &messages);
@@ -88,7 +88,7 @@ fn edges<P: Place>(edges: &[usize], sizes: &[usize]) {
 #[test]
 fn batches_of_every_size_agree_on_every_path() {
     // RFC 4121 section 4.2: 1 to 64 messages of mixed contexts, enctypes, lengths and pieces;
-    // genuine and damaged.
+    // intact and damaged.
     let paths: Vec<_> = Cpu::available().map(Cpu::name).collect();
     println!("paths: {}", paths.join(", "));
     every_size_of_batch::<Heap>(1500);
@@ -96,14 +96,14 @@ fn batches_of_every_size_agree_on_every_path() {
 
 #[test]
 fn every_split_of_a_short_token_agrees_on_every_path() {
-    // Every pair of cuts, empty pieces among them.
+    // Every pair of cuts, including empty pieces.
     every_split::<Heap>(&[0, 1, 16, 33]);
 }
 
 #[test]
 fn every_length_around_the_edges_of_blocks_and_lanes_agrees_on_every_path() {
-    // RFC 3962 section 5: every length modulo the block; the hashes' padding at every length modulo
-    // theirs.
+    // RFC 3962 section 5: every length modulo the block, and every length modulo the hashes'
+    // blocks.
     let contexts = contexts();
     for context in 0..4 {
         for size in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33] {
@@ -166,12 +166,12 @@ fn a_paused_batch_gives_the_same_and_is_paused_at_all() {
         let mut pause = || pauses += 1;
         let mut run = orthrus_krb5::Run::new(cpu).with_pause(orthrus_krb5::Pause::new(300_000, &mut pause));
         model::seal::<Heap>(&contexts, &messages, &mut run);
-        // A batch of 16 is between two looks at most, and a pause is due after 300 kB.
+        // At most a batch of 16 runs between two checks, and a pause is due after 300 kB.
         assert!(pauses >= 2, "{cpu}: {pauses} pauses in 4 MB");
     }
 }
 
-/// What a path could get wrong about the ends of its buffers.
+/// The tests that find accesses outside a buffer.
 fn ends<P: Place>() {
     every_size_of_batch::<P>(300);
     edges::<P>(&[50, 256, 4096], &[1, 5, 17]);
@@ -180,7 +180,7 @@ fn ends<P: Place>() {
 
 #[test]
 fn no_path_touches_a_byte_behind_its_messages() {
-    // Every token, piece, message and signature ends where a page begins that may not be touched.
+    // Every token, piece, message and signature ends directly before an inaccessible page.
     ends::<AtEnd>();
 }
 
@@ -189,7 +189,7 @@ fn no_path_touches_a_byte_before_its_messages() {
     ends::<AtStart>();
 }
 
-/// Names the child's part in the test below.
+/// The environment variable that selects the child process's part of the test below.
 const OUTSIDE: &str = "KRB5_TEST_READ_OUTSIDE";
 
 #[test]
@@ -206,7 +206,7 @@ fn a_byte_outside_ends_the_process() {
             .env(OUTSIDE, side)
             .output()
             .expect("the program runs");
-        // By a signal (or by a checker that has caught it), not by the panic.
+        // By a signal, or by a checker that caught it, not by the panic.
         assert!(!ended.status.success());
         assert!(!String::from_utf8_lossy(&ended.stdout).contains("read "), "{side}: nobody noticed");
     }

@@ -1,6 +1,7 @@
-//! One batch on every path: the same tokens, the same verdicts, and the plaintext comes back.
+//! Runs one batch on every path. All paths make the same tokens and verdicts, and return the
+//! plaintext.
 //!
-//! The tests of the paths and a fuzz target share this.
+//! The differential tests and a fuzz target share this file.
 
 use std::ops::DerefMut;
 
@@ -9,9 +10,9 @@ use orthrus_krb5::{
     Unwrapped, VerifyMessage, WRAP_HEADROOM, WrapMessage,
 };
 
-/// Where bytes lie: each piece of a token, each message and each signature in a place of its own.
+/// The memory of one piece of a token, one message or one signature.
 pub trait Place: DerefMut<Target = [u8]> {
-    /// Copies bytes to a new place that is as long as they are.
+    /// Copies bytes to new memory of the same length.
     fn of(bytes: &[u8]) -> Self;
 }
 
@@ -35,7 +36,7 @@ impl Context {
     }
 }
 
-/// How many contexts there are: four enctypes, three keys of each.
+/// The number of contexts: four enctypes with three keys each.
 pub const CONTEXTS: usize = 12;
 
 /// Makes the contexts that messages name by number; the enctypes take turns.
@@ -43,14 +44,14 @@ pub fn contexts() -> Vec<Context> {
     (0..CONTEXTS).map(|n| Context::new(Enctype::ALL[n % 4], n as u8)).collect()
 }
 
-/// What happens to a token, and to a signature, on its way.
+/// Damage to a token or a signature in transit.
 #[derive(Clone, Copy, Debug)]
 pub enum Damage {
-    /// Nothing.
+    /// The token arrives unchanged.
     None,
     /// The bits of `mask` are flipped in the byte at `at`, modulo the length.
     Flip { at: usize, mask: u8 },
-    /// It ends at `at`, modulo the length.
+    /// The token ends at `at`, modulo the length.
     Cut { at: usize },
     /// A wrap token is rotated as RFC 4121 section 4.2.5 allows; a signature stays as it is.
     Rotate { count: u16 },
@@ -63,24 +64,24 @@ pub struct Message {
     pub context: usize,
     /// The length of the plaintext in bytes.
     pub len: usize,
-    /// Where the token is cut into pieces, each modulo its length and one.
+    /// The offsets at which the token is cut into pieces, each modulo its length plus one.
     pub cuts: Vec<usize>,
-    /// What happens to it.
+    /// The damage in transit.
     pub damage: Damage,
 }
 
 impl Message {
-    /// A whole message that nothing happens to.
+    /// Makes a message in one piece, without damage.
     pub fn new(context: usize, len: usize) -> Self {
         Self { context, len, cuts: Vec::new(), damage: Damage::None }
     }
 
-    /// The same message, cut into pieces.
+    /// Returns the same message, cut into pieces.
     pub fn cut(self, cuts: &[usize]) -> Self {
         Self { cuts: cuts.to_vec(), ..self }
     }
 
-    /// The same message, damaged.
+    /// Returns the same message with damage.
     pub fn damaged(self, damage: Damage) -> Self {
         Self { damage, ..self }
     }
@@ -97,7 +98,7 @@ impl Message {
         plain
     }
 
-    /// Places a token piece by piece; an empty list of cuts leaves it whole.
+    /// Copies a token to new memory piece by piece. Without cuts it has one piece.
     fn place<P: Place>(&self, token: &[u8]) -> Vec<P> {
         let mut cuts: Vec<_> = self.cuts.iter().map(|cut| cut % (token.len() + 1)).collect();
         cuts.sort_unstable();
@@ -123,12 +124,12 @@ impl Message {
     }
 }
 
-/// The pieces of tokens, borrowed.
+/// Borrows the pieces of tokens.
 fn borrow<P: Place>(tokens: &mut [Vec<P>]) -> Vec<Vec<&mut [u8]>> {
     tokens.iter_mut().map(|pieces| pieces.iter_mut().map(|piece| &mut **piece).collect()).collect()
 }
 
-/// A single piece is given as such.
+/// Returns the segments of a token; a single piece becomes `Segments::One`.
 fn segments<'a>(pieces: &'a mut [&'a mut [u8]]) -> Segments<'a> {
     match pieces {
         [whole] => Segments::One(whole),
@@ -136,7 +137,7 @@ fn segments<'a>(pieces: &'a mut [&'a mut [u8]]) -> Segments<'a> {
     }
 }
 
-/// Seals the batch with what `run` says.
+/// Seals the batch with the settings of `run`.
 pub fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
     let mut tokens: Vec<Vec<P>> = messages
         .iter()
@@ -163,10 +164,10 @@ pub fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<
     tokens.iter().map(|pieces| pieces.iter().flat_map(|piece| piece.iter().copied()).collect()).collect()
 }
 
-/// What became of a token: where the plaintext lies, and the plaintext.
+/// The result of opening a token, with the plaintext.
 type Opened = Result<(Unwrapped, Vec<u8>), TokenError>;
 
-/// Opens tokens as the other side, with what `run` says.
+/// Opens tokens on the other side, with the settings of `run`.
 fn open<P: Place>(
     contexts: &[Context],
     messages: &[Message],
@@ -199,7 +200,7 @@ fn open<P: Place>(
     opened.collect()
 }
 
-/// Signs the plaintexts with what `run` says.
+/// Signs the plaintexts with the settings of `run`.
 fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
     let data: Vec<P> = messages.iter().enumerate().map(|(n, message)| P::of(&message.plain(n))).collect();
     let mut batch: Vec<_> = messages
@@ -217,7 +218,7 @@ fn sign<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>)
     batch.iter().map(|message| message.token.to_vec()).collect()
 }
 
-/// Checks signatures as the other side, with what `run` says.
+/// Verifies signatures on the other side, with the settings of `run`.
 fn check<P: Place>(
     contexts: &[Context],
     messages: &[Message],
@@ -241,8 +242,8 @@ fn check<P: Place>(
     batch.iter().map(|message| message.result).collect()
 }
 
-/// Does something on every path, the portable one first, and returns what all of them agree on;
-/// each path works once undisturbed and once with pauses.
+/// Runs `work` on every path, the portable one first, and returns the common result. Each path runs
+/// once without pauses and once with them.
 fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>) -> Vec<T> {
     let expected = work(&mut Run::new(Cpu::Portable));
     for cpu in Cpu::available() {
@@ -259,11 +260,11 @@ fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>
     expected
 }
 
-/// Proves that all paths agree on a batch: what is sealed and signed, and what is made of it after
-/// its damage.
+/// Proves that all paths agree on a batch: on the tokens, and on the results of opening them after
+/// their damage.
 ///
 /// # Panics
-/// If they do not, and if what was not damaged does not come back.
+/// If the paths differ, or if an undamaged message does not come back.
 pub fn agree<P: Place>(contexts: &[Context], messages: &[Message]) {
     let mut tokens = agreed("wrap", |run| seal::<P>(contexts, messages, run));
     for (message, token) in messages.iter().zip(&mut tokens) {
