@@ -1,4 +1,4 @@
-//! The server's side.
+//! Acceptance of contexts, for servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -7,32 +7,34 @@ use crate::Established;
 use crate::error::{GssError, Status, major};
 use crate::ffi::{Cred, Store, Usage, accept};
 
-/// Credentials kept for reuse, one for each thread that accepts at the same time; more are dropped.
+/// The most credentials kept for reuse; further ones are dropped. Each acceptance in progress uses
+/// one.
 const IDLE_MAX: usize = 64;
 
 /// Accepts contexts with any key of a keytab.
 ///
-/// It may be shared by threads. MIT holds a credential's mutex throughout an acceptance, so each
-/// acceptance takes a credential of its own from a pool and no lock is held while it works. The
-/// keytab is read anew for each context: a key added with `ktadd` counts at once.
+/// Threads may share it. MIT holds a credential's mutex during an acceptance, so each acceptance
+/// takes its own credential from a pool, and holds no lock while it works. The keytab is read for
+/// each context: a key added with `ktadd` is used at once.
 ///
 /// # No replay cache
 ///
-/// A replayed AP-REQ would let an attacker have a context accepted once more, but the context's key
-/// is a fresh subkey that only the two real parties can compute: mutual authentication gives it,
-/// and RPCSEC_GSS calls carry a MIC under it before anything is done (RFC 2203 section 5.3.3.3).
-/// All that a replay earns is a context without use, which ages out; a cache on disk for that costs
-/// 8 to 14 microseconds a context, a lock for all threads, and fails when `/var/tmp` is full.
+/// An attacker can have a replayed AP-REQ accepted as another context. But the context's key is a
+/// fresh subkey that only the two real peers can compute: mutual authentication provides it, and
+/// every RPCSEC_GSS call carries a MIC with it, which is checked first (RFC 2203 section 5.3.3.3).
+/// So a replay creates only a useless context, which expires. A replay cache on disk would cost 8
+/// to 14 microseconds per context and a lock for all threads, and would fail when `/var/tmp` is
+/// full.
 pub struct Acceptor {
     keytab: PathBuf,
     idle: Mutex<Vec<Cred>>,
 }
 
 impl Acceptor {
-    /// Opens a keytab.
+    /// Opens a keytab and acquires a first credential.
     ///
     /// # Errors
-    /// `KeytabUnusable` when the file cannot be read, is no keytab or has no key.
+    /// `KeytabUnusable` if the file cannot be read, is not a keytab or has no key.
     pub fn from_keytab(path: &Path) -> Result<Self, GssError> {
         let acceptor = Self { keytab: path.to_owned(), idle: Mutex::default() };
         let cred = acceptor.acquire()?;
@@ -49,8 +51,8 @@ impl Acceptor {
     /// the reply.
     ///
     /// # Errors
-    /// Says what is wrong with the token, the ticket in it or the key for it; nothing is kept of a
-    /// failure.
+    /// [`GssError`] names the fault of the token, of its ticket or of the key. A failure keeps no
+    /// state.
     pub fn accept(&self, token: &[u8]) -> Result<Established, GssError> {
         if token.is_empty() {
             let text = "the token is empty".to_owned();
@@ -98,8 +100,8 @@ impl Acceptor {
     }
 }
 
-/// "No credential" from an acceptor that has one says that the token is for another mechanism, such
-/// as NTLM.
+/// Corrects the error "no credential": an acceptor that has a credential returns it for a token of
+/// another mechanism, such as NTLM.
 fn as_acceptor(error: GssError) -> GssError {
     match error {
         GssError::NoTicket(mut status) => {

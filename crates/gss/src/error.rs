@@ -1,15 +1,16 @@
-//! Errors of context establishment, named after what the reader has to put right.
+//! Errors of context establishment, one variant per remedy.
 
 use std::fmt;
 
-/// What the library said: GSS-API's major and minor status and the text of both.
+/// The GSS-API's major and minor status, with the library's text for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The major status of RFC 2744, as it goes into the RPCSEC_GSS reply's `gss_major`.
+    /// The major status of RFC 2744: the `gss_major` of an RPCSEC_GSS reply.
     pub major: u32,
-    /// The mechanism's minor status, as it goes into `gss_minor`. MIT's codes, as unsigned numbers.
+    /// The mechanism's minor status: the `gss_minor` of the reply. MIT's codes, as unsigned
+    /// numbers.
     pub minor: u32,
-    /// Both in words.
+    /// The library's messages for both codes.
     pub text: String,
 }
 
@@ -19,23 +20,22 @@ impl fmt::Display for Status {
     }
 }
 
-/// Why a context could not be established, or a credential not be had.
+/// The reason why a context could not be established, or a credential not be acquired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GssError {
-    /// There is no credential to start from.
+    /// There is no ticket, so no context can be initiated.
     #[error("no Kerberos ticket ({0}); get one with kinit, or name a credential cache that has one")]
     NoTicket(Status),
-    /// The ticket's time is over.
+    /// The ticket has expired.
     #[error("the Kerberos ticket has expired ({0}); get a new one with kinit")]
     TicketExpired(Status),
-    /// The clocks of the two machines disagree by more than the realm allows, or the ticket begins
-    /// later.
+    /// The clocks of the two machines differ by more than the realm allows, or the ticket is not
+    /// yet valid.
     #[error(
         "the clocks of client, server and KDC differ too much ({0}); synchronise them, for example with chrony"
     )]
     ClockSkew(Status),
-    /// The ticket is for a key that the keytab does not hold: wrong principal, old key version,
-    /// other enctype.
+    /// The keytab lacks the key of the ticket: other principal, old key version or other enctype.
     #[error(
         "the ticket does not fit a key of the keytab ({0}); compare `klist -ekt KEYTAB` with `kvno PRINCIPAL`, \
          export the key again, and let clients drop old tickets with kdestroy"
@@ -47,8 +47,8 @@ pub enum GssError {
          realm in krb5.conf"
     )]
     UnknownPrincipal(Status),
-    /// An encryption type that one side does not have, or that this program refuses (DES, 3DES,
-    /// RC4, Camellia).
+    /// One side does not support the enctype, or this program refuses it (DES, 3DES, RC4,
+    /// Camellia).
     #[error(
         "the encryption type is refused ({0}); make the principal's keys of type aes256-cts-hmac-sha1-96 or \
          aes256-cts-hmac-sha384-192"
@@ -62,16 +62,16 @@ pub enum GssError {
     /// The keytab cannot be read or has no key.
     #[error("the keytab is of no use ({0}); check its path, its owner and mode, and `klist -k KEYTAB`")]
     KeytabUnusable(Status),
-    /// The peer's bytes are not a token of this mechanism.
+    /// The peer's bytes are not a Kerberos token.
     #[error("the peer's token is malformed ({0}); the client is faulty, or something changed its bytes")]
     MalformedToken(Status),
-    /// Anything else, in the library's words.
+    /// Any other error, with the library's text.
     #[error("Kerberos: {0}")]
     Other(Status),
 }
 
 impl GssError {
-    /// Returns the library's codes and text, whatever the kind of error.
+    /// Returns the library's codes and text.
     pub fn status(&self) -> &Status {
         match self {
             Self::NoTicket(s)
@@ -87,7 +87,7 @@ impl GssError {
         }
     }
 
-    /// Sorts a status by its codes; the minor code is the more precise of the two.
+    /// Classifies a status by its codes. The minor code is the more specific one.
     pub(crate) fn classify(status: Status) -> Self {
         match kind_of_minor(status.minor).or_else(|| kind_of_major(status.major)) {
             Some(kind) => kind(status),
@@ -96,7 +96,7 @@ impl GssError {
     }
 }
 
-/// Routine errors of RFC 2744 section 3.9.1, which stand in bits 16 to 23 of the major status.
+/// Routine errors of RFC 2744 section 3.9.1, in bits 16 to 23 of the major status.
 pub(crate) mod major {
     pub const ROUTINE_MASK: u32 = 0x00ff_0000;
     pub const CALLING_MASK: u32 = 0xff00_0000;
@@ -112,7 +112,7 @@ pub(crate) mod major {
 type Kind = fn(Status) -> GssError;
 
 fn kind_of_major(code: u32) -> Option<Kind> {
-    // A calling error on an input token says that its length was not even enough to look at.
+    // A calling error for an input token means that the token is too short to be parsed.
     if code & major::CALLING_MASK != 0 {
         return Some(GssError::MalformedToken);
     }
@@ -125,14 +125,14 @@ fn kind_of_major(code: u32) -> Option<Kind> {
     }
 }
 
-/// MIT's error tables count up from a base each: the Kerberos library's own, and the ASN.1
-/// decoder's.
+/// MIT's error tables have one base each: one table for the Kerberos library, one for its ASN.1
+/// decoder.
 const KRB5_BASE: i64 = -1_765_328_384;
 const ASN1_BASE: i64 = 1_859_794_432;
 const ASN1_CODES: i64 = 32;
 
-/// The codes that name a cause, as offsets into the Kerberos library's table; up to 127 they are
-/// RFC 4120's own.
+/// The minor codes with a known cause, as offsets in the Kerberos library's table. Codes up to 127
+/// are those of RFC 4120.
 const KINDS: &[(&[i64], Kind)] = &[
     // KDC_ERR_NAME_EXP, KDC_ERR_SERVICE_EXP, AP_ERR_TKT_EXPIRED
     (&[1, 2, 32], GssError::TicketExpired),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_calling_error_is_a_malformed_token() {
-        // RFC 2744 section 3.9.1: calling errors stand in the top eight bits.
+        // RFC 2744 section 3.9.1: calling errors are in the top eight bits.
         assert!(matches!(classified(1 << 24, 0), GssError::MalformedToken(_)));
     }
 

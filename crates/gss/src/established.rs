@@ -1,24 +1,23 @@
-//! What is left of a context after it has been established.
+//! Established contexts: the exported keys and the peer's name.
 
 use std::fmt;
 use std::time::Duration;
 
 /// The result of context establishment, of either side.
 pub struct Established {
-    /// The last token for the peer: the acceptor's reply (AP-REP). Empty when there is nothing to
-    /// send.
+    /// The last token for the peer: the acceptor's reply (AP-REP). Empty if there is none to send.
     pub token: Vec<u8>,
     /// The peer's principal with its realm: `alice@EXAMPLE.ORG`,
-    /// `nfs/server.example.org@EXAMPLE.ORG`. An initiator whose host has no realm in krb5.conf sees
-    /// an empty one behind the `@`.
+    /// `nfs/server.example.org@EXAMPLE.ORG`. The realm is empty for an initiator whose krb5.conf
+    /// has no realm for the host.
     pub principal: String,
     /// The keys of the per-message tokens, for this side's role.
     pub keys: krb5::ContextKeys,
-    /// The encryption type of those keys: 17 to 20.
+    /// The enctype of the keys: 17 to 20.
     pub enctype: i32,
-    /// How long the context may be used: the ticket's remaining life, clock skew included.
+    /// The remaining lifetime of the ticket, with the clock skew.
     pub lifetime: Duration,
-    /// The first sequence number to use in tokens that this side makes (RFC 4121 section 4.2.1).
+    /// The first sequence number of this side's tokens (RFC 4121 section 4.2.1).
     pub send_sequence: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The client's side.
+//! Initiation of contexts, for clients.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -8,48 +8,48 @@ use crate::Established;
 use crate::error::{GssError, Status, major};
 use crate::ffi::{Advance, Cred, Initiation, Name, Store, Usage};
 
-/// Where the initiator's tickets come from.
+/// The source of the initiator's tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// The user's own cache, as the environment and krb5.conf say.
+    /// The user's default cache, according to the environment and krb5.conf.
     Default,
     /// A credential cache by name: a path, or `FILE:…`, `DIR:…`, `KEYRING:…`, `MEMORY:…`.
     Ccache(String),
-    /// A keytab: tickets are fetched with the principal's key and kept in memory, for machines and
-    /// tests.
+    /// A keytab, for machines and tests: tickets are fetched with the principal's key and kept in
+    /// memory.
     Keytab {
-        /// The keytab's path.
+        /// The path of the keytab.
         path: PathBuf,
-        /// The principal whose key to use, with or without realm.
+        /// The principal of the key, with or without realm.
         principal: String,
     },
 }
 
-/// Fetching a ticket with a keytab writes the in-memory cache that all initiators of that principal
-/// share; a second one must not read it half written.
+/// Serialises fetches: a fetch writes the in-memory cache that all initiators of a principal share,
+/// and another one must not read it half written.
 static KEYTAB_FETCH: Mutex<()> = Mutex::new(());
 
-/// A context being initiated with a server, with mutual authentication.
+/// A context that is being initiated, with mutual authentication.
 pub struct Initiator {
     initiation: Initiation,
     by_keytab: bool,
 }
 
-/// What to do next.
+/// The next action of the caller.
 #[derive(Debug)]
 pub enum Step {
-    /// Send this token to the server and give its answer to [`Initiator::step`].
+    /// Send this token to the server and pass its answer to [`Initiator::step`].
     Send(Vec<u8>),
     /// The context is established; `token` is usually empty.
     Done(Box<Established>),
 }
 
 impl Initiator {
-    /// Begins a context with `target`, a service at a host such as `nfs@server.example.org`.
+    /// Starts a context with `target`, a service at a host such as `nfs@server.example.org`.
     ///
     /// # Errors
-    /// `NoTicket` or `TicketExpired` when the cache says so at once; some errors come only with the
-    /// first step.
+    /// `NoTicket` or `TicketExpired` if the cache has no valid ticket. Some errors are only found
+    /// by the first step.
     pub fn new(target: &str, credential: &Credential) -> Result<Self, GssError> {
         let target = Name::service(target)?;
         let cred = acquire(credential)?;
@@ -57,11 +57,11 @@ impl Initiator {
         Ok(Self { initiation: Initiation::new(cred, target), by_keytab })
     }
 
-    /// Takes the server's token, `None` at first, and says what to do next. May speak to the KDC,
-    /// and wait.
+    /// Takes the server's token (`None` in the first step) and returns the next action. May block
+    /// on requests to the KDC.
     ///
     /// # Errors
-    /// The context has failed and the initiator is of no more use.
+    /// [`GssError`]; the context has failed, and the initiator cannot be used again.
     pub fn step(&mut self, token: Option<&[u8]>) -> Result<Step, GssError> {
         let _fetch = (self.by_keytab && token.is_none())
             .then(|| KEYTAB_FETCH.lock().unwrap_or_else(PoisonError::into_inner));
@@ -94,7 +94,8 @@ fn acquire(credential: &Credential) -> Result<Cred, GssError> {
                 let text = format!("{}: the path is not UTF-8", path.display());
                 GssError::KeytabUnusable(Status { major: major::FAILURE, minor: 0, text })
             })?;
-            // One cache in memory a keytab and principal: contexts share tickets and nothing grows.
+            // One in-memory cache per keytab and principal: contexts share tickets, and memory
+            // stays bounded.
             let mut hasher = DefaultHasher::new();
             (path, principal).hash(&mut hasher);
             let store = Store::default()

@@ -1,14 +1,14 @@
-//! Which principals a keytab holds keys of. Keys themselves are left to MIT's library.
+//! The principals of a keytab. Only MIT's library reads the keys.
 
 use std::path::Path;
 
-/// Largest keytab that is read, in bytes; one with thousands of keys is far smaller.
+/// The largest keytab that is read, in bytes. A keytab with thousands of keys is far smaller.
 const KEYTAB_SIZE_MAX: u64 = 16 << 20;
 
-/// The principal of one entry.
+/// The principal and the enctype of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeytabEntry {
-    /// The realm.
+    /// The realm, such as `EXAMPLE.ORG`.
     pub realm: String,
     /// The components, such as `nfs` and `server.example.org`.
     pub components: Vec<String>,
@@ -16,11 +16,11 @@ pub struct KeytabEntry {
     pub etype: u16,
 }
 
-/// Lists a keytab's entries in the file's order (MIT's format 0x0502); holes of removed entries are
-/// skipped.
+/// Lists the entries of a keytab (MIT's format 0x0502) in their order. Skips the holes of removed
+/// entries.
 ///
 /// # Errors
-/// As of reading the file; `InvalidData` when it is no keytab of this format.
+/// Errors of reading the file; `InvalidData` if it is not a keytab of this format.
 pub fn keytab_entries(path: &Path) -> std::io::Result<Vec<KeytabEntry>> {
     let wrong = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
     if std::fs::metadata(path)?.len() > KEYTAB_SIZE_MAX {
@@ -46,7 +46,7 @@ fn parse(mut entry: &[u8]) -> Option<KeytabEntry> {
     let count = u16_of(&mut entry)?;
     let realm = text(&mut entry)?;
     let components = (0..count).map(|_| text(&mut entry)).collect::<Option<Vec<_>>>()?;
-    // Name type, time and the low byte of the key's version.
+    // Skip the name type, the timestamp and the low byte of the key version.
     let mut rest = entry.get(9..)?;
     Some(KeytabEntry { realm, components, etype: u16_of(&mut rest)? })
 }

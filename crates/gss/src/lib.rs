@@ -1,15 +1,13 @@
-//! The only bridge to MIT Kerberos: accepts and initiates contexts and hands their keys to the krb5
-//! crate.
+//! Accepts and initiates contexts with MIT Kerberos, and passes their keys to the krb5 crate.
 //!
-//! MIT's library does what happens once a context: it reads tickets, keytabs and caches and speaks
-//! to the KDC. What happens once a message is not its business: the keys of the finished context
-//! are exported and the context is gone ([`krb5::ContextKeys`]).
+//! MIT's library does the work per context: it reads tickets, keytabs and caches and talks to the
+//! KDC. It does no work per message: the keys of an established context are exported
+//! ([`krb5::ContextKeys`]), and the library deletes the context.
 //!
-//! [`Acceptor`] is the server's side and takes any key of a keytab, so that one keytab serves many
-//! host names. [`Initiator`] is the client's side. [`GssError`] says in words what is wrong and
-//! what helps.
+//! [`Acceptor`] is the server's side. It accepts with any key of a keytab, so that one keytab
+//! serves many host names. [`Initiator`] is the client's side. [`GssError`] names cause and remedy.
 //!
-//! `unsafe` lives in the `ffi` module and nowhere else in this crate.
+//! All `unsafe` code of this crate is in the `ffi` module.
 
 mod acceptor;
 mod configuration;

@@ -1,4 +1,4 @@
-//! Contexts between our initiator and our acceptor, in throw-away realms.
+//! Contexts between our initiator and our acceptor, in temporary realms.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -154,7 +154,8 @@ fn a_keytab_initiates_as_a_user_or_a_machine() {
 
 #[test]
 fn the_same_token_twice_gives_contexts_with_different_keys() {
-    // Why no replay cache is needed: the acceptor's subkey is new each time (RFC 4121 section 2).
+    // This is why no replay cache is needed: the acceptor's subkey is new each time (RFC 4121
+    // section 2).
     let name = "the_same_token_twice_gives_contexts_with_different_keys";
     in_realm(name, &RealmOptions::default(), |realm| {
         let acceptor = Acceptor::from_keytab(&realm.server_keytab()).unwrap();
@@ -191,15 +192,14 @@ fn garbage_and_damaged_tokens_are_refused_and_the_acceptor_goes_on() {
                 let at = usize::try_from(seed % damaged.len() as u64).unwrap();
                 damaged[at] ^= 1 << (seed >> 61);
             }
-            // Some bits are nobody's business (the ASN.1 of what is skipped), so acceptance is no
-            // failure.
+            // Some bits have no effect (ASN.1 that is skipped), so an acceptance is no failure.
             let _ = acceptor.accept(&damaged);
         }
         establish(&acceptor, "nfs@localhost", &alice).unwrap();
     });
 }
 
-/// A sequence of numbers that is the same in each run.
+/// A generator of random numbers, with the same sequence in each run.
 struct TokenRng(u64);
 
 impl TokenRng {
@@ -215,13 +215,13 @@ impl TokenRng {
     }
 }
 
-/// Offsets of what may be the length of a DER value: the byte behind each byte that may be a tag.
+/// Returns the offsets of possible DER lengths: each byte behind a possible tag.
 fn lengths(token: &[u8]) -> Vec<usize> {
     let is_tag = |byte: u8| matches!(byte, 0x02..=0x06 | 0x1b | 0x30 | 0x60..=0x7f | 0xa0..=0xae);
     (1..token.len()).filter(|at| is_tag(token[at - 1])).collect()
 }
 
-/// Damages a token in one to five places, or mixes it with another one.
+/// Damages a token in one to five places, or combines it with another one.
 fn mutate(token: &[u8], other: &[u8], random: &mut TokenRng) -> Vec<u8> {
     let mut mutated = token.to_vec();
     for _ in 0..=random.below(5) {
@@ -250,7 +250,7 @@ fn mutate(token: &[u8], other: &[u8], random: &mut TokenRng) -> Vec<u8> {
                 mutated.swap(at, to);
             }
             7 => mutated.truncate(at),
-            // The beginning of one and the end of another: two users' parts.
+            // The beginning of one token and the end of another, of two users.
             _ => {
                 mutated.truncate(at);
                 mutated.extend_from_slice(&other[at.min(other.len())..]);
@@ -280,13 +280,13 @@ fn twelve_thousand_mutated_tokens_give_no_context_of_anybody_else() {
         assert_eq!(acceptor.accept(&of_alice).unwrap().principal, "alice@ORTHRUS.TEST");
         let mut random = TokenRng(0x6170_2d72_6571_7565);
         let (mut refused, mut accepted) = (0, 0);
-        // The end of the sealed authenticator: who is accepted has sent it.
+        // The end of the sealed authenticator, which identifies the sender.
         let seal = |token: &[u8]| token[token.len() - 128..].to_vec();
         let (by_alice, by_bob) = (seal(&of_alice), seal(&of_bob));
         for _ in 0..12_000 {
             let mutated = mutate(&of_alice, &of_bob, &mut random);
             match acceptor.accept(&mutated) {
-                // Some bits are nobody's business (the ASN.1 of what is skipped).
+                // Some bits have no effect (ASN.1 that is skipped).
                 Ok(context) => {
                     let sealed = match &*context.principal {
                         "alice@ORTHRUS.TEST" => &by_alice,
@@ -308,7 +308,7 @@ fn twelve_thousand_mutated_tokens_give_no_context_of_anybody_else() {
             }
         }
         assert!(refused > 11_000 && accepted < 600, "{refused} refused, {accepted} accepted");
-        // The ticket of one with the authenticator of the other, cut at every place.
+        // The ticket of one user with the authenticator of the other, cut at every offset.
         for at in 1..of_alice.len().min(of_bob.len()) {
             for (first, second) in [(&of_alice, &of_bob), (&of_bob, &of_alice)] {
                 let mixed = [&first[..at], &second[at..]].concat();
@@ -376,7 +376,7 @@ fn an_expired_ticket_is_named_on_both_sides() {
         std::thread::sleep(Duration::from_secs(5));
         let ours = first_token("nfs@localhost", &credential).err().unwrap();
         assert!(matches!(ours, GssError::TicketExpired(_)), "{ours}");
-        // The token is old as well; either is reason enough.
+        // The token has expired as well; either cause is correct.
         let theirs = acceptor.accept(&token).unwrap_err();
         assert!(matches!(theirs, GssError::TicketExpired(_) | GssError::ClockSkew(_)), "{theirs}");
     });
@@ -424,6 +424,6 @@ fn one_acceptor_serves_many_threads() {
 
 #[test]
 fn the_configuration_cannot_change_under_running_threads() {
-    // The test harness has threads, so this process is one where it must be refused.
+    // The test harness has several threads, so the call must be refused.
     assert!(orthrus_gss::use_configuration(Path::new("/nonexistent")).is_err());
 }

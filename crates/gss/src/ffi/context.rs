@@ -10,11 +10,10 @@ use super::raw;
 use super::status::{Owned, check, error};
 use crate::error::{GssError, Status, major};
 
-/// A context in the library; deleted with it.
+/// A context of the library, deleted on drop.
 struct Context(raw::CtxId);
 
-// SAFETY: a context belongs to one owner at a time here, and MIT keeps no thread-local state about
-// it.
+// SAFETY: a context has one owner at a time, and MIT keeps no thread-local state for it.
 unsafe impl Send for Context {}
 
 impl Context {
@@ -22,8 +21,8 @@ impl Context {
     fn export(mut self) -> Result<Exported, GssError> {
         let mut lucid = ptr::null_mut();
         let mut minor = 0;
-        // SAFETY: the context is established; on success the library frees it and nulls our
-        // pointer, so that `drop` has nothing left to delete.
+        // SAFETY: the context is established; on success the library frees it and sets the pointer
+        // to null, so that `drop` does not delete it.
         let major = unsafe {
             raw::gss_krb5_export_lucid_sec_context(
                 &raw mut minor,
@@ -36,12 +35,12 @@ impl Context {
         Exported::new(lucid)
     }
 
-    /// Returns the name of the peer that this side, the initiator, asked for, as the ticket has it.
+    /// Returns the name of the peer that this side (the initiator) requested, as in the ticket.
     fn target(&self) -> Result<String, GssError> {
         let mut name = Name(ptr::null_mut());
         let mut minor = 0;
-        // SAFETY: the context is established; `name` takes over the name; null outputs are not
-        // wanted.
+        // SAFETY: the context is established; `name` owns the returned name; unwanted outputs are
+        // null.
         let major = unsafe {
             raw::gss_inquire_context(
                 &raw mut minor,
@@ -63,14 +62,13 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let mut minor = 0;
-        // SAFETY: the context is null or came from the library and is deleted once; no token is
-        // asked for.
+        // SAFETY: the context is null or came from the library, and is deleted once; no token is
+        // requested.
         unsafe { raw::gss_delete_sec_context(&raw mut minor, &raw mut self.0, ptr::null_mut()) };
     }
 }
 
-/// What acceptance leaves: the reply token, the peer's principal, the keys and the time they are
-/// good for.
+/// The result of an acceptance: reply token, peer's principal, keys and their lifetime.
 pub struct Accepted {
     pub reply: Vec<u8>,
     pub principal: String,
@@ -78,11 +76,10 @@ pub struct Accepted {
     pub lifetime: Duration,
 }
 
-/// Accepts a context in one step, as every Kerberos context without the DCE style is.
+/// Accepts a context. One step is enough for every Kerberos context without the DCE style.
 ///
 /// # Errors
-/// As sorted from the library's codes; `MalformedToken` for a context that would need another
-/// token.
+/// Classified by the library's codes; `MalformedToken` for a context that would need another token.
 pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     let input = raw::Buffer::lend(token);
     let mut context = Context(ptr::null_mut());
@@ -90,8 +87,7 @@ pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     let mut reply = Owned::new();
     let mut delegated = Cred(ptr::null_mut());
     let (mut minor, mut lifetime) = (0, 0);
-    // SAFETY: `input` lends bytes for the call; every output is a live local whose owner frees what
-    // it gets.
+    // SAFETY: `input` lends bytes for the call; every output is a live local that owns its result.
     let major = unsafe {
         raw::gss_accept_sec_context(
             &raw mut minor,
@@ -119,16 +115,16 @@ pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     })
 }
 
-/// A context being initiated.
+/// A context that is being initiated.
 pub struct Initiation {
     context: Context,
     cred: Cred,
     target: Name,
 }
 
-/// What one step of an initiation gives.
+/// The result of one step of an initiation.
 pub enum Advance {
-    /// A token for the peer, whose answer is awaited.
+    /// A token for the peer, which must answer.
     Send(Vec<u8>),
     /// The context is established.
     Done { token: Vec<u8>, principal: String, keys: Exported, lifetime: Duration },
@@ -139,17 +135,17 @@ impl Initiation {
         Self { context: Context(ptr::null_mut()), cred, target }
     }
 
-    /// Takes the peer's token, none at first, and makes the next.
+    /// Takes the peer's token (`None` in the first step) and makes the next one.
     ///
-    /// Mutual authentication, integrity and confidentiality are asked for. Replay and sequence
-    /// detection are not: RFC 2203 section 5.2.2 wants them off, because RPCSEC_GSS has a sequence
-    /// window of its own and threads that share a context send in any order.
+    /// Requests mutual authentication, integrity and confidentiality. Does not request replay and
+    /// sequence detection: RFC 2203 section 5.2.2 requires them off, because RPCSEC_GSS has its own
+    /// sequence window, and threads that share a context send in any order.
     pub fn step(&mut self, token: Option<&[u8]>) -> Result<Advance, GssError> {
         let input = token.map_or(raw::Buffer::empty(), raw::Buffer::lend);
         let mut output = Owned::new();
         let (mut minor, mut lifetime, mut flags) = (0, 0, 0);
-        // SAFETY: credential, target and context are alive and ours; `input` lends bytes for the
-        // call; outputs are live locals whose owners free what they get.
+        // SAFETY: credential, target and context are live and owned; `input` lends bytes for the
+        // call; outputs are live locals that own their results.
         let major = unsafe {
             raw::gss_init_sec_context(
                 &raw mut minor,

@@ -1,4 +1,4 @@
-//! Credentials from a credential store, which names the keytab and the cache instead of the
+//! Credentials from a credential store, which names keytab and cache explicitly, not by the
 //! environment.
 
 use std::ffi::CString;
@@ -9,24 +9,24 @@ use super::raw;
 use super::status::check;
 use crate::error::{GssError, Status, major};
 
-/// What a credential is for.
+/// The purpose of a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// To accept contexts.
+    /// For accepting contexts, with a keytab.
     Accept,
-    /// To initiate contexts.
+    /// For initiating contexts, with a ticket.
     Initiate,
 }
 
-/// The pairs of a credential store: `keytab`, `ccache`, `client_keytab`, `rcache`.
+/// The key-value pairs of a credential store: `keytab`, `ccache`, `client_keytab`, `rcache`.
 #[derive(Default)]
 pub struct Store(Vec<(CString, CString)>);
 
 impl Store {
-    /// Adds a pair.
+    /// Adds a pair to the store.
     ///
     /// # Errors
-    /// `Other` when the value has a NUL byte, which no file name can have.
+    /// `Other` if the value has a NUL byte, which no file name can have.
     pub fn with(mut self, key: &str, value: &str) -> Result<Self, GssError> {
         let text = |s: &str| {
             CString::new(s).map_err(|_| {
@@ -39,15 +39,16 @@ impl Store {
     }
 }
 
-/// A credential the library has made; released with it.
+/// A credential of the library, released on drop.
 pub struct Cred(pub(super) raw::CredId);
 
-// SAFETY: MIT's credentials carry a mutex of their own and no thread-local state: any thread may
-// use one.
+// SAFETY: MIT's credentials have their own mutex and no thread-local state, so any thread may use
+// one.
 unsafe impl Send for Cred {}
 
 impl Cred {
-    /// Acquires a credential of the Kerberos mechanism; without a name any that the store has.
+    /// Acquires a credential of the Kerberos mechanism. Without a name, takes any that the store
+    /// has.
     pub fn acquire(name: Option<&Name>, usage: Usage, store: &Store) -> Result<Self, GssError> {
         let pairs: Vec<raw::KeyValue> =
             store.0.iter().map(|(k, v)| raw::KeyValue { key: k.as_ptr(), value: v.as_ptr() }).collect();
@@ -57,8 +58,8 @@ impl Cred {
         let name = name.map_or(ptr::null_mut(), |n| n.0);
         let mut cred = ptr::null_mut();
         let mut minor = 0;
-        // SAFETY: the set, its pairs and their strings live until the call returns and are copied
-        // by it; the mechanism set points to a static of the library; outputs are live locals or
+        // SAFETY: the set, its pairs and their strings live until the call returns, which copies
+        // them; the mechanism set points to a static of the library; outputs are live locals, or
         // null where allowed.
         let major = unsafe {
             let mechs = raw::OidSetDesc { count: 1, elements: raw::gss_mech_krb5 };

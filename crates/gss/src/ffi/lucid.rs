@@ -1,19 +1,19 @@
-//! The exported ("lucid") context: the keys in the open, for as long as it takes to derive from
-//! them.
+//! The exported ("lucid") context, which has the keys in plain form until they have been derived
+//! from.
 
 use std::ffi::c_void;
 
 use super::raw;
 use crate::error::{GssError, Status, major};
 
-/// An exported context; the library wipes and frees its keys with it.
+/// An exported context. Dropping it makes the library wipe and free its keys.
 pub struct Exported(*mut raw::LucidContext);
 
-// SAFETY: an exported context is plain memory that nothing but its owner refers to.
+// SAFETY: an exported context is plain memory that only its owner refers to.
 unsafe impl Send for Exported {}
 
 impl Exported {
-    /// Takes over what `gss_krb5_export_lucid_sec_context` returned for version 1.
+    /// Takes ownership of the result of `gss_krb5_export_lucid_sec_context` for version 1.
     pub(super) fn new(lucid: *mut c_void) -> Result<Self, GssError> {
         let exported = Self(lucid.cast());
         if lucid.is_null() || exported.get().version != raw::LUCID_VERSION {
@@ -27,7 +27,7 @@ impl Exported {
     }
 
     fn get(&self) -> &raw::LucidContext {
-        // SAFETY: not null (`new`), made by the library in the layout of version 1, alive until
+        // SAFETY: not null (`new`), made by the library in the layout of version 1, valid until
         // `drop`.
         unsafe { &*self.0 }
     }
@@ -37,12 +37,12 @@ impl Exported {
         self.get().send_seq
     }
 
-    /// Derives the keys of per-message tokens: from the acceptor's subkey when it asserted one,
-    /// else from the initiator's subkey or the session key (RFC 4121 section 2).
+    /// Derives the keys of per-message tokens: from the acceptor's subkey if it asserted one, else
+    /// from the initiator's subkey or the session key (RFC 4121 section 2).
     ///
     /// # Errors
-    /// `EnctypeRefused` for RC4 and 3DES, whose contexts speak RFC 1964, and for all but enctypes
-    /// 17 to 20.
+    /// `EnctypeRefused` for RC4 and 3DES, whose contexts use the tokens of RFC 1964, and for all
+    /// enctypes other than 17 to 20.
     pub fn keys(&self, role: krb5::Role) -> Result<(i32, krb5::ContextKeys), GssError> {
         let context = self.get();
         if context.protocol != raw::PROTOCOL_CFX {
@@ -56,7 +56,7 @@ impl Exported {
         if key.data.is_null() {
             return Err(refused(key.etype, "the key is missing"));
         }
-        // SAFETY: the library's key: `data` points to `length` bytes that live as long as `self`.
+        // SAFETY: the library's key: `data` points to `length` bytes, valid as long as `self`.
         let bytes = unsafe { std::slice::from_raw_parts(key.data, key.length as usize) };
         let keys = krb5::ContextKeys::new(enctype, bytes, role, subkey)
             .map_err(|e| refused(key.etype, &e.to_string()))?;

@@ -1,7 +1,7 @@
-//! The bridge itself: declarations of libgssapi_krb5 and owners of what it allocates.
+//! Bindings of libgssapi_krb5, and owners of the objects that it allocates.
 //!
-//! `raw` declares, the other files own: each C object has one Rust owner that frees it, and no
-//! pointer leaves this module. Everything exported from here is safe to call.
+//! `raw` has the declarations. In the other files each C object has one Rust owner that frees it,
+//! and no pointer leaves this module. All exported functions are safe to call.
 #![allow(unsafe_code)]
 
 mod context;
@@ -19,13 +19,13 @@ pub use name::Name;
 
 use crate::configuration::ConfigurationError;
 
-/// Sets an environment variable if this is the process's only thread.
+/// Sets an environment variable if the process has only one thread.
 pub fn set_only_thread_environment(name: &str, value: &OsStr) -> Result<(), ConfigurationError> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         return Err(ConfigurationError::Threads(threads));
     }
-    // SAFETY: no other thread exists that could read or write the environment meanwhile.
+    // SAFETY: no other thread exists that could access the environment at the same time.
     unsafe { std::env::set_var(name, value) };
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Names of principals.
+//! Names of principals in the library.
 
 use std::ptr;
 
@@ -6,11 +6,10 @@ use super::raw;
 use super::status::{Owned, check};
 use crate::error::GssError;
 
-/// A name the library has made; released with it.
+/// A name of the library, released on drop.
 pub struct Name(pub(super) raw::NameId);
 
-// SAFETY: an MIT name is written only while it is made; the library locks what it caches in it
-// later.
+// SAFETY: an MIT name is written only during its creation; the library locks its later caching.
 unsafe impl Send for Name {}
 
 impl Name {
@@ -38,11 +37,11 @@ impl Name {
         Ok(Self(name))
     }
 
-    /// Returns the principal as text with its realm.
+    /// Returns the principal as text, with its realm.
     pub fn display(&self) -> Result<String, GssError> {
         let mut text = Owned::new();
         let mut minor = 0;
-        // SAFETY: the name is alive; `text` takes over what the library allocates.
+        // SAFETY: the name is live; `text` owns the memory that the library allocates.
         let major =
             unsafe { raw::gss_display_name(&raw mut minor, self.0, &raw mut text.0, ptr::null_mut()) };
         check(major, minor)?;

@@ -1,5 +1,5 @@
-//! The declarations of MIT Kerberos 1.18 and later that this crate uses: RFC 2744's C bindings, the
-//! credential store extension and the export of a context's keys. x86-64 and AArch64 Linux.
+//! Declarations of MIT Kerberos 1.18 and later: the C bindings of RFC 2744, the credential store
+//! extension and the export of a context's keys. For x86-64 and AArch64 Linux.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -19,7 +19,7 @@ impl Buffer {
         Self { length: 0, value: std::ptr::null_mut() }
     }
 
-    /// Lends `bytes` to a call that only reads them; the C type has no `const`.
+    /// Lends `bytes` to a call that only reads them; the C type lacks `const`.
     pub const fn lend(bytes: &[u8]) -> Self {
         Self { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast() }
     }
@@ -71,7 +71,7 @@ pub struct LucidCfx {
     pub acceptor_subkey: LucidKey,
 }
 
-/// `gss_krb5_lucid_context_v1_t`.
+/// The C struct `gss_krb5_lucid_context_v1_t`, with the exported keys.
 #[repr(C)]
 pub struct LucidContext {
     pub version: u32,

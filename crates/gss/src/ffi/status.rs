@@ -1,14 +1,14 @@
-//! Buffers that the library fills, and its status codes in words.
+//! Buffers of the library, and the messages for its status codes.
 
 use std::ptr;
 
 use super::raw;
 use crate::error::{GssError, Status, major};
 
-/// The library's messages for one code are at most this many; more would be a loop.
+/// The most messages read for one code; more would mean an endless loop.
 const MESSAGES_MAX: usize = 8;
 
-/// A buffer that the library allocates; freed with it.
+/// A buffer that the library allocates, freed on drop.
 pub struct Owned(pub raw::Buffer);
 
 impl Owned {
@@ -20,8 +20,8 @@ impl Owned {
         if self.0.value.is_null() || self.0.length == 0 {
             return &[];
         }
-        // SAFETY: the library filled the buffer: `value` points to `length` initialised bytes that
-        // live until gss_release_buffer, which only `drop` calls.
+        // SAFETY: the library filled the buffer: `value` points to `length` initialised bytes,
+        // valid until gss_release_buffer, which only `drop` calls.
         unsafe { std::slice::from_raw_parts(self.0.value.cast::<u8>(), self.0.length) }
     }
 }
@@ -34,24 +34,23 @@ impl Drop for Owned {
     }
 }
 
-/// Returns an error unless `major` says success, perhaps with CONTINUE_NEEDED or other
-/// supplementary bits.
+/// Returns an error unless `major` is a success, possibly with supplementary bits such as
+/// CONTINUE_NEEDED.
 pub fn check(major: u32, minor: u32) -> Result<(), GssError> {
     if major & (major::ROUTINE_MASK | major::CALLING_MASK) == 0 { Ok(()) } else { Err(error(major, minor)) }
 }
 
-/// Makes the error for a failed call; to be called on the thread that failed, before any other
-/// call.
+/// Makes the error for a failed call. Call it on the same thread, before any other call.
 ///
-/// The library keeps the text of a minor code in the thread's own storage, the codes alone say
-/// less.
+/// The library keeps the text of a minor code in thread-local storage; the codes alone say less.
 pub fn error(major: u32, minor: u32) -> GssError {
     let mut parts = Vec::new();
     if minor != 0 {
         display(minor, raw::C_MECH_CODE, &mut parts);
     }
     parts.retain(|part| is_reason(part));
-    // GSS_S_FAILURE in words is "Unspecified GSS failure", which helps nobody beside a minor text.
+    // The text of GSS_S_FAILURE is "Unspecified GSS failure", which adds no information to a minor
+    // text.
     if parts.is_empty() || major & major::ROUTINE_MASK != major::FAILURE {
         display(major, raw::C_GSS_CODE, &mut parts);
         parts.retain(|part| is_reason(part));
@@ -62,8 +61,8 @@ pub fn error(major: u32, minor: u32) -> GssError {
     GssError::classify(Status { major, minor, text: parts.join("; ") })
 }
 
-/// Says whether a message tells why a call failed. Some codes of failures have the text of success,
-/// and that of GSS_S_FAILURE refers to a minor code, which may be 0.
+/// Returns whether a message gives the reason of a failure. Some failure codes have the text of
+/// success, and the text of GSS_S_FAILURE refers to a minor code, which may be 0.
 fn is_reason(message: &str) -> bool {
     !matches!(message, "" | "Success" | "No error" | "The routine completed successfully")
         && !message.starts_with("Unspecified GSS failure")
@@ -96,7 +95,7 @@ mod tests {
 
     #[test]
     fn no_failure_is_explained_by_success() {
-        // Codes of no table, of the operating system's, of none, and of MIT's own tables.
+        // Codes of no table, of the operating system, and of MIT's own tables.
         let minors = [0, 1, 22, 100_000, u32::MAX, 0x96c7_3a00, 0x96c7_3a25, 0x025e_a100];
         for major in [major::FAILURE, major::DEFECTIVE_TOKEN, major::NO_CRED, 0, 1 << 24, 15 << 16] {
             for minor in minors {

@@ -1,5 +1,4 @@
-//! One side of a context inside MIT's library, where the other side is ours: establishment and
-//! per-message calls.
+//! One side of a context inside MIT's library: establishment and per-message calls.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -103,7 +102,7 @@ impl Buffer {
         Self { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast() }
     }
 
-    /// Copies what the library allocated, and frees it.
+    /// Copies a buffer of the library and frees it.
     fn take(mut self) -> Vec<u8> {
         if self.value.is_null() {
             return Vec::new();
@@ -122,12 +121,11 @@ fn succeeded(call: &str, major: u32, minor: u32) {
     assert!(major <= CONTINUE_NEEDED, "{call}: major {major:#x}, minor {minor:#x}");
 }
 
-/// A context in the library; not to be used by two threads at once, which its methods' `&mut` sees
-/// to.
+/// A context of the library. It must not be used by two threads at once, which `&mut self` ensures.
 pub struct Context(*mut c_void);
 
 impl Context {
-    /// Begins a context with a service, as the user of the default cache; returns the first token.
+    /// Starts a context with a service as the user of the default cache. Returns the first token.
     pub fn initiate(target: &str) -> (Self, Vec<u8>) {
         let mut context = Self(ptr::null_mut());
         let token = context.step(target, &[]);
@@ -141,7 +139,7 @@ impl Context {
 
     fn step(&mut self, target: &str, token: &[u8]) -> Vec<u8> {
         let (mut minor, mut name, mut output) = (0, ptr::null_mut(), Buffer::EMPTY);
-        // SAFETY: all pointers are to live locals or null where the call allows it; buffers lend
+        // SAFETY: all pointers are to live locals, or null where the call allows it; buffers lend
         // bytes that outlive the calls; the name is released once.
         unsafe {
             let text = Buffer::lend(target.as_bytes());
@@ -168,7 +166,7 @@ impl Context {
         output.take()
     }
 
-    /// Accepts a context with a keytab; returns the answer.
+    /// Accepts a context with a keytab. Returns the answer.
     pub fn accept(keytab: &Path, token: &[u8]) -> (Self, Vec<u8>) {
         let keytab = CString::new(keytab.to_str().expect("UTF-8")).expect("no NUL");
         let mut context = Self(ptr::null_mut());
@@ -257,7 +255,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the context is null or the library's, and is deleted once.
+        // SAFETY: the context is null or came from the library, and is deleted once.
         unsafe { gss_delete_sec_context(&mut 0, &mut self.0, ptr::null_mut()) };
     }
 }

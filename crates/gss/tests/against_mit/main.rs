@@ -1,10 +1,10 @@
-//! Tokens of the `krb5` crate against MIT's library: one side of a context is kept there, the other
-//! is ours.
+//! Tests tokens of the `krb5` crate against MIT's library: one side of each context stays in the
+//! library, the other uses our keys.
 //!
-//! For each enctype, each role and each set of instructions that this processor has: messages of
-//! random length from 0 to 1 MiB, sealed, only signed, and as MIC, in both directions, ours in
-//! batches. The contexts are real, of a throw-away realm; without MIT's KDC a test says so and is
-//! skipped.
+//! For each enctype, each role and each instruction set of this processor: messages of random
+//! length from 0 to 1 MiB, sealed, only signed, and as MIC, in both directions, ours in batches.
+//! The contexts are of a temporary realm with a real KDC. Without MIT's KDC a test prints this and
+//! is skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use realm::{Enctypes, Realm, RealmEnctype, RealmOptions, in_realm};
 const TARGET: &str = "nfs@localhost";
 const LENGTH_MAX: usize = 1 << 20;
 
-/// Numbers that look random and are the same in each run.
+/// A generator of pseudo-random numbers, with the same sequence in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -34,7 +34,7 @@ impl Numbers {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// All short lengths, the longest, and random ones of every order of magnitude.
+    /// Returns all short lengths, the longest, and random ones of every order of magnitude.
     fn lengths(&mut self) -> Vec<usize> {
         let random = (0..60).map(|_| self.next() as usize % ((LENGTH_MAX + 1) >> (self.next() % 14)));
         let mut lengths: Vec<_> = random.collect();
@@ -73,7 +73,7 @@ fn initiate_to_mit(realm: &Realm) -> (Established, Context) {
     (*ours, theirs)
 }
 
-/// Sends messages both ways, ours in batches.
+/// Sends messages in both directions, ours in batches.
 fn exchange(ours: &Established, mut theirs: Context) {
     let mut numbers = Numbers(ours.enctype as u64);
     let mut sequence = ours.send_sequence;
@@ -98,7 +98,7 @@ fn exchange(ours: &Established, mut theirs: Context) {
     }
 }
 
-/// Every third wrap token of theirs is only signed.
+/// Returns false for every third wrap token of the library, which is only signed.
 fn is_sealed(n: usize) -> bool {
     n % 3 != 2
 }
