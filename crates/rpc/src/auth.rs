@@ -28,12 +28,12 @@ impl<'a> OpaqueAuth<'a> {
     /// AUTH_NONE: no body (RFC 5531 section 10.1).
     pub const NONE: OpaqueAuth<'static> = OpaqueAuth { flavor: AuthFlavor::AUTH_NONE as u32, body: &[] };
 
-    /// An AUTH_SYS credential around an encoded [`AuthSys`].
+    /// Makes an AUTH_SYS credential from an encoded [`AuthSys`].
     pub const fn sys(body: &'a [u8]) -> Self {
         Self { flavor: AuthFlavor::AUTH_SYS as u32, body }
     }
 
-    /// An RPCSEC_GSS credential, or the verifier that goes with one.
+    /// Makes an RPCSEC_GSS credential or its verifier.
     pub const fn gss(body: &'a [u8]) -> Self {
         Self { flavor: AuthFlavor::RPCSEC_GSS as u32, body }
     }

@@ -60,9 +60,9 @@ pub enum CallError {
     Auth {
         /// Transaction ID of the call.
         xid: u32,
-        /// AUTH_BADCRED or AUTH_BADVERF.
+        /// Either AUTH_BADCRED or AUTH_BADVERF.
         status: AuthStat,
-        /// The decoding error.
+        /// The error of the decoder.
         cause: Error,
     },
 }

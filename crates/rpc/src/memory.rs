@@ -1,16 +1,16 @@
-//! Memory for records, used again.
+//! Reuses the memory of records.
 //!
-//! A thread that moves many records keeps the memory of those that it is done with, and takes what
-//! it used last first: that is still in the processor's caches. Threads that do not ask for this by
-//! [`keep`] get fresh memory, and what they give is freed.
+//! A thread that moves many records keeps their buffers. It reuses the last one first, since that
+//! is still in the processor's caches. Threads that have not called [`keep`] always allocate, and
+//! free the buffers that they give back.
 
 use std::cell::RefCell;
 
-/// Bytes around the data of a record for which a size has room.
+/// The bytes besides the data of a record for which a size has space.
 const AROUND: usize = 2 << 10;
 
-/// What records come in: without data, and with as much as clients read and write at once. A size
-/// that is missing here is fresh memory for each such record.
+/// The buffer sizes in bytes: small ones for records without data, and one for each common size of
+/// READ and WRITE. A record of a size that is missing here always allocates.
 const SIZES: [usize; 12] = [
     256,
     1 << 10,
@@ -26,15 +26,15 @@ const SIZES: [usize; 12] = [
     AROUND + (1 << 20),
 ];
 
-/// One size: what is kept, the last used at the end, and the fewest that there were since the last
-/// trim.
+/// The buffers of one size, the last used at the end, and the minimum of their number since the
+/// last trim.
 #[derive(Debug)]
 struct Stack {
     spare: Vec<Vec<u8>>,
     idle: usize,
 }
 
-/// What a thread keeps.
+/// The buffers that a thread keeps.
 #[derive(Debug)]
 struct Memory {
     stacks: [Stack; SIZES.len()],
@@ -57,7 +57,7 @@ pub fn keep(bytes_max: usize) {
     MEMORY.with_borrow_mut(|memory| memory.bytes_max = bytes_max);
 }
 
-/// Takes an empty vector with room for `capacity` bytes or more.
+/// Takes an empty vector with a capacity of at least `capacity` bytes.
 pub fn take(capacity: usize) -> Vec<u8> {
     let Some(size) = size_for(capacity) else { return Vec::with_capacity(capacity) };
     match MEMORY.with_borrow_mut(|memory| memory.take(size)) {
@@ -69,27 +69,27 @@ pub fn take(capacity: usize) -> Vec<u8> {
     }
 }
 
-/// Takes a kept vector with room for `capacity` bytes or more, if there is one. It holds whatever
-/// was left in it.
+/// Takes a kept vector with a capacity of at least `capacity` bytes, if there is one. It has its
+/// old content.
 pub fn take_kept(capacity: usize) -> Option<Vec<u8>> {
     MEMORY.with_borrow_mut(|memory| memory.take(size_for(capacity)?))
 }
 
-/// Rounds up to what [`take`] gives where that is not much more, so that what grew by itself can be
-/// used again.
+/// Rounds up to the size that [`take`] returns, unless that is much more, so that a grown buffer
+/// can be reused.
 pub(crate) fn rounded(capacity: usize) -> usize {
     let size = size_for(capacity).and_then(|size| SIZES.get(size).copied());
     size.filter(|size| size - capacity <= AROUND).unwrap_or(capacity)
 }
 
-/// Takes back memory that is no longer needed.
+/// Takes back a buffer that is no longer needed.
 pub fn give(buffer: Vec<u8>) {
-    // What is not kept is freed after the thread's memory has been left.
+    // The buffer is freed after the borrow of the thread's memory has ended.
     drop(MEMORY.with_borrow_mut(|memory| memory.give(buffer)));
 }
 
-/// Makes room for `more` bytes; a vector without it moves to memory that was used before, and gives
-/// back its own.
+/// Reserves space for `more` bytes. A vector that is too small moves to a kept buffer, and its own
+/// buffer is given back.
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) {
     if buffer.capacity() - buffer.len() >= more {
         return;
@@ -99,8 +99,8 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize) {
     give(std::mem::replace(buffer, larger));
 }
 
-/// Moves a vector that holds far less than it has room for, which others can use better, to smaller
-/// memory.
+/// Moves a vector that uses a small part of its capacity to a smaller buffer, so that its own can
+/// be reused.
 pub fn fit(buffer: &mut Vec<u8>) {
     let wanted = size_for(buffer.len()).and_then(|size| SIZES.get(size));
     if wanted.is_none_or(|wanted| buffer.capacity() / SLACK_MAX <= *wanted) {
@@ -111,15 +111,15 @@ pub fn fit(buffer: &mut Vec<u8>) {
     give(std::mem::replace(buffer, smaller));
 }
 
-/// Frees what the calling thread has kept and not used since the last call.
+/// Frees the buffers of the calling thread that were not used since the last call.
 pub fn trim() {
     drop(MEMORY.with_borrow_mut(Memory::trim));
 }
 
-/// The most that a vector has room for, as a multiple of what it needs, before [`fit`] moves it.
+/// The capacity of a vector as a multiple of its length, above which [`fit`] moves it.
 const SLACK_MAX: usize = 4;
 
-/// The smallest size with room for this many bytes.
+/// Returns the smallest size with space for this many bytes.
 fn size_for(capacity: usize) -> Option<usize> {
     SIZES.iter().position(|size| *size >= capacity)
 }
@@ -133,7 +133,7 @@ impl Memory {
         Some(kept)
     }
 
-    /// Returns what is not kept.
+    /// Gives back a buffer; returns it if it is not kept.
     fn give(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
         let capacity = buffer.capacity();
         let Some(size) = SIZES.iter().rposition(|size| *size <= capacity) else { return Some(buffer) };
@@ -146,7 +146,7 @@ impl Memory {
         None
     }
 
-    /// Returns what was not used, which is what lay longest.
+    /// Removes the unused buffers, which are the oldest, and returns them.
     fn trim(&mut self) -> Vec<Vec<u8>> {
         let mut idle = Vec::new();
         for stack in &mut self.stacks {
@@ -169,7 +169,7 @@ mod tests {
         MEMORY.with_borrow(|memory| memory.bytes)
     }
 
-    /// A new thread has no memory of other tests.
+    /// Runs on a new thread, which has no memory of other tests.
     #[expect(clippy::disallowed_methods, reason = "tests may start threads")]
     fn on_a_thread(run: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap());

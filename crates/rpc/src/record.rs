@@ -27,7 +27,7 @@ impl Default for RecordLimits {
     }
 }
 
-/// Where a [`RecordReader`] takes the memory of a record in progress from.
+/// The source of memory for a record in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordMemory {
     /// Buffers that the thread keeps ([`memory::keep`]), as large as the mark announces.
@@ -37,8 +37,8 @@ pub enum RecordMemory {
     New,
 }
 
-/// Why a stream of records cannot continue. The position of the next mark is lost, so close the
-/// connection.
+/// The reason why a stream of records cannot continue. The position of the next mark is lost, so
+/// close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The record is larger than [`RecordLimits::record_size_max`].
@@ -73,14 +73,15 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 /// Read the bytes of a large record in progress from the socket into [`target`](Self::target). Read
 /// all other bytes into a scratch buffer and pass them to [`push`](Self::push), which copies them
 /// once. Between records a reader holds no memory besides itself. A record in progress allocates at
-/// most 64 KiB or four times the bytes that have arrived, whatever its mark announces;
-/// [`RecordMemory::Kept`] may use larger buffers that the thread has already.
+/// most 64 KiB or four times the bytes that have arrived, independent of its mark;
+/// [`RecordMemory::Kept`] may use larger buffers that the thread already has.
 ///
 /// With vectored reads, one system call fills both buffers:
 /// ```
 /// # use orthrus_rpc::{RecordLimits, RecordReader};
 /// # fn readv(_: &mut [u8], _: &mut [u8]) -> usize { 0 }
-/// # let (mut reader, mut scratch, mut records) = (RecordReader::new(RecordLimits::default()), [0; 64], vec![]);
+/// # let mut reader = RecordReader::new(RecordLimits::default());
+/// # let (mut scratch, mut records) = ([0; 64], vec![]);
 /// let target = reader.target();
 /// let space = target.len();
 /// let count = readv(target, &mut scratch);
@@ -92,7 +93,7 @@ pub const fn record_mark(len: usize) -> [u8; RECORD_MARK_LEN] {
 pub struct RecordReader {
     limits: RecordLimits,
     memory: RecordMemory,
-    /// The mark of the next fragment, as far as it has arrived.
+    /// The part of the next fragment's mark that has arrived.
     mark: [u8; RECORD_MARK_LEN],
     mark_len: usize,
     /// The record in progress; bytes from `filled` on are unused.
@@ -232,8 +233,8 @@ impl RecordReader {
         self.filled = end;
     }
 
-    /// Makes room for more of the fragment in progress: for all of it in a kept buffer, otherwise
-    /// in proportion to the bytes that have arrived.
+    /// Grows the buffer for the fragment in progress: to its end in a kept buffer, otherwise in
+    /// proportion to the bytes that have arrived.
     fn grow(&mut self) {
         if self.record.capacity() == 0 {
             self.record = self.take_kept().unwrap_or_default();

@@ -47,7 +47,7 @@ pub enum ReplyHeader<'a> {
     Accepted {
         /// Transaction ID of the call.
         xid: u32,
-        /// The server's verifier.
+        /// The verifier of the server.
         verifier: OpaqueAuth<'a>,
         /// Status of the call.
         status: Accepted,
@@ -63,7 +63,7 @@ pub enum ReplyHeader<'a> {
     },
 }
 
-/// Why a record is not a reply.
+/// The reason why a record is not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// The header does not decode.

@@ -1,4 +1,4 @@
-//! Record marking: any stream in any pieces, hostile ones too.
+//! Record marking of any stream in any pieces, including invalid streams.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const LIMITS: RecordLimits = RecordLimits { record_size_max: 300_000, fragments_max: 8 };
 
-/// The bytes of a record in fragments of these lengths.
+/// Returns the stream of a record with fragments of these lengths.
 fn fragmented(record: &[u8], cuts: &[usize]) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut rest = record;
@@ -22,7 +22,7 @@ fn fragmented(record: &[u8], cuts: &[usize]) -> Vec<u8> {
     stream
 }
 
-/// Feeds a stream in pieces: through `target` as a socket would, or through `push` alone.
+/// Feeds a stream in pieces, through `target` like a socket, or only through `push`.
 fn feed(stream: &[u8], pieces: &[usize], by_target: bool) -> (Vec<Vec<u8>>, Result<(), RecordError>, usize) {
     let mut reader = RecordReader::new(LIMITS);
     let mut records = Vec::new();
@@ -152,7 +152,7 @@ fn a_reader_of_new_memory_leaves_kept_buffers_to_others() {
         assert!(!reader.target().is_empty());
         assert_eq!(memory::take_kept(LENGTH).is_none(), taken, "{source:?}");
         assert!(taken || reader.memory() <= 64 << 10);
-        // Whatever it began with, the record is the one that was sent.
+        // The record is complete, independent of the buffer that it began with.
         reader.push(&vec![7; LENGTH - 1], &mut records).unwrap();
         assert_eq!(records, [vec![7; LENGTH]]);
     }

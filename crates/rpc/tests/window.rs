@@ -1,10 +1,10 @@
-//! The sequence window against a model that remembers everything.
+//! Compares the sequence window with a model that remembers every number.
 
 use orthrus_rpc::{MAXSEQ, SequenceWindow, WindowOutcome};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// The window by its definition (RFC 2203 section 5.3.3.1): slow and plain.
+/// The definition of the window (RFC 2203 section 5.3.3.1), implemented directly.
 #[derive(Default)]
 struct Model {
     seen: BTreeSet<u32>,
@@ -25,7 +25,7 @@ impl Model {
     }
 }
 
-/// Where a window may start: at zero, in the middle, at the end of all numbers.
+/// The start of a window: zero, in the middle, or near the last number.
 fn start() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), 0..10_000u32, any::<u32>(), MAXSEQ - 20_000..=MAXSEQ, Just(MAXSEQ)]
 }

@@ -16,13 +16,13 @@ use xdr::Encoder;
 /// Length of a confounder in bytes: one block of AES.
 pub const CONFOUNDER_LEN: usize = 16;
 
-/// A body that is not what its sender protected.
+/// The reason why a body is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// The bytes are no body of the service.
+    /// The bytes do not decode as a body of the service.
     #[error("malformed body: {0}")]
     Malformed(#[from] xdr::Error),
-    /// The token or checksum is wrong.
+    /// The token or the checksum is wrong.
     #[error("wrong token: {0}")]
     Token(#[from] TokenError),
     /// The token is signed but not encrypted, although the service is privacy.

@@ -19,7 +19,7 @@ pub struct GssCredential<'a> {
     pub handle: &'a [u8],
 }
 
-/// Why an RPCSEC_GSS credential is refused.
+/// The reason why an RPCSEC_GSS credential is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
     /// The version is not 1; answer AUTH_REJECTEDCRED (RFC 2203 section 5.3.3.3 with erratum 4067).
