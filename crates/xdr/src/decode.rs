@@ -11,7 +11,7 @@ pub trait Decode<'a>: Sized {
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error>;
 }
 
-/// A cursor over received bytes. Copying it is cheap: a copy is a bookmark.
+/// A cursor over received bytes. A copy is cheap, and marks a position to return to.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
@@ -24,17 +24,17 @@ impl<'a> Decoder<'a> {
         Self { rest: input, total: input.len() }
     }
 
-    /// The number of bytes not read yet.
+    /// Returns the number of bytes not read yet.
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// The number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// The bytes not read yet.
+    /// Returns the bytes not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -42,7 +42,7 @@ impl<'a> Decoder<'a> {
     /// Ends decoding.
     ///
     /// # Errors
-    /// [`Error::TrailingBytes`] when anything is left.
+    /// [`Error::TrailingBytes`] if bytes are left.
     pub const fn finish(self) -> Result<(), Error> {
         match self.rest.len() {
             0 => Ok(()),
@@ -53,7 +53,7 @@ impl<'a> Decoder<'a> {
     /// Reads any value.
     ///
     /// # Errors
-    /// Those of the value's type.
+    /// The errors of the value's type.
     #[inline]
     pub fn value<T: Decode<'a>>(&mut self) -> Result<T, Error> {
         T::decode(self)
@@ -69,7 +69,7 @@ impl<'a> Decoder<'a> {
         Ok(chunk)
     }
 
-    /// Reads `length` bytes and skips their padding, whatever it holds.
+    /// Reads `length` bytes and skips their padding, which may have any value.
     #[inline]
     fn padded(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let remaining = self.rest.len();
@@ -122,7 +122,7 @@ impl<'a> Decoder<'a> {
     /// Reads a boolean (section 4.4).
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::InvalidBool`] for anything but 0 and 1.
+    /// [`Error::Truncated`], or [`Error::InvalidBool`] for values other than 0 and 1.
     #[inline]
     pub fn boolean(&mut self) -> Result<bool, Error> {
         match self.u32()? {
@@ -146,7 +146,7 @@ impl<'a> Decoder<'a> {
     /// 4.11).
     ///
     /// # Errors
-    /// [`Error::TooLong`] when more is announced, [`Error::Truncated`] when less is there.
+    /// [`Error::TooLong`] above `max`, [`Error::Truncated`] if the input ends before the data.
     #[inline]
     pub fn opaque(&mut self, max: usize) -> Result<&'a [u8], Error> {
         let length = self.length(max)?;
@@ -156,7 +156,7 @@ impl<'a> Decoder<'a> {
     /// Reads the element count of an array of at most `max` elements (section 4.13).
     ///
     /// The count is also bounded by the input: each element takes at least four bytes, so a count
-    /// that the rest of the input cannot hold is refused before anything is allocated for it.
+    /// that the rest of the input cannot hold is refused before any allocation.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`].
@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
     /// Reads an array of at most `max` elements, each of at least `element_min` bytes on the wire.
     ///
     /// # Errors
-    /// Those of [`Decoder::array_len_of`] and of the elements.
+    /// The errors of [`Decoder::array_len_of`] and of the elements.
     pub fn array<T: Decode<'a>>(&mut self, max: usize, element_min: usize) -> Result<Vec<T>, Error> {
         self.array_with(max, element_min, T::decode)
     }
@@ -194,7 +194,7 @@ impl<'a> Decoder<'a> {
     /// Like [`Decoder::array`] for elements that `item` reads.
     ///
     /// # Errors
-    /// Those of [`Decoder::array_len_of`] and of `item`.
+    /// The errors of [`Decoder::array_len_of`] and of `item`.
     pub fn array_with<T>(
         &mut self,
         max: usize,
@@ -212,7 +212,7 @@ impl<'a> Decoder<'a> {
     /// Reads an array of exactly `N` elements (section 4.12).
     ///
     /// # Errors
-    /// Those of the elements.
+    /// The errors of the elements.
     pub fn array_fixed<T: Decode<'a>, const N: usize>(&mut self) -> Result<[T; N], Error> {
         self.array_fixed_with(T::decode)
     }
@@ -220,7 +220,7 @@ impl<'a> Decoder<'a> {
     /// Like [`Decoder::array_fixed`] for elements that `item` reads.
     ///
     /// # Errors
-    /// Those of `item`.
+    /// The errors of `item`.
     pub fn array_fixed_with<T, const N: usize>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, Error>,
@@ -235,7 +235,7 @@ impl<'a> Decoder<'a> {
     /// Reads an optional value: a boolean, then the value if it was true (section 4.19).
     ///
     /// # Errors
-    /// Those of the boolean and of the value.
+    /// The errors of the boolean and of the value.
     pub fn optional<T: Decode<'a>>(&mut self) -> Result<Option<T>, Error> {
         self.optional_with(T::decode)
     }
@@ -243,7 +243,7 @@ impl<'a> Decoder<'a> {
     /// Like [`Decoder::optional`] for a value that `item` reads.
     ///
     /// # Errors
-    /// Those of the boolean and of `item`.
+    /// The errors of the boolean and of `item`.
     pub fn optional_with<T>(
         &mut self,
         item: impl FnOnce(&mut Self) -> Result<T, Error>,
@@ -251,11 +251,11 @@ impl<'a> Decoder<'a> {
         if self.boolean()? { item(self).map(Some) } else { Ok(None) }
     }
 
-    /// Reads a linked list: before each element a boolean says that one more follows (section
+    /// Reads a linked list, in which a boolean before each element says that one follows (section
     /// 4.19).
     ///
     /// # Errors
-    /// Those of the booleans and of the elements.
+    /// The errors of the booleans and of the elements.
     pub fn list<T: Decode<'a>>(&mut self) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         while self.boolean()? {
@@ -265,9 +265,9 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// How many elements to make room for at once: no more memory than twice the input that is left,
-/// because an element that takes four bytes on the wire may take hundreds in memory. Beyond that
-/// the vector grows as elements really arrive.
+/// The number of elements to allocate space for at once. It takes at most twice the memory of the
+/// remaining input, because an element of four bytes on the wire may take hundreds in memory.
+/// Beyond that the vector grows as elements arrive.
 fn preallocation_max<T>(remaining: usize) -> usize {
     remaining.saturating_mul(2) / size_of::<T>().max(1)
 }

@@ -4,13 +4,13 @@ use crate::padding;
 
 /// A value that can be written as XDR.
 pub trait Encode {
-    /// Appends the value.
+    /// Appends the value to `encoder`.
     fn encode(&self, encoder: &mut Encoder);
 }
 
-/// A growing buffer of XDR; every operation appends and none can fail.
+/// A growing buffer of XDR. Every operation appends, and none can fail.
 ///
-/// Lengths are written as 32 bits: data of 4 GiB or more is a fault of the caller.
+/// Lengths have 32 bits: passing data of 4 GiB or more is an error of the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -22,42 +22,42 @@ impl Encoder {
         Self { bytes: Vec::new() }
     }
 
-    /// Appends to what `bytes` already holds; positions count from its beginning.
+    /// Appends to the content of `bytes`; positions count from its start.
     pub const fn from_vec(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The number of bytes in the buffer.
+    /// Returns the number of bytes in the buffer.
     pub const fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The number of bytes that the buffer has room for.
+    /// Returns the number of bytes that the buffer holds without reallocation.
     pub const fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Says whether nothing has been written.
+    /// Returns whether the buffer is empty.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The bytes so far.
+    /// Returns the bytes in the buffer.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffer itself, for callers that append or transform bytes in place.
+    /// Returns the buffer, for callers that append or transform bytes in place.
     pub const fn as_mut_vec(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Ends encoding.
+    /// Ends encoding and returns the bytes.
     pub fn into_vec(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Appends any value.
+    /// Appends a value of any type.
     #[inline]
     pub fn value<T: Encode + ?Sized>(&mut self, value: &T) -> &mut Self {
         value.encode(self);
@@ -94,7 +94,7 @@ impl Encoder {
         self.u32(value.into())
     }
 
-    /// Appends bytes that are XDR already: no length, no padding.
+    /// Appends bytes that are already XDR, without length or padding.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
@@ -113,7 +113,7 @@ impl Encoder {
         self.array_len(bytes.len()).opaque_fixed(bytes)
     }
 
-    /// Appends the padding that belongs behind opaque data of `length` bytes.
+    /// Appends the padding behind opaque data of `length` bytes.
     #[inline]
     pub fn pad(&mut self, length: usize) -> &mut Self {
         self.bytes.resize(self.bytes.len() + padding(length), 0);
@@ -159,7 +159,7 @@ impl Encoder {
     }
 
     /// Overwrites four bytes at `at`, for lengths that are known only afterwards. A position
-    /// outside of what has been written is a fault of the caller and changes nothing.
+    /// outside of the written bytes is an error of the caller and changes nothing.
     pub fn patch_u32(&mut self, at: usize, value: u32) {
         let place = at.checked_add(4).and_then(|end| self.bytes.get_mut(at..end));
         debug_assert!(place.is_some(), "patch at {at} is outside of the buffer");
@@ -168,7 +168,7 @@ impl Encoder {
         }
     }
 
-    /// Forgets everything from position `at` on, for results that did not fit.
+    /// Removes everything from position `at` on, for results that did not fit.
     pub fn truncate(&mut self, at: usize) {
         self.bytes.truncate(at);
     }

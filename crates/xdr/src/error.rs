@@ -1,14 +1,14 @@
-//! What can be wrong with XDR input.
+//! Errors of XDR input.
 
-/// Says why bytes from a peer are not the value that they were decoded as.
+/// The reason why bytes from a peer could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// The input ends before the item does.
     #[error("input ends early: {needed} bytes needed, {remaining} left")]
     Truncated {
-        /// Bytes that the item takes; for arrays the least that the announced elements can take.
+        /// The bytes that the item needs; for an array, the minimum for the announced elements.
         needed: usize,
-        /// Bytes that were left.
+        /// The bytes that were left.
         remaining: usize,
     },
     /// An opaque, a string or an array is longer than its definition allows.
@@ -22,12 +22,12 @@ pub enum Error {
     /// A boolean is neither 0 nor 1.
     #[error("{0} is not a boolean")]
     InvalidBool(u32),
-    /// An enum has no such value.
+    /// An enum has no such value in the grammar.
     #[error("{value} is no value of {name}")]
     InvalidEnum {
         /// The RFC's name of the enum.
         name: &'static str,
-        /// What was received.
+        /// The value in the input.
         value: u32,
     },
     /// A union has no arm for this discriminant.
@@ -35,7 +35,7 @@ pub enum Error {
     InvalidDiscriminant {
         /// The RFC's name of the union.
         name: &'static str,
-        /// What was received.
+        /// The discriminant in the input.
         value: u32,
     },
     /// Bytes follow the last item.

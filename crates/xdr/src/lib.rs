@@ -5,11 +5,10 @@
 //! [`Encoder`] appends to a vector and cannot fail.
 //!
 //! Two choices where the RFC leaves room:
-//! - Padding bytes that are not zero are tolerated. They carry no meaning, clients exist that send
-//!   whatever their buffer held, and refusing them would protect nothing. The encoder always writes
-//!   zeros.
+//! - Padding bytes other than zero are tolerated. They have no meaning, some clients send stale
+//!   bytes of a buffer, and refusing them would protect nothing. The encoder always writes zeros.
 //! - A boolean other than 0 or 1 and an enum value outside its list are refused (sections 4.3 and
-//!   4.4), because there is no value in Rust that could stand for them.
+//!   4.4), because no Rust value represents them.
 
 mod decode;
 mod encode;

@@ -45,7 +45,7 @@ impl Encode for Opaque<'_> {
     }
 }
 
-/// Bounded by the input alone; a definition with a limit calls [`Decoder::opaque`].
+/// Bounded only by the input; a definition with a limit calls [`Decoder::opaque`].
 impl<'a> Decode<'a> for Opaque<'a> {
     #[inline]
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error> {
@@ -73,7 +73,7 @@ impl<T: Encode> Encode for Vec<T> {
     }
 }
 
-/// Bounded by the input alone; a definition with a limit calls [`Decoder::array`].
+/// Bounded only by the input; a definition with a limit calls [`Decoder::array`].
 impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, Error> {
         decoder.array(u32::MAX as usize, UNIT)

@@ -1,4 +1,4 @@
-//! What is written is read back, and no input makes the decoder fail in any way but by an error
+//! Encoded values decode to themselves, and the decoder answers any other input with an error
 //! value.
 
 use orthrus_xdr::{Decode, Decoder, Encode, Encoder, Error, Opaque};
