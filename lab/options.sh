@@ -105,7 +105,7 @@ requirements() {
   need krb5kdc krb5-kdc
   need kadmin.local krb5-admin-server
   need git git
-  case $JOBS in *nconnect.sh*|*cost.sh*|*bench.sh*) need fio fio ;; esac
+  case $JOBS in *nconnect.sh*|*cost.sh*|*bench*.sh*) need fio fio ;; esac
   case $JOBS in *minor2.sh*) need xfs_io xfsprogs; need setfattr attr; need nfs4_setfacl nfs4-acl-tools ;; esac
   case $JOBS in *acls.sh*) need nfs4_setfacl nfs4-acl-tools ;; esac
   case $EXPORT_ON in xfs) need mkfs.xfs xfsprogs ;; btrfs) need mkfs.btrfs btrfs-progs ;; ext4) need mkfs.ext4 e2fsprogs ;; esac

@@ -83,9 +83,3 @@ fn append(path: &Path, row: &Row) {
     let mut file = fs::OpenOptions::new().create(true).append(true).open(path).expect("the file of results");
     writeln!(file, "{}", row.json()).expect("the disk has room");
 }
-
-#[test]
-#[ignore = "a list for `cargo xtask hostile --list`"]
-fn the_floods_are_listed() {
-    FLOODS.iter().for_each(|flood| println!("{:14} {}", flood.name, flood.about));
-}
