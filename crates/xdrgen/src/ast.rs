@@ -1,112 +1,112 @@
-//! The definitions of a grammar as they were written.
+//! The definitions of a grammar, in the form in which they were written.
 
 use crate::lexer::Span;
 
-/// A number or the name of one.
+/// A number, or the name of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Written out.
+    /// A literal number.
     Number(i128),
-    /// A constant or an enum's value.
+    /// The name of a constant or of an enum's value.
     Name(String),
 }
 
-/// The type before the name in a declaration.
+/// The type in front of the name in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// `int`
+    /// The type `int` (RFC 4506 section 4.1).
     Int,
-    /// `unsigned int`
+    /// The type `unsigned int` (RFC 4506 section 4.2).
     UnsignedInt,
-    /// `hyper`
+    /// The type `hyper` (RFC 4506 section 4.5).
     Hyper,
-    /// `unsigned hyper`
+    /// The type `unsigned hyper` (RFC 4506 section 4.5).
     UnsignedHyper,
-    /// `bool`
+    /// The type `bool` (RFC 4506 section 4.4).
     Bool,
-    /// `opaque`, only with a length
+    /// The type `opaque`, only with a length.
     Opaque,
-    /// `string`, only with `<>`
+    /// The type `string`, only with `<>`.
     String,
-    /// A type that is defined elsewhere
+    /// A type that is defined elsewhere, by its name.
     Named(String),
 }
 
-/// What stands around the name in a declaration.
+/// The marks around the name in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing
+    /// A single value, without a mark.
     One,
-    /// `[n]`
+    /// A fixed length, `[n]`.
     Fixed(Value),
-    /// `<n>` or `<>`
+    /// A variable length, `<n>` or `<>`.
     Variable(Option<Value>),
-    /// `*`
+    /// An optional value, `*`.
     Optional,
 }
 
-/// A base and its shape.
+/// The type of a declaration: a base and its shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
-    /// What one element is.
+    /// The type of one element.
     pub base: Base,
-    /// How many there are.
+    /// The number of elements.
     pub shape: Shape,
 }
 
-/// A type with a name.
+/// A declared name with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// The declared name.
+    /// The name that is declared.
     pub name: String,
-    /// Its type.
+    /// The type of the name.
     pub ty: Type,
-    /// Where the name stands.
+    /// The position of the name.
     pub span: Span,
 }
 
-/// One or several `case` labels and what they carry; `None` is `void`.
+/// One or several `case` labels with their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arm {
-    /// The labels.
+    /// The labels with their positions.
     pub labels: Vec<(Value, Span)>,
-    /// What follows the discriminant.
+    /// The declaration behind the discriminant; `None` for `void`.
     pub body: Option<Declaration>,
 }
 
-/// The discriminated union of RFC 4506 section 4.15.
+/// A discriminated union (RFC 4506 section 4.15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
     /// The discriminant's type and name.
     pub discriminant: Declaration,
-    /// The arms in their order.
+    /// The arms in the order of the grammar.
     pub arms: Vec<Arm>,
-    /// The `default` arm, if there is one.
+    /// The `default` arm, if there is one; the inner `None` is `void`.
     pub default: Option<Option<Declaration>>,
 }
 
-/// What a definition defines.
+/// The content of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// `const`, or a number from a `program` block
+    /// A `const`, or a number from a `program` block.
     Const(Value),
-    /// `enum`
+    /// An `enum`: names, values and positions.
     Enum(Vec<(String, Value, Span)>),
-    /// `struct`
+    /// A `struct` with its members.
     Struct(Vec<Declaration>),
-    /// `union`
+    /// A `union` with its arms.
     Union(Box<Union>),
-    /// `typedef`
+    /// A `typedef` of another type.
     Alias(Type),
 }
 
-/// One definition.
+/// One definition of a grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The defined name.
+    /// The name that is defined.
     pub name: String,
-    /// Where it stands.
+    /// The position of the name.
     pub span: Span,
-    /// What it stands for.
+    /// The content of the definition.
     pub body: Body,
 }

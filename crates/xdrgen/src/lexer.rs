@@ -2,14 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-/// A place in an input file; prints as `file:line:column`.
+/// A position in an input file; prints as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The file's name as given to the lexer.
+    /// The file's name, as passed to the lexer.
     pub file: Arc<str>,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// Counted from 1, in characters.
+    /// The column in characters, counted from 1.
     pub column: u32,
 }
 
@@ -19,12 +19,12 @@ impl fmt::Display for Span {
     }
 }
 
-/// A fault in a grammar, and where.
+/// An error in a grammar, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it is.
+    /// The position of the error.
     pub span: Span,
-    /// What it is.
+    /// The message for the user.
     pub message: String,
 }
 
@@ -36,19 +36,19 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Makes a fault.
+/// Returns a fault with a message.
 pub fn fault<T>(span: &Span, message: impl Into<String>) -> Result<T, Fault> {
     Err(Fault { span: span.clone(), message: message.into() })
 }
 
-/// One token.
+/// One token of a grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
     /// An identifier or a keyword.
     Word(String),
     /// A decimal, hexadecimal or octal constant.
     Number(i128),
-    /// One of `{}[]()<>;,:=*`.
+    /// One character of `{}[]()<>;,:=*`.
     Sign(char),
     /// The end of the file.
     End,
@@ -70,10 +70,10 @@ struct Lexer<'a> {
     at: Span,
 }
 
-/// Splits `text`; comments and lines that begin with `%` are skipped.
+/// Splits `text` into tokens. Skips comments, and lines that begin with `%`.
 ///
 /// # Errors
-/// A [`Fault`] for characters and numbers that XDR does not have and for comments without an end.
+/// A [`Fault`] for characters and numbers that XDR does not have, and for comments without an end.
 pub fn tokens(file: &str, text: &str) -> Result<Vec<(Token, Span)>, Fault> {
     let at = Span { file: file.into(), line: 1, column: 1 };
     let mut lexer = Lexer { rest: text.chars().peekable(), at };

@@ -1,12 +1,12 @@
-//! Generates Rust from XDR grammars (RFC 4506); a development tool, its output is checked in.
+//! Generates Rust from XDR grammars (RFC 4506). A development tool, whose output is checked in.
 //!
-//! The way of a grammar: [`lexer`] splits it, [`parser`] makes definitions of it, [`model::Model`]
-//! resolves the names of all files of a namespace and finds faults, [`emit`] writes Rust,
-//! [`output`] formats it and writes it to files or compares it with them.
+//! [`lexer`] splits a grammar into tokens, and [`parser`] makes definitions of them.
+//! [`model::Model`] resolves the names of all files of a namespace and finds faults. [`emit`]
+//! writes Rust, and [`output`] formats it and writes it to files or compares it with them.
 //!
-//! Two things go beyond the RFC. A later file of a namespace may extend an enum or a union of an
-//! earlier file by writing it again with more values or arms, as minor versions do. And a struct
-//! whose last member is an optional pointer to itself is taken for what it means, a list.
+//! There are two extensions of the RFC. A later file of a namespace may extend an enum or a union
+//! of an earlier file by repeating it with more values or arms, as minor versions do. And a struct
+//! whose last member is an optional pointer to itself becomes a list.
 
 pub mod ast;
 pub mod emit;
@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use lexer::Fault;
 use model::{Model, Override};
 
-/// Makes unformatted Rust files, by name, of the grammars of one namespace, each a name and its
-/// text.
+/// Generates unformatted Rust files from the grammars of one namespace. Takes the name and text of
+/// each grammar, and returns the files by name.
 ///
 /// # Errors
 /// The first [`Fault`] of the grammars.

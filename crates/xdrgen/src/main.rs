@@ -1,5 +1,5 @@
-//! `cargo run -p xdrgen`: brings the generated wire types up to date, or says with `--check` that
-//! they are.
+//! Updates the generated wire types, or checks with `--check` that they are current:
+//! `cargo run -p xdrgen`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use clap::Parser;
 use xdrgen::model::Override;
 use xdrgen::output;
 
-/// The grammars that share a namespace, and the crate that their types belong to.
+/// The grammars of one namespace, and the folder of their types.
 struct Target {
     grammars: &'static [&'static str],
     folder: &'static str,
@@ -26,8 +26,7 @@ const TARGETS: &[Target] = &[
     Target {
         grammars: &["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"],
         folder: "crates/nfs4/src/generated",
-        // A bitmap is handled a hundred times a READDIR: a vector of words would be an allocation
-        // each.
+        // READDIR handles a bitmap for each entry, and a vector of words would allocate each time.
         overrides: &[Override { name: "bitmap4", rust: "crate::Bitmap4", wire_min: 4 }],
     },
 ];
@@ -38,7 +37,7 @@ struct Arguments {
     /// Changes nothing and fails if a generated file is not current
     #[arg(long)]
     check: bool,
-    /// The repository
+    /// Root folder of the repository
     #[arg(long, default_value = ".")]
     root: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! All definitions of one namespace, with names resolved and faults found.
+//! All definitions of one namespace, with resolved names and checked for faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use crate::ast::{Base, Body, Definition, Shape, Type, Union, Value};
 use crate::lexer::{Fault, Span, fault};
 use crate::names::type_name;
 
-/// A type that is written by hand.
+/// A type that is written by hand instead of generated.
 #[derive(Clone, Copy, Debug)]
 pub struct Override {
-    /// The RFC's name.
+    /// The name of the type in the RFC.
     pub name: &'static str,
-    /// The path of the Rust type, which is `Copy`, `Clone`, `Debug`, `PartialEq` and `Eq` and has
-    /// no lifetime.
+    /// The path of the Rust type. It is `Copy`, `Clone`, `Debug`, `PartialEq` and `Eq`, without a
+    /// lifetime.
     pub rust: &'static str,
-    /// The fewest bytes it takes on the wire.
+    /// The minimum length of a value on the wire in bytes.
     pub wire_min: u64,
 }
 
-/// One namespace.
+/// One namespace of definitions.
 #[derive(Debug)]
 pub struct Model {
-    /// The definitions in the order of the input, extensions merged, linked lists without their
-    /// last member.
+    /// The definitions in the order of the input. Extensions are merged, and linked lists lack
+    /// their last member.
     pub definitions: Vec<Definition>,
     /// The types that are written by hand.
     pub overrides: Vec<Override>,
@@ -32,10 +32,10 @@ pub struct Model {
     lists: BTreeSet<String>,
 }
 
-/// What a type means after all aliases have been followed.
+/// A type after resolving all aliases.
 #[derive(Clone, Copy, Debug)]
 pub enum Meaning<'a> {
-    /// A type without a name of its own.
+    /// A type without a name.
     Plain(&'a Type),
     /// An enum, a struct or a union.
     Nominal(&'a Definition),
@@ -44,12 +44,11 @@ pub enum Meaning<'a> {
 }
 
 impl Model {
-    /// Resolves a namespace. An enum or a union that an earlier file has defined is extended by a
-    /// later one.
+    /// Resolves a namespace. Later files may extend the enums and unions of earlier ones.
     ///
     /// # Errors
-    /// A [`Fault`] for names that are missing, defined twice or alike in Rust, for recursive types
-    /// other than linked lists, for unions without a usable discriminant.
+    /// A [`Fault`] for names that are missing, defined twice or equal in Rust, for recursive types
+    /// other than linked lists, and for unions without a usable discriminant.
     pub fn new(input: Vec<Definition>, overrides: &[Override]) -> Result<Self, Fault> {
         let mut model = Self {
             definitions: Vec::new(),
@@ -100,7 +99,7 @@ impl Model {
         Ok(())
     }
 
-    /// Gives every constant and every enum value its number.
+    /// Assigns its number to every constant and every enum value.
     fn number(&mut self) -> Result<(), Fault> {
         let mut open = Vec::new();
         for definition in &self.definitions {
@@ -120,7 +119,8 @@ impl Model {
         if let Some((name, _, span)) = open.iter().find(|(name, ..)| !seen.insert(name)) {
             return fault(span, format!("the number `{name}` is defined already"));
         }
-        // A value may be named before it is defined: go round until nothing more is found.
+        // A value may be used before its definition, so this repeats until it finds no more
+        // numbers.
         loop {
             let before = open.len();
             open.retain(|(name, value, _)| match self.value(value) {
@@ -149,22 +149,23 @@ impl Model {
         }
     }
 
-    /// The number that `value` stands for; the model has been checked, so there is one.
+    /// Returns the number of `value`. A checked model has a number for each value.
     pub fn number_of(&self, value: &Value) -> i128 {
         self.value(value).unwrap_or_default()
     }
 
-    /// The enum that defines the value `name`.
+    /// Returns the enum that defines the value `name`.
     pub fn enum_of(&self, name: &str) -> Option<&str> {
         self.enum_of.get(name).map(String::as_str)
     }
 
-    /// Whether `name` is an element of a linked list: a struct whose last member pointed to itself.
+    /// Returns whether `name` is an element of a linked list: a struct whose last member pointed to
+    /// itself.
     pub fn is_list(&self, name: &str) -> bool {
         self.lists.contains(name)
     }
 
-    /// The definition of a type or constant.
+    /// Returns the definition of a type or constant.
     pub fn get(&self, name: &str) -> Option<&Definition> {
         self.by_name.get(name).and_then(|at| self.definitions.get(*at))
     }
@@ -180,7 +181,7 @@ impl Model {
         }
     }
 
-    /// Follows aliases.
+    /// Resolves the aliases of a type.
     pub fn meaning<'a>(&'a self, ty: &'a Type) -> Meaning<'a> {
         let (Base::Named(name), Shape::One) = (&ty.base, &ty.shape) else { return Meaning::Plain(ty) };
         if let Some(hand) = self.overrides.iter().find(|hand| hand.name == name) {
@@ -210,7 +211,7 @@ impl Model {
             }
             self.check_recursion(&definition.name, definition, &mut BTreeSet::new())?;
         }
-        // From here on aliases can be followed: none leads back to itself.
+        // No alias leads back to itself now, so aliases can be resolved.
         for definition in &self.definitions {
             if let Body::Union(union) = &definition.body {
                 self.check_union(union, &definition.span)?;
@@ -281,7 +282,7 @@ impl Model {
     }
 }
 
-/// The types that a definition uses and where.
+/// Returns the types that a definition uses, with their positions.
 pub fn uses(body: &Body) -> Vec<(&Type, Option<&Span>)> {
     match body {
         Body::Const(_) | Body::Enum(_) => Vec::new(),

@@ -1,9 +1,9 @@
-//! How an identifier of an RFC looks in Rust.
+//! Rust names for the identifiers of an RFC.
 
-/// The Rust type of an RFC's type: `EXCHANGE_ID4args` is `ExchangeId4Args`, `nfs_fh4` is `NfsFh4`.
+/// Returns the Rust name of a type: `EXCHANGE_ID4args` is `ExchangeId4Args`, `nfs_fh4` is `NfsFh4`.
 ///
-/// The identifier is split at `_` and between a digit and a letter behind it. Each piece gets a
-/// capital first letter; the rest of a piece that is all upper case becomes lower case.
+/// Splits the identifier at `_`, and between a digit and a letter behind it. Each piece starts with
+/// a capital; the rest of an all-capital piece becomes lower case.
 pub fn type_name(identifier: &str) -> String {
     let mut pieces = Vec::new();
     for part in identifier.split('_') {
@@ -28,7 +28,7 @@ fn capitalized(piece: &str) -> String {
     format!("{}{rest}", first.to_ascii_uppercase())
 }
 
-/// A field's or a variant's name: verbatim, escaped when Rust has a keyword of that name.
+/// Returns the name of a field or variant: verbatim, but escaped if it is a keyword of Rust.
 pub fn field_name(identifier: &str) -> String {
     const KEYWORDS: &[&str] = &[
         "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
@@ -45,7 +45,8 @@ pub fn field_name(identifier: &str) -> String {
     }
 }
 
-/// The output file for a type: the operation's name for `READ4args` and its like, else `None`.
+/// Returns the output file of a type: the operation's name for types such as `READ4args`, else
+/// `None`.
 pub fn operation(identifier: &str) -> Option<String> {
     let end = identifier.find(|letter: char| letter.is_ascii_digit())?;
     let (name, _) = identifier.split_at(end);

@@ -1,4 +1,4 @@
-//! Formats generated files and writes them, or says how they differ from what is there.
+//! Formats generated files and writes them, or reports how they differ from the existing ones.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::emit::MARK;
 /// Formats source text with rustfmt under the configuration in `root`.
 ///
 /// # Errors
-/// When rustfmt is missing or refuses the text.
+/// If rustfmt is missing or refuses the text.
 pub fn formatted(root: &Path, text: String) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024", "--config-path"])
@@ -32,7 +32,7 @@ pub fn formatted(root: &Path, text: String) -> Result<String> {
     String::from_utf8(output.stdout).context("rustfmt did not write UTF-8")
 }
 
-/// Writes `files` into `folder` and removes files of an earlier run that are no longer made.
+/// Writes `files` into `folder`, and removes files of an earlier run that no longer exist.
 ///
 /// # Errors
 /// Any error of the file system, with the path.
@@ -51,7 +51,7 @@ pub fn write(folder: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Says how `folder` differs from `files`: one line a file, none if it is current.
+/// Reports how `folder` differs from `files`: one line per file, none if it is current.
 ///
 /// # Errors
 /// Any error of the file system, with the path.
@@ -74,7 +74,7 @@ pub fn differences(folder: &Path, files: &BTreeMap<String, String>) -> Result<Ve
     Ok(found)
 }
 
-/// Files in `folder` that an earlier run has made and this one has not.
+/// Returns files in `folder` that an earlier run made and this run did not.
 fn stale(folder: &Path, files: &BTreeMap<String, String>) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return Ok(found) };

@@ -1,4 +1,4 @@
-//! RFC 4506 section 6.3 and RFC 5531 section 12.1: tokens to definitions.
+//! Parses tokens into definitions (RFC 4506 section 6.3 and RFC 5531 section 12.1).
 
 use crate::ast::{Arm, Base, Body, Declaration, Definition, Shape, Type, Union, Value};
 use crate::lexer::{Fault, Span, Token, fault, tokens};
@@ -10,8 +10,8 @@ struct Parser {
     found: Vec<Definition>,
 }
 
-/// Parses a whole file. A struct, union or enum that is written inside of another one becomes a
-/// definition of its own, named after the outer type and the field.
+/// Parses a whole file. A struct, union or enum inside another one becomes its own definition,
+/// named after the outer type and the field.
 ///
 /// # Errors
 /// The first [`Fault`] of the file.
@@ -142,7 +142,7 @@ impl Parser {
         self.sign('{')?;
         let mut fields = Vec::new();
         while !self.accept('}') {
-            // A void member takes no room; there is nothing to keep of it.
+            // A void member has no data, so it is left out.
             fields.extend(self.declaration(outer)?);
             self.sign(';')?;
         }
@@ -188,7 +188,7 @@ impl Parser {
         Ok(Arm { labels, body: self.declaration(outer)? })
     }
 
-    /// `None` is `void`.
+    /// Parses a declaration; `None` is `void`.
     fn declaration(&mut self, outer: &str) -> Result<Option<Declaration>, Fault> {
         if self.accept_word("void") {
             return Ok(None);
@@ -210,8 +210,8 @@ impl Parser {
         Ok(Some(Declaration { name, ty: Type { base, shape }, span }))
     }
 
-    /// Names the definition that was parsed before its field's name was known, and all inside of
-    /// it.
+    /// Renames a definition that was parsed before its field's name was known, and its inner
+    /// definitions.
     fn hoist(&mut self, place: usize, placeholder: &str, name: String) -> Base {
         for definition in self.found.iter_mut().skip(place) {
             if let Some(inner) = definition.name.strip_prefix(placeholder) {
@@ -236,7 +236,7 @@ impl Parser {
         }
     }
 
-    /// The base and, for a type that is written in place, the name it has for the moment.
+    /// Parses the base of a type. For a type defined in place, also returns its placeholder name.
     fn base(&mut self) -> Result<(Base, Option<String>), Fault> {
         let (word, span) = self.name()?;
         let base = match word.as_str() {
@@ -265,14 +265,14 @@ impl Parser {
         if !in_place {
             return Ok((Base::Named(self.name()?.0), None));
         }
-        // No identifier holds a `?`, so the placeholder cannot be mistaken for one.
+        // No identifier contains a `?`, so the placeholder cannot collide with one.
         let placeholder = format!("?{}:{}?", span.line, span.column);
         let body = self.body(keyword, &placeholder)?;
         self.define((placeholder.clone(), span), body);
         Ok((Base::Named(placeholder.clone()), Some(placeholder)))
     }
 
-    /// `program NAME { version NAME { result NAME(arguments) = n; … } = n; … } = n`
+    /// Parses `program NAME { version NAME { result NAME(arguments) = n; … } = n; … } = n`.
     fn program(&mut self) -> Result<(), Fault> {
         self.advance();
         let program = self.name()?;
@@ -314,7 +314,7 @@ impl Parser {
     }
 }
 
-/// The names that grammars give to integers of a size; their own typedefs of them are skipped.
+/// Returns the integer type of a conventional name. A grammar's own typedefs of these are skipped.
 fn builtin(name: &str) -> Option<Base> {
     match name {
         "int32_t" => Some(Base::Int),

@@ -1,4 +1,4 @@
-//! What Rust needs to know of a type: its spelling, its size and how it is read, written and owned.
+//! Properties of types in Rust: spelling, size, and the code to read, write and own a value.
 
 use crate::ast::{Base, Body, Definition, Shape, Type, Value};
 use crate::lexer::{Fault, Span, fault};
@@ -6,7 +6,7 @@ use crate::model::{Meaning, Model, uses};
 use crate::names::type_name;
 
 impl Model {
-    /// Whether values of the type may borrow from the input.
+    /// Returns whether values of the type may borrow from the input.
     pub fn borrows(&self, ty: &Type) -> bool {
         match self.meaning(ty) {
             Meaning::Foreign(_) => false,
@@ -19,12 +19,12 @@ impl Model {
         }
     }
 
-    /// Whether the Rust type has a lifetime.
+    /// Returns whether the Rust type has a lifetime.
     pub fn definition_borrows(&self, definition: &Definition) -> bool {
         uses(&definition.body).iter().any(|(ty, _)| self.borrows(ty))
     }
 
-    /// Whether the type is `Copy`, and with `hash` also whether it is `Hash`.
+    /// Returns whether the type is `Copy`, and with `hash` also `Hash`.
     pub fn copies(&self, ty: &Type, hash: bool) -> bool {
         match self.meaning(ty) {
             Meaning::Foreign(_) => !hash,
@@ -38,12 +38,12 @@ impl Model {
         }
     }
 
-    /// Whether the definition's type is `Copy`, and with `hash` also whether it is `Hash`.
+    /// Returns whether the definition's type is `Copy`, and with `hash` also `Hash`.
     pub fn definition_copies(&self, definition: &Definition, hash: bool) -> bool {
         uses(&definition.body).iter().all(|(ty, _)| self.copies(ty, hash))
     }
 
-    /// The fewest bytes that a value takes on the wire.
+    /// Returns the minimum length of a value on the wire in bytes.
     pub fn wire_min(&self, ty: &Type) -> u64 {
         match self.meaning(ty) {
             Meaning::Foreign(hand) => hand.wire_min,
@@ -74,7 +74,7 @@ impl Model {
         u64::try_from(self.number_of(value)).unwrap_or_default()
     }
 
-    /// The length as a Rust expression of type `usize`.
+    /// Returns a length as a Rust expression of type `usize`.
     fn length_text(&self, value: &Value) -> String {
         match value {
             Value::Number(number) => number.to_string(),
@@ -89,7 +89,7 @@ impl Model {
         max.map_or_else(|| "u32::MAX as usize".to_owned(), |max| self.length_text(max))
     }
 
-    /// The type as it is written in Rust, with lifetime `'a` where it borrows.
+    /// Returns the Rust spelling of the type, with lifetime `'a` if it borrows.
     pub fn rust(&self, ty: &Type) -> String {
         let one = match &ty.base {
             Base::Int => "i32".to_owned(),
@@ -126,7 +126,7 @@ impl Model {
         ty.shape == Shape::Optional && matches!(&ty.base, Base::Named(name) if self.is_list(name))
     }
 
-    /// An expression that reads the type from `decoder`, with `?` inside.
+    /// Returns an expression that reads the type from `decoder`, with `?` inside.
     pub fn decode(&self, ty: &Type) -> String {
         let Meaning::Plain(ty) = self.meaning(ty) else { return "decoder.value()?".to_owned() };
         match (&ty.base, &ty.shape) {
@@ -143,7 +143,8 @@ impl Model {
         }
     }
 
-    /// Elements that are an alias carry the alias' own limits, which only a closure knows.
+    /// Returns the expression for an array. Elements of an alias have the alias' own limits, so
+    /// they are read by a closure.
     fn decode_many(&self, ty: &Type) -> String {
         let item = element(ty);
         let closure = match self.meaning(&item) {
@@ -166,7 +167,7 @@ impl Model {
         }
     }
 
-    /// A call that writes `place`, an expression for a reference to the value.
+    /// Returns a call that writes `place`, an expression for a reference to the value.
     pub fn encode(&self, ty: &Type, place: &str) -> String {
         let Meaning::Plain(ty) = self.meaning(ty) else { return format!("encoder.value({place})") };
         match &ty.shape {
@@ -176,7 +177,7 @@ impl Model {
         }
     }
 
-    /// An expression that turns `place`, a value that may borrow, into one that does not.
+    /// Returns an expression that converts `place`, a value that may borrow, into an owned one.
     pub fn owned(&self, ty: &Type, place: &str) -> String {
         if !self.borrows(ty) {
             return place.to_owned();
@@ -194,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Refuses what [`Model::encode`] and [`Model::decode`] cannot express.
+    /// Refuses types that [`Model::encode`] and [`Model::decode`] cannot express.
     pub fn check_supported(&self, ty: &Type, span: &Span) -> Result<(), Fault> {
         if ty.shape == Shape::One {
             return Ok(());
@@ -224,7 +225,7 @@ impl Model {
     }
 }
 
-/// A closure around an expression of [`Model::decode`].
+/// Returns a closure around an expression of [`Model::decode`].
 fn closure(expression: &str) -> String {
     match expression.strip_suffix('?') {
         Some(call) => format!("|decoder| {call}"),
@@ -232,12 +233,12 @@ fn closure(expression: &str) -> String {
     }
 }
 
-/// The type of one element.
+/// Returns the type of one element.
 fn element(ty: &Type) -> Type {
     Type { base: ty.base.clone(), shape: Shape::One }
 }
 
-/// Whether `xdr` itself reads the type.
+/// Returns whether the `xdr` crate reads the type directly.
 fn primitive(ty: &Type) -> bool {
     ty.shape == Shape::One && !matches!(ty.base, Base::Opaque | Base::String)
 }

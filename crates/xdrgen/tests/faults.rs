@@ -1,4 +1,4 @@
-//! A fault in a grammar is named with its place.
+//! The message for a fault in a grammar names its position.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

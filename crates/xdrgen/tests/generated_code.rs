@@ -1,6 +1,7 @@
-//! The generator's output for a grammar of everything is the code checked in beside it, and that code works.
+//! Compares the output for a grammar with every feature with the code in `sample`, and tests that
+//! code.
 //!
-//! `UPDATE_SAMPLE=1 cargo test -p xdrgen` writes the checked-in code anew.
+//! `UPDATE_SAMPLE=1 cargo test -p xdrgen` updates the code in `sample`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

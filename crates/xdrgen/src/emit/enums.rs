@@ -8,7 +8,7 @@ use crate::lexer::{Fault, Span, fault};
 use crate::model::Model;
 use crate::names::{field_name, type_name};
 
-/// Writes the enum `name`.
+/// Writes the Rust enum of `name`.
 pub fn write(model: &Model, name: &str, values: &[(String, Value, Span)]) -> Result<String, Fault> {
     let rust = type_name(name);
     let mut first = BTreeMap::new();

@@ -7,7 +7,7 @@ use crate::ast::{Declaration, Definition};
 use crate::model::Model;
 use crate::names::{field_name, type_name};
 
-/// Writes a struct.
+/// Writes the Rust struct of a definition.
 pub fn write(model: &Model, definition: &Definition, fields: &[Declaration]) -> String {
     let rust = type_name(&definition.name);
     let (lifetime, any) = lifetimes(model, definition);

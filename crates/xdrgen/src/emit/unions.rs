@@ -8,7 +8,7 @@ use crate::lexer::{Fault, Span, fault};
 use crate::model::{Meaning, Model};
 use crate::names::{field_name, type_name};
 
-/// The parts of the text that grow with each arm.
+/// The pieces of text that each arm extends.
 #[derive(Default)]
 struct Parts {
     variants: String,
@@ -18,7 +18,7 @@ struct Parts {
     owned: String,
 }
 
-/// How a discriminant is written as a pattern and turned into a number.
+/// The discriminant: its spelling in patterns, and its conversion to a number.
 struct Head<'a> {
     ty: &'a Type,
     kind: Kind<'a>,
@@ -31,7 +31,7 @@ enum Kind<'a> {
     Unsigned,
 }
 
-/// Writes a union.
+/// Writes the Rust enum of a union.
 pub fn write(model: &Model, definition: &Definition, union: &Union) -> Result<String, Fault> {
     let head = Head::new(model, union);
     let mut parts = Parts::default();
@@ -130,7 +130,7 @@ impl Parts {
         let _ = writeln!(self.owned, "Self::{variant}(value) => TYPE::{variant}({owned}),");
     }
 
-    /// The arm for all other discriminants.
+    /// Adds the arm for all other discriminants.
     fn other(&mut self, model: &Model, head: &Head<'_>, name: &str, default: Option<&Option<Declaration>>) {
         let head_type = model.rust(head.ty);
         match default {
@@ -192,7 +192,8 @@ impl<'a> Head<'a> {
         Self { ty, kind }
     }
 
-    /// A label may be a value of another enum or a constant; what counts is its number.
+    /// Returns the pattern of a label. It may be a value of another enum or a constant; only its
+    /// number matters.
     fn pattern(&self, model: &Model, label: &Value, span: &Span) -> Result<String, Fault> {
         let number = model.number_of(label);
         match &self.kind {
@@ -207,7 +208,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// How many discriminants there are.
+    /// Returns the number of possible discriminants.
     fn values(&self) -> usize {
         match &self.kind {
             Kind::Enum(_, values) => values.len(),
