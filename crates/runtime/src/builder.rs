@@ -1,4 +1,4 @@
-//! Builds a server from what it serves, and everything that comes from outside.
+//! Builds a server from its exports and its environment.
 
 use crate::{Executor, NfsService};
 use identity::{Mapper, Rules, StaticSource};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use vfs::Exports;
 
-/// The one place where a server is wired: the program, the simulator, fuzz targets, benches and
-/// tests all use it.
+/// Wires the parts of a server. The program, the simulator, fuzz targets, benches and tests all use
+/// it.
 pub struct Builder {
     exports: Arc<Exports>,
     start: Start,
@@ -31,7 +31,7 @@ struct Kerberos {
 }
 
 impl Builder {
-    /// Begins with a server that speaks AUTH_SYS alone, knows no names and keeps no client records.
+    /// Starts with a server that supports only AUTH_SYS, maps no names and keeps no client records.
     pub fn new(exports: Arc<Exports>, start: Start, environment: Environment) -> Self {
         let Environment { clock, random } = environment;
         Self {
@@ -47,7 +47,7 @@ impl Builder {
         }
     }
 
-    /// Sets names and limits.
+    /// Sets the server's names and limits.
     pub fn config(self, config: NfsConfig) -> Self {
         Self { config, ..self }
     }
@@ -57,12 +57,12 @@ impl Builder {
         Self { identity, ..self }
     }
 
-    /// Keeps the clients that may reclaim after a restart.
+    /// Sets the store for the clients that may reclaim after a restart.
     pub fn records(self, records: Box<dyn ClientRecords>) -> Self {
         Self { records, ..self }
     }
 
-    /// Accepts RPCSEC_GSS contexts, of principals that `identities` maps.
+    /// Accepts RPCSEC_GSS contexts of principals that `identities` maps.
     pub fn kerberos(
         self,
         acceptor: Box<dyn ContextAcceptor>,
@@ -72,18 +72,18 @@ impl Builder {
         Self { kerberos: Some(Kerberos { acceptor, identities, limits }), ..self }
     }
 
-    /// Says at which instant the environment's clock began. Without it the time that records wait
-    /// for a tick is not counted.
+    /// Sets the instant at which the environment's clock started. Without it, the time that records
+    /// wait for a tick is not counted.
     pub fn began(self, began: Instant) -> Self {
         Self { began: Some(began), ..self }
     }
 
-    /// Builds the part that runs COMPOUNDs.
+    /// Builds only the engine, which runs COMPOUNDs.
     pub fn engine(self) -> Nfs {
         self.parts().0
     }
 
-    /// Builds a server that is called tick by tick.
+    /// Builds a server whose caller drives it tick by tick.
     pub fn server(mut self) -> Server<Nfs> {
         let metrics = Arc::new(Metrics::default());
         let rpcsec = self.kerberos.take().map(|Kerberos { acceptor, identities, limits }| {
@@ -101,14 +101,14 @@ impl Builder {
         (engine, Environment { clock, random: Box::new(move |bytes| random(bytes)) })
     }
 
-    /// Builds the service for a network layer; `executor` runs what would wait.
+    /// Builds the service for a network layer; `executor` runs deferred calls.
     pub fn service<E: Executor>(self, executor: &E) -> Arc<NfsService<E>> {
         let began = self.began;
         NfsService::start(self.server(), executor, began)
     }
 }
 
-/// Draws a number that nobody can guess.
+/// Draws a random number from the environment.
 fn number(random: &Random) -> u64 {
     let mut bytes = [0; 8];
     random(&mut bytes);

@@ -1,15 +1,15 @@
-//! Who runs deferred work: threads, or the simulator one step at a time.
+//! Executors of deferred work: threads, or single steps for the simulator.
 
 use crate::pool::{Pool, PoolLimits, QueueKey};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Makes the pools of a service.
 pub trait Executor: Send + Sync + 'static {
-    /// A pool of tasks.
+    /// A pool of the executor.
     type Pool<T: Send + 'static, L: QueueKey>: TaskPool<T, L>;
 
-    /// Makes a pool whose tasks `step` runs. A task that `step` returns is run on: at once by a
-    /// thread, later by a deterministic executor.
+    /// Makes a pool whose tasks run by `step`. If `step` returns a task, that is the next step: a
+    /// thread runs it at once, a deterministic executor later.
     fn pool<T: Send + 'static, L: QueueKey>(
         &self,
         name: &'static str,
@@ -23,17 +23,17 @@ pub trait TaskPool<T, L>: Send + Sync + 'static {
     /// Queues a task that holds `bytes` in a lane.
     ///
     /// # Errors
-    /// Returns the task if there is no room for it.
+    /// Returns the task if the pool has no space for it.
     fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T>;
 
-    /// Whether so much waits that clients should be asked to send less.
+    /// Returns whether so many tasks wait that clients should send less.
     fn is_crowded(&self) -> bool;
 
-    /// Threads, and tasks that wait for one.
+    /// Returns the number of threads, and of the tasks that wait for one.
     fn counts(&self) -> (usize, usize);
 }
 
-/// Runs tasks on threads, several at once: the executor of the program.
+/// Runs tasks on several threads: the executor of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Threads;
 
@@ -64,12 +64,12 @@ impl<T: Send + 'static, L: QueueKey> TaskPool<T, L> for Pool<T, L> {
     }
 }
 
-/// Draws a number below another.
+/// Returns a number below its argument.
 type Draw = dyn FnMut(usize) -> usize + Send;
 
-/// Runs tasks on the thread that asks for it, one step at a time, in an order that `draw` decides.
+/// Runs tasks on the calling thread, one step at a time, in an order that `draw` decides.
 ///
-/// A task that has more steps goes back among those that wait, so other tasks can run in between.
+/// A task with further steps goes back to the waiting ones, so that tasks interleave.
 #[derive(Clone)]
 pub struct Deterministic {
     queues: Arc<Mutex<Vec<Weak<dyn TaskQueue>>>>,
@@ -77,17 +77,17 @@ pub struct Deterministic {
     refuses_one_in: usize,
 }
 
-/// A queue whose tasks have any type.
+/// A queue of tasks of any type.
 trait TaskQueue: Send + Sync {
     fn len(&self) -> usize;
 
-    /// Runs a step of the task at a place.
+    /// Runs one step of the task with index `at`.
     fn step(&self, at: usize);
 }
 
 impl Deterministic {
-    /// Makes an executor. `draw` returns a number below its argument, and the same numbers make
-    /// the same order. One submission in `refuses_one_in` finds no room; 0 refuses none.
+    /// Makes an executor. `draw` returns a number below its argument; equal numbers give an equal
+    /// order. One submission in `refuses_one_in` is refused; 0 refuses none.
     pub fn new(draw: impl FnMut(usize) -> usize + Send + 'static, refuses_one_in: usize) -> Self {
         Self { queues: Arc::default(), draw: Arc::new(Mutex::new(Box::new(draw))), refuses_one_in }
     }
@@ -96,12 +96,12 @@ impl Deterministic {
         lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Tasks that have a step to run.
+    /// Returns the number of tasks that have a step to run.
     pub fn waiting(&self) -> usize {
         self.queues().iter().map(|queue| queue.len()).sum()
     }
 
-    /// Runs one step of one task; false if none waits. A panic of the step passes through.
+    /// Runs one step of one task; returns false if none waits. Passes on a panic of the step.
     pub fn step(&self) -> bool {
         let waiting = self.waiting();
         if waiting == 0 {

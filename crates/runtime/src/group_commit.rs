@@ -1,14 +1,14 @@
-//! Group commit: calls that changed the same object share one synchronisation, and only the thread
-//! that makes it waits for the disk.
+//! Group commit: calls that changed the same object share one synchronisation, and only one thread
+//! waits for the disk.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Calls that wait for stable storage without a thread. Further calls synchronise on their own.
+/// The most calls that wait for stable storage without a thread. Further calls synchronise alone.
 const CALLS_COMMITTING_MAX: usize = 4096;
-/// Bytes that these calls hold together, with the same consequence.
+/// The most bytes that these calls hold together. Further calls synchronise alone.
 const COMMITTING_BYTES_MAX: usize = 64 << 20;
 
 /// Calls that wait for stable storage, grouped by the object that they changed.
@@ -21,8 +21,8 @@ pub(crate) struct GroupCommit<K, T> {
 
 #[derive(Debug)]
 struct Groups<K, T> {
-    /// The groups that have a leader, with the calls that joined since its last synchronisation
-    /// began.
+    /// The groups that have a leader, with the calls that joined since the start of its last
+    /// synchronisation.
     waiting: HashMap<K, Vec<(T, usize)>>,
     calls: usize,
     bytes: usize,
@@ -36,7 +36,7 @@ pub(crate) enum SyncRole<T> {
     /// The caller leads the group: it synchronises and answers until [`GroupCommit::next`] is
     /// `None`.
     Leader,
-    /// There is no room for the call: the caller synchronises for it alone.
+    /// The limits are reached: the caller synchronises for this call alone.
     Single(T),
 }
 
@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call to the group of `key`. The call's change is made, and it holds `bytes`.
+    /// Adds a call to the group of `key`. The call has made its change, and holds `bytes`.
     pub(crate) fn join(&self, key: &K, call: T, bytes: usize) -> SyncRole<T> {
         let mut groups = self.lock();
         let full = groups.bytes.saturating_add(bytes) > COMMITTING_BYTES_MAX;
@@ -73,8 +73,8 @@ impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
         }
     }
 
-    /// Takes the calls that the leader's next synchronisation is for: all that joined before it
-    /// begins. Later ones wait for the one after it. `None` ends the lead.
+    /// Takes the calls that the leader's next synchronisation covers: all that joined before it
+    /// starts. Later calls wait for the following one. `None` ends the leadership.
     pub(crate) fn next(&self, key: &K) -> Option<Vec<T>> {
         let mut groups = self.lock();
         let calls = groups.waiting.get_mut(key).map(std::mem::take).unwrap_or_default();
@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash, T> GroupCommit<K, T> {
         Some(calls.into_iter().map(|(call, _)| call).collect())
     }
 
-    /// Calls that wait for a synchronisation to begin; synchronisations; calls that these were for.
+    /// Returns the number of waiting calls, of synchronisations, and of calls that these covered.
     pub(crate) fn counts(&self) -> [u64; 3] {
         let waiting = u64::try_from(self.lock().calls).unwrap_or(u64::MAX);
         [waiting, self.synced.load(Relaxed), self.committed.load(Relaxed)]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn no_call_is_answered_before_a_sync_that_began_after_its_change() {
-        // A disk: what was changed, and what of that is stable.
+        // A disk: the number of changes, and how many of them are stable.
         let (commit, changed, stable) = (GroupCommit::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let answered = AtomicUsize::new(0);
         let sync = || {

@@ -1,4 +1,4 @@
-//! What has to be done from time to time, and what the server tells of itself when asked.
+//! Periodic work, and the report of all counters.
 
 use crate::{Executor, NfsService};
 use net::{Running, Stats};
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::Exports;
 
-/// How often leases and contexts are looked at.
+/// The interval of the checks of leases and contexts.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often backends let go of what was not used since the last time: removed files give their
-/// space back after two of these.
+/// The interval at which backends release resources that were not used since the last trim. The
+/// space of removed files is free after two intervals.
 const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Bytes that connections must have let go of before the system gets them back.
+/// The fall in the connections' memory, in bytes, after which freed memory goes back to the system.
 const RELEASE_MIN: usize = 16 << 20;
 
 /// Starts the thread that ends expired leases and contexts, recalls delegations that local programs
-/// wait for, and trims the backends of all exports. Calls `release_memory` after connections have
-/// let go of much memory.
+/// wait for, and trims the backends of all exports. Calls `release_memory` after the connections
+/// have freed much memory.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system cannot start another thread.
 pub fn start(
     service: Arc<NfsService>,
     exports: Arc<Exports>,
@@ -37,7 +37,7 @@ pub fn start(
             if trims {
                 next_trim = Instant::now() + TRIM_INTERVAL;
             }
-            // Without this thread no lease would ever end: a defect must not end it.
+            // Without this thread no lease would ever expire, so a panic must not end it.
             let round = AssertUnwindSafe(|| round(&service, &exports, trims));
             if catch_unwind(round).is_err() {
                 tracing::error!("a defect of the server cut its housekeeping short");
@@ -50,7 +50,7 @@ pub fn start(
     std::thread::Builder::new().name("housekeeping".into()).spawn(run).map(drop)
 }
 
-/// Waits for the next round, and has delegations recalled that local programs wait for.
+/// Waits for the next round. Meanwhile recalls delegations that local programs wait for.
 fn wait(service: &NfsService) {
     let next = Instant::now() + INTERVAL;
     loop {
@@ -61,8 +61,8 @@ fn wait(service: &NfsService) {
     }
 }
 
-/// Says whether connections hold far less memory than at their last peak; then the next peak is
-/// looked for.
+/// Returns whether connections hold far less memory than at their last peak, and then resets the
+/// peak.
 fn has_fallen(peak: &mut usize, held: usize) -> bool {
     *peak = held.max(*peak);
     let fallen = *peak - held >= RELEASE_MIN && held <= *peak / 2;
@@ -72,8 +72,7 @@ fn has_fallen(peak: &mut usize, held: usize) -> bool {
     fallen
 }
 
-/// One round: ends what has timed out, resumes calls that have waited for long enough, and trims
-/// the backends.
+/// Runs one round: ends expired state, resumes calls whose wait has ended, and trims the backends.
 pub fn round<E: Executor>(service: &NfsService<E>, exports: &Exports, trims: bool) {
     service.server().housekeeping();
     service.wake(Some(service.server().now()));
@@ -82,7 +81,7 @@ pub fn round<E: Executor>(service: &NfsService<E>, exports: &Exports, trims: boo
     }
 }
 
-/// Logs every counter, as SIGUSR1 asks for: one line for each layer.
+/// Logs every counter for SIGUSR1: one line per layer.
 pub fn report(service: &NfsService, running: &Running) {
     tracing::info!("network: {}", line(&running.stats().snapshot()));
     tracing::info!("calls: {}", line(&service.server().metrics().snapshot()));

@@ -1,15 +1,15 @@
-//! Parked calls: they wait for a client's answer to a callback, without a thread.
+//! Parked calls: they wait for a client's answer to a callback without using a thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a call waits for such an answer at least, before its client is told to come again
-/// (NFS4ERR_DELAY); a second more at most, since that is how often it is looked at.
+/// How long a call waits at least for the answer before its client gets NFS4ERR_DELAY. It may wait
+/// up to a second more, the interval of the check.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Calls that wait for answers; for further ones NFS4ERR_DELAY comes at once.
+/// The most calls that wait for answers; further ones get NFS4ERR_DELAY at once.
 const CALLS_PARKED_MAX: usize = 1024;
 
-/// Parked calls by the answer that they wait for.
+/// Parked calls, with the answer that each waits for.
 #[derive(Debug)]
 pub(crate) struct Parked<K, T>(Mutex<Vec<(K, Duration, T)>>);
 
@@ -24,11 +24,11 @@ impl<K: Copy, T> Parked<K, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parks a call until its answer is there. Every answer calls [`Parked::take`] afterwards, so
-    /// that none is missed.
+    /// Parks a call until its answer arrives. Every answer calls [`Parked::take`] afterwards, so
+    /// that no call is missed.
     ///
     /// # Errors
-    /// The call, when it is there already or too many wait.
+    /// Returns the call if its answer has arrived already, or if too many calls wait.
     pub(crate) fn park(
         &self,
         key: K,
@@ -44,15 +44,14 @@ impl<K: Copy, T> Parked<K, T> {
         Ok(())
     }
 
-    /// Takes the calls whose answers are there, and by `now` those that have waited for long
-    /// enough.
+    /// Takes the calls whose answers have arrived, and the calls whose wait has ended at `now`.
     pub(crate) fn take(&self, now: Option<Duration>, waits: impl Fn(K) -> bool) -> Vec<T> {
         let over = |until: Duration| now.is_some_and(|now| now >= until);
         let mut all = self.lock();
         all.extract_if(.., |(key, until, _)| over(*until) || !waits(*key)).map(|(_, _, call)| call).collect()
     }
 
-    /// How many wait.
+    /// Returns the number of parked calls.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }

@@ -1,4 +1,4 @@
-//! Threads for what would hold up a shard.
+//! A thread pool for work that would block a shard.
 
 mod fair_queues;
 #[cfg(test)]
@@ -12,26 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a thread without work stays.
+/// How long an idle thread stays.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
-/// The part of its limits from which on a pool is crowded: well before it has to refuse anything.
+/// The fraction of its limits above which a pool is crowded: an eighth, well before it refuses
+/// tasks.
 const CROWDED_PART: usize = 8;
 
 /// Bounds on a [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Threads of a pool; they are started when there is work for them and end when there is none.
+    /// The most threads of a pool. They start when there is work, and end when idle.
     pub threads_max: usize,
-    /// Tasks of a pool that wait for a thread; further ones are refused.
+    /// The most tasks of a pool that wait for a thread; further ones are refused.
     pub tasks_max: usize,
-    /// Bytes that the waiting tasks of a pool hold, with the same consequence.
+    /// The most bytes that the waiting tasks of a pool hold; further tasks are refused.
     pub tasks_bytes_max: usize,
-    /// Of all three a lane may take one part in so many of what other lanes leave: with 2, one that
-    /// hangs takes half.
+    /// A lane takes at most this fraction (one part in `lane_part`) of the threads, tasks and bytes
+    /// that other lanes leave: with 2, a lane that hangs takes half.
     pub lane_part: usize,
-    /// How much less of the processors its threads get than others, as nice(2) counts: 0 for the
-    /// same, 19 at most.
+    /// The niceness of the threads, as in nice(2): 0 to 19, where 0 is normal priority.
     pub niceness: i32,
 }
 
@@ -41,9 +41,9 @@ impl Default for PoolLimits {
     }
 }
 
-/// Runs tasks in the order in which they come, several at once; lanes take turns. Dropping it
-/// discards those that wait and does not wait for those that run: a disk that hangs must not keep
-/// the server from ending.
+/// Runs tasks in order, several at once; lanes take turns. Dropping the pool discards the waiting
+/// tasks and does not wait for running ones: a disk that hangs must not keep the server from
+/// ending.
 pub struct Pool<T, L = u32> {
     shared: Arc<Shared<T, L>>,
 }
@@ -54,7 +54,7 @@ struct Shared<T, L> {
     step: Box<dyn Fn(T) -> Option<T> + Send + Sync>,
     queue: Mutex<Queue<T, L>>,
     work: Condvar,
-    /// Whether more waits than [`CROWDED_PART`] of what may.
+    /// Whether more tasks or bytes wait than one part in [`CROWDED_PART`] of the limits.
     crowded: AtomicBool,
 }
 
@@ -66,9 +66,9 @@ struct Queue<T, L> {
 }
 
 impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
-    /// Makes a pool without threads. A task that `step` returns is run on at once, by the same
-    /// thread. A panic of `step` ends neither the thread nor the pool; `step` itself has to tell
-    /// whoever waits for the task.
+    /// Makes a pool without threads. If `step` returns a task, the same thread runs it at once. A
+    /// panic of `step` ends neither the thread nor the pool; `step` itself must report it to the
+    /// waiter of the task.
     pub fn new(
         name: &'static str,
         limits: PoolLimits,
@@ -91,7 +91,7 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
     /// Queues a task that holds `bytes` in a lane.
     ///
     /// # Errors
-    /// The task, when its lane is full or the system gives no thread.
+    /// Returns the task if its lane is full or the system cannot start a thread.
     pub fn submit(&self, lane: L, task: T, bytes: usize) -> Result<(), T> {
         let mut queue = self.shared.lock();
         let short = queue.threads < self.shared.limits.threads_max
@@ -116,12 +116,12 @@ impl<T: Send + 'static, L: QueueKey> Pool<T, L> {
 }
 
 impl<T, L: QueueKey> Pool<T, L> {
-    /// Whether an eighth of what may wait does: time to ask for less.
+    /// Returns whether an eighth of the limits is in use, so that clients should send less.
     pub fn is_crowded(&self) -> bool {
         self.shared.crowded.load(Relaxed)
     }
 
-    /// Threads at the moment, and tasks that wait for one.
+    /// Returns the number of threads, and of the tasks that wait for one.
     pub fn counts(&self) -> (usize, usize) {
         let queue = self.shared.lock();
         (queue.threads, queue.queues.waiting())
@@ -157,7 +157,7 @@ impl<T, L: QueueKey> Shared<T, L> {
         self.crowded.store(queue.queues.is_crowded(CROWDED_PART), Relaxed);
     }
 
-    /// Waits for a task, after one of lane `done`; `None` when the thread is to end.
+    /// Marks a task of lane `done` as finished and waits for the next task; `None` ends the thread.
     fn next(&self, done: Option<L>) -> Option<(L, T)> {
         let mut queue = self.lock();
         if let Some(lane) = done {
@@ -190,7 +190,7 @@ impl<T: Send + 'static, L: QueueKey> Shared<T, L> {
         let this = shared.clone();
         let thread = std::thread::Builder::new().name(format!("{}-{index}", shared.name));
         thread.spawn(move || {
-            // Of this thread alone, on Linux. The pool works without it as well.
+            // On Linux this changes only this thread. An error is harmless.
             let _ = rustix::process::nice(this.limits.niceness);
             let mut done = None;
             while let Some((lane, task)) = this.next(done) {

@@ -1,4 +1,4 @@
-//! The service that the network layer calls: a server, and the pools for calls that would wait.
+//! The service that the network layer calls: a server, and the pools for deferred calls.
 
 use crate::group_commit::{GroupCommit, SyncRole};
 use crate::parked::Parked;
@@ -18,47 +18,47 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::{VfsError, VfsResult};
 
-/// Threads that wait for disks at once; an export takes half of what the others leave, so that a
-/// file system that hangs does not hold up those of other exports.
+/// The most threads that wait for disks at once. An export takes at most half of the threads that
+/// the others leave, so that a file system that hangs does not delay the other exports.
 const DISK_THREADS_MAX: usize = 128;
-/// Calls that wait for such a thread, with the same shares.
+/// The most calls that wait for such a thread, with the same shares.
 const DISK_WAITING_MAX: usize = 16384;
 
-/// Threads that create contexts at once. They have a pool of their own: a flood of new contexts, or
-/// a directory of users that hangs, must not hold up what waits for a disk.
+/// The most threads that create contexts at once. They have their own pool: a flood of new
+/// contexts, or a user directory that hangs, must not delay calls that wait for a disk.
 const CONTEXT_THREADS_MAX: usize = 4;
-/// Contexts to be created that wait for a thread; further ones are answered with SYSTEM_ERR. A
-/// connection has one at a time until it is trusted. Addresses take turns, and each has half of
-/// what the others leave.
+/// The most context creations that wait for a thread; further ones are answered with SYSTEM_ERR. A
+/// connection has one at a time until it is trusted. Addresses take turns, and each takes at most
+/// half of the places that the others leave.
 const CONTEXTS_WAITING_MAX: usize = 16384;
-/// How much less of the processors those threads get than shards: a flood of tokens must not slow
-/// down calls.
+/// The niceness of these threads relative to the shards: a flood of tokens must not slow down
+/// calls.
 const CONTEXTS_NICENESS: i32 = 10;
 
-/// Threads that carry copies on after COPY was answered. They have a pool of their own as well: a
-/// call never waits for a copy's piece to end. An export takes half of what the others leave here,
-/// too.
+/// The most threads that continue copies after the reply to COPY. They have their own pool, so that
+/// a call never waits for a step of a copy. An export takes at most half of the threads that the
+/// others leave.
 const COPY_THREADS_MAX: usize = 8;
-/// Copies that wait for such a thread, many times as many as there may be: a lane takes no more
-/// than its part.
+/// The most copies that wait for such a thread. It is far above the limit of copies, since each
+/// lane takes only its share.
 const COPIES_WAITING_MAX: usize = 1024;
 
-/// A COMPOUND of the server's that waits.
+/// A suspended COMPOUND of the server.
 type Suspended = <Nfs as Engine>::Suspended;
 
-/// A call that a shard has given away, and the way back to that shard.
+/// A call that a shard has deferred, with the sink for its completion.
 struct Deferred {
     call: DeferredCall<Suspended>,
     sink: CompletionSender<CompletedCall>,
-    /// Bytes that its connection takes it to hold until it is back.
+    /// The bytes that its connection counts for it until it completes.
     held: usize,
 }
 
-/// The next step of deferred calls.
+/// The next step of deferred work.
 enum Task {
     /// Runs the operations of a call.
     Execute(Deferred),
-    /// Leads the group that waits for an object: synchronises for all calls that have joined it.
+    /// Leads the group of an object: synchronises for all calls that have joined it.
     Sync(FileKey),
     /// Answers a group after its synchronisation.
     Answer(FileKey, Vec<Deferred>, VfsResult<()>),
@@ -68,22 +68,22 @@ type DiskPool<E> = <E as Executor>::Pool<Task, u32>;
 type ContextPool<E> = <E as Executor>::Pool<Task, IpAddr>;
 type CopyPool<E> = <E as Executor>::Pool<Box<BackgroundCopy>, u32>;
 
-/// The server as the network layer sees it.
+/// The server in the form that the network layer uses.
 pub struct NfsService<E: Executor = Threads> {
     runner: Arc<Runner>,
-    /// When the server's clock began, if that is known.
+    /// The instant at which the server's clock started, if known.
     began: Option<Instant>,
     /// Runs calls that wait for a disk.
     disk: DiskPool<E>,
-    /// Creates contexts: Kerberos, and the directory of users.
+    /// Creates contexts, with Kerberos and the user directory.
     contexts: ContextPool<E>,
     /// Calls that wait for a client's answer to a callback.
     parked: Parked<GetattrWait, Deferred>,
-    /// Carries copies on.
+    /// Continues copies after the reply to COPY.
     copies: Arc<CopyPool<E>>,
 }
 
-/// The part of the service that tasks share with it.
+/// The part of the service that tasks share.
 struct Runner {
     server: Server<Nfs>,
     commit: GroupCommit<FileKey, Deferred>,
@@ -91,7 +91,7 @@ struct Runner {
 }
 
 impl<E: Executor> NfsService<E> {
-    /// Makes the service. `began` is the instant at which the server's clock began.
+    /// Makes the service. `began` is the instant at which the server's clock started.
     pub(crate) fn start(server: Server<Nfs>, executor: &E, began: Option<Instant>) -> Arc<Self> {
         let commit = GroupCommit::default();
         let runner = Arc::new(Runner { server, commit, defects: AtomicU64::new(0) });
@@ -116,7 +116,7 @@ impl<E: Executor> NfsService<E> {
         };
         let copies = executor.pool("copies", limits(COPY_THREADS_MAX, COPIES_WAITING_MAX, 0), copy_on);
         let copies = Arc::new(copies);
-        // The pool keeps the server, and so the server must not keep the pool.
+        // The pool owns the server, so the server must not own the pool.
         runner.server.engine().connect_copies(Box::new(Copies::<E>(Arc::downgrade(&copies))));
         let service = Arc::new(Self { runner, began, disk, contexts, parked: Parked::default(), copies });
         service.listen_for_answers();
@@ -133,8 +133,8 @@ impl<E: Executor> NfsService<E> {
         }));
     }
 
-    /// Resumes parked calls whose answers have come, and by `now` those that have waited for long
-    /// enough.
+    /// Resumes parked calls whose answers have arrived, and the calls whose wait has ended at
+    /// `now`.
     pub(crate) fn wake(&self, now: Option<Duration>) {
         for deferred in self.parked.take(now, |look| self.server().engine().getattr_pending(look)) {
             if let Err(Deferred { call, sink, held }) = self.submit(deferred) {
@@ -144,7 +144,7 @@ impl<E: Executor> NfsService<E> {
         }
     }
 
-    /// Queues a call, or parks it until the client's answer that it waits for.
+    /// Queues a call, or parks it until the client's answer arrives.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn defer(&self, deferred: Deferred) -> Result<(), Deferred> {
         let Some(look) = deferred.call.answer() else { return self.submit(deferred) };
@@ -168,17 +168,17 @@ impl<E: Executor> NfsService<E> {
         }
     }
 
-    /// The server.
+    /// Returns the server behind the service.
     pub fn server(&self) -> &Server<Nfs> {
         &self.runner.server
     }
 
-    /// Panics of deferred calls. Each has closed the connection of its call.
+    /// Returns the number of panics in deferred calls. Each has closed the connection of its call.
     pub fn defects(&self) -> u64 {
         self.runner.defects.load(Relaxed)
     }
 
-    /// Threads of the pools and the calls that wait for one, by name.
+    /// Returns the threads of the pools and the waiting calls, by name.
     pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
         let ((disk_threads, disk_tasks), (threads, tasks)) = (self.disk.counts(), self.contexts.counts());
         let (copy_threads, copies) = self.copies.counts();
@@ -200,8 +200,8 @@ impl<E: Executor> NfsService<E> {
 }
 
 impl Runner {
-    /// Runs one step of a task and returns the next. A defect closes the connection of its call, as
-    /// on a shard.
+    /// Runs one step of a task and returns the next one. A panic closes the connection of the call,
+    /// as on a shard.
     fn step(&self, task: Task) -> Option<Task> {
         match task {
             Task::Execute(deferred) => self.execute(deferred),
@@ -217,8 +217,8 @@ impl Runner {
         }
     }
 
-    /// Runs the operations of a call, and answers it unless its changes have to be on stable
-    /// storage first.
+    /// Runs the operations of a call. Answers it, unless its changes must be on stable storage
+    /// first.
     fn execute(&self, deferred: Deferred) -> Option<Task> {
         let Deferred { call, sink, held } = deferred;
         let connection = call.connection();
@@ -249,7 +249,7 @@ impl Runner {
         }
     }
 
-    /// Answers a call after its changes were synchronised, or could not be.
+    /// Answers a call after its changes were synchronised, or after this failed.
     fn answer(&self, deferred: Deferred, outcome: VfsResult<()>) {
         let Deferred { call, sink, held } = deferred;
         let connection = call.connection();
@@ -265,13 +265,13 @@ impl Runner {
     }
 }
 
-/// Puts the changes of a call on stable storage. A defect must not leave the rest of the group
-/// unanswered.
+/// Writes the changes of a call to stable storage. A panic must not leave the rest of the group
+/// without a reply.
 fn sync(deferred: &Deferred) -> VfsResult<()> {
     catch_unwind(AssertUnwindSafe(|| deferred.call.settle())).unwrap_or(Err(VfsError::Io))
 }
 
-/// Has copies carried on by their pool.
+/// Submits copies to their pool.
 struct Copies<E: Executor>(Weak<CopyPool<E>>);
 
 impl<E: Executor> CopyRunner for Copies<E> {
@@ -325,7 +325,7 @@ impl<E: Executor> Service for NfsService<E> {
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     ) {
         let (ShardMemory { scratch, sink }, server) = (shard, self.server());
-        // Overload is answered by fewer slots, not by refusals.
+        // Overload reduces the slots of sessions instead of refusing calls.
         server.engine().set_overloaded(self.disk.is_crowded());
         late.drain(..).for_each(|late| server.take_back(scratch, late.item));
         let arrived = requests.drain(..).map(|request| (request.connection, request.peer, request.record));
@@ -337,7 +337,7 @@ impl<E: Executor> Service for NfsService<E> {
     }
 }
 
-/// The outlet of one tick of a shard.
+/// The reply sink of one tick of a shard.
 struct TickOutlet<'t, E: Executor> {
     service: &'t NfsService<E>,
     sink: &'t CompletionSender<CompletedCall>,

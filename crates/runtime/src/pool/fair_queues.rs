@@ -1,16 +1,16 @@
-//! The tasks of a pool by lane: a lane that hangs leaves room for the others.
+//! The tasks of a pool by lane: a lane that hangs leaves threads and space for the others.
 
 use super::PoolLimits;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// The tasks of a pool.
+/// The tasks of a pool, queued by lane.
 #[derive(Debug)]
 pub(super) struct FairQueues<T, L> {
     limits: PoolLimits,
-    /// Those that have something waiting or running.
+    /// The lanes that have waiting or running tasks.
     lanes: HashMap<L, Tasks<T>>,
-    /// Those that have something waiting, by turns.
+    /// The lanes that have waiting tasks, in the order of their turns.
     turns: VecDeque<L>,
     waiting: usize,
     bytes: usize,
@@ -19,7 +19,7 @@ pub(super) struct FairQueues<T, L> {
 
 #[derive(Debug)]
 struct Tasks<T> {
-    /// Each with the bytes that it holds.
+    /// The waiting tasks, each with the bytes that it holds.
     tasks: VecDeque<(T, usize)>,
     bytes: usize,
     running: usize,
@@ -47,12 +47,12 @@ impl<T, L: QueueKey> FairQueues<T, L> {
     /// Puts a task at the end of its lane.
     ///
     /// # Errors
-    /// The task, when there is no room for it.
+    /// Returns the task if there is no space for it.
     pub(super) fn push(&mut self, lane: L, task: T, bytes: usize) -> Result<(), T> {
         let PoolLimits { tasks_max, tasks_bytes_max, .. } = self.limits;
         let (own, own_bytes) = self.lanes.get(&lane).map_or((0, 0), |lane| (lane.tasks.len(), lane.bytes));
         let tasks_full = own >= self.share(tasks_max, self.waiting, own);
-        // What is too large by itself has to go at some time.
+        // A task above the share must run at some time, so an empty lane accepts it.
         let bytes_full =
             own > 0 && own_bytes.saturating_add(bytes) > self.share(tasks_bytes_max, self.bytes, own_bytes);
         if tasks_full || bytes_full || self.waiting >= tasks_max {
@@ -70,7 +70,8 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         Ok(())
     }
 
-    /// Takes a task to run, the first of the next lane that may run one more.
+    /// Takes the next task to run: the first one of the next lane that is below its share of
+    /// threads.
     pub(super) fn pop(&mut self) -> Option<(L, T)> {
         for _ in 0..self.turns.len() {
             let number = self.turns.pop_front()?;
@@ -94,7 +95,7 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         None
     }
 
-    /// Takes note that a task of a lane has been run.
+    /// Counts a finished task of a lane.
     pub(super) fn done(&mut self, number: L) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         lane.running = lane.running.saturating_sub(1);
@@ -104,23 +105,23 @@ impl<T, L: QueueKey> FairQueues<T, L> {
         }
     }
 
-    /// How many more tasks of a lane may run.
+    /// Returns how many more tasks of a lane may run.
     fn room(&self, number: L) -> usize {
         let running = self.lanes.get(&number).map_or(0, |lane| lane.running);
         self.share(self.limits.threads_max, self.running, running).saturating_sub(running)
     }
 
-    /// How many of the tasks that wait could run, had they a thread.
+    /// Returns how many of the waiting tasks could run if they had a thread.
     pub(super) fn runnable(&self) -> usize {
         self.lanes.iter().map(|(number, lane)| lane.tasks.len().min(self.room(*number))).sum()
     }
 
-    /// Tasks that wait.
+    /// Returns the number of waiting tasks.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Whether more waits than this part of what may.
+    /// Returns whether more than one part in `part` of the limits is in use.
     pub(super) fn is_crowded(&self, part: usize) -> bool {
         self.waiting > self.limits.tasks_max / part || self.bytes > self.limits.tasks_bytes_max / part
     }
@@ -152,8 +153,8 @@ mod tests {
             assert_eq!(lanes.runnable(), gets);
             assert_eq!(run_all(&mut lanes), vec![lane; gets]);
         }
-        // What ends makes room for a lane that has less than its share, and not for the one that
-        // has most.
+        // A finished task makes space for a lane below its share, not for the lane with the most
+        // tasks.
         lanes.done(1);
         lanes.done(1);
         assert_eq!(run_all(&mut lanes), [3]);

@@ -1,11 +1,11 @@
-//! The pool: what it runs, what it refuses, what it survives.
+//! The pool runs tasks, refuses tasks above its limits, and survives panics.
 
 use super::{Pool, PoolLimits};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A task that says when it begins and waits for permission to end.
+/// A task that reports its start and waits for permission to end.
 struct Gate {
     begun: Sender<u32>,
     go: Arc<Mutex<Receiver<()>>>,
