@@ -26,7 +26,7 @@ pub(crate) const CIPHER_STATE: [u8; BLOCK] = [0; BLOCK];
 
 /// The maximum number of messages of a batch that are processed together.
 pub(crate) const WINDOW: usize = 64;
-/// The number of messages that are processed together whatever their size.
+/// The number of messages that are processed together even if they are long.
 const WINDOW_MIN: usize = 16;
 /// The number of bytes processed together, so that they stay in the second-level cache between hash
 /// and cipher.

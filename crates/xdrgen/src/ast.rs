@@ -5,7 +5,7 @@ use crate::lexer::Span;
 /// A number, or the name of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A literal number.
+    /// A number in digits.
     Number(i128),
     /// The name of a constant or of an enum's value.
     Name(String),
