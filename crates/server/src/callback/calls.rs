@@ -1,4 +1,4 @@
-//! Callbacks that wait for their answers, or for a slot.
+//! Table of callbacks in flight and of callbacks that wait for a slot.
 
 use super::CallbackTransport;
 use super::security::Proof;
@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long a client may take to answer a callback, before the connection counts as one that
-/// carries none.
+/// Time that a client may take to answer a callback. After it the connection counts as one without
+/// a working backchannel.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often a callback is repeated at once, before it is left to the next round of housekeeping.
+/// Attempts at one callback in a row. After them the callback is left to the next round of
+/// housekeeping.
 pub(super) const TRIES_MAX: u8 = 4;
-/// Callbacks of one client that wait for a slot; further ones are left to the next round of
+/// Callbacks of one client that may wait for a slot. Further ones are left to the next round of
 /// housekeeping.
 const WAITING_MAX: usize = 256;
 
-/// A callback that was sent.
+/// A callback in flight.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) task: CallbackTask,
     pub(super) call: BackCall,
-    /// Who says that it comes from the server, and what the answer has to prove.
+    /// The credential that was used, and the check that the answer has to pass.
     pub(super) proof: Arc<Proof>,
     pub(super) tries: u8,
     pub(super) since: Duration,
@@ -39,20 +40,20 @@ struct Table {
     waiting: BTreeMap<ClientKey, VecDeque<CallbackTask>>,
 }
 
-/// How often the contexts of callbacks are kept from going for lack of calls.
+/// The interval at which the contexts used by callbacks are marked as used.
 const KEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What the server has to say to its clients and has not said, or has got no answer to. Its one
-/// lock is taken by callbacks only.
+/// The callbacks of all clients that are in flight or wait for a slot. Only callbacks take its one
+/// lock.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     transport: OnceLock<Box<dyn CallbackTransport>>,
     contexts: OnceLock<Arc<ContextTable>>,
-    /// When those that callbacks go by were looked after last, in seconds.
+    /// When the contexts of callbacks were last marked as used, in seconds.
     contexts_kept: AtomicU64,
     answered: OnceLock<Box<dyn Fn() + Send + Sync>>,
     table: Mutex<Table>,
-    /// Lines about clients that do not answer.
+    /// Rate limit of log lines about clients that do not answer.
     pub(super) unanswered: LogLimit,
 }
 
@@ -61,34 +62,34 @@ impl Callbacks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what sends records; it is known once the server listens.
+    /// Sets the sender of records, which exists only once the server listens.
     pub(crate) fn connect(&self, transport: Box<dyn CallbackTransport>) {
         let _ = self.transport.set(transport);
     }
 
-    /// Takes the contexts by which clients call.
+    /// Sets the table of the RPCSEC_GSS contexts that clients have established.
     pub(crate) fn connect_contexts(&self, contexts: Arc<ContextTable>) {
         let _ = self.contexts.set(contexts);
     }
 
-    /// Takes what is to be told when somebody may have got an answer that he waits for.
+    /// Sets the hook that runs when an answer for a suspended COMPOUND may have arrived.
     pub(super) fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         let _ = self.answered.set(answered);
     }
 
-    /// Tells those who wait for answers to see whether theirs is there.
+    /// Wakes the COMPOUNDs that wait for answers of clients.
     pub(super) fn wake(&self) {
         if let Some(answered) = self.answered.get() {
             answered();
         }
     }
 
-    /// Finds a context by the name that the server has given it.
+    /// Finds a context by the handle that the server has given it.
     pub(crate) fn context(&self, handle: &[u8], now: Duration) -> Option<SharedContext> {
         self.contexts.get()?.find(Handle::from_wire(handle)?, now)
     }
 
-    /// Keeps the contexts of callbacks from going for lack of calls.
+    /// Marks the contexts of callbacks as used, so that they do not expire for lack of calls.
     pub(super) fn keep_contexts(&self, handles: impl FnOnce() -> Vec<Vec<u8>>, now: Duration) {
         let Some(contexts) = self.contexts.get() else { return };
         let seconds = now.as_secs();
@@ -103,12 +104,12 @@ impl Callbacks {
         }
     }
 
-    /// Sends a record, if it can be sent.
+    /// Sends a record; false if it cannot be sent.
     pub(super) fn send(&self, connection: u64, record: Vec<u8>) -> bool {
         self.transport.get().is_some_and(|transport| transport.send(ConnectionId(connection), record))
     }
 
-    /// Notes a callback that is about to be sent, and returns its XID and its record.
+    /// Adds a callback that is about to be sent, and returns its XID and its record.
     pub(super) fn insert(&self, sent: Sent, encode: impl FnOnce(u32, &Sent) -> Vec<u8>) -> (u32, Vec<u8>) {
         let mut table = self.table();
         let Table { xid, sent: all, .. } = &mut *table;
@@ -122,28 +123,28 @@ impl Callbacks {
         }
     }
 
-    /// Says what an answer on a connection has to prove.
+    /// Returns the check for the answer with this XID on this connection.
     pub(super) fn proof(&self, xid: u32, connection: u64) -> Option<Arc<Proof>> {
         let table = self.table();
         let sent = table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
         Some(sent.proof.clone())
     }
 
-    /// Takes the callback that an answer on a connection belongs to.
+    /// Removes and returns the callback in flight that this answer belongs to.
     pub(super) fn take(&self, xid: u32, connection: u64) -> Option<Sent> {
         let mut table = self.table();
         table.sent.get(&xid).filter(|sent| sent.call.channel.connection == connection)?;
         table.sent.remove(&xid)
     }
 
-    /// Takes the callbacks that are to be sent again by now, or elsewhere.
+    /// Removes and returns the callbacks in flight that `which` selects, to be sent again.
     pub(super) fn take_all(&self, mut which: impl FnMut(&Sent) -> bool) -> Vec<Sent> {
         let mut table = self.table();
         let xids: Vec<u32> = table.sent.iter().filter(|(_, sent)| which(sent)).map(|(xid, _)| *xid).collect();
         xids.into_iter().filter_map(|xid| table.sent.remove(&xid)).collect()
     }
 
-    /// Keeps a callback until the client has a slot free; false when too many wait.
+    /// Queues a callback until the client has a free slot. False when the client's queue is full.
     pub(super) fn wait(&self, client: ClientKey, task: CallbackTask) -> bool {
         let mut table = self.table();
         let waiting = table.waiting.entry(client).or_default();
@@ -155,7 +156,7 @@ impl Callbacks {
         known
     }
 
-    /// Takes the callback that has waited longest for a slot of the client's.
+    /// Removes and returns the callback that has waited longest for a slot of this client.
     pub(super) fn next_waiting(&self, client: ClientKey) -> Option<CallbackTask> {
         let mut table = self.table();
         let waiting = table.waiting.get_mut(&client)?;
@@ -166,12 +167,12 @@ impl Callbacks {
         next
     }
 
-    /// Takes all callbacks that wait for a slot, each client's in its order.
+    /// Removes and returns all callbacks that wait for a slot, in order for each client.
     pub(super) fn take_waiting(&self) -> Vec<CallbackTask> {
         std::mem::take(&mut self.table().waiting).into_values().flatten().collect()
     }
 
-    /// The callbacks that are on their way or wait for a slot.
+    /// Returns the callbacks that are in flight or wait for a slot.
     pub(super) fn under_way(&self) -> BTreeSet<CallbackTask> {
         let table = self.table();
         let sent = table.sent.values().map(|sent| sent.task);

@@ -1,4 +1,4 @@
-//! The bytes of callbacks and of their answers (RFC 8881 section 20, RFC 5531).
+//! Encoding of callbacks and decoding of their answers (RFC 8881 section 20, RFC 5531).
 
 use super::security::Proof;
 use nfs4::{
@@ -9,19 +9,19 @@ use rpcsec::CONFOUNDER_LEN;
 use state::{BackCall, CallbackEnd, HeldAttributes, ReferringCall};
 use xdr::{Decode, Decoder};
 
-/// The largest size that a client is believed to have given a file, in bytes: no file is larger.
+/// The largest file size accepted from a client, in bytes. No file is larger.
 const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a callback says behind its CB_SEQUENCE, if anything.
+/// The operation behind CB_SEQUENCE, if any, and its referring call.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) operation: Option<NfsCbArgop4<'static>>,
-    /// The request that it is a consequence of.
+    /// The request that caused this callback.
     pub(super) referring: Option<ReferringCall>,
 }
 
-/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and what follows
-/// it. `confounder` is random.
+/// Encodes the record of a callback, with room for the record mark: CB_SEQUENCE and the operation
+/// behind it. `confounder` is random.
 pub(super) fn encode(
     xid: u32,
     call: &BackCall,
@@ -35,7 +35,7 @@ pub(super) fn encode(
         csa_sequenceid: call.sequenceid,
         csa_slotid: call.slotid,
         csa_highest_slotid: call.highest_slotid,
-        // All callbacks may be done twice.
+        // All callbacks are idempotent.
         csa_cachethis: false,
         csa_referring_call_lists: said.referring.map(referring).into_iter().collect(),
     };
@@ -46,28 +46,29 @@ pub(super) fn encode(
     proof.record(xid, (channel.program, NFS_CB, CB_COMPOUND), &args, confounder)
 }
 
-/// So that the client, if it has not seen the reply to that request yet, does so first (RFC 8881
-/// section 2.10.6.3).
+/// Names the request that caused the callback, so that a client that has not seen its reply yet
+/// processes the reply first (RFC 8881 section 2.10.6.3).
 fn referring(call: ReferringCall) -> ReferringCallList4 {
     let ReferringCall { sessionid, sequenceid, slotid } = call;
     let calls = vec![ReferringCall4 { rc_sequenceid: sequenceid, rc_slotid: slotid }];
     ReferringCallList4 { rcl_sessionid: sessionid, rcl_referring_calls: calls }
 }
 
-/// What a client has answered to a callback.
+/// The outcome of a callback.
 #[derive(Debug)]
 pub(super) enum Answer<'a> {
-    /// CB_SEQUENCE and whatever followed it were done; behind it are the results of the latter.
+    /// CB_SEQUENCE and the operation behind it succeeded. The decoder stands at the results of the
+    /// latter.
     Done(Decoder<'a>),
     /// The operation behind CB_SEQUENCE failed.
     Failed(Nfsstat4),
-    /// Nothing was done, and the slot is now so.
+    /// Nothing was done. The slot is in this state now, and the callback is to be sent again.
     Again(CallbackEnd),
-    /// The client cannot be called back like this.
+    /// The client does not accept callbacks on this channel.
     Refused,
 }
 
-/// Reads the results of a callback, which its proof has opened.
+/// Decodes the results of a callback after its protection is removed.
 pub(super) fn answer(results_of: &[u8]) -> Answer<'_> {
     results(&mut Decoder::new(results_of)).unwrap_or(Answer::Refused)
 }
@@ -86,17 +87,17 @@ fn results<'a>(decoder: &mut Decoder<'a>) -> Result<Answer<'a>, xdr::Error> {
     CbSequence4Resok::decode(decoder)?;
     match (status, count) {
         (Nfsstat4::NFS4_OK, _) => Ok(Answer::Done(*decoder)),
-        // Said of the operation behind CB_SEQUENCE, too (section 2.10.6.1.3).
+        // Also returned for the operation behind CB_SEQUENCE (section 2.10.6.1.3).
         (Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP, _) => Ok(Answer::Again(CallbackEnd::Answered)),
         (status, _) => Ok(Answer::Failed(status)),
     }
 }
 
-/// What it means that CB_SEQUENCE failed (RFC 8881 section 20.9.3).
+/// Maps an error of CB_SEQUENCE to an outcome (RFC 8881 section 20.9.3).
 fn refused(status: Nfsstat4) -> Answer<'static> {
     match status {
         Nfsstat4::NFS4ERR_DELAY => Answer::Again(CallbackEnd::Unknown),
-        // The slot's last callback had arrived, and its answer was lost.
+        // The last callback in this slot had arrived, and its answer was lost.
         Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP | Nfsstat4::NFS4ERR_SEQ_FALSE_RETRY => {
             Answer::Again(CallbackEnd::Answered)
         }
@@ -105,7 +106,7 @@ fn refused(status: Nfsstat4) -> Answer<'static> {
     }
 }
 
-/// Reads the result of CB_GETATTR: change and size, both of them.
+/// Decodes the result of CB_GETATTR, which must hold both change and size.
 pub(super) fn held_attributes(mut results: Decoder<'_>) -> Option<HeldAttributes> {
     if NfsCbOpnum4::decode(&mut results) != Ok(NfsCbOpnum4::OP_CB_GETATTR) {
         return None;

@@ -1,4 +1,4 @@
-//! What becomes of a callback, from the wish to the answer.
+//! The life of a callback, from the request to its answer.
 
 use super::CallbackTransport;
 use super::calls::{ANSWER_TIME_MAX, Sent, TRIES_MAX};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xdr::Decoder;
 
-/// Whose callback it is; a probe is of one session.
+/// Returns the client of a callback. A probe belongs to a session instead.
 fn client_of(task: &CallbackTask) -> Option<ClientKey> {
     match task {
         CallbackTask::Probe { .. } => None,
@@ -30,25 +30,25 @@ fn client_of(task: &CallbackTask) -> Option<ClientKey> {
 }
 
 impl Nfs {
-    /// Takes what sends callbacks. Until then clients count as ones that cannot be called back.
+    /// Sets the sender of callbacks. Until then no client counts as reachable by callbacks.
     pub fn connect_callbacks(&self, transport: Box<dyn CallbackTransport>) {
         self.callbacks.connect(transport);
     }
 
-    /// Takes what is called, without any lock held, whenever [`Nfs::getattr_pending`] may have come
-    /// to an end for somebody.
+    /// Sets the hook that runs, without any lock held, whenever [`Nfs::getattr_pending`] may have
+    /// become false for a COMPOUND.
     pub fn connect_answers(&self, answered: Box<dyn Fn() + Send + Sync>) {
         self.callbacks.connect_answers(answered);
     }
 
-    /// Tells whether a COMPOUND still waits for what a client is to say (see
+    /// Returns whether a COMPOUND still waits for a client's answer to CB_GETATTR (see
     /// [`WaitsFor::answer`](crate::engine::WaitsFor::answer)).
     pub fn getattr_pending(&self, look: GetattrWait) -> bool {
         self.state.delegations().getattr_pending(look)
     }
 
-    /// Sends callbacks, as far as there are slots and connections; the others wait or are for
-    /// housekeeping to repeat.
+    /// Sends callbacks as far as there are slots and connections. The others wait for a slot or are
+    /// repeated by housekeeping.
     pub(crate) fn start_callbacks(&self, tasks: Vec<CallbackTask>, now: Duration) {
         for task in tasks {
             self.start_callback(task, 0, now);
@@ -72,7 +72,7 @@ impl Nfs {
         }
     }
 
-    /// Returns what a callback says; `None` when it needs not be said any more.
+    /// Returns the operation of a callback; `None` when the callback is no longer needed.
     fn said(&self, task: &CallbackTask) -> Option<Said> {
         match task {
             CallbackTask::Probe { .. } => Some(Said::default()),
@@ -113,8 +113,8 @@ impl Nfs {
         }
     }
 
-    /// The end of a copy. What it has written is as a WRITE with UNSTABLE4 leaves it: the client
-    /// sends COMMIT.
+    /// Builds the CB_OFFLOAD of a finished copy. The data is as unstable as after a WRITE with
+    /// UNSTABLE4: the client sends COMMIT.
     fn cb_offload(&self, offload: Offload<FileKey>) -> CbOffload4Args<'static> {
         let Offload { stateid, file, status, count, verifier, .. } = offload;
         let coa_offload_info = match status {
@@ -129,16 +129,16 @@ impl Nfs {
         CbOffload4Args { coa_fh: self.filehandle(&file).into(), coa_stateid: stateid, coa_offload_info }
     }
 
-    /// The filehandle of a file.
+    /// Returns the filehandle of a file as clients know it.
     fn filehandle(&self, file: &FileKey) -> Vec<u8> {
         let mut bytes = Vec::new();
         let filehandle = Filehandle { export: file.export, object: file.handle.as_bytes() };
-        // Cannot fail: clients were given it before.
+        // Cannot fail: the filehandle was given to clients before.
         let _ = filehandle.append_to(&self.filehandle_key, &mut bytes);
         bytes
     }
 
-    /// Sends a callback that has its slot.
+    /// Sends a callback that holds its slot.
     fn send_callback(&self, mut sent: Sent, said: &Said, now: Duration) {
         sent.since = now;
         sent.tries += 1;
@@ -152,7 +152,7 @@ impl Nfs {
         }
         let mut confounder = [0; CONFOUNDER_LEN];
         confounder.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_be_bytes());
-        // Its answer may come before this thread goes on, so it is noted first.
+        // The answer may arrive before this thread goes on, so the callback is recorded first.
         let encode = |xid, sent: &Sent| message::encode(xid, &sent.call, said, &sent.proof, confounder);
         let (xid, record) = self.callbacks.insert(sent, encode);
         if !self.callbacks.send(connection, record)
@@ -162,8 +162,8 @@ impl Nfs {
         }
     }
 
-    /// Takes an answer that arrived on a connection; false if it is none to a callback, or none of
-    /// the client's: then the callback goes on waiting for the true one.
+    /// Handles an answer that arrived on a connection. Returns false if it matches no callback or
+    /// is not genuine; then the callback still waits for its answer.
     pub fn callback_reply(&self, connection: ConnectionId, record: &[u8], now: Duration) -> bool {
         let Some(xid) = record.first_chunk().map(|xid| u32::from_be_bytes(*xid)) else { return false };
         let Some(proof) = self.callbacks.proof(xid, connection.0) else { return false };
@@ -185,7 +185,7 @@ impl Nfs {
             }
             Answer::Again(end) => {
                 self.state.callbacks().end_callback(sent.call, end);
-                // NFS4ERR_DELAY is for later.
+                // After NFS4ERR_DELAY the callback is repeated later.
                 match end != CallbackEnd::Unknown && tries < TRIES_MAX {
                     true => self.start_callback(task, tries, now),
                     false => self.give_up_callback(&task),
@@ -199,8 +199,8 @@ impl Nfs {
         true
     }
 
-    /// Does what follows from an answer. A recall that the client refuses is said again by the next
-    /// housekeeping: the reply that granted the delegation may yet reach it.
+    /// Acts on an answer. The next housekeeping repeats a recall that the client has refused, since
+    /// the reply that granted the delegation may still be in flight.
     fn answered(&self, task: &CallbackTask, results: Result<Decoder<'_>, Nfsstat4>, now: Duration) {
         match (task, results) {
             (CallbackTask::Recall { delegation, .. }, Ok(_)) => {
@@ -217,9 +217,9 @@ impl Nfs {
                 self.callbacks.wake();
             }
             (CallbackTask::NotifyLock { notice, .. }, _) => self.state.locks().lock_notice_done(*notice),
-            // It is said again by housekeeping.
+            // Housekeeping sends it again.
             (CallbackTask::Offload { .. }, Err(Nfsstat4::NFS4ERR_DELAY)) => {}
-            // Whatever the answer is, the stateid ends with it (RFC 7862 section 4.8).
+            // The stateid ends with any other answer (RFC 7862 section 4.8).
             (CallbackTask::Offload { client, copy }, _) => {
                 self.offloads.count_answered();
                 self.state.copies().offload_answered(*client, *copy);
@@ -228,8 +228,8 @@ impl Nfs {
         }
     }
 
-    /// A callback has met with no answer, or with one that is none: it goes on over another
-    /// connection. `silent` says that its connection is there and does not carry callbacks.
+    /// Sends a callback without a usable answer over another connection. `silent` means that its
+    /// connection is open but does not carry callbacks.
     fn lose(&self, mut sent: Sent, now: Duration, silent: bool) {
         if silent {
             self.state.callbacks().callback_unanswered(&sent.call);
@@ -243,7 +243,7 @@ impl Nfs {
             said => {
                 let Sent { task, tries, call, .. } = sent;
                 self.state.callbacks().end_callback(call, CallbackEnd::Unknown);
-                // A probe is of its session; others may go to another one.
+                // A probe is bound to its session; other callbacks may use another one.
                 match client_of(&task) {
                     _ if said.is_none() => {}
                     Some(_) if tries < TRIES_MAX => self.start_callback(task, tries, now),
@@ -253,8 +253,8 @@ impl Nfs {
         }
     }
 
-    /// A callback has not got through, and is not repeated for now. Recalls and ends of copies are
-    /// by housekeeping; who waits for attributes gets the delegation recalled instead.
+    /// Drops a callback that has not got through. Housekeeping repeats recalls and ends of copies;
+    /// an unanswered CB_GETATTR turns into a recall of the delegation.
     fn give_up_callback(&self, task: &CallbackTask) {
         match task {
             CallbackTask::Getattr { delegation, .. } => {
@@ -269,7 +269,7 @@ impl Nfs {
         }
     }
 
-    /// Sends the callbacks of a connection that is gone elsewhere.
+    /// Sends the callbacks of a closed connection over other connections.
     pub(crate) fn callback_connection_closed(&self, connection: ConnectionId) {
         for sent in self.callbacks.take_all(|sent| sent.call.channel.connection == connection.0) {
             let since = sent.since;
@@ -277,9 +277,9 @@ impl Nfs {
         }
     }
 
-    /// Sends callbacks elsewhere that were not answered in time, tries those again that wait for a
-    /// slot, since what held it may have been lost, and says recalls and ends of copies again that
-    /// no client has taken.
+    /// Does the periodic work of callbacks: sends callbacks whose answer is overdue elsewhere,
+    /// retries the ones that wait for a slot, since the answer that frees it may be lost, and
+    /// repeats unanswered recalls and ends of copies.
     pub(crate) fn callback_housekeeping(&self, now: Duration) {
         for sent in self.callbacks.take_all(|sent| now >= sent.since.saturating_add(ANSWER_TIME_MAX)) {
             if let Some(suppressed) = self.callbacks.unanswered.permit(now) {

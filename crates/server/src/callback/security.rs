@@ -1,8 +1,8 @@
-//! How callbacks are authenticated and protected (RFC 8881 sections 2.10.8.2 and 18.36.3).
+//! Authentication and protection of callbacks (RFC 8881 sections 2.10.8.2 and 18.36.3).
 //!
-//! With RPCSEC_GSS a callback goes by a context that the client has established at the server: the
-//! server is its acceptor as ever and signs with the acceptor's keys, under the name that the
-//! client has given the context for this direction.
+//! With RPCSEC_GSS a callback uses a context that the client has established at the server. The
+//! server remains the acceptor and signs with the acceptor's keys, under the handle that the client
+//! has given the context for this direction.
 
 use crate::engine::{Compound, Nfs};
 use crate::rpcsec::SharedContext;
@@ -15,41 +15,41 @@ use std::borrow::Cow;
 use std::time::Duration;
 use xdr::{Encode, Encoder};
 
-/// How one callback is authenticated, and what its answer has to prove.
+/// The authentication of one callback, and the check that its answer has to pass.
 #[derive(Debug)]
 pub(super) enum Proof {
-    /// AUTH_NONE.
+    /// AUTH_NONE: the answer proves nothing.
     None,
-    /// AUTH_SYS, by this credential.
+    /// AUTH_SYS, with the body of this credential.
     Sys(Vec<u8>),
-    /// RPCSEC_GSS.
+    /// RPCSEC_GSS with a context of the client.
     Gss(GssProof),
 }
 
-/// What belongs to a callback by RPCSEC_GSS.
+/// The RPCSEC_GSS parameters of one callback.
 #[derive(Debug)]
 pub(super) struct GssProof {
     context: SharedContext,
     service: RpcGssServiceT,
-    /// The client's name for the context.
+    /// The client's handle for the context.
     handle: Vec<u8>,
     sequence: u32,
 }
 
-/// What an answer is, before its results are looked at.
+/// The result of checking an answer, before its results are decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened<'a> {
-    /// The results of a call that was carried out.
+    /// The results of an accepted call.
     Results(Cow<'a, [u8]>),
     /// The client has refused the call.
     Refused,
-    /// It does not come from the client, or was changed on its way.
+    /// The answer was not sent by the client, or was modified in transit.
     Forged,
 }
 
 impl Nfs {
-    /// The first of the client's ways to authenticate that can be gone; none when the contexts are
-    /// gone.
+    /// Selects the first usable entry of the client's list of security parameters. None when the
+    /// contexts of all entries are gone.
     pub(super) fn proof(&self, channel: &BackChannel, now: Duration) -> Option<Proof> {
         channel.security.iter().find_map(|security| match security {
             CallbackSecurity::None => Some(Proof::None),
@@ -69,8 +69,9 @@ impl Nfs {
 }
 
 impl Compound<'_> {
-    /// Returns callback_sec_parms4 as state keeps them. Contexts are the caller's own: by another's
-    /// the server would sign what nobody has asked for in the other's name.
+    /// Converts callback_sec_parms4 to the form that state keeps. A context must be the caller's
+    /// own: with another principal's context the server would sign messages in that principal's
+    /// name.
     ///
     /// # Errors
     /// NFS4ERR_NOENT for a context that does not exist, or is not the caller's.
@@ -105,7 +106,7 @@ impl Compound<'_> {
 }
 
 impl Proof {
-    /// The record of a call with these arguments, with room for the record mark.
+    /// Encodes a call with these arguments, with room for the record mark.
     pub(super) fn record(
         &self,
         xid: u32,
@@ -129,7 +130,7 @@ impl Proof {
         encoder.into_vec()
     }
 
-    /// Checks an answer and takes its protection off.
+    /// Checks an answer and removes its protection.
     pub(super) fn open<'a>(&self, record: &'a [u8]) -> Opened<'a> {
         match (ReplyHeader::parse(record), self) {
             (Ok(ReplyHeader::Accepted { verifier, status, results_at, .. }), Self::Gss(proof)) => {
@@ -138,14 +139,14 @@ impl Proof {
             (Ok(ReplyHeader::Accepted { status: Accepted::Success, results_at, .. }), _) => {
                 Opened::Results(record.get(results_at..).unwrap_or_default().into())
             }
-            // Nobody signs a denial.
+            // A denial carries no signature.
             _ => Opened::Refused,
         }
     }
 }
 
 impl GssProof {
-    /// Appends head, verifier and protected arguments (RFC 2203 section 5.3.1 and 5.3.2).
+    /// Appends header, verifier and protected arguments (RFC 2203 section 5.3.1 and 5.3.2).
     fn encode(
         &self,
         encoder: &mut Encoder,
@@ -176,7 +177,7 @@ impl GssProof {
         Channel { keys: self.context.keys(), service: self.service, sequence: self.sequence }
     }
 
-    /// Checks an accepted answer (RFC 2203 section 5.3.3.2). None: it is not genuine.
+    /// Checks an accepted answer (RFC 2203 section 5.3.3.2). None if it is not genuine.
     fn open<'a>(
         &self,
         record: &'a [u8],

@@ -1,4 +1,4 @@
-//! The second step: what is genuine, and has not been there before.
+//! Stage 2: admit the calls that are genuine and not replayed.
 
 use super::{Engine, Scratch, Server};
 use crate::call::{Job, Verdict};
@@ -7,14 +7,15 @@ use crate::rpcsec::{decrypt, verify_headers, verify_integrity};
 use rpc::{AuthStat, Denied, WindowOutcome};
 use std::time::Duration;
 
-/// Opens the bodies of one kind of calls with pauses, and returns how many were not genuine.
+/// Verifies or decrypts the bodies of one kind of calls with pauses, and returns how many were not
+/// genuine.
 type Open = fn(&mut [Job], &mut dyn FnMut()) -> u64;
 
-/// What opens the bodies of each kind that has any to open.
+/// The function for each kind of call with a protected body.
 const OPENERS: [(Kind, Open); 2] = [(Kind::Krb5i, verify_integrity), (Kind::Krb5p, decrypt)];
 
 impl<E: Engine> Server<E> {
-    /// Lets through what is genuine: header MIC, window, body, in this order.
+    /// Checks header MIC, sequence window and body of each call, in this order.
     pub(super) fn admit(
         &self,
         jobs: &mut [Job],
@@ -31,7 +32,7 @@ impl<E: Engine> Server<E> {
         Metrics::add(&self.metrics.mic_failures, verify_headers(jobs));
         let mut lags = TickLags::default();
         for job in jobs.iter_mut() {
-            // What follows on a connection that is about to close will be sent again on another.
+            // The client sends later calls on a closing connection again on another one.
             if closing.contains(&job.connection) {
                 job.verdict = Verdict::Ignore;
                 continue;
@@ -42,7 +43,8 @@ impl<E: Engine> Server<E> {
             }
         }
         self.metrics.lags.add(&lags);
-        // With bodies of one kind only, their time is taken together with that of the headers.
+        // With protected bodies of one kind only, their time is measured together with that of the
+        // headers.
         if is_signed && !matches!(only(&signed), Some(Kind::Krb5i | Kind::Krb5p)) {
             watch.share(self.now(), Stage::Unwrap, &signed);
         }
@@ -54,9 +56,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Asks the context's window. A number that was used or is too old is discarded in silence, as
-    /// the RFC wants it; closing the connection lets the client know without a wait that it has to
-    /// send again (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
+    /// Checks the sequence number against the context's window. The RFC wants a used or too old
+    /// number to be discarded silently. Closing the connection lets the client send again without a
+    /// timeout (RFC 2203 section 5.3.3.1, RFC 8881 section 2.9.2).
     fn check_window(&self, job: &mut Job, lags: &mut TickLags, now: Duration) {
         let Some(call) = job.runnable_gss() else { return };
         let (outcome, lag) = call.context.check_sequence(call.sequence, now);

@@ -1,4 +1,5 @@
-//! Calls that would wait: carried out on another thread, answered by a later tick.
+//! Deferred calls: they would block, so another thread runs them and a later tick sends their
+//! replies.
 
 use super::execute::Answer;
 use super::{Action, Engine, Scratch, Server};
@@ -15,12 +16,12 @@ use std::time::Duration;
 use vfs::VfsResult;
 use xdr::Encoder;
 
-/// Takes the operations of calls that run on other threads than shards.
+/// Receives the number of the current operation on threads other than shards; never read.
 static ELSEWHERE: AtomicU32 = AtomicU32::new(0);
 
-/// Where a tick's results go.
+/// The receiver of a tick's results.
 pub trait ReplySink<S> {
-    /// Passes on what is to be done with a connection.
+    /// Passes on an action for a connection.
     fn reply(&mut self, connection: ConnectionId, action: Action);
 
     /// Passes on a reply to a call of this kind.
@@ -28,25 +29,25 @@ pub trait ReplySink<S> {
         self.reply(connection, Action::Send(record));
     }
 
-    /// Notes that a connection has sent a call which proves that its peer may be served.
+    /// Reports that a connection has sent an authenticated call, so that its peer may be served.
     fn vouch(&mut self, _connection: ConnectionId) {}
 
-    /// Called between units of work: what was passed on may be sent, and others may have their
-    /// turn. Returns how long that took, as far as it is known: it is not this tick's time.
+    /// Runs between units of work, so that finished replies leave and other connections are served.
+    /// Returns the time that this took, as far as it is known; it does not count as time of this
+    /// tick.
     fn pause(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether calls that would wait are carried out elsewhere; else the tick waits for them.
+    /// Returns whether other threads run calls that would block. If not, the tick waits for them.
     fn has_elsewhere(&self) -> bool {
         false
     }
 
-    /// Has a call carried out by [`Server::carry_out`] on another thread, once and certainly, or
-    /// returns it when there is no room for it.
+    /// Hands a call to another thread, which runs [`Server::carry_out`] on it exactly once.
     ///
     /// # Errors
-    /// The call.
+    /// Returns the call when there is no room for it.
     #[expect(clippy::result_large_err, reason = "it is moved once, and allocating for it would cost more")]
     fn send_away(&mut self, away: DeferredCall<S>) -> Result<(), DeferredCall<S>> {
         Err(away)
@@ -59,7 +60,7 @@ impl<S, F: FnMut(ConnectionId, Action)> ReplySink<S> for F {
     }
 }
 
-/// Why a call would wait, and how far it has come.
+/// The reason why a call would block, and its progress.
 #[derive(Debug)]
 pub(super) enum Stage<S> {
     /// Its COMPOUND is suspended.
@@ -68,19 +69,19 @@ pub(super) enum Stage<S> {
     Init,
 }
 
-/// A call that would wait.
+/// A call that would block.
 #[derive(Debug)]
 pub struct DeferredCall<S> {
     pub(super) job: Job,
-    /// The reply as far as it has come.
+    /// The part of the reply that exists.
     pub(super) buffer: Encoder,
     pub(super) stage: Stage<S>,
-    /// When it was suspended.
+    /// The time at which it was suspended.
     pub(super) since: Duration,
 }
 
 impl<S: WaitsFor> DeferredCall<S> {
-    /// The lane that it waits in: see [`WaitsFor::lane`].
+    /// Returns the lane of the call: see [`WaitsFor::lane`].
     pub fn lane(&self) -> u32 {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.lane(),
@@ -88,7 +89,7 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
-    /// What is to be put on stable storage: see [`WaitsFor::unsettled`].
+    /// Returns the file to be put on stable storage: see [`WaitsFor::unsettled`].
     pub fn unsettled(&self) -> Option<FileKey> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.unsettled(),
@@ -96,10 +97,10 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
-    /// Puts it there: see [`WaitsFor::settle`].
+    /// Puts the changes on stable storage: see [`WaitsFor::settle`].
     ///
     /// # Errors
-    /// Those of its file system.
+    /// The error of the file system.
     pub fn settle(&self) -> VfsResult<()> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.settle(),
@@ -107,7 +108,7 @@ impl<S: WaitsFor> DeferredCall<S> {
         }
     }
 
-    /// What a client has to answer first: see [`WaitsFor::answer`].
+    /// Returns the CB_GETATTR that a client has to answer first: see [`WaitsFor::answer`].
     pub fn answer(&self) -> Option<GetattrWait> {
         match &self.stage {
             Stage::Compound { suspended, .. } => suspended.answer(),
@@ -117,36 +118,36 @@ impl<S: WaitsFor> DeferredCall<S> {
 }
 
 impl<S> DeferredCall<S> {
-    /// The connection that it came on.
+    /// Returns the connection on which the call arrived.
     pub fn connection(&self) -> ConnectionId {
         self.job.connection
     }
 
-    /// The peer's address.
+    /// Returns the peer's address and port.
     pub fn peer(&self) -> SocketAddr {
         self.job.peer
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the memory that the call holds, in bytes.
     pub fn held(&self) -> usize {
         size_of::<Self>() + self.job.record.capacity() + self.buffer.capacity()
     }
 
-    /// Whether it creates a context.
+    /// Returns whether the call creates a context.
     pub fn is_init(&self) -> bool {
         matches!(self.stage, Stage::Init)
     }
 }
 
-/// A call that has been carried out: its reply lacks its protection only.
+/// A deferred call that has run. Its reply lacks only its protection.
 #[derive(Debug)]
 pub struct CompletedCall {
     connection: ConnectionId,
-    /// Nothing after a defect: then the connection closes.
+    /// The reply; `None` after a panic, when the connection closes.
     reply: Option<Outgoing>,
-    /// When it was carried out.
+    /// When the call finished.
     since: Duration,
-    /// The call's memory, for the shard to use again.
+    /// The memory of the call's record, for the shard to use again.
     record: Vec<u8>,
 }
 
@@ -161,15 +162,15 @@ pub enum DeferredOutcome<S> {
 }
 
 impl CompletedCall {
-    /// What is left of a call that met a defect.
+    /// Returns the outcome of a call that panicked: the connection closes.
     pub fn defect(connection: ConnectionId) -> Self {
         Self { connection, reply: None, since: Duration::ZERO, record: Vec::new() }
     }
 }
 
 impl<E: Engine> Server<E> {
-    /// Carries out a call that would wait, on the thread that calls this. The result is for
-    /// [`Server::take_back`] of any tick that has the connection.
+    /// Runs a deferred call on the calling thread. Pass the result to [`Server::take_back`] of any
+    /// tick that owns the connection.
     pub fn carry_out(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
         match self.carry_on(away) {
             DeferredOutcome::Completed(back) => back,
@@ -180,8 +181,8 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// As [`Server::carry_out`], but may leave to others that what was changed gets to stable
-    /// storage.
+    /// As [`Server::carry_out`], but may return before the changes are on stable storage, so that a
+    /// group commit can include them.
     pub fn carry_on(&self, away: DeferredCall<E::Suspended>) -> DeferredOutcome<E::Suspended> {
         let now = self.begin_stage(&away);
         let DeferredCall { mut job, mut buffer, stage, .. } = away;
@@ -192,7 +193,7 @@ impl<E: Engine> Server<E> {
                     .with_call(&job, &ELSEWHERE, now, |call| self.engine.go_on(call, &mut buffer, suspended))
                 {
                     Some(CompoundStatus::Deferred(suspended)) => {
-                        // All of it has been run: what is long is not to be held while it waits.
+                        // All operations have run. Large buffers are not held while the call waits.
                         memory::fit(buffer.as_mut_vec());
                         job.forget_arguments();
                         let stage = Stage::Compound { protection, suspended };
@@ -206,8 +207,8 @@ impl<E: Engine> Server<E> {
         DeferredOutcome::Completed(self.done(job, buffer, protection, now))
     }
 
-    /// Ends a call that [`DeferredOutcome::Uncommitted`] has come with, when what it has changed is
-    /// on stable storage or cannot be put there.
+    /// Ends a call returned as [`DeferredOutcome::Uncommitted`], after its changes have reached
+    /// stable storage or failed to.
     pub fn settled(&self, away: DeferredCall<E::Suspended>, outcome: VfsResult<()>) -> CompletedCall {
         let now = self.begin_stage(&away);
         let DeferredCall { job, mut buffer, stage, .. } = away;
@@ -223,14 +224,14 @@ impl<E: Engine> Server<E> {
         self.done(job, buffer, protection, now)
     }
 
-    /// Takes note of how long a call has waited; returns the time.
+    /// Records the time that a call has waited, and returns the current time.
     fn begin_stage(&self, away: &DeferredCall<E::Suspended>) -> Duration {
         let now = self.now();
         self.metrics.times.add(away.job.kind, metrics::Stage::Queue, now.saturating_sub(away.since));
         now
     }
 
-    /// Takes note of how long a call has been worked on; returns the time.
+    /// Records the time that a call has run, and returns the current time.
     fn end_stage(&self, kind: Kind, began: Duration) -> Duration {
         let now = self.now();
         self.metrics.times.add(kind, metrics::Stage::Execute, now.saturating_sub(began));
@@ -249,7 +250,7 @@ impl<E: Engine> Server<E> {
         CompletedCall { connection, reply, since: self.end_stage(kind, began), record: job.record }
     }
 
-    /// Answers a call that would wait and that nobody has room for after all, as a tick does.
+    /// Answers a deferred call that no thread has room for, as a tick does.
     pub fn decline(&self, away: DeferredCall<E::Suspended>) -> CompletedCall {
         let connection = away.connection();
         let now = self.now();
@@ -261,7 +262,7 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Puts a call that was away among the replies of the next tick.
+    /// Adds a completed call to the replies of the next tick.
     pub fn take_back(&self, scratch: &mut Scratch, back: CompletedCall) {
         memory::give(back.record);
         match back.reply {
@@ -273,9 +274,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Answers a call that would wait and that nobody has room for: a COMPOUND with NFS4ERR_DELAY,
-    /// the creation of a context with SYSTEM_ERR, which says nothing of the client's credential
-    /// (RFC 5531 section 9).
+    /// Answers a deferred call that no thread has room for: a COMPOUND with NFS4ERR_DELAY, the
+    /// creation of a context with SYSTEM_ERR, which does not blame the client's credential (RFC
+    /// 5531 section 9).
     pub(super) fn give_up(&self, away: DeferredCall<E::Suspended>, now: Duration) -> Answer<E::Suspended> {
         let DeferredCall { job, mut buffer, stage, .. } = away;
         let (connection, kind) = (job.connection, job.kind);

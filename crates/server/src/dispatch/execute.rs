@@ -1,4 +1,4 @@
-//! The last step but one: programs, procedures and the replies to them.
+//! Stage 3: run programs and procedures and build their replies.
 
 use super::deferred::{DeferredCall, Stage};
 use super::{Engine, ReplySink, Scratch, Server};
@@ -15,34 +15,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use xdr::Encoder;
 
-/// Room that a reply starts with, in bytes: enough for most replies without data.
+/// Initial capacity of a reply in bytes: enough for most replies without data.
 const REPLY_CAPACITY: usize = 1024;
 
 /// Bytes around the results of a reply to AUTH_SYS: XID, message type, reply status, empty
 /// verifier, status.
 const SYS_OVERHEAD: usize = 6 * 4;
 
-/// What becomes of a call.
+/// The outcome of a call.
 pub(super) enum Answer<S> {
-    /// A reply that lacks its protection only.
+    /// A reply that lacks only its protection.
     Ready(Outgoing),
-    /// No reply, and its connection closes.
+    /// No reply: the connection closes.
     Close(ConnectionId),
-    /// It would wait.
+    /// The call would block.
     DeferredCall(DeferredCall<S>),
 }
 
-/// How far a call was run.
+/// The progress of a call after it was started.
 enum Run<S> {
-    /// To its end; its reply is complete but for this.
+    /// It finished. The reply lacks only this protection.
     Done(Option<Protection>),
-    /// To where it would wait.
+    /// It stopped before an operation that would block.
     Waits(Stage<S>),
 }
 
 impl<E: Engine> Server<E> {
-    /// Carries out what has been decided on a call, and leaves the reply in `scratch` or sends the
-    /// call away.
+    /// Acts on the verdict of a call, and leaves the reply in `scratch` or defers the call.
     pub(super) fn execute(
         &self,
         job: Job,
@@ -72,9 +71,9 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Says whether a call proves that its sender may be served: it is signed with a context's key,
-    /// or comes with AUTH_SYS from where an export allows that. INIT proves nothing, since it may
-    /// be the copy of another client's.
+    /// Returns whether a call proves that its sender may be served: it is signed with a context's
+    /// key, or comes with AUTH_SYS from an address where an export allows it. INIT proves nothing,
+    /// since it may be a copy of another client's.
     fn vouches_for(&self, job: &Job) -> bool {
         job.verdict == Verdict::Run
             && match &job.auth {
@@ -104,7 +103,7 @@ impl<E: Engine> Server<E> {
         };
         match run {
             Run::Waits(stage) => {
-                // What READ has made room for is not to be held while it waits.
+                // The buffer that READ has reserved is not held while the call waits.
                 memory::fit(buffer.as_mut_vec());
                 Answer::DeferredCall(DeferredCall { job, buffer, stage, since: self.now() })
             }
@@ -168,8 +167,7 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Does something with the COMPOUND of a call; nothing for a call that nobody has
-    /// authenticated.
+    /// Runs `with` on the COMPOUND of a call; `None` for a call without authentication.
     pub(super) fn with_call<R>(
         &self,
         job: &Job,
@@ -199,7 +197,7 @@ impl<E: Engine> Server<E> {
         Some(result)
     }
 
-    /// Creates a context and tells the client (RFC 2203 section 5.2.3).
+    /// Creates a context and encodes the reply to its INIT (RFC 2203 section 5.2.3).
     pub(super) fn init(&self, job: &Job, buffer: &mut Encoder, now: Duration) -> Option<Protection> {
         let rpcsec = self.rpcsec.as_ref()?;
         match rpcsec.create(job.arguments(), now, &self.environment.random) {
@@ -234,7 +232,7 @@ impl<E: Engine> Server<E> {
     }
 }
 
-/// Why there is nothing to run, if so (RFC 5531 section 9).
+/// Returns the error for an unknown program, version or procedure (RFC 5531 section 9).
 fn unavailable(job: &Job) -> Option<Accepted> {
     if job.program != NFS4_PROGRAM {
         Some(Accepted::ProgUnavail)
@@ -247,7 +245,7 @@ fn unavailable(job: &Job) -> Option<Accepted> {
     }
 }
 
-/// Begins an accepted reply with the verifier that the call's flavor asks for.
+/// Begins an accepted reply with the verifier of the call's flavor.
 fn accept(job: &Job, status: Accepted, buffer: &mut Encoder) -> Option<Protection> {
     if let Auth::Gss(call) = &job.auth {
         let GssCall { context, sequence, .. } = call;
@@ -258,9 +256,9 @@ fn accept(job: &Job, status: Accepted, buffer: &mut Encoder) -> Option<Protectio
 }
 
 impl Scratch {
-    /// Puts a reply among those that are protected and sent together.
+    /// Adds a reply to the batch that is protected and sent together.
     pub(super) fn send(&mut self, mut reply: Outgoing) {
-        // A slow reader must not pin the room that a large reply was expected to take.
+        // A slow reader must not pin the buffer that was reserved for a larger reply.
         memory::fit(reply.buffer.as_mut_vec());
         self.outgoing_bytes += reply.buffer.len();
         self.outgoing_bodies += usize::from(reply.protection.as_ref().is_some_and(Protection::has_body));

@@ -1,9 +1,9 @@
 //! From records to COMPOUNDs and back: RPC headers, authentication, programs and procedures.
 //!
-//! A tick takes all the records that have arrived and goes through them in steps, each step for all
-//! of them: headers are read, header MICs verified, windows asked in arrival order, bodies verified
-//! and decrypted, COMPOUNDs run in arrival order, replies signed and encrypted. Cryptography so
-//! meets many messages at once.
+//! A tick takes all records that have arrived and passes them through stages, each stage for all of
+//! them: parse headers, verify header MICs, check windows in arrival order, verify and decrypt
+//! bodies, run COMPOUNDs in arrival order, sign and encrypt replies. Cryptography thus works on
+//! batches of messages.
 
 mod admit;
 mod deferred;
@@ -31,13 +31,13 @@ use sys::SysCache;
 use vfs::{SecFlavor, VfsResult};
 use xdr::Encoder;
 
-/// What runs COMPOUNDs: [`Nfs`], or something simpler in tests.
+/// Runs COMPOUNDs: [`Nfs`], or a simpler implementation in tests.
 pub trait Engine: Send + Sync {
-    /// A COMPOUND that stands before an operation that would wait.
+    /// A COMPOUND suspended before an operation that would block.
     type Suspended: WaitsFor + Send + 'static;
 
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds;
-    /// without patience only to an operation that would wait.
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, after its present content. With
+    /// [`WaitPolicy::Suspends`] it stops before an operation that would block.
     fn compound(
         &self,
         call: &Call<'_>,
@@ -45,10 +45,10 @@ pub trait Engine: Send + Sync {
         patience: WaitPolicy,
     ) -> CompoundStatus<Self::Suspended>;
 
-    /// Runs the rest of the same call to the same reply, and waits where it has to.
+    /// Runs the rest of the same call to the same reply, and blocks where it has to.
     fn resume(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// As `resume`, but may stop at the end, before what was changed is on stable storage: see
+    /// As `resume`, but may stop at the end, before the changes are on stable storage: see
     /// [`WaitsFor::unsettled`].
     fn go_on(
         &self,
@@ -59,7 +59,7 @@ pub trait Engine: Send + Sync {
         CompoundStatus::Done(self.resume(call, reply, suspended))
     }
 
-    /// Ends such a call when it is there, or cannot be put there.
+    /// Ends such a call after its changes have reached stable storage or failed to.
     fn settled(
         &self,
         call: &Call<'_>,
@@ -70,27 +70,27 @@ pub trait Engine: Send + Sync {
         self.resume(call, reply, suspended)
     }
 
-    /// Ends the same call with NFS4ERR_DELAY for the operation that would wait.
+    /// Ends the same call with NFS4ERR_DELAY for the operation that would block.
     fn give_up(&self, call: &Call<'_>, reply: &mut Encoder, suspended: Self::Suspended) -> CompoundOutcome;
 
-    /// Takes a reply that arrived on a connection; false if it answers no callback.
+    /// Handles a reply that arrived on a connection; false if it answers no callback.
     fn callback_reply(&self, _connection: ConnectionId, _record: &[u8], _now: Duration) -> bool {
         false
     }
 
-    /// Takes the contexts by which clients call: what they call for by RPCSEC_GSS is called back by
+    /// Sets the table of contexts that clients have established: callbacks with RPCSEC_GSS use
     /// these.
     fn connect_contexts(&self, _contexts: &Arc<ContextTable>) {}
 
-    /// Says whether a client may call with AUTH_SYS from this address and port.
+    /// Returns whether a client at this address and port may use AUTH_SYS.
     fn admits_sys(&self, _client: SocketAddr) -> bool {
         true
     }
 
-    /// Forgets what was bound to a connection.
+    /// Removes all state bound to a connection.
     fn connection_closed(&self, connection: ConnectionId);
 
-    /// Ends what has timed out; called about once a second.
+    /// Ends everything that has timed out; called about once a second.
     fn housekeeping(&self, now: Duration);
 }
 
@@ -154,32 +154,33 @@ impl Engine for Nfs {
 }
 
 impl Server<Nfs> {
-    /// Carries a copy on, on the thread that calls this: see [`Nfs::copy_on`].
+    /// Continues a copy on the calling thread: see [`Nfs::copy_on`].
     pub fn copy_on(&self, copy: Box<BackgroundCopy>) {
         self.engine.copy_on(copy, &*self.environment.clock);
     }
 }
 
-/// Tells the monotonic time since the server's start.
+/// Returns the monotonic time since the server's start.
 pub type Clock = dyn Fn() -> Duration + Send + Sync;
 
-/// Names an operation by the number that [`Scratch::reporting`] has written; empty for none.
+/// Returns the name of the operation whose number [`Scratch::reporting`] has written; empty for
+/// none.
 pub fn operation_name(number: u32) -> &'static str {
     NfsOpnum4::from_u32(number).map_or("", NfsOpnum4::name)
 }
 
-/// Fills memory with random bytes that nobody can predict.
+/// Fills memory with cryptographically secure random bytes.
 pub type Random = dyn Fn(&mut [u8]) + Send + Sync;
 
-/// What the server gets from outside: time and chance.
+/// The server's sources of time and randomness.
 pub struct Environment {
-    /// Time.
+    /// The monotonic time since the server's start.
     pub clock: Box<Clock>,
-    /// Chance.
+    /// Cryptographically secure random bytes.
     pub random: Box<Random>,
 }
 
-/// What to do with a connection.
+/// An action for a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Sends a record. Its first four bytes are room for the record mark.
@@ -188,28 +189,28 @@ pub enum Action {
     Close,
 }
 
-/// What a call counts for besides its bytes.
+/// Fixed cost of a call in bytes, added to its size when work is counted.
 const JOB_WORK: usize = 16 << 10;
 
-/// The memory that one thread uses from tick to tick.
+/// Memory that one thread reuses from tick to tick.
 #[derive(Default)]
 pub struct Scratch {
     jobs: Vec<Job>,
     outgoing: Vec<Outgoing>,
     outgoing_bytes: usize,
-    /// Those of `outgoing` whose results are to be signed or encrypted.
+    /// The number of replies in `outgoing` whose results are to be signed or encrypted.
     outgoing_bodies: usize,
     confounders: Confounders,
     closing: Vec<ConnectionId>,
-    /// The last connection that the outlet was told about: see [`ReplySink::vouch`].
+    /// The last connection reported to the sink: see [`ReplySink::vouch`].
     vouched: Option<ConnectionId>,
-    /// The number of the operation that runs; 0 for none.
+    /// The number of the current operation; 0 for none.
     operation: Arc<AtomicU32>,
     sys: SysCache,
     watch: Watch,
 }
 
-/// The NFS server as the transport sees it: records in, records out. Shared by all threads.
+/// The NFS server as the transport sees it: records in, records out. All threads share it.
 pub struct Server<E> {
     engine: E,
     rpcsec: Option<Rpcsec>,
@@ -219,7 +220,7 @@ pub struct Server<E> {
 }
 
 impl<E: Engine> Server<E> {
-    /// Makes a server; without `rpcsec` it refuses RPCSEC_GSS and speaks AUTH_SYS alone.
+    /// Makes a server. Without `rpcsec` it refuses RPCSEC_GSS and serves AUTH_SYS only.
     pub fn new(engine: E, rpcsec: Option<Rpcsec>, environment: Environment, metrics: Arc<Metrics>) -> Self {
         if let Some(rpcsec) = &rpcsec {
             engine.connect_contexts(rpcsec.contexts());
@@ -227,25 +228,25 @@ impl<E: Engine> Server<E> {
         Self { engine, rpcsec, environment, metrics, reports: Reports::default() }
     }
 
-    /// What runs COMPOUNDs.
+    /// Returns the engine that runs COMPOUNDs.
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The server's side of RPCSEC_GSS, if it has one.
+    /// Returns the server's side of RPCSEC_GSS; `None` if it serves AUTH_SYS only.
     pub fn rpcsec(&self) -> Option<&Rpcsec> {
         self.rpcsec.as_ref()
     }
 
-    /// The counters.
+    /// Returns the counters of this server.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Handles the records of one tick in arrival order, and passes on what is to be done with
-    /// their connections: replies of one connection in the order of its calls, then its end if it
-    /// has come. Calls that would wait are sent away if `outlet` can; what [`Server::take_back`]
-    /// has brought back is answered first.
+    /// Handles the records of one tick in arrival order, and passes the results to `outlet`: the
+    /// replies of one connection in the order of its calls, then its close if it is due. Calls that
+    /// would block are deferred if `outlet` supports it. Calls that [`Server::take_back`] has
+    /// returned are answered first.
     ///
     /// Bytes from a peer never make this panic. Its memory is bounded by the records given and by
     /// the replies that sessions allow to them.
@@ -298,17 +299,17 @@ impl<E: Engine> Server<E> {
         scratch.jobs = jobs;
     }
 
-    /// The time since the server's start.
+    /// Returns the time since the server's start.
     pub fn now(&self) -> Duration {
         (self.environment.clock)()
     }
 
-    /// Takes note that a connection is gone.
+    /// Removes the state of a connection that has closed.
     pub fn closed(&self, connection: ConnectionId) {
         self.engine.connection_closed(connection);
     }
 
-    /// Ends what has timed out; to be called about once a second.
+    /// Ends everything that has timed out; to be called about once a second.
     pub fn housekeeping(&self) {
         let now = self.now();
         self.engine.housekeeping(now);
@@ -324,20 +325,20 @@ impl Scratch {
         Self::default()
     }
 
-    /// Makes empty scratch memory that has the number of the operation which runs written to
-    /// `operation`.
+    /// Makes empty scratch memory that writes the number of the current operation to `operation`.
     pub fn reporting(operation: &Arc<AtomicU32>) -> Self {
         Self { operation: operation.clone(), ..Self::default() }
     }
 
-    /// Takes note of when the records of the ticks to come arrived, by the clock of
-    /// [`Environment`]: what has passed until a tick begins is time that they have waited.
+    /// Sets the time at which the records of the coming ticks arrived, by the clock of
+    /// [`Environment`]. The time from then until a tick begins counts as queueing.
     pub fn arrived(&mut self, at: Duration) {
         self.watch.arrived(at);
     }
 
-    /// Whether enough is ready to be sent: with bodies to protect, what fills the lanes of the
-    /// cipher, else what is worth a system call. More would only leave the processor's caches.
+    /// Returns whether enough replies are ready: with bodies to protect, enough to fill the lanes
+    /// of the cipher, else enough for one system call. Larger batches would leave the processor's
+    /// caches.
     fn is_batch_full(&self) -> bool {
         const BODIES_MIN: usize = 16;
         const PROTECTED_BYTES_MIN: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The last step: replies are signed and encrypted together, and passed on.
+//! Stage 4: sign and encrypt replies as a batch, and pass them on.
 
 use super::{Engine, ReplySink, Scratch, Server};
 use crate::metrics::{Kind, Stage, Work, only};
@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 impl<E: Engine> Server<E> {
-    /// Signs and encrypts what is ready and passes it on. Says whether there was anything to sign;
-    /// then the time until there has been counted for running calls of the kind `kind`.
+    /// Signs and encrypts the ready replies and passes them on. Returns whether there was anything
+    /// to sign; if so, the time before it is counted as execution of calls of the kind `kind`.
     pub(super) fn flush(
         &self,
         scratch: &mut Scratch,
@@ -41,7 +41,7 @@ impl<E: Engine> Server<E> {
         let mut pause = || paused.set(paused.get() + outlet.pause());
         seal(outgoing, &self.environment.random, confounders, &mut pause, &mut signed);
         watch.skip(paused.take());
-        // Of several kinds what follows the signatures is the encryption.
+        // With several kinds, the work after the signatures is the encryption.
         match kind.or((work[Kind::Krb5p as usize] > 0).then_some(Kind::Krb5p)) {
             Some(kind) => watch.lap(self.now(), Stage::Wrap, kind),
             None => watch.share(self.now(), Stage::Wrap, work),
@@ -49,10 +49,11 @@ impl<E: Engine> Server<E> {
     }
 }
 
-/// Bytes that a signature counts for besides those that it covers.
+/// Fixed cost of a signature in bytes, added to the bytes that it covers.
 const SIGNATURE_WORK: usize = 64;
 
-/// How much there is to sign of each kind: a verifier each, and whole bodies with integrity.
+/// Returns the work of signing for each kind: one verifier per reply, and whole bodies with
+/// integrity.
 fn signing(replies: &[Outgoing]) -> Work {
     let mut work = Work::default();
     for reply in replies.iter().filter(|reply| reply.protection.is_some()) {

@@ -1,4 +1,4 @@
-//! The first step: what a record is, and who says that it comes from whom.
+//! Stage 1: parse the RPC header and look up the claimed caller.
 
 use super::sys::SysCache;
 use super::{Engine, Server};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 impl<E: Engine> Server<E> {
-    /// Reads the header of a record.
+    /// Parses the header of a record and handles replies to callbacks.
     pub(super) fn receive(
         &self,
         sys: &mut SysCache,
@@ -41,7 +41,7 @@ impl<E: Engine> Server<E> {
         Job::ended(connection, peer, record, xid, verdict)
     }
 
-    /// Says what becomes of a record without a usable header.
+    /// Returns XID and verdict of a record without a usable header.
     fn stop(&self, error: CallError, peer: SocketAddr, now: Duration) -> (u32, Verdict) {
         match error {
             CallError::Malformed(_) | CallError::MessageType(_) => {
@@ -56,7 +56,7 @@ impl<E: Engine> Server<E> {
         }
     }
 
-    /// Finds out who is said to call. Nothing is proved by it yet for RPCSEC_GSS.
+    /// Looks up the claimed caller. With RPCSEC_GSS nothing is verified yet.
     fn authenticate(
         &self,
         sys: &mut SysCache,
@@ -79,14 +79,14 @@ impl<E: Engine> Server<E> {
             CredentialError::Version(_) => AuthStat::AUTH_REJECTEDCRED,
             CredentialError::Malformed(_) => AuthStat::AUTH_BADCRED,
         })?;
-        // Control messages travel in the procedure that does nothing (RFC 2203 section 5.2.1).
+        // Control messages use the NULL procedure (RFC 2203 section 5.2.1).
         let is_null = header.procedure == NFSPROC4_NULL;
         match credential.procedure {
             RpcGssProcT::RPCSEC_GSS_INIT if is_null && credential.handle.is_empty() => {
                 return Ok(Auth::Init);
             }
             RpcGssProcT::RPCSEC_GSS_INIT => return Err(AuthStat::AUTH_BADCRED),
-            // Kerberos needs one step: there never is a context that waits for a second.
+            // Kerberos needs one step, so no context ever waits for a second one.
             RpcGssProcT::RPCSEC_GSS_CONTINUE_INIT => return Err(AuthStat::RPCSEC_GSS_CREDPROBLEM),
             RpcGssProcT::RPCSEC_GSS_DESTROY if !is_null => return Err(AuthStat::AUTH_BADCRED),
             RpcGssProcT::RPCSEC_GSS_DESTROY | RpcGssProcT::RPCSEC_GSS_DATA => {}
@@ -110,7 +110,8 @@ impl<E: Engine> Server<E> {
     }
 }
 
-/// Where in the record the verifier's body is: behind the credential, flavor and length.
+/// Returns the range of the verifier's body in the record: behind the credential, flavor and
+/// length.
 fn verifier_place(signed_len: usize, verifier: &OpaqueAuth<'_>) -> std::ops::Range<usize> {
     let start = signed_len + 2 * xdr::UNIT;
     start..start + verifier.body.len()

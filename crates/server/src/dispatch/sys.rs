@@ -1,4 +1,4 @@
-//! AUTH_SYS callers (RFC 5531 appendix A), remembered so that a call allocates nothing.
+//! AUTH_SYS callers (RFC 5531 appendix A), cached so that a call allocates nothing.
 
 use crate::security::Security;
 use rpc::AuthSys;
@@ -6,21 +6,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::Caller;
 
-/// The most callers remembered by one thread; beyond it all are forgotten.
+/// AUTH_SYS callers that one thread caches. When the cache is full, it is emptied.
 const CALLERS_MAX: usize = 256;
 
-/// Callers by credential. What is remembered follows from the credential alone, so it cannot go
-/// stale.
+/// Cache of callers by credential. An entry depends on its credential alone, so it cannot go stale.
 #[derive(Default)]
 pub(super) struct SysCache {
-    /// By the credential's body without its stamp, which may differ from call to call.
+    /// Keyed by the credential's body without its stamp, which may differ from call to call.
     callers: HashMap<Box<[u8]>, Arc<Security>>,
-    /// The caller of the last call, who mostly is that of the next.
+    /// The caller of the last call; the next call mostly has the same.
     last: Option<(Box<[u8]>, Arc<Security>)>,
 }
 
 impl SysCache {
-    /// Reads the body of a credential.
+    /// Returns the caller of a credential's body.
     pub(super) fn security(&mut self, body: &[u8]) -> Result<Arc<Security>, xdr::Error> {
         let key = body.get(xdr::UNIT..).unwrap_or_default();
         if let Some((_, security)) = self.last.as_ref().filter(|(last, _)| **last == *key) {

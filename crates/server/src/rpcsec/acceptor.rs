@@ -1,4 +1,4 @@
-//! What the server asks of Kerberos and of the site's accounts.
+//! The server's interfaces to Kerberos and to the site's accounts.
 
 use identity::{Mapped, Mapper, PrincipalError};
 use std::time::Duration;
@@ -8,8 +8,8 @@ pub trait ContextAcceptor: Send + Sync {
     /// Checks the token of a client and establishes a context in one step, as Kerberos does.
     ///
     /// # Errors
-    /// [`AcceptError`] says what is wrong with the token or the server's key; nothing is kept of a
-    /// failure.
+    /// [`AcceptError`] explains the fault of the token or of the server's key; a failure leaves no
+    /// state behind.
     fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError>;
 }
 
@@ -19,22 +19,22 @@ impl<F: Fn(&[u8]) -> Result<Accepted, AcceptError> + Send + Sync> ContextAccepto
     }
 }
 
-/// An established context.
+/// The result of accepting a client's token.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The token for the client.
+    /// The token to return to the client.
     pub token: Vec<u8>,
     /// The client's principal, such as `alice@REALM`.
     pub principal: String,
-    /// The keys of the acceptor's side.
+    /// The acceptor's keys of the context.
     pub keys: krb5::ContextKeys,
-    /// How long the client's ticket is still valid.
+    /// The remaining lifetime of the client's ticket.
     pub lifetime: Duration,
     /// The sequence number of the first token that the server sends.
     pub send_sequence: u64,
 }
 
-/// Says why a context was not accepted.
+/// The reason why a context was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct AcceptError {
@@ -42,16 +42,16 @@ pub struct AcceptError {
     pub major: u32,
     /// Minor status for the client.
     pub minor: u32,
-    /// Cause and cure, for the server's log.
+    /// Cause and remedy, for the server's log.
     pub message: String,
 }
 
-/// Maps principals to accounts. It is asked once for each context, when it is accepted.
+/// Maps principals to accounts, once for each context when it is accepted.
 pub trait Identities: Send + Sync {
-    /// Looks a principal up.
+    /// Looks up the account of a principal.
     ///
     /// # Errors
-    /// [`PrincipalError`]: the context is refused.
+    /// With [`PrincipalError`] the context is refused.
     fn resolve(&self, principal: &str, now: Duration) -> Result<Mapped, PrincipalError>;
 }
 

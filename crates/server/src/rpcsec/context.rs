@@ -13,21 +13,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Caller, SecFlavor};
 
-/// How long a context is kept after its last call. A client that comes back makes a new one, which
-/// takes one round trip; the contexts of callbacks are kept as long as their sessions.
+/// Idle time after which a context is removed, counted from its last call. A client that returns
+/// creates a new one in one round trip; the contexts of callbacks live as long as their sessions.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
-/// How long a context is kept for its first call, which clients send at once.
+/// Time that a new context waits for its first call, which clients send at once.
 pub(crate) const UNUSED_MAX: Duration = Duration::from_secs(60);
 
 /// The length of a context handle in bytes.
 pub const HANDLE_LEN: usize = 16;
 
-/// The server's name for a context: random, so that no one can guess another's.
+/// The server's handle of a context: random, so that it cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Handle([u8; HANDLE_LEN]);
 
-/// A part of it says enough, as it is: handles in tables are random, nobody can choose them to
-/// collide.
+/// Hashes half of the bytes as they are: handles in tables are random, so peers cannot choose them
+/// to collide.
 impl Hash for Handle {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (_, last) = self.0.split_at(HANDLE_LEN / 2);
@@ -36,17 +36,17 @@ impl Hash for Handle {
 }
 
 impl Handle {
-    /// Makes a handle of random bytes.
+    /// Makes a handle from random bytes.
     pub const fn new(random: [u8; HANDLE_LEN]) -> Self {
         Self(random)
     }
 
-    /// Reads the handle of a credential; `None` for one that this server cannot have given.
+    /// Reads the handle of a credential; `None` for one of a length that this server does not use.
     pub fn from_wire(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// The bytes as they travel.
+    /// Returns the bytes as they are on the wire.
     pub const fn as_bytes(&self) -> &[u8; HANDLE_LEN] {
         &self.0
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// An established context: keys, window and whose it is. Shared by all connections and threads.
+/// An established context: its keys, window and principal. All connections and threads share it.
 ///
 /// Takes about 5 KiB: 3 KiB of keys, 1 KiB of window (at the default size), the identity.
 pub struct Context {
@@ -68,14 +68,14 @@ pub struct Context {
     window: Mutex<SequenceWindow>,
     window_size: u32,
     expires: Duration,
-    /// Seconds of the clock at which a verified call came last, plus one; 0 before the first.
+    /// The time of the last verified call in seconds of the clock, plus one; 0 before the first.
     used: AtomicU64,
     created: Duration,
     send_sequence: AtomicU64,
-    /// The sequence number of the next callback by this context: both directions count by
-    /// themselves (RFC 8881 section 18.36.3).
+    /// The sequence number of the next callback by this context. The two directions are counted
+    /// separately (RFC 8881 section 18.36.3).
     callback_sequence: AtomicU32,
-    /// By service: none, integrity, privacy.
+    /// The identity of calls by service: none, integrity, privacy.
     security: [Security; 3],
 }
 
@@ -111,23 +111,23 @@ impl Context {
         }
     }
 
-    /// The name of the context.
+    /// Returns the server's handle of the context.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The keys of the server's side.
+    /// Returns the acceptor's keys of the context.
     pub fn keys(&self) -> &ContextKeys {
         &self.keys
     }
 
-    /// The client's principal.
+    /// Returns the client's principal, such as `alice@REALM`.
     pub fn principal(&self) -> &str {
         let [security, ..] = &self.security;
         security.principal.as_deref().unwrap_or_default()
     }
 
-    /// Whose a call with this service is, for the COMPOUND engine.
+    /// Returns the identity of a call with this service, for the COMPOUND engine.
     pub fn security(&self, service: RpcGssServiceT) -> &Security {
         let [krb5, krb5i, krb5p] = &self.security;
         match service {
@@ -137,22 +137,22 @@ impl Context {
         }
     }
 
-    /// How many sequence numbers may be outstanding.
+    /// Returns the size of the window: the sequence numbers that may be outstanding.
     pub fn window_size(&self) -> u32 {
         self.window_size
     }
 
-    /// When the client's ticket runs out.
+    /// Returns when the client's ticket expires.
     pub fn expires(&self) -> Duration {
         self.expires
     }
 
-    /// Whether the client's ticket has run out.
+    /// Returns whether the client's ticket has expired.
     pub fn is_expired(&self, now: Duration) -> bool {
         now >= self.expires
     }
 
-    /// Whether no call has come for so long that the client has probably forgotten it.
+    /// Returns whether the context is idle for so long that the client has probably dropped it.
     pub fn is_idle(&self, now: Duration) -> bool {
         match self.used.load(Relaxed) {
             0 => now >= self.created.saturating_add(UNUSED_MAX),
@@ -160,17 +160,17 @@ impl Context {
         }
     }
 
-    /// Notes that it is in use.
+    /// Marks the context as used.
     pub(crate) fn touch(&self, now: Duration) {
         let stamp = now.as_secs().saturating_add(1);
-        // Most calls find the stamp as it is: the cache line stays shared.
+        // Most calls find the stamp unchanged: the cache line stays shared.
         if self.used.load(Relaxed) != stamp {
             self.used.store(stamp, Relaxed);
         }
     }
 
-    /// Asks the window about the number of a call whose header MIC has been verified; tells as well
-    /// how far it was behind the highest one.
+    /// Checks the sequence number of a call, after its header MIC is verified, against the window.
+    /// Also returns its distance to the highest number seen.
     pub(crate) fn check_sequence(&self, sequence: u32, now: Duration) -> (WindowOutcome, u32) {
         self.touch(now);
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,19 +178,20 @@ impl Context {
         (window.check(sequence), lag)
     }
 
-    /// The sequence number of the next token that the server sends (RFC 4121 section 4.2.6).
+    /// Returns the sequence number of the next token that the server sends (RFC 4121 section
+    /// 4.2.6).
     pub(crate) fn next_token_sequence(&self) -> u64 {
         self.send_sequence.fetch_add(1, Relaxed)
     }
 
-    /// The sequence number of the next callback; none when they are used up (RFC 2203 section
-    /// 5.3.3.1).
+    /// Returns the sequence number of the next callback; none when they are used up (RFC 2203
+    /// section 5.3.3.1).
     pub(crate) fn next_callback_sequence(&self) -> Option<u32> {
         let next = |number: u32| (number < MAXSEQ).then_some(number + 1);
         self.callback_sequence.fetch_update(Relaxed, Relaxed, next).ok()
     }
 
-    /// The order in which contexts make room: the unused by age, then the others by last use.
+    /// Returns the key for eviction: unused contexts first, by age, then the others by last use.
     pub(crate) fn usefulness(&self) -> (u64, Duration) {
         (self.used.load(Relaxed), self.created)
     }
@@ -206,5 +207,5 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A context as calls hold it while they run.
+/// A context shared with the calls that use it.
 pub(crate) type SharedContext = Arc<Context>;

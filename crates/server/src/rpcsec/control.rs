@@ -6,18 +6,18 @@ use rpc::gss::{GSS_S_FAILURE, init_argument};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of an INIT.
+/// The outcome of an INIT.
 pub(crate) enum Created {
-    /// Established and stored.
+    /// The context is established and stored.
     Context {
-        /// The new context.
+        /// The new context, as the table holds it.
         context: SharedContext,
         /// The token for the client.
         token: Vec<u8>,
     },
-    /// Refused; the client learns the status, the log the reason.
+    /// The context is refused. The client gets the status; the reason is logged.
     Refused(AcceptError),
-    /// The arguments are no token.
+    /// The arguments hold no token.
     GarbageArgs(xdr::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The way out: verifiers, MICs and encryption of finished replies, for many of them together.
+//! Outbound protection: verifiers, MICs and encryption of finished replies, in batches.
 
 use super::context::SharedContext;
 use super::run;
@@ -8,36 +8,36 @@ use rpc::gss::{RpcGssServiceT, SEQUENCE_LEN, begin_body, end_body};
 use rpc::{Accepted, ConnectionId, OpaqueAuth, RECORD_MARK_LEN};
 use xdr::{Encoder, padding};
 
-/// A reply that is complete but for its cryptography, in the buffer that it is sent from.
+/// A reply that lacks only its cryptography, in the buffer that it is sent from.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) connection: ConnectionId,
-    /// Of which kind the call was.
+    /// The kind of the call.
     pub(crate) kind: Kind,
-    /// First the room for the record mark.
+    /// The reply, behind the room for the record mark.
     pub(crate) buffer: Encoder,
-    /// What has to be done; nothing for AUTH_NONE, AUTH_SYS and denials.
+    /// The protection to apply; `None` for AUTH_NONE, AUTH_SYS and denials.
     pub(crate) protection: Option<Protection>,
 }
 
-/// What a reply by RPCSEC_GSS still lacks.
+/// The protection that a reply by RPCSEC_GSS still lacks.
 #[derive(Debug)]
 pub(crate) struct Protection {
     context: SharedContext,
-    /// What the verifier signs: the call's sequence number, or the window of a new context
+    /// The data that the verifier signs: the call's sequence number, or the window of a new context
     /// (RFC 2203 sections 5.3.3.2 and 5.2.3.1), as XDR.
     signed: [u8; 4],
     body: Body,
 }
 
 impl Protection {
-    /// Whether the results are signed or encrypted, besides the verifier.
+    /// Returns whether the results are signed or encrypted, besides the verifier.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.body, Body::Plain)
     }
 }
 
-/// The protected results, by the position of their length.
+/// The protection of the results, with the position of their length field.
 #[derive(Debug)]
 enum Body {
     Plain,
@@ -45,14 +45,14 @@ enum Body {
     Privacy { length_at: usize },
 }
 
-/// Where the verifier's token begins in a reply buffer: behind the mark, XID, message type, reply
+/// Offset of the verifier's token in a reply buffer: behind the mark, XID, message type, reply
 /// status, flavor and length.
 const VERIFIER_AT: usize = RECORD_MARK_LEN + 5 * 4;
 
-/// Room for the longest MIC token, to be overwritten.
+/// Placeholder for the longest MIC token, to be overwritten.
 const BLANK: [u8; krb5::MIC_TOKEN_MAX] = [0; krb5::MIC_TOKEN_MAX];
 
-/// Bytes that a successful reply takes besides its results.
+/// Returns the bytes that a successful reply takes besides its results.
 pub(crate) fn reply_overhead(context: &SharedContext, service: RpcGssServiceT) -> usize {
     let opaque = |length: usize| 4 + length + padding(length);
     let keys = context.keys();
@@ -65,11 +65,11 @@ pub(crate) fn reply_overhead(context: &SharedContext, service: RpcGssServiceT) -
     }
 }
 
-/// Begins an accepted reply by RPCSEC_GSS in `buffer`, which holds nothing but the room for the
-/// mark, with room for the verifier. `signed` is what the verifier signs.
+/// Begins an accepted reply by RPCSEC_GSS in `buffer`, which holds only the room for the mark, and
+/// reserves room for the verifier. `signed` is the number that the verifier signs.
 ///
-/// For data with protection (`service` other than none) the length, the headroom and the sequence
-/// number of the results are laid out too, so that the results are encoded where they are signed or
+/// For protected data (`service` other than none) this also lays out the length, the headroom and
+/// the sequence number of the results, so that the results are encoded where they are signed or
 /// encrypted; see [`Outgoing::finish`]. Only results of [`Accepted::Success`] are protected.
 pub(crate) fn begin_reply(
     buffer: &mut Encoder,
@@ -99,7 +99,7 @@ pub(crate) fn begin_reply(
 }
 
 impl Outgoing {
-    /// The signatures that this reply needs: its verifier, and its body with integrity.
+    /// Returns the messages to sign for this reply: its verifier, and its body with integrity.
     fn signatures(&self) -> impl Iterator<Item = MicMessage<'_>> {
         self.protection.iter().flat_map(|protection| {
             let body = match protection.body {
@@ -133,7 +133,7 @@ impl Outgoing {
         matches!(self.protection, Some(Protection { body: Body::Privacy { .. }, .. }))
     }
 
-    /// Puts the tokens in their places.
+    /// Writes the tokens to their places.
     fn finish(&mut self, tokens: &mut impl Iterator<Item = MicToken>) {
         let Some(protection) = &self.protection else { return };
         if let Some(verifier) = tokens.next() {
@@ -157,10 +157,10 @@ impl Outgoing {
 
 const CONFOUNDER_LEN: usize = 16;
 
-/// Confounders drawn at once, so that a reply that is alone does not cost a system call.
+/// Confounders drawn at once, so that a single reply does not cost a system call.
 const CONFOUNDERS_DRAWN: usize = 64;
 
-/// Random bytes for the replies to come; each is used once.
+/// Random bytes for coming replies; each is used once.
 #[derive(Default)]
 pub(crate) struct Confounders(Vec<[u8; CONFOUNDER_LEN]>);
 
@@ -174,8 +174,8 @@ impl Confounders {
     }
 }
 
-/// Signs and encrypts replies, all in place and each kind as one batch, with pauses; `signed` is
-/// called between the two.
+/// Signs and encrypts replies in place, each kind as one batch, with pauses. Calls `signed` between
+/// the two.
 pub(crate) fn seal(
     replies: &mut [Outgoing],
     random: &dyn Fn(&mut [u8]),

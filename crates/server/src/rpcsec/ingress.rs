@@ -1,4 +1,4 @@
-//! The way in: header MIC, window, body, for all the calls of a tick together.
+//! Inbound protection: header MIC, window, body, for all calls of a tick as a batch.
 
 use super::context::SharedContext;
 use super::run;
@@ -8,7 +8,7 @@ use rpc::gss::{IntegrityBody, RpcGssProcT, RpcGssServiceT, integrity_body, priva
 use rpc::{Accepted, AuthStat, Denied};
 use std::ops::Range;
 
-/// What belongs to a call that came by an established context.
+/// The RPCSEC_GSS part of a call with an established context.
 #[derive(Debug)]
 pub(crate) struct GssCall {
     pub(crate) context: SharedContext,
@@ -17,13 +17,13 @@ pub(crate) struct GssCall {
     pub(crate) sequence: u32,
     /// Length of the part of the record that the header MIC covers.
     pub(crate) signed_len: usize,
-    /// Where in the record the header MIC is.
+    /// Range of the header MIC in the record.
     pub(crate) verifier: Range<usize>,
 }
 
 impl GssCall {
-    /// Whether arguments and results are protected: those of data messages only (RFC 2203 section
-    /// 5.3.2).
+    /// Returns the service of the body. Arguments and results are protected in data messages only
+    /// (RFC 2203 section 5.3.2).
     pub(crate) fn body_service(&self) -> RpcGssServiceT {
         match self.procedure {
             RpcGssProcT::RPCSEC_GSS_DATA => self.service,
@@ -54,7 +54,7 @@ pub(crate) fn verify_headers(jobs: &mut [Job]) -> u64 {
     failures
 }
 
-/// Room for a message of each job at once: filters do not tell how many they let through.
+/// Reserves room for one message per job at once, since filters have no exact size hint.
 fn batch_for<M>(jobs: &[Job]) -> Vec<M> {
     Vec::with_capacity(jobs.len())
 }
@@ -69,9 +69,9 @@ fn header_message(job: &Job) -> Option<VerifyMessage<'_>> {
     })
 }
 
-/// Verifies the bodies with integrity, where they were received; arguments then lie bare in their
-/// records. What is not genuine is answered with GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2), and so
-/// is a body whose sequence number is not the header's. Returns how many failed.
+/// Verifies the bodies with integrity in place; afterwards the arguments lie bare in their records.
+/// A body that is not genuine, or whose sequence number is not the header's, is answered with
+/// GARBAGE_ARGS (RFC 2203 section 5.3.3.4.2). Returns how many failed.
 pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     if !jobs.iter().any(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity)) {
         return 0;
@@ -97,7 +97,7 @@ pub(crate) fn verify_integrity(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64
     failures
 }
 
-/// The frame of a body with integrity whose sequence number is the header's.
+/// Returns the frame of a body with integrity if its sequence number is the header's.
 fn integrity_frame(job: &Job) -> Option<IntegrityBody> {
     if !job.expects_body(RpcGssServiceT::rpc_gss_svc_integrity) {
         return None;
@@ -119,7 +119,7 @@ fn integrity_message<'a>(job: &'a Job, frame: &IntegrityBody) -> Option<VerifyMe
 pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let mut failures = 0;
     for job in jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy)) {
-        // From here on `arguments` is where the token lies; nothing, if there is none.
+        // From here on `arguments` is the range of the token; empty if there is none.
         job.arguments = privacy_body(&job.record, job.arguments.start).unwrap_or_default();
     }
     let mut batch: Vec<UnwrapMessage<'_>> = batch_for(jobs);
@@ -131,7 +131,7 @@ pub(crate) fn decrypt(jobs: &mut [Job], pause: &mut dyn FnMut()) -> u64 {
     let opened: Vec<_> = batch.into_iter().map(|message| message.result).collect();
     let sealed = jobs.iter_mut().filter(|job| job.expects_body(RpcGssServiceT::rpc_gss_svc_privacy));
     for (job, opened) in sealed.zip(opened) {
-        // A token that is only signed is genuine, but it is not what the service says.
+        // A token that is only signed is genuine, but does not match the service.
         let plain = opened.ok().filter(|opened| opened.sealed).map(|opened| opened.plain);
         let start = job.arguments.start;
         let content = plain.map(|plain| start + plain.start..start + plain.end);

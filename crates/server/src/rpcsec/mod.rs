@@ -1,15 +1,14 @@
-//! RPCSEC_GSS at the server (RFC 2203): contexts, the way in and the way out.
+//! RPCSEC_GSS at the server (RFC 2203): contexts, inbound and outbound protection.
 //!
-//! What stops which attack:
-//! - The MIC of a call's header is verified before its sequence number moves the window, so forged
-//!   numbers cannot push valid calls out.
-//! - The window is asked in arrival order before anything is queued, so threads cannot overtake
-//!   each other between the socket and the window.
-//! - The number inside a protected body must be the header's, so bodies cannot be moved between
-//!   calls.
-//! - Handles are random and mean nothing outside of the table, and a context can be destroyed only
-//!   by a call that is signed with its key.
-//! - Nothing is kept for a context that is not established.
+//! Attacks, and the design that stops each:
+//! - Forged sequence numbers cannot push valid calls out of the window: the MIC of a call's header
+//!   is verified before its number moves the window.
+//! - Threads cannot overtake each other between the socket and the window: it is checked in arrival
+//!   order before anything is queued.
+//! - Bodies cannot be moved between calls: the number inside a protected body must be the header's.
+//! - Contexts of others cannot be used or destroyed: handles are random and mean nothing outside of
+//!   the table, and RPCSEC_GSS_DESTROY must be signed with the context's key.
+//! - Half-open contexts take no memory: nothing is kept for a context that is not established.
 
 mod acceptor;
 mod context;
@@ -32,20 +31,21 @@ use crate::metrics::Metrics;
 use krb5::{Pause, Run};
 use std::sync::Arc;
 
-/// How large batches are worked on: the shard looks after others now and then.
+/// Makes a batch run with pauses, so that the shard serves others during large batches.
 fn run(pause: &mut dyn FnMut()) -> Run<'_> {
     Run::default().with_pause(Pause::new(PAUSE_WORK, pause))
 }
 
-/// What the server allows of RPCSEC_GSS.
+/// Limits of contexts and tokens of RPCSEC_GSS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcsecLimits {
-    /// The most established contexts; beyond it those of the principals that have most make room.
+    /// The number of established contexts. Beyond it the principals with the most contexts lose
+    /// some.
     pub contexts_max: usize,
-    /// The longest token of a client, in bytes.
+    /// The longest token accepted from a client, in bytes.
     pub token_size_max: usize,
-    /// How many sequence numbers of a context may be outstanding; rounded up to a power of two. At
-    /// least 4,096 keeps clients with many connections out of trouble.
+    /// Sequence numbers of a context that may be outstanding; rounded up to a power of two. At
+    /// least 4,096 suits clients with many connections.
     pub window_size: u32,
 }
 
@@ -59,8 +59,7 @@ impl Default for RpcsecLimits {
     }
 }
 
-/// The server's side of RPCSEC_GSS: who accepts contexts, who their principals are, and those
-/// established.
+/// The server's side of RPCSEC_GSS: acceptor, identity mapping and established contexts.
 pub struct Rpcsec {
     acceptor: Box<dyn ContextAcceptor>,
     identities: Box<dyn Identities>,
@@ -69,7 +68,7 @@ pub struct Rpcsec {
 }
 
 impl Rpcsec {
-    /// Makes the server's side; contexts are counted in `metrics`.
+    /// Makes the server's side of RPCSEC_GSS; contexts are counted in `metrics`.
     pub fn new(
         acceptor: Box<dyn ContextAcceptor>,
         identities: Box<dyn Identities>,
@@ -84,7 +83,7 @@ impl Rpcsec {
         }
     }
 
-    /// The established contexts.
+    /// Returns the table of established contexts.
     pub fn contexts(&self) -> &Arc<ContextTable> {
         &self.contexts
     }

@@ -1,4 +1,4 @@
-//! All established contexts.
+//! The table of all established contexts.
 
 use super::context::{Context, Handle, SharedContext};
 use crate::metrics::Metrics;
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// Parts of the table, each with a lock of its own.
+/// Stripes of the table, each with its own lock.
 const STRIPES_MAX: usize = 16;
 
-/// Below this many contexts a stripe would be evicted unevenly.
+/// With fewer contexts per stripe than this, eviction would be uneven.
 const STRIPE_CONTEXTS_MIN: usize = 64;
 
-/// The part of a full stripe that makes room at once, so that the search for the least useful is
-/// paid once for many.
+/// Evicts one in this many contexts of a full stripe at once, so that one search for the least
+/// useful serves many insertions.
 const EVICTED_PART: usize = 16;
 
 type Stripe = HashMap<Handle, SharedContext, BuildHasherDefault<HandleHasher>>;
 
-/// Takes what a handle says of itself for its hash.
+/// Passes the hash of a handle through unchanged.
 #[derive(Default)]
 struct HandleHasher(u64);
 
@@ -42,12 +42,12 @@ impl Hasher for HandleHasher {
 /// The established contexts by handle, shared by all connections and threads (RFC 2203 section
 /// 5.2.3.1).
 ///
-/// A context is found by any connection, whichever it was created on. Contexts that are not used go
-/// after some minutes. When the table is full, the principals with the most contexts make room: of
-/// theirs, contexts that never carried a call go first, the oldest before others, then those that
-/// were used longest ago. A client whose context is gone hears RPCSEC_GSS_CREDPROBLEM and makes a
-/// new one. Handles are random and so fill the stripes evenly: with the default limit eviction
-/// begins between 95 % and 100 % of it, and never later.
+/// Any connection finds a context, not only the one that created it. Idle contexts are removed
+/// after some minutes. When the table is full, the principals with the most contexts lose some:
+/// first contexts that never carried a call, oldest first, then the least recently used. A client
+/// whose context is gone gets RPCSEC_GSS_CREDPROBLEM and creates a new one. Handles are random and
+/// so fill the stripes evenly: with the default limit, eviction begins between 95 % and 100 % of
+/// it, and never later.
 pub struct ContextTable {
     stripes: Box<[RwLock<Stripe>]>,
     stripe_max: usize,
@@ -83,12 +83,12 @@ impl ContextTable {
         Some(found)
     }
 
-    /// A number for a new context, given once while the server runs.
+    /// Returns the number of a new context, unique while the server runs.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }
 
-    /// Stores a context: from now on every connection finds it.
+    /// Stores a context. From now on every connection finds it.
     pub(crate) fn insert(&self, context: SharedContext, now: Duration) {
         let Some(stripe) = self.stripe(context.handle()) else { return };
         let mut stripe = write(stripe);
@@ -99,7 +99,7 @@ impl ContextTable {
         Metrics::add(&self.metrics.contexts_created, 1);
     }
 
-    /// Removes a context on its owner's demand; calls that are under way finish.
+    /// Removes a context on its owner's demand. Calls in flight finish.
     pub(crate) fn destroy(&self, handle: Handle) {
         let removed = self.stripe(handle).and_then(|stripe| write(stripe).remove(&handle));
         if removed.is_some() {
@@ -107,15 +107,15 @@ impl ContextTable {
         }
     }
 
-    /// Keeps a context from going for lack of calls.
+    /// Marks a context as used, so that it does not expire for lack of calls.
     pub(crate) fn touch(&self, handle: Handle, now: Duration) {
         if let Some(context) = self.stripe(handle).and_then(|stripe| read(stripe).get(&handle).cloned()) {
             context.touch(now);
         }
     }
 
-    /// Removes what has expired or was not used for long from one part of the table; about once a
-    /// second goes through all of it in well under a minute.
+    /// Removes expired and idle contexts from one stripe. Called once a second, it covers the whole
+    /// table in well under a minute.
     pub fn sweep(&self, now: Duration) {
         let turn = self.next_sweep.fetch_add(1, Relaxed) % self.stripes.len();
         if let Some(stripe) = self.stripes.get(turn) {
@@ -123,12 +123,12 @@ impl ContextTable {
         }
     }
 
-    /// The number of contexts held.
+    /// Returns the number of established contexts.
     pub fn len(&self) -> usize {
         self.stripes.iter().map(|stripe| read(stripe).len()).sum()
     }
 
-    /// Whether no context is held.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -157,8 +157,8 @@ impl ContextTable {
     }
 }
 
-/// Chooses contexts that make room. A context counts the less, the more contexts its principal has
-/// that are more useful: so that they go which make a principal the one with the most.
+/// Chooses the contexts to evict. A context ranks lower, the more contexts its principal has that
+/// are more useful, so that the principals with the most contexts lose some.
 fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
     let mut order: Vec<_> = stripe.values().map(|context| (context.usefulness(), context)).collect();
     order.sort_unstable_by_key(|(usefulness, _)| Reverse(*usefulness));
@@ -175,7 +175,7 @@ fn least_useful(stripe: &Stripe, count: usize) -> Vec<Handle> {
     ranked.into_iter().take(count).map(|(.., handle)| handle).collect()
 }
 
-// A thread that panicked while it held a stripe left it as a map that is still sound.
+// A thread that panics while it holds a stripe leaves a sound map behind.
 fn read(stripe: &RwLock<Stripe>) -> RwLockReadGuard<'_, Stripe> {
     stripe.read().unwrap_or_else(PoisonError::into_inner)
 }
