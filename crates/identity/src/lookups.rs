@@ -124,12 +124,27 @@ impl Lookups {
     }
 
     /// Has a key looked up, or joins the lookup in flight.
-    pub fn ask(&self, key: Key, now: Duration, wait: Wait<'_>) -> Asked {
+    ///
+    /// `cached` reads the cache that the sink fills. A lookup may end between the caller's miss and
+    /// this call; without the second look the name service would be asked twice.
+    pub fn ask(
+        &self,
+        key: Key,
+        now: Duration,
+        wait: Wait<'_>,
+        cached: impl FnOnce(&Key) -> Option<Answer>,
+    ) -> Asked {
         let mut inner = self.0.lock();
         let flight = match inner.flights.get(&key) {
             Some(flight) => flight.clone(),
-            None if inner.flights.len() >= LOOKUPS_MAX => return Asked::Late,
             None => {
+                // The sink runs under this lock, so no answer can come after this look.
+                if let Some(answer) = cached(&key) {
+                    return Asked::Answered(answer);
+                }
+                if inner.flights.len() >= LOOKUPS_MAX {
+                    return Asked::Late;
+                }
                 let flight = Arc::new(Flight { since: Instant::now(), now, answer: OnceLock::new() });
                 inner.flights.insert(key.clone(), flight.clone());
                 inner.queue.push_back((key, flight.clone()));
@@ -263,5 +278,54 @@ impl Drop for Lookups {
         inner.queue.clear();
         drop(inner);
         self.0.work.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Identity;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    /// Counts how often it is asked.
+    #[derive(Default)]
+    struct Directory(AtomicUsize);
+
+    impl IdentitySource for Directory {
+        fn identity(&self, _: &str) -> Result<Option<Identity>, SourceError> {
+            Ok(None)
+        }
+        fn uid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+            Ok(None)
+        }
+        fn gid(&self, _: &str) -> Result<Option<u32>, SourceError> {
+            Ok(None)
+        }
+        fn user(&self, uid: u32) -> Result<Option<String>, SourceError> {
+            self.0.fetch_add(1, SeqCst);
+            Ok(Some(format!("u{uid}")))
+        }
+        fn group(&self, _: u32) -> Result<Option<String>, SourceError> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn a_lookup_that_ends_after_the_miss_of_another_thread_is_not_repeated() {
+        let directory = Arc::new(Directory::default());
+        let cache: Arc<Mutex<HashMap<Key, Answer>>> = Arc::default();
+        let filled = cache.clone();
+        let sink = move |key: &Key, answer: &Answer, _| {
+            filled.lock().unwrap().insert(key.clone(), answer.clone());
+        };
+        let lookups = Lookups::new(directory.clone(), sink);
+        // Both threads have missed the cache. The first one's lookup ends before the second asks.
+        for wait in [Wait::Within(&Cell::new(Duration::from_secs(30))), Wait::Never] {
+            let asked = lookups
+                .ask(Key::User(7), Duration::ZERO, wait, |key| cache.lock().unwrap().get(key).cloned());
+            let Asked::Answered(Answer::Name(Ok(Some(name)))) = asked else { panic!("{wait:?}: {asked:?}") };
+            assert_eq!(name, "u7");
+        }
+        assert_eq!(directory.0.load(SeqCst), 1);
     }
 }

@@ -88,6 +88,16 @@ impl Owners {
         }
     }
 
+    /// Returns an answer that is remembered and has not expired at `now`.
+    fn known(&self, key: &Key, now: Duration) -> Option<Answer> {
+        match key {
+            Key::User(id) => self.users.get(id, now).map(|name| Answer::Name(Ok(name))),
+            Key::Group(id) => self.groups.get(id, now).map(|name| Answer::Name(Ok(name))),
+            Key::Uid(name) => self.uids.get(name, now).map(|id| Answer::Id(Ok(id))),
+            Key::Gid(name) => self.gids.get(name, now).map(|id| Answer::Id(Ok(id))),
+        }
+    }
+
     fn forget(&self) {
         self.uids.clear();
         self.gids.clear();
@@ -244,7 +254,7 @@ impl Mapper {
     /// Looks a key up that is not in a cache.
     fn ask(&self, key: Key, now: Duration, wait: Wait<'_>) -> Asked {
         if self.source.may_block() {
-            return self.lookups.ask(key, now, wait);
+            return self.lookups.ask(key, now, wait, |key| self.owners.known(key, now));
         }
         let answer = key.look_up(&*self.source);
         self.owners.learn(&key, &answer, now);

@@ -22,7 +22,8 @@ use vfs::{LocalLock, LockKind, LockOutcome, RangeLocks, VfsError, VfsResult};
 /// unlocked by housekeeping.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The description that holds a file's locks.
+/// The description that holds a file's locks. That of a file with a lease for writing is shared by
+/// all values of the file, so dropping one must not unlock: the bytes may be another's by then.
 #[derive(Debug)]
 struct LocalLocks {
     fd: Arc<Descriptor>,
@@ -74,17 +75,6 @@ impl LocalLocks {
         // The kinds fit: they are 0 to 2.
         let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
         Some(libc::flock { l_type, l_whence, l_start, l_len, l_pid: 0 })
-    }
-}
-
-impl Drop for LocalLocks {
-    fn drop(&mut self) {
-        if self.fd.thread().is_some() {
-            // Such a file has no leases, so the description ends here, and its locks with it.
-            return;
-        }
-        // The description may live on in an open file.
-        let _ = self.set(0, u64::MAX, None);
     }
 }
 
@@ -140,5 +130,44 @@ impl RangeLocks for LocalLocks {
         let writes = i32::from(words.l_type) == libc::F_WRLCK;
         let kind = if writes { LockKind::Write } else { LockKind::Read };
         Ok(Some(LocalLock { first, last, kind }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LocalBackend, LocalOptions};
+    use nix::fcntl::{FcntlArg, fcntl};
+    use std::fs::File;
+    use std::sync::Arc;
+    use vfs::{Backend, Caller, LeaseKind, LockKind, LockOutcome, OpenAccess};
+
+    /// Says whether the kernel would let another description lock the first byte.
+    fn is_free(file: &File) -> bool {
+        let mut words = super::LocalLocks::words(0, 0, libc::F_WRLCK).unwrap();
+        fcntl(file, FcntlArg::F_OFD_GETLK(&mut words)).unwrap();
+        i32::from(words.l_type) == libc::F_UNLCK
+    }
+
+    #[test]
+    fn dropping_the_former_locks_of_a_leased_file_leaves_the_new_ones() // RFC 8881 section 18.10.3
+    {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), b"data").unwrap();
+        let backend = LocalBackend::open(folder.path(), &LocalOptions::default()).unwrap();
+        let caller = Caller::root();
+        let object = backend.lookup(&caller, &backend.root(), b"file").unwrap();
+        let opened = backend.open(&caller, &object, OpenAccess { read: true, write: true }).unwrap();
+        let Ok(Some(lease)) = opened.lease(LeaseKind::Write, Arc::new(|_| ())) else {
+            return println!("skipped: no leases for writing on {}", folder.path().display());
+        };
+        let locks = || opened.range_locks(LockKind::Write).unwrap().unwrap();
+        let (former, new) = (locks(), locks());
+        assert_eq!(new.set(0, 0, Some(LockKind::Write)), Ok(LockOutcome::Done));
+        drop(former);
+        drop(lease);
+        let local = File::options().read(true).write(true).open(folder.path().join("file")).unwrap();
+        assert!(!is_free(&local));
+        assert_eq!(new.set(0, u64::MAX, None), Ok(LockOutcome::Done));
+        assert!(is_free(&local));
     }
 }

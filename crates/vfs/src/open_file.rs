@@ -100,7 +100,10 @@ pub trait OpenFile: Send + Sync {
     fn as_any(&self) -> Option<&dyn Any>;
 }
 
-/// Locked bytes of a file that programs of this machine see. Dropping it unlocks all.
+/// Locked bytes of a file that programs of this machine see.
+///
+/// Several of these may share what they lock, so dropping one need not unlock anything: unlock the
+/// bytes first.
 pub trait RangeLocks: Send + Sync {
     /// Says whether it can lock for writing.
     fn can_write(&self) -> bool;

@@ -69,6 +69,17 @@ struct Turn<'l> {
     ended: bool,
 }
 
+/// The next step at the end of a turn.
+enum TurnEnd {
+    /// The turn has ended.
+    Ended,
+    /// These ranges were unlocked meanwhile, and are to be brought up to date.
+    Unlocked(Vec<LockRange>),
+    /// Nothing of the file is locked any more: this is to be unlocked and dropped. The next turn
+    /// may lock through the same description.
+    Release(Arc<dyn RangeLocks>),
+}
+
 impl Default for LocalLocks {
     fn default() -> Self {
         Self {
@@ -137,31 +148,29 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes what was unlocked meanwhile.
-    fn unlocked(&self) -> Vec<LockRange> {
-        let mut held = self.all.stripe(&self.file).lock();
-        held.get_mut(&self.file).map(|entry| std::mem::take(&mut entry.unlocked)).unwrap_or_default()
-    }
-
-    /// Ends the turn if nothing was unlocked meanwhile; lets go of the file when nothing of it is
-    /// locked any more.
-    fn end(&mut self, is_locked: impl Fn() -> bool) -> bool {
+    /// Ends the turn, or returns a step to take before.
+    fn end(&mut self, is_locked: impl Fn() -> bool) -> TurnEnd {
         let stripe = self.all.stripe(&self.file);
         let mut held = stripe.lock();
         let entry = held.entry(self.file).or_default();
         if !entry.unlocked.is_empty() {
-            return false;
+            return TurnEnd::Unlocked(std::mem::take(&mut entry.unlocked));
+        }
+        if entry.locks.is_some()
+            && !is_locked()
+            && let Some(locks) = entry.locks.take()
+        {
+            self.all.files.fetch_sub(1, Relaxed);
+            self.locks = None;
+            return TurnEnd::Release(locks);
         }
         (entry.busy, self.ended) = (false, true);
-        let gone = if entry.locks.is_none() || !is_locked() { held.remove(&self.file) } else { None };
-        if gone.as_ref().is_some_and(|entry| entry.locks.is_some()) {
-            self.all.files.fetch_sub(1, Relaxed);
+        if entry.locks.is_none() {
+            held.remove(&self.file);
         }
         drop(held);
         stripe.freed.notify_all();
-        // Its descriptor is closed without the stripe's lock.
-        drop(gone);
-        true
+        TurnEnd::Ended
     }
 }
 
@@ -230,12 +239,22 @@ impl Nfs {
         outcome
     }
 
-    /// Ends a turn, when what was unlocked meanwhile is up to date. A file of which nothing is
-    /// locked any more is let go.
+    /// Ends a turn, after it has brought ranges up to date that were unlocked meanwhile, and
+    /// released a file of which nothing is locked any more.
     fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
         let file = turn.file;
-        while !turn.end(|| self.state.locks().has_locks(&file)) {
-            turn.unlocked().into_iter().for_each(|range| self.bring_up_to_date(&turn, range, now));
+        loop {
+            match turn.end(|| self.state.locks().has_locks(&file)) {
+                TurnEnd::Ended => return,
+                TurnEnd::Unlocked(ranges) => {
+                    ranges.into_iter().for_each(|range| self.bring_up_to_date(&turn, range, now));
+                }
+                TurnEnd::Release(locks) => {
+                    if let Err(error) = locks.set(0, u64::MAX, None) {
+                        self.local_locks.note_stale(now, error);
+                    }
+                }
+            }
         }
     }
 }
@@ -327,8 +346,12 @@ impl Compound<'_> {
             // All that is locked so far is for reading: two may have that at once, and then the
             // former goes.
             for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
-                if locked != LockedFor::Nothing {
-                    new.set(piece.offset(), piece.last(), kind(locked))?;
+                if locked != LockedFor::Nothing
+                    && let Err(error) = new.set(piece.offset(), piece.last(), kind(locked))
+                {
+                    // Without this, a shared description would keep the pieces before.
+                    let _ = new.set(0, u64::MAX, None);
+                    return Err(error.into());
                 }
             }
         }
@@ -429,5 +452,67 @@ impl From<LockError> for LockFailure {
 impl<E: Into<OpStop>> From<E> for LockFailure {
     fn from(stop: E) -> Self {
         Self::Stopped(stop.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::nfs::tests::nfs;
+    use vfs::{Backend, Export, MemoryBackend, MemoryLimits};
+
+    /// Notes each call, and whether its file has a turn meanwhile.
+    struct Probe {
+        nfs: Arc<Nfs>,
+        file: FileKey,
+        calls: Arc<Mutex<Vec<(&'static str, bool)>>>,
+    }
+
+    impl Probe {
+        fn note(&self, call: &'static str) {
+            let busy = self.nfs.local_locks.turn(&self.file, false).is_none();
+            self.calls.lock().unwrap().push((call, busy));
+        }
+    }
+
+    impl RangeLocks for Probe {
+        fn can_write(&self) -> bool {
+            true
+        }
+        fn set(&self, first: u64, last: u64, kind: Option<LockKind>) -> VfsResult<LockOutcome> {
+            assert_eq!((first, last, kind), (0, u64::MAX, None));
+            self.note("unlocked");
+            Ok(LockOutcome::Done)
+        }
+        fn find(&self, _: u64, _: u64, _: LockKind) -> VfsResult<Option<vfs::LocalLock>> {
+            Ok(None)
+        }
+    }
+
+    impl Drop for Probe {
+        fn drop(&mut self) {
+            self.note("dropped");
+        }
+    }
+
+    #[test]
+    fn the_last_lock_of_a_file_is_released_before_another_may_lock_it() // RFC 8881 section 18.12.3
+    {
+        let nfs = Arc::new(nfs());
+        let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+        let handle = backend.root();
+        let file = Object { export: Arc::new(Export::new("/export", backend).unwrap()), handle }.key();
+        let calls = Arc::default();
+        let mut turn = nfs.local_locks.turn(&file, false).unwrap();
+        turn.put(Arc::new(Probe { nfs: nfs.clone(), file, calls: Arc::clone(&calls) }));
+        let late = LockRange::new(5, 5).unwrap();
+        assert!(nfs.local_locks.turn_to_unlock(&file, late).is_none());
+        // The range that was unlocked meanwhile comes first.
+        let TurnEnd::Unlocked(ranges) = turn.end(|| false) else { panic!("it forgets a range") };
+        assert_eq!(ranges, [late]);
+        nfs.end_turn(turn, Duration::ZERO);
+        assert_eq!(*calls.lock().unwrap(), [("unlocked", true), ("dropped", true)]);
+        assert_eq!(nfs.local_locks.files.load(Relaxed), 0);
+        assert!(nfs.local_locks.turn(&file, false).is_some(), "the turn has ended");
     }
 }

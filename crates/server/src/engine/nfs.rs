@@ -254,19 +254,18 @@ impl Nfs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use identity::{Rules, StaticSource};
     use vfs::{ExportTable, Timestamp};
 
-    #[test]
-    fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3
-    {
+    /// Makes a server without exports.
+    pub(in crate::engine) fn nfs() -> Nfs {
         let table = ExportTable::new(Vec::new(), Timestamp { seconds: 0, nanoseconds: 0 }).unwrap();
         let boot =
             state::Boot { epoch: 1, hash_key: [0; 16], principal_key: [0; 16], prior_clients: Vec::new() };
         let start = Start { boot, write_verifier: [0xff; 8], filehandle_key: [0; 16] };
-        let nfs = Nfs::new(
+        Nfs::new(
             NfsConfig::default(),
             start,
             Arc::new(Exports::new(table)),
@@ -274,7 +273,13 @@ mod tests {
             Box::new(super::super::NoRecords),
             Box::new(|| 0),
             Duration::ZERO,
-        );
+        )
+    }
+
+    #[test]
+    fn the_write_verifier_changes_when_data_may_have_been_lost() // RFC 8881 section 18.3.3
+    {
+        let nfs = nfs();
         let before = nfs.write_verifier();
         assert_eq!(nfs.synced(Ok(())), Ok(()));
         assert_eq!(nfs.write_verifier(), before);
