@@ -3,7 +3,8 @@
 #
 #   fuzz/run.sh SECONDS [TARGET...]
 #
-# It ends with an error at the first crash, hang or excess of memory; the input lies in fuzz/artifacts then.
+# A target runs on each processor. It ends with an error at the first crash, hang or excess of memory; the input
+# lies in fuzz/artifacts then.
 # libFuzzer comes with the libfuzzer-sys crate and needs a C++ compiler. What cargo-fuzz asks of a nightly
 # toolchain is the address sanitizer only; coverage is a pass of LLVM that stable rustc runs as well.
 set -euo pipefail
@@ -37,20 +38,25 @@ if [ ${#targets[@]} -eq 0 ]; then
         targets+=("$(basename "$source" .rs)")
     done
 fi
-for target in "${targets[@]}"; do
+fuzz() { # TARGET
+    local target=$1 log executions edges
     mkdir -p "corpus/$target" artifacts
     log=$(mktemp)
     # The first folder takes what is found; the second holds the inputs to begin with and is only read.
-    if ! "$programs/$target" -max_total_time="$seconds" -rss_limit_mb=$rss_limit_mb -malloc_limit_mb=$rss_limit_mb \
-        -timeout=$timeout -max_len=8192 -print_final_stats=1 -artifact_prefix="artifacts/$target-" \
+    if ! "$programs/$target" -max_total_time="$seconds" -rss_limit_mb="$rss_limit_mb" -malloc_limit_mb="$rss_limit_mb" \
+        -timeout="$timeout" -max_len=8192 -print_final_stats=1 -artifact_prefix="artifacts/$target-" \
         "corpus/$target" "seeds/$target" >"$log" 2>&1; then
         tail -n 60 "$log" >&2
         echo "fuzz: $target failed; the input: $(ls -t artifacts/"$target"-* 2>/dev/null | head -n 1)" >&2
         rm -f "$log"
-        exit 1
+        return 1
     fi
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
     printf 'fuzz: %-12s %10s executions, %5s edges, %3s s\n' "$target" "$executions" "$edges" "$seconds"
     rm -f "$log"
-done
+}
+export -f fuzz
+export programs seconds rss_limit_mb timeout
+# A target on each processor. xargs starts no further target behind the status 255.
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I '{}' bash -c 'fuzz "$1" || exit 255' fuzz '{}'
