@@ -121,7 +121,7 @@ enum Process {
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
     let folder = &arguments.output;
     for folder in [folder, &arguments.tables] {
-        std::fs::create_dir_all(crate::steps::root().join(folder))
+        std::fs::create_dir_all(steps::root().join(folder))
             .with_context(|| format!("{} cannot be made", folder.display()))?;
     }
     // The KDC is at the client's end. Servers at the other are named by their address, in Kerberos
@@ -167,8 +167,8 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> anyhow::Result<()> {
 
 /// Copies the Markdown tables of the report with this prefix into `tables`, if the report exists.
 fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
-    let from = crate::steps::root().join(prefix).with_extension("md");
-    let to = crate::steps::root().join(tables).join(from.file_name().context("a report has a name")?);
+    let from = steps::root().join(prefix).with_extension("md");
+    let to = steps::root().join(tables).join(from.file_name().context("a report has a name")?);
     if from == to || !from.exists() {
         return Ok(());
     }
@@ -180,11 +180,11 @@ fn copy_tables(prefix: &Path, tables: &Path) -> anyhow::Result<()> {
 /// one before.
 fn compare(folder: &Path, peer: &str, evaluation: Evaluation) -> anyhow::Result<()> {
     let records = ["orthrus", peer].map(|name| folder.join(report(name, evaluation) + ".json"));
-    if !records.iter().all(|record| crate::steps::root().join(record).exists()) {
+    if !records.iter().all(|record| steps::root().join(record).exists()) {
         return Ok(());
     }
     let mut command = Command::new(program()?);
-    command.current_dir(crate::steps::root()).args(["bench", "compare"]).args(records);
+    command.current_dir(steps::root()).args(["bench", "compare"]).args(records);
     let status = command
         .arg("--output")
         .arg(folder.join(compared(peer, evaluation)))
@@ -212,7 +212,7 @@ fn measure(
     let disk = folder.path();
     let mut command = Command::new(program()?);
     // The reports repeat the command line: a path within the repository is told from its root.
-    command.current_dir(crate::steps::root());
+    command.current_dir(steps::root());
     command.env("ORTHRUS_LOG", "warn").envs(site.environment());
     command.args(["bench", &format!("{evaluation:?}").to_lowercase()]);
     command.args(["--flavors", &arguments.flavors]).arg("--output").arg(prefix);

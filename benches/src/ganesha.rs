@@ -140,7 +140,7 @@ impl Package {
 
 /// Has a newer Debian's packages unpacked and returns their folder.
 fn unpacked(name: &str) -> Result<PathBuf, String> {
-    let output = Command::new(crate::steps::root().join("scripts/debian.sh")).arg(name).output();
+    let output = Command::new(steps::root().join("scripts/debian.sh")).arg(name).output();
     let output = output.map_err(|error| format!("scripts/debian.sh does not start: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {

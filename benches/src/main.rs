@@ -23,16 +23,13 @@ mod shards;
 mod site;
 mod slow_disk;
 mod stand;
-mod steps;
 
 use anyhow::Context;
 use clap::Parser;
 use output::Output;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measure the server beside its peers and its floors.
@@ -121,7 +118,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
     if !matches!(command, Command::Krb5(_) | Command::Shards(_)) {
         steps::cargo(&["build", "--quiet", "--release", "--package", "orthrus"])?;
     }
-    let stop = stop_flag()?;
+    let stop = steps::stop_flag()?;
     let (name, arguments) = match command {
         Command::Peers(arguments) => ("peers", &arguments.output),
         Command::Linux(arguments) => ("linux", &arguments.output),
@@ -184,15 +181,6 @@ fn again_as_release() -> anyhow::Error {
         .args(["run", "--quiet", "--release", "--package", "benches", "--"])
         .args(std::env::args_os().skip(1));
     anyhow::Error::from(command.exec()).context("cargo did not start")
-}
-
-/// Becomes true when the command is to end. All waits are bounded, so it ends soon and cleans up.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("signals cannot be caught")?;
-    }
-    Ok(stop)
 }
 
 fn stopped(stop: &AtomicBool) -> bool {

@@ -1,6 +1,6 @@
 //! Everything that must pass before a change lands, in the order in which it fails fastest.
 
-use crate::{fuzz, licences, protocol, steps, tests, tidy};
+use crate::{fuzz, licences, protocol, tests, tidy};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,5 @@
 //! Runs the fuzz targets for a bounded time.
 
-use crate::steps;
 use std::process::Command;
 
 /// Arguments of `cargo xtask fuzz`.

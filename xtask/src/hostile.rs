@@ -1,7 +1,6 @@
 //! `cargo xtask hostile`: floods by a peer without credentials, each next to an honest load of each
 //! flavor.
 
-use crate::steps;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

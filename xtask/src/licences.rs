@@ -1,6 +1,5 @@
 //! Checks the licences of all dependencies, and advisories where the machine can.
 
-use crate::steps;
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::process::Command;

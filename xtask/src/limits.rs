@@ -1,7 +1,6 @@
 //! Writes docs/limits.md from the sources, so that no limit is missing and every default is the
 //! real one.
 
-use crate::steps;
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

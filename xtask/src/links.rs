@@ -1,7 +1,6 @@
 //! Checks that every relative link and picture of the repository's Markdown pages resolves,
 //! headings included.
 
-use crate::steps;
 use std::path::{Path, PathBuf};
 
 /// Folders with nothing of ours in them.

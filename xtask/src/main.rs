@@ -14,7 +14,6 @@ mod protocol;
 mod read_plus;
 mod simulate;
 mod soak;
-mod steps;
 mod tests;
 mod tidy;
 

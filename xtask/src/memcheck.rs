@@ -8,7 +8,6 @@
 //! tests put every buffer between pages that may not be touched.
 
 use crate::ci::Outcome;
-use crate::steps;
 use anyhow::{Context, bail, ensure};
 use krb5::{CPU_VARIABLE, Cpu};
 use serde_json::Value;

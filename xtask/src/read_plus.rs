@@ -1,6 +1,5 @@
 //! `cargo xtask read-plus`: a Linux client that sends READ_PLUS.
 
-use crate::steps;
 use anyhow::{Context, bail};
 use std::process::Command;
 

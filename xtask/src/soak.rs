@@ -1,7 +1,6 @@
 //! `cargo xtask soak`: many clients that come, work and go, for minutes, against the program as it
 //! ships.
 
-use crate::steps;
 use anyhow::{Context, ensure};
 use bench::Environment;
 use serde_json::Value;

@@ -4,7 +4,6 @@
 //! and counts as unsteady, with its name in the summary, or it fails for good.
 
 use crate::ci::Outcome;
-use crate::steps;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};

@@ -1,7 +1,6 @@
 //! The columns that are not ours: C programs, compiled when they are needed, that run one row at a
 //! time on request.
 
-use crate::steps;
 use anyhow::{Context, bail, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_number_stands_for_one_attribute() {
-        let all = read(&crate::steps::root()).unwrap();
+        let all = read(&steps::root()).unwrap();
         let numbers: Vec<u32> = all.iter().map(|one| one.number).collect();
         let mut unique = numbers.clone();
         unique.dedup();

@@ -5,7 +5,6 @@ mod attributes;
 mod citations;
 mod operations;
 
-use crate::steps;
 use anyhow::{Context, bail};
 use citations::Test;
 use std::collections::BTreeMap;

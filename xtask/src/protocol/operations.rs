@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_servers_table_is_found() {
-        let all = read(&crate::steps::root()).unwrap();
+        let all = read(&steps::root()).unwrap();
         assert_eq!(all.iter().map(|one| one.number).collect::<Vec<_>>(), (3..=75).collect::<Vec<_>>());
         assert!(all.iter().any(|one| one.state == "supported"));
     }

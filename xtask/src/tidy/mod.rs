@@ -10,7 +10,6 @@ mod items;
 mod prose;
 mod source;
 
-use crate::steps;
 use anyhow::{Context, bail};
 use baseline::Counts;
 use source::RustSource;

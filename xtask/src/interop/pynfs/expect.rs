@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_files_in_the_repository_can_be_read() {
         for suite in [Suite::Minor0, Suite::Minor1, Suite::Minor2] {
-            let path = crate::steps::root().join(suite.expectations());
+            let path = steps::root().join(suite.expectations());
             Expectations::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
         }
     }

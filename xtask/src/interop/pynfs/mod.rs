@@ -14,7 +14,6 @@ mod site;
 mod suite;
 
 use super::End;
-use crate::steps;
 use anyhow::{Context, bail};
 use checkout::Checkout;
 use expect::Expectations;

@@ -1,4 +1,5 @@
-//! Runs commands from the root of the repository, and says what it runs.
+//! Paths, commands and signals of the development programs, `xtask` and `benches`. Commands run at
+//! the root of the repository.
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -11,15 +12,21 @@ use std::sync::atomic::AtomicBool;
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map(PathBuf::from).unwrap_or(here)
+    here.ancestors().nth(2).map(PathBuf::from).unwrap_or(here)
 }
 
-/// Runs cargo with these arguments.
+/// Runs cargo with these arguments at the root.
+///
+/// # Errors
+/// If cargo does not start or fails.
 pub fn cargo<S: AsRef<OsStr>>(arguments: &[S]) -> anyhow::Result<()> {
     run(Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments))
 }
 
-/// Runs a command at the root; its failure is an error that names it.
+/// Runs a command at the root.
+///
+/// # Errors
+/// If the command does not start or fails; the message names it.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = format!("{command:?}");
     let status = command.current_dir(root()).status().with_context(|| format!("{shown} did not start"))?;
