@@ -59,6 +59,19 @@ static inline void fill(uint8_t *to, size_t len, unsigned seed) {
     for (size_t i = 0; i < len; i++) to[i] = (uint8_t)((i * 2654435761u + seed) >> 7);
 }
 
+// The length of a row's token. A message to open or to check is made by `run` with the inverse operation.
+static inline void make_saved(const struct row *row, struct message *message, void (*run)(const struct row *, uint8_t *)) {
+    message->token_len = HEADER + CONFOUNDER + row->len + HEADER + mac_len(row->etype);
+    struct row inverse = *row;
+    inverse.operation = row->operation == UNWRAP ? WRAP : MIC;
+    if (row->operation == UNWRAP || row->operation == VERIFY) run(&inverse, message->saved);
+}
+
+// Works on messages one after the other.
+static inline void work_each(const struct row *row, struct message *all, void (*run)(const struct row *, uint8_t *)) {
+    for (size_t i = 0; i < row->count; i++) run(row, all[i].token);
+}
+
 static inline uint64_t processor_time(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

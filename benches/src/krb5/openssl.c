@@ -110,15 +110,12 @@ const char *prepare(const struct row *row, struct message *message) {
     stitched = getenv("ORTHRUS_STITCHED") != NULL;
     if (stitched && (row->operation != WRAP || row->etype >= 19)) return "the stitched cipher seals etypes 17 and 18";
     make_keys(row->etype);
-    message->token_len = HEADER + CONFOUNDER + row->len + HEADER + mac_len(row->etype);
-    struct row inverse = *row;
-    inverse.operation = row->operation == UNWRAP ? WRAP : MIC;
-    if (row->operation == UNWRAP || row->operation == VERIFY) run(&inverse, message->saved);
+    make_saved(row, message, run);
     return NULL;
 }
 
 void work(const struct row *row, struct message *messages) {
-    for (size_t i = 0; i < row->count; i++) run(row, messages[i].token);
+    work_each(row, messages, run);
 }
 
 void finish_row(void) {

@@ -37,6 +37,18 @@ fn processor_time() -> anyhow::Result<Duration> {
     Ok(Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?))
 }
 
+/// Works on messages in batches of `count`; returns the processor time.
+fn timed<M>(
+    cpu: Cpu,
+    count: usize,
+    all: &mut [M],
+    work: impl Fn(&mut Run<'_>, &mut [M]),
+) -> anyhow::Result<Duration> {
+    let (mut run, start) = (Run::new(cpu), processor_time()?);
+    all.chunks_mut(count).for_each(|batch| work(&mut run, batch));
+    Ok(processor_time()?.saturating_sub(start))
+}
+
 impl Ours {
     /// Makes the messages; those to open or to check are made by the other side.
     pub fn new(row: Row, cpu: Cpu) -> anyhow::Result<Self> {
@@ -97,9 +109,7 @@ impl Ours {
                 token: Segments::from(token),
             })
             .collect();
-        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
-        all.chunks_mut(self.row.count).for_each(|batch| krb5::wrap_with(&mut run, batch));
-        Ok(processor_time()?.saturating_sub(start))
+        timed(self.cpu, self.row.count, &mut all, krb5::wrap_with)
     }
 
     fn unwrap(&mut self) -> anyhow::Result<Duration> {
@@ -114,9 +124,7 @@ impl Ours {
                 result: Err(TokenError::Malformed),
             })
             .collect();
-        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
-        all.chunks_mut(self.row.count).for_each(|batch| krb5::unwrap_with(&mut run, batch));
-        let used = processor_time()?.saturating_sub(start);
+        let used = timed(self.cpu, self.row.count, &mut all, krb5::unwrap_with)?;
         ensure!(all.iter().all(|message| message.result.is_ok()), "a token was refused");
         Ok(used)
     }
@@ -130,9 +138,7 @@ impl Ours {
             .zip(0..)
             .map(|((data, (keys, _)), sequence)| MicMessage { keys, sequence, data, token: MicToken::EMPTY })
             .collect();
-        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
-        all.chunks_mut(self.row.count).for_each(|batch| krb5::get_mic_with(&mut run, batch));
-        let used = processor_time()?.saturating_sub(start);
+        let used = timed(self.cpu, self.row.count, &mut all, krb5::get_mic_with)?;
         Ok((used, all.iter().map(|message| message.token).collect()))
     }
 
@@ -150,9 +156,7 @@ impl Ours {
                 result: Err(TokenError::Malformed),
             })
             .collect();
-        let (mut run, start) = (Run::new(self.cpu), processor_time()?);
-        all.chunks_mut(self.row.count).for_each(|batch| krb5::verify_mic_with(&mut run, batch));
-        let used = processor_time()?.saturating_sub(start);
+        let used = timed(self.cpu, self.row.count, &mut all, krb5::verify_mic_with)?;
         ensure!(all.iter().all(|message| message.result.is_ok()), "a signature was refused");
         Ok(used)
     }

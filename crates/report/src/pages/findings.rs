@@ -189,8 +189,11 @@ mod tests {
     use bench::Unit;
     use bench::measuring::{Axes, Case, Copy, CopyAxes, Load, Sample, Settings};
 
-    fn record(rates: &[(Part, &str, f64, f64)]) -> Record {
-        let sides = ["sys", "krb5", "krb5i", "krb5p", SCP].map(str::to_owned).to_vec();
+    const SIDES: [&str; 5] = ["sys", "krb5", "krb5i", "krb5p", SCP];
+
+    /// A run with these rates and client CPU seconds, for the first so many of the sides.
+    fn record(rates: &[(Part, &[(f64, f64)])]) -> Record {
+        let sides = SIDES.map(str::to_owned).to_vec();
         let settings = Settings {
             repetitions: 6,
             seconds: 1.0,
@@ -201,7 +204,10 @@ mod tests {
         };
         let mut record = Record::begin("lanl", "t", settings);
         record.environment.cores = 2;
-        for (part, side, rate, cpu) in rates {
+        let each = rates.iter().flat_map(|(part, rates)| {
+            SIDES.iter().zip(*rates).map(move |(side, (rate, cpu))| (part, side, rate, cpu))
+        });
+        for (part, side, rate, cpu) in each {
             let load = Load::Copy(Copy { files: 1, size: 1, zeros: true, times: 1 });
             let axes = Axes::Copies(CopyAxes::of(*part));
             let case = Case {
@@ -231,18 +237,9 @@ mod tests {
 
     #[test]
     fn what_the_paper_measured_holds_in_every_statement() {
-        let record = record(&[
-            (Part::Small, "sys", 100.0, 0.1),
-            (Part::Small, "krb5", 99.0, 0.1),
-            (Part::Small, "krb5i", 97.0, 0.1),
-            (Part::Small, "krb5p", 80.0, 0.9),
-            (Part::Small, SCP, 50.0, 0.5),
-            (Part::Large, "sys", 100.0, 0.1),
-            (Part::Large, "krb5", 98.0, 0.1),
-            (Part::Large, "krb5i", 70.0, 0.1),
-            (Part::Large, "krb5p", 40.0, 0.15),
-            (Part::Large, SCP, 120.0, 0.95),
-        ]);
+        let small = [(100.0, 0.1), (99.0, 0.1), (97.0, 0.1), (80.0, 0.9), (50.0, 0.5)];
+        let large = [(100.0, 0.1), (98.0, 0.1), (70.0, 0.1), (40.0, 0.15), (120.0, 0.95)];
+        let record = record(&[(Part::Small, &small), (Part::Large, &large)]);
         assert_eq!(verdicts(&record), [Verdict::Holds; 8], "{:#?}", findings(&record));
         let shown = table(&record);
         assert!(shown.rows.iter().all(|row| row.cells[0] == "holds"));
@@ -251,13 +248,8 @@ mod tests {
 
     #[test]
     fn what_was_found_otherwise_is_said() {
-        let record = record(&[
-            (Part::Large, "sys", 100.0, 0.9),
-            (Part::Large, "krb5", 50.0, 0.9),
-            (Part::Large, "krb5i", 99.9, 0.9),
-            (Part::Large, "krb5p", 120.0, 0.9),
-            (Part::Large, SCP, 20.0, 0.3),
-        ]);
+        let large = [(100.0, 0.9), (50.0, 0.9), (99.9, 0.9), (120.0, 0.9), (20.0, 0.3)];
+        let record = record(&[(Part::Large, &large)]);
         use Verdict::{Fails, Holds, NotMeasured};
         let found = verdicts(&record);
         assert_eq!(
@@ -269,11 +261,7 @@ mod tests {
 
     #[test]
     fn what_the_noise_or_the_interval_leaves_open_is_not_judged() {
-        let mut record = record(&[
-            (Part::Large, "sys", 100.0, 0.1),
-            (Part::Large, "krb5", 80.0, 0.1),
-            (Part::Large, "krb5i", 80.0, 0.1),
-        ]);
+        let mut record = record(&[(Part::Large, &[(100.0, 0.1), (80.0, 0.1), (80.0, 0.1)])]);
         record.noise = Some(bench::measuring::Noise { relative: 0.3, calibrations: 9 });
         assert_eq!(verdicts(&record)[..3], [Verdict::NotShown, Verdict::NotMeasured, Verdict::NotShown]);
         record.noise = None;

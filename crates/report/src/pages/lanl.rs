@@ -4,24 +4,18 @@ use super::findings;
 use crate::average::Average;
 use crate::cost::setting;
 use crate::form::{digits, percent};
-use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
+use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Table, View};
 use crate::{busy_bars, limits, lines, ratio};
 use bench::lanl::{bytes, large, small};
 use bench::measuring::{CaseRecord, Part, Record, Sample};
 
 /// Shows a record of `lanl`.
 pub fn view(record: &Record) -> View {
-    let tables = [
-        Some(findings::table(record)),
-        rates(record),
-        times(record),
-        processor(record),
-        caches(record),
-        enctypes(record),
-    ];
+    let tables = std::iter::once(findings::table(record));
+    let tables = tables.chain(TABLES.iter().filter_map(|table| table.of(record))).collect();
     let mut charts: Vec<Chart> = left(record).into_iter().chain(by_size(record)).collect();
     charts.extend(busy_bars(record, is_copy));
-    View { headline: headline(record), tables: tables.into_iter().flatten().collect(), charts }
+    View { headline: headline(record), tables, charts }
 }
 
 /// Whether a case copies many files.
@@ -50,120 +44,94 @@ fn headline(record: &Record) -> String {
     found.unwrap_or_else(|| format!("Nothing to compare: no flavor was measured beside {base}."))
 }
 
-/// A table with a column for each side; rows of cases that `wanted` picks, by group.
-fn by_side(
-    record: &Record,
-    texts: [&str; 3],
-    sides: &[&str],
-    wanted: impl Fn(&CaseRecord) -> bool,
-    cell: impl Fn(&CaseRecord) -> Option<String>,
-) -> Option<Table> {
-    let [title, how, first] = texts;
-    let mut columns = vec![first];
-    columns.extend(sides);
-    let mut table = Table::new(title, how, &columns);
-    for group in record.groups() {
-        let of = |side: &&str| record.side(group, side).filter(|one| wanted(one));
-        if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
-            let measured = |side: &&str| of(side).filter(|_| record.failure(group, side).is_none());
-            let text =
-                |side: &&str| measured(side).and_then(&cell).unwrap_or_else(|| record.blank(group, side));
-            let cells = sides.iter().map(text).collect();
-            table.rows.push(Row { name: group.to_owned(), cells, ..Row::default() });
+/// A table of the paper: a column for each side, a row for each group of cases of some parts.
+struct PartTable {
+    title: &'static str,
+    how: &'static str,
+    /// Head of the column with the names of the groups.
+    first: &'static str,
+    parts: &'static [Part],
+    cell: fn(&CaseRecord) -> Option<String>,
+}
+
+const TABLES: [PartTable; 5] = [
+    PartTable {
+        title: "Average transfer rate by file size, MB/s",
+        how: "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
+        first: "file",
+        parts: &[Part::Sizes],
+        cell: rate,
+    },
+    PartTable {
+        title: "Average time to copy",
+        how: "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
+        first: "what",
+        parts: &[Part::Small, Part::Large],
+        cell: time,
+    },
+    PartTable {
+        title: "CPU use by protocol, client / server",
+        how: "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
+              machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
+        first: "what",
+        parts: &[Part::Small, Part::Large],
+        cell: processor,
+    },
+    PartTable {
+        title: "Reading with cold and warm caches, MB/s",
+        how: "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
+        first: "what",
+        parts: &[Part::Caches],
+        cell: rate,
+    },
+    PartTable {
+        title: "By encryption type",
+        how: "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
+        first: "what",
+        parts: &[Part::Enctypes],
+        cell: time,
+    },
+];
+
+impl PartTable {
+    /// Makes the table; none where nothing of it was measured.
+    fn of(&self, record: &Record) -> Option<Table> {
+        let is_of = |one: &CaseRecord| one.case.axes.part().is_some_and(|part| self.parts.contains(&part));
+        // The sides of these parts, in the order in which they were asked for.
+        let has = |side: &&str| record.cases.iter().any(|one| one.case.side == **side && is_of(one));
+        let sides: Vec<&str> = record.settings.sides.iter().map(String::as_str).filter(has).collect();
+        let mut columns = vec![self.first];
+        columns.extend(&sides);
+        let mut table = Table::new(self.title, self.how, &columns);
+        for group in record.groups() {
+            let of = |side: &&str| record.side(group, side).filter(|one| is_of(one));
+            if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
+                let measured = |side: &&str| of(side).filter(|_| record.failure(group, side).is_none());
+                let text = |side: &&str| {
+                    measured(side).and_then(self.cell).unwrap_or_else(|| record.blank(group, side))
+                };
+                table.measured(group, sides.iter().map(text).collect());
+            }
         }
+        (!table.rows.is_empty()).then_some(table)
     }
-    (!table.rows.is_empty()).then_some(table)
 }
 
-/// The sides of a part, in the order in which they were asked for.
-fn sides<'a>(record: &'a Record, parts: &[Part]) -> Vec<&'a str> {
-    let has = |side: &&str| {
-        let own = record.cases.iter().filter(|one| one.case.side == **side);
-        own.into_iter().any(|one| one.case.axes.part().is_some_and(|part| parts.contains(&part)))
+fn rate(one: &CaseRecord) -> Option<String> {
+    Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits))
+}
+
+fn time(one: &CaseRecord) -> Option<String> {
+    Some(Average::of(one.counted().map(|sample| sample.seconds))?.time())
+}
+
+fn processor(one: &CaseRecord) -> Option<String> {
+    let words = |seconds: fn(&Sample) -> Option<f64>| {
+        let busy = one.counted().filter_map(|sample| Some(sample.busy(seconds(sample)?)));
+        Average::of(busy).map_or("unknown".to_owned(), |found| percent(found.mean))
     };
-    record.settings.sides.iter().map(String::as_str).filter(has).collect()
-}
-
-fn rates(record: &Record) -> Option<Table> {
-    by_side(
-        record,
-        [
-            "Average transfer rate by file size, MB/s",
-            "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
-            "file",
-        ],
-        &sides(record, &[Part::Sizes]),
-        |one| one.case.axes.part() == Some(Part::Sizes),
-        |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
-    )
-}
-
-fn times(record: &Record) -> Option<Table> {
-    by_side(
-        record,
-        [
-            "Average time to copy",
-            "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
-            "what",
-        ],
-        &sides(record, &[Part::Small, Part::Large]),
-        is_copy,
-        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
-    )
-}
-
-fn processor(record: &Record) -> Option<Table> {
-    let sides = sides(record, &[Part::Small, Part::Large]);
-    let wanted = |one: &CaseRecord| is_copy(one);
-    let cell = |one: &CaseRecord| {
-        let part = |seconds: Option<f64>, of: f64| seconds.map(|seconds| seconds / of);
-        let client =
-            Average::of(one.counted().filter_map(|sample| part(sample.client_cpu_seconds, sample.seconds)));
-        let server =
-            Average::of(one.counted().filter_map(|sample| part(sample.server_cpu_seconds, sample.seconds)));
-        let words = |found: Option<Average>| found.map_or("unknown".to_owned(), |found| percent(found.mean));
-        Some(format!("{} / {}", words(client), words(server)))
-    };
-    by_side(
-        record,
-        [
-            "CPU use by protocol, client / server",
-            "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
-             machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
-            "what",
-        ],
-        &sides,
-        wanted,
-        cell,
-    )
-}
-
-fn caches(record: &Record) -> Option<Table> {
-    by_side(
-        record,
-        [
-            "Reading with cold and warm caches, MB/s",
-            "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
-            "what",
-        ],
-        &sides(record, &[Part::Caches]),
-        |one| one.case.axes.part() == Some(Part::Caches),
-        |one| Some(Average::of(one.counted().map(|sample| sample.rate(one.case.unit)))?.words(digits)),
-    )
-}
-
-fn enctypes(record: &Record) -> Option<Table> {
-    by_side(
-        record,
-        [
-            "By encryption type",
-            "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
-            "what",
-        ],
-        &sides(record, &[Part::Enctypes]),
-        |one| one.case.axes.part() == Some(Part::Enctypes),
-        |one| Some(Average::of(one.counted().map(|sample| sample.seconds))?.time()),
-    )
+    let client = words(|sample| sample.client_cpu_seconds);
+    Some(format!("{client} / {}", words(|sample| sample.server_cpu_seconds)))
 }
 
 /// Rates of the copies of many files as parts of the baseline's.
