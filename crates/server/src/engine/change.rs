@@ -1,4 +1,5 @@
-//! change_info4: how a directory's change attribute moved (RFC 8881 section 3.3.5).
+//! change_info4: the change attribute of a directory before and after an operation (RFC 8881
+//! section 3.3.5).
 
 use super::{Object, OpError};
 use vfs::Attributes;
@@ -11,17 +12,18 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads it before the operation.
+    /// Reads the attribute before the operation.
     ///
     /// # Errors
-    /// The backend's.
+    /// The error of the backend.
     pub fn before(directory: &Object) -> Result<Self, OpError> {
         let attributes: Attributes = directory.export.backend.getattr(&directory.handle)?;
         Ok(Self { before: attributes.change })
     }
 
-    /// Reads it after the operation and writes change_info4. Never atomic: others may have changed
-    /// the directory in between, and the operation has been done even if this fails.
+    /// Reads the attribute after the operation and encodes change_info4. It is never atomic: other
+    /// processes may have changed the directory in between, and the operation stays done even if
+    /// this read fails.
     pub fn after(self, directory: &Object, reply: &mut Encoder) {
         let after = directory.export.backend.getattr(&directory.handle);
         let after = after.map_or(self.before.wrapping_add(1), |attributes| attributes.change);

@@ -1,4 +1,4 @@
-//! What one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
+//! The state that one COMPOUND carries from operation to operation (RFC 8881 section 16.2.3.1).
 
 use super::unsettled::PendingSync;
 use super::{Call, DeferReason, Fh, FileKey, Nfs, NfsState, Object, Of40, OpError, OpenPayload, WaitPolicy};
@@ -14,55 +14,55 @@ use std::{
 use vfs::{Caller, Export, ExportTable};
 use xdr::{Decoder, Encoder};
 
-/// The session that SEQUENCE put a COMPOUND into.
+/// The session of a COMPOUND after SEQUENCE.
 #[derive(Debug)]
 pub struct InSession {
     /// Ends the slot's use; taken by [`Compound::finish`].
     pub token: Option<SlotToken>,
-    /// The client, as state knows it.
+    /// The client's key in the state.
     pub client: ClientKey,
-    /// The client's id.
+    /// The client ID on the wire.
     pub clientid: Clientid4,
-    /// The session's id.
+    /// The session ID on the wire.
     pub sessionid: Sessionid4,
-    /// The limits of the fore channel.
+    /// The negotiated limits of the fore channel.
     pub fore: ChannelAttrs,
-    /// sa_cachethis.
+    /// sa_cachethis: the client asks to cache the reply.
     pub cache_this: bool,
     /// Operations that this caller may not send (SP4_MACH_CRED).
     pub forbidden: OpSet,
 }
 
-/// Where the operation that runs stands in its COMPOUND.
+/// The position of the current operation in its COMPOUND.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// Operations before it.
+    /// The number of operations before it.
     pub index: u32,
-    /// Operations in the COMPOUND.
+    /// The number of operations in the COMPOUND.
     pub count: u32,
 }
 
 impl Position {
-    /// Whether no operation follows.
+    /// Returns whether no operation follows.
     pub fn is_last(self) -> bool {
         self.index + 1 >= self.count
     }
 }
 
-/// How far a COMPOUND has come.
+/// The progress of a COMPOUND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompoundPhase {
-    /// Its operations run.
+    /// Its operations are running.
     Running,
-    /// Its next operation has to wait.
+    /// It is deferred: its next operation would block.
     Deferred(DeferReason),
-    /// All operations have run, the last one with this status. Their changes are not on stable
-    /// storage yet.
+    /// All operations have run, the last one with this status. Their changes are not yet on stable
+    /// storage.
     Executed(Nfsstat4),
 }
 
-/// What a COMPOUND owns. It moves as a whole when the COMPOUND is deferred and another thread
-/// resumes it.
+/// The state that a COMPOUND owns. It moves as a whole when the COMPOUND is deferred and another
+/// thread resumes it.
 ///
 /// While it is deferred, its slot stays in use: it must be given to [`Nfs::resume`],
 /// [`Nfs::give_up`] or [`Nfs::settled`].
@@ -76,15 +76,15 @@ pub struct CompoundState {
     pub(crate) minor: u32,
     /// The index of the current operation.
     pub(crate) position: Position,
-    /// The current filehandle.
+    /// The current filehandle, if one is set.
     pub(crate) current: Option<Fh>,
     /// Whether the flavor of the call differs from the flavors of the current filehandle's export.
     pub(crate) restricted: bool,
-    /// The saved filehandle.
+    /// The saved filehandle, if one is set.
     pub(crate) saved: Option<Fh>,
-    /// The current stateid.
+    /// The current stateid, if one is set.
     pub(crate) stateid: Option<Stateid4>,
-    /// The saved stateid.
+    /// The saved stateid, if one is set.
     pub(crate) saved_stateid: Option<Stateid4>,
     /// The session, after SEQUENCE has succeeded.
     pub(crate) session: Option<InSession>,
@@ -94,7 +94,7 @@ pub struct CompoundState {
     pub(crate) replay: Option<Arc<[u8]>>,
     /// The offset of COMPOUND4res in the reply buffer.
     pub(crate) reply_start: usize,
-    /// Most bytes of the reply buffer.
+    /// The limit of the length of the reply buffer, in bytes.
     pub(crate) reply_end: usize,
     /// The offset of the number of results in the reply buffer.
     pub(crate) count_at: usize,
@@ -135,9 +135,9 @@ impl CompoundState {
 
 /// A COMPOUND while a thread runs it: the state that it owns, and the environment that it borrows.
 pub struct Compound<'c> {
-    /// The server.
+    /// The server, shared by all threads.
     pub nfs: &'c Nfs,
-    /// The call.
+    /// The call that carries the COMPOUND.
     pub call: &'c Call<'c>,
     /// The state that outlives a deferral.
     pub progress: &'c mut CompoundState,
@@ -146,12 +146,12 @@ pub struct Compound<'c> {
     pub(super) changing: RefCell<Vec<FileKey>>,
     /// The time that operations may still wait for the name service.
     pub(super) names_wait_left: Cell<Duration>,
-    /// Whether operations wait on this thread or stop with [`OpStop::Deferred`](super::OpStop).
+    /// Whether operations block on this thread or stop with [`OpStop::Deferred`](super::OpStop).
     patience: WaitPolicy,
 }
 
 impl<'c> Compound<'c> {
-    /// Runs a COMPOUND from where its state stands.
+    /// Continues a COMPOUND from its present state.
     pub(crate) fn new(
         nfs: &'c Nfs,
         call: &'c Call<'c>,
@@ -169,32 +169,32 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// Whether operations may wait on this thread.
+    /// Returns whether operations may block on this thread.
     pub fn may_wait(&self) -> bool {
         self.patience == WaitPolicy::Waits
     }
 
-    /// Monotonic time of the call.
+    /// Returns the monotonic time of the call.
     pub fn now(&self) -> Duration {
         self.call.now
     }
 
-    /// The client's address.
+    /// Returns the client's address.
     pub fn client_ip(&self) -> IpAddr {
         self.call.peer.ip()
     }
 
-    /// Clients, sessions, opens and locks.
+    /// Returns the state: clients, sessions, opens and locks.
     pub fn state(&self) -> &'c NfsState {
         &self.nfs.state
     }
 
-    /// Runs what leaves something to do; that is done when it returns.
+    /// Runs a state transition, and carries out its effects before it returns.
     pub fn with_effects<R>(&self, run: impl FnOnce(&NfsState, &mut Effects<OpenPayload>) -> R) -> R {
         self.nfs.with_effects(self.now(), run)
     }
 
-    /// The sender as state sees it.
+    /// Returns the caller in the form that state uses.
     pub fn sender(&self) -> state::Caller<'c> {
         state::Caller {
             connection: self.call.connection.0,
@@ -204,10 +204,10 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// The client of the session, or who there is instead in NFSv4.0.
+    /// Returns the client of the session, or the client of an NFSv4.0 call.
     ///
     /// # Errors
-    /// NFS4ERR_OP_NOT_IN_SESSION without one.
+    /// NFS4ERR_OP_NOT_IN_SESSION without a session.
     pub fn client(&self) -> Result<ClientKey, OpError> {
         match &self.progress.session {
             Some(session) => Ok(session.client),
@@ -215,7 +215,7 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// The current filehandle.
+    /// Returns the current filehandle.
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE without one.
@@ -223,7 +223,7 @@ impl<'c> Compound<'c> {
         self.progress.current.as_ref().ok_or(Nfsstat4::NFS4ERR_NOFILEHANDLE.into())
     }
 
-    /// The current filehandle as an object of an export; `pseudo` is the answer for a pseudo
+    /// Returns the current filehandle as an object of an export. `pseudo` is the error for a pseudo
     /// directory.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// The current filehandle's file as state knows it.
+    /// Returns the file of the current filehandle as state identifies it.
     ///
     /// # Errors
     /// As [`Compound::object`].
@@ -243,42 +243,42 @@ impl<'c> Compound<'c> {
         self.object(pseudo).map(Object::key)
     }
 
-    /// Makes another filehandle the current one; the current stateid goes.
+    /// Sets the current filehandle and clears the current stateid.
     pub fn set_current(&mut self, fh: Fh) {
         self.progress.current = Some(fh);
         self.progress.restricted = false;
         self.progress.stateid = None;
     }
 
-    /// The caller as the export's backend shall see it.
+    /// Returns the caller after the squashing of the export.
     pub fn caller(&self, export: &Export) -> Caller {
         export.squash(self.call.security.caller.as_ref())
     }
 
-    /// Puts the current stateid in the place of the special one (RFC 8881 section 16.2.3.1.2).
+    /// Replaces the special current stateid by the actual one (RFC 8881 section 16.2.3.1.2).
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid that means nothing.
+    /// NFS4ERR_BAD_STATEID when there is none, or for a reserved stateid without a meaning.
     pub fn resolve(&self, stateid: Stateid4) -> Result<Stateid4, OpError> {
         let stateid = match StateidKind::of(&stateid) {
             StateidKind::Current => self.progress.stateid.ok_or(Nfsstat4::NFS4ERR_BAD_STATEID)?,
             _ => stateid,
         };
-        // CLOSE leaves one behind that is never valid.
+        // CLOSE leaves a current stateid that is never valid.
         match StateidKind::of(&stateid) {
             StateidKind::Invalid => Err(Nfsstat4::NFS4ERR_BAD_STATEID.into()),
             _ => Ok(stateid),
         }
     }
 
-    /// Bytes that the result of the operation may still take, the next operation's status kept
-    /// free.
+    /// Returns the bytes left for the result of the operation, with room kept for the next
+    /// operation's status.
     pub fn room(&self, reply: &Encoder) -> usize {
         let kept = if self.progress.position.is_last() { 0 } else { super::space::STATUS_RESERVE };
         self.progress.reply_end.saturating_sub(reply.len() + kept)
     }
 
-    /// The status for a result that does not fit (RFC 8881 section 2.10.6.4).
+    /// Returns the status for a result that does not fit (RFC 8881 section 2.10.6.4).
     pub fn too_big(&self) -> Nfsstat4 {
         match &self.progress.session {
             Some(session)
@@ -290,8 +290,8 @@ impl<'c> Compound<'c> {
         }
     }
 
-    /// Reads the number of the next operation without moving on; `args` stands behind the one that
-    /// runs.
+    /// Returns the number of the next operation without consuming it. `args` stands behind the
+    /// arguments of the current one.
     pub fn peek(&self, args: &Decoder<'_>) -> Option<u32> {
         if self.progress.position.is_last() {
             return None;
@@ -300,7 +300,7 @@ impl<'c> Compound<'c> {
         ahead.u32().ok()
     }
 
-    /// Ends the use of the slot; `reply` is what a retry will get.
+    /// Ends the use of the slot. `reply` is the reply cached for a retry.
     pub fn finish(&mut self, reply: Option<&[u8]>) {
         if let Some(token) = self.progress.session.as_mut().and_then(|session| session.token.take()) {
             self.state().sessions().finish(token, reply);
@@ -308,8 +308,7 @@ impl<'c> Compound<'c> {
     }
 }
 
-/// Ends changes and frees the slot, also when an operation panics. A COMPOUND that is not finished
-/// keeps its slot.
+/// Ends changes and frees the slot, also after a panic. A deferred COMPOUND keeps its slot.
 impl Drop for Compound<'_> {
     fn drop(&mut self) {
         self.end_changes();

@@ -1,32 +1,32 @@
-//! What a server is started with.
+//! The parameters with which a server starts.
 
 use super::{Delegations, NumericOwners};
 use nfs4::Verifier4;
 use state::{Boot, Limits, PrincipalHash};
 use vfs::SecFlavor;
 
-/// Where the names of clients that may reclaim after a restart are kept (RFC 8881 section 8.4.2.1).
+/// Stable storage for the clients that may reclaim after a restart (RFC 8881 section 8.4.2.1).
 ///
-/// What is recorded or forgotten counts once it is synced. A forgotten client must not come back by
-/// a crash either: others may have had its locks since (section 8.4.3).
+/// A change counts once it is synced. A removed client must not come back after a crash either:
+/// other clients may have taken its locks since (section 8.4.3).
 pub trait ClientRecords: Send + Sync {
-    /// Puts a client owner down with the principal that created its client; doing so twice is
-    /// harmless, and the last principal counts.
+    /// Adds a client owner with the principal that created its client. Repeating it is harmless;
+    /// the last principal counts.
     fn record(&self, owner: &[u8], principal: PrincipalHash);
 
-    /// Strikes a client owner out.
+    /// Removes a client owner from the records.
     fn forget(&self, owner: &[u8]);
 
-    /// Puts what has changed on stable storage.
+    /// Puts the changes on stable storage.
     fn sync(&self) {}
 
-    /// Whether any of them can wait for a disk.
+    /// Returns whether a method may wait for a disk.
     fn may_wait(&self) -> bool {
         false
     }
 }
 
-/// Keeps nothing: after a restart no client can reclaim.
+/// Keeps no records: no client can reclaim after a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRecords;
 
@@ -41,37 +41,38 @@ impl ClientRecords for NoRecords {
 pub struct NfsConfig {
     /// so_major_id and the server scope (RFC 8881 section 2.10.4): the same after a restart.
     pub server_owner: Vec<u8>,
-    /// Flavors that the RPC layer accepts: SECINFO tells no others.
+    /// Flavors that the RPC layer accepts. SECINFO returns no others.
     pub flavors: Vec<SecFlavor>,
-    /// Most bytes of one READ (attribute maxread).
+    /// Largest count of one READ, in bytes (attribute maxread).
     pub read_max: u32,
-    /// What attribute maxread says to callers with krb5i and krb5p: shorter replies fill the lanes
+    /// Attribute maxread for callers with krb5i and krb5p, in bytes. Shorter replies fill the lanes
     /// of the cipher sooner, and cost half as much at the same bytes in flight (`cargo xtask bench
     /// rsize`). READs up to `read_max` are served all the same.
     pub read_protected_max: u32,
-    /// Most bytes of one WRITE (attribute maxwrite).
+    /// Largest count of one WRITE, in bytes (attribute maxwrite).
     pub write_max: u32,
-    /// What attribute maxwrite says to callers with krb5i and krb5p, for the same reason. WRITEs up
-    /// to `write_max` are served all the same.
+    /// Attribute maxwrite for callers with krb5i and krb5p, in bytes, for the same reason. WRITEs
+    /// up to `write_max` are served all the same.
     pub write_protected_max: u32,
-    /// Most bytes that one COPY moves before it is answered; clients ask for the rest again.
+    /// Bytes that one COPY copies before it is answered. Clients send another COPY for the rest.
     pub copy_max: u64,
-    /// Most bytes that a copy in the background moves at a time. What is no longer is done when it
-    /// is answered, even if the client would wait for CB_OFFLOAD.
+    /// Bytes that a background copy copies at a time. A shorter copy finishes before its reply,
+    /// even if the client would wait for CB_OFFLOAD.
     pub copy_piece_max: u64,
-    /// Most bytes of a COMPOUND reply without a session: EXCHANGE_ID and its siblings.
+    /// Largest COMPOUND reply without a session, in bytes: EXCHANGE_ID and its siblings.
     pub sessionless_reply_max: usize,
-    /// Longest tag of a COMPOUND.
+    /// Longest tag of a COMPOUND, in bytes.
     pub tag_max: usize,
-    /// Longest target of a symbolic link.
+    /// Longest target of a symbolic link, in bytes.
     pub symlink_max: usize,
-    /// Whether NFSv4.0 is spoken besides NFSv4.1 and 4.2.
+    /// Whether the server speaks NFSv4.0 besides NFSv4.1 and 4.2.
     pub nfs40: bool,
-    /// Which delegations are granted.
+    /// The kinds of delegations to grant.
     pub delegations: Delegations,
-    /// Whether locks are held in the file system as well, where programs of this machine use it.
+    /// Whether locks of clients are also taken in the file system, against programs of this
+    /// machine.
     pub local_locks: bool,
-    /// When a number is an owner.
+    /// Whether numbers are accepted as owners.
     pub numeric_owners: NumericOwners,
     /// Limits of clients, sessions and locks.
     pub limits: Limits,
@@ -100,13 +101,13 @@ impl Default for NfsConfig {
     }
 }
 
-/// What differs from start to start: all of it random or from the clock, so that no core reads
-/// either.
+/// The values that differ between starts. All of them are random or from the clock, so that no core
+/// crate reads either.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// Epoch, hash key and the clients of the last run.
     pub boot: Boot,
-    /// The write verifier (RFC 8881 section 18.32.3): differs between any two starts.
+    /// The write verifier (RFC 8881 section 18.32.3), different for any two starts.
     pub write_verifier: Verifier4,
     /// Key of the checksum in filehandles: the same after a restart.
     pub filehandle_key: [u8; 16],

@@ -1,7 +1,8 @@
-//! Delegations that stand against an operation (RFC 8881 section 10.4).
+//! Delegations that conflict with an operation (RFC 8881 section 10.4).
 //!
-//! What changes a file other than by an open for writing begins a change, which lasts to the end of
-//! the operation: first others' delegations have to be back, and meanwhile nobody gets one.
+//! An operation that changes a file, other than an open for writing, begins a change that lasts to
+//! its end. First the delegations of other clients are returned, and no client gets a new one until
+//! then.
 
 use super::{Compound, DeferReason, Fh, FileKey, Object, OpResult};
 use nfs4::{
@@ -11,14 +12,14 @@ use state::{ClientKey, HolderReply};
 use std::str::FromStr;
 use vfs::{Attributes, SetAttributes, SetTime};
 
-/// Which delegations the server grants.
+/// The kinds of delegations that the server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Delegations {
-    /// None, but what clients held before a restart.
+    /// None, except to reclaim delegations held before a restart.
     None,
-    /// Those for reading.
+    /// Read delegations, no write delegations.
     Read,
-    /// Those for writing as well.
+    /// Read and write delegations.
     #[default]
     All,
 }
@@ -36,7 +37,7 @@ impl FromStr for Delegations {
     }
 }
 
-/// Attributes that a holder of a delegation for writing may have changed without telling.
+/// Attributes that the holder of a write delegation may have changed locally.
 const CHANGED_BY_WRITING: Bitmap4 =
     Bitmap4::of(&[FATTR4_CHANGE, FATTR4_SIZE, FATTR4_SPACE_USED, FATTR4_TIME_METADATA, FATTR4_TIME_MODIFY]);
 
@@ -44,7 +45,7 @@ impl Compound<'_> {
     /// Begins a change of an object that lasts to the end of the operation.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY while others have delegations; they are recalled.
+    /// NFS4ERR_DELAY while other clients have delegations; they are recalled.
     pub fn begin_change(&self, object: &Object) -> OpResult {
         if !self.may_be_delegated() {
             return Ok(());
@@ -59,9 +60,8 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// As [`Compound::begin_change`], of what a name stands for, in a directory that is held (see
-    /// [`Compound::hold_names`]); the operation itself will say what is wrong with a name that
-    /// stands for nothing.
+    /// As [`Compound::begin_change`], for the object of a name in a directory that is held (see
+    /// [`Compound::hold_names`]). A name without an object is left to the operation itself.
     ///
     /// # Errors
     /// As [`Compound::begin_change`].
@@ -76,16 +76,16 @@ impl Compound<'_> {
         }
     }
 
-    /// Ends the changes of an operation.
+    /// Ends all changes that the operation has begun.
     pub fn end_changes(&self) {
         let changed: Vec<FileKey> = std::mem::take(&mut *self.changing.borrow_mut());
         changed.iter().for_each(|file| self.state().delegations().end_change(file));
     }
 
-    /// Checks that nobody may have changed a file's data without telling.
+    /// Checks that no other client can hold unwritten data of a file.
     ///
     /// # Errors
-    /// NFS4ERR_DELAY while another has a delegation for writing; it is recalled.
+    /// NFS4ERR_DELAY while another client has a write delegation; it is recalled.
     pub fn check_unopened_read(&self, object: &Object) -> OpResult {
         let (client, file) = (self.client()?, object.key());
         self.past_expired(&file, || {
@@ -95,11 +95,11 @@ impl Compound<'_> {
         })
     }
 
-    /// Returns an object's attributes with what the holder of a delegation for writing says of
-    /// them, if it is asked for such (RFC 8881 section 10.4.3).
+    /// Returns an object's attributes. If the request includes such that the holder of a write
+    /// delegation may have changed, they include the holder's values (RFC 8881 section 10.4.3).
     ///
     /// # Errors
-    /// NFS4ERR_DELAY until the holder has said it, and the backend's.
+    /// NFS4ERR_DELAY until the holder has answered, and the backend's.
     pub fn attributes_with(&self, fh: &Fh, wanted: &Bitmap4) -> OpResult<Attributes> {
         let Fh::Object(object) = fh else { return self.attributes(fh) };
         if (*wanted & CHANGED_BY_WRITING).is_empty() {
@@ -110,7 +110,7 @@ impl Compound<'_> {
             return self.attributes(fh);
         }
         self.await_holder(client, &file)?;
-        // What is found may have to be put down.
+        // The attributes may have to be written to the file.
         self.check_disk(object)?;
         let look = || {
             self.with_effects(|state, effects| {
@@ -123,9 +123,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Has the holder of a delegation for writing asked and the COMPOUND suspended until it has
-    /// answered, so that whoever looks need not come again; but where this thread may wait it does
-    /// not, since that is no time for one.
+    /// Sends CB_GETATTR to the holder of a write delegation and suspends the COMPOUND until the
+    /// answer, so that the caller need not retry. A thread that may block does not wait here, since
+    /// a client's answer can take too long.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
@@ -139,9 +139,9 @@ impl Compound<'_> {
         }
     }
 
-    /// Attributes of a file that the holder of a delegation may have changed by itself. If it has,
-    /// the file's times are set to now: its change attribute has to be another than before, and
-    /// than after the holder has written what it has.
+    /// Returns the attributes of a file that the holder of a delegation may have changed. If it
+    /// has, the file's times are set to now: its change attribute must differ from the former
+    /// value, and from the value after the holder has written its data back.
     fn attributes_held(&self, object: &Object, looked: HolderReply) -> OpResult<Attributes> {
         let (backend, HolderReply { held, granted }) = (&object.export.backend, looked);
         let attributes = backend.getattr(&object.handle)?;
@@ -149,8 +149,8 @@ impl Compound<'_> {
             return Ok(attributes);
         }
         let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
-        // A server without root may not touch the files of others: then the number alone has to
-        // tell.
+        // A server without root may not set the times of others' files. Then only the returned
+        // number changes.
         if backend.setattr(&vfs::Caller::root(), &object.handle, &now).is_ok() {
             self.settle(object)?;
         }

@@ -1,20 +1,20 @@
-//! The ways in which an operation stops before it succeeds: it fails, or it has to wait.
+//! Reasons why an operation stops before it succeeds: it fails, or it would block.
 
 use super::Shortage;
 use nfs4::Nfsstat4;
 use state::GetattrWait;
 use vfs::VfsError;
 
-/// The result of a step of an operation that may have to wait. The operation's own result, without
-/// the status, is in the reply.
+/// The result of a step of an operation that may block. The operation's own result, without the
+/// status, is in the reply.
 pub type OpResult<T = ()> = Result<T, OpStop>;
 
-/// Why an operation stops.
+/// The reason why an operation stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpStop {
     /// It fails, and the client receives a status.
     Failed(OpError),
-    /// It has changed nothing yet and would have to wait: the COMPOUND is deferred before it.
+    /// It has changed nothing yet and would block: the COMPOUND is deferred before it.
     Deferred(DeferReason),
 }
 
@@ -25,14 +25,14 @@ pub struct OpError {
     pub status: Nfsstat4,
     /// The error below the operation, to be logged and counted.
     pub cause: Cause,
-    /// What becomes of the bytes that the operation has written to the reply.
+    /// Whether the bytes that the operation has written to the reply are kept.
     pub body: ErrorBody,
 }
 
 /// The error that a status stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A rule of the protocol. The status says it all.
+    /// A rule of the protocol; the status is the whole cause.
     Protocol,
     /// Arguments that cannot be decoded (RFC 8881 section 15.1.1.1).
     Decode(xdr::Error),
@@ -40,7 +40,7 @@ pub enum Cause {
     Backend(VfsError),
 }
 
-/// What the reply of a failed operation holds after its status.
+/// The part of a failed operation's reply after its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorBody {
     /// Nothing: bytes that the operation has written are removed.
@@ -50,7 +50,7 @@ pub enum ErrorBody {
     Keep,
 }
 
-/// What a deferred COMPOUND waits for.
+/// The event that a deferred COMPOUND waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeferReason {
     /// The file system of the current filehandle's export, or another disk of the server.
@@ -69,7 +69,7 @@ impl OpError {
 }
 
 impl Cause {
-    /// What the backend has run out of.
+    /// Returns the resource that the backend lacks.
     pub fn shortage(self) -> Option<Shortage> {
         match self {
             Self::Backend(VfsError::Nospc | VfsError::Dquot) => Some(Shortage::Space),
@@ -80,12 +80,12 @@ impl Cause {
 }
 
 impl OpStop {
-    /// Whether the operation fails with this status.
+    /// Returns whether the operation fails with this status.
     pub fn is(self, status: Nfsstat4) -> bool {
         matches!(self, Self::Failed(error) if error.status == status)
     }
 
-    /// What the backend has run out of, where that is why the operation stops.
+    /// Returns the resource that the backend lacks, if that is the reason.
     pub fn shortage(self) -> Option<Shortage> {
         if let Self::Failed(error) = self { error.cause.shortage() } else { None }
     }

@@ -1,4 +1,4 @@
-//! What a filehandle stands for, and how places of the namespace become filehandles.
+//! Objects behind filehandles, and filehandles of places in the namespace.
 
 use super::{Compound, OpError};
 use nfs4::{Filehandle, Nfsstat4};
@@ -7,20 +7,21 @@ use std::sync::Arc;
 use vfs::{Export, ExportTable, Identity, ObjectHandle, Place};
 use xdr::Encoder;
 
-/// A file as state knows it: opens and locks hang on it. Keys are equal that name one file of the
-/// machine, by whichever export; that and the handle are those by which a client knows it.
+/// The key of a file in the state's tables of opens and locks. Two keys are equal if they name the
+/// same file on this machine, through any export. Export and handle are the ones that the client
+/// uses.
 #[derive(Clone, Copy, Debug)]
 pub struct FileKey {
-    /// The export's number.
+    /// The number of the export.
     pub export: u32,
-    /// The backend's handle.
+    /// The backend's handle of the object.
     pub handle: ObjectHandle,
-    /// What other exports may agree on.
+    /// The identity that all exports of the file share, if the backend knows one.
     identity: Option<Identity>,
 }
 
 impl FileKey {
-    /// What the file is, by itself or within its export.
+    /// Returns the parts that are compared: the identity, or export and handle.
     fn file(&self) -> (Option<u64>, u32, &[u8]) {
         let bytes = self.handle.as_bytes();
         match self.identity {
@@ -29,7 +30,7 @@ impl FileKey {
         }
     }
 
-    /// Whether both take their space from one file system.
+    /// Returns whether both files take their space from one file system.
     pub fn shares_space_with(&self, other: &Self) -> bool {
         match (self.identity, other.identity) {
             (Some(own), Some(other)) => own.device == other.device,
@@ -37,12 +38,12 @@ impl FileKey {
         }
     }
 
-    /// The way by which a client has come to the file: to the client each is another file, since
-    /// fsid or filehandle differ.
+    /// Returns the path by which the client has reached the file. To the client, each path leads to
+    /// a different file, since fsid or filehandle differ.
     pub fn view(&self) -> u64 {
         let skipped = self.identity.map_or(0, |identity| identity.skip);
         let way = self.handle.as_bytes().get(..skipped).unwrap_or_default();
-        // FNV-1a: equal ways are equal, and others hardly ever.
+        // FNV-1a: equal paths have equal hashes, and different paths nearly always different ones.
         let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
         u64::from(self.export) << 32 | u64::from(way.iter().fold(0x811c_9dc5, fold))
     }
@@ -65,14 +66,14 @@ impl Hash for FileKey {
 /// An object of an export.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// The export that it was reached through.
+    /// The export through which it was reached.
     pub export: Arc<Export>,
-    /// The backend's handle.
+    /// The backend's handle of the object.
     pub handle: ObjectHandle,
 }
 
 impl Object {
-    /// The file as state knows it.
+    /// Returns the key of the file in the state's tables.
     pub fn key(&self) -> FileKey {
         FileKey {
             export: self.export.id,
@@ -81,13 +82,13 @@ impl Object {
         }
     }
 
-    /// Whether it is the root of its export.
+    /// Returns whether the object is the root of its export.
     pub fn is_root(&self) -> bool {
         self.handle == self.export.backend.root()
     }
 }
 
-/// What a filehandle stands for.
+/// The object behind a filehandle.
 #[derive(Clone, Debug)]
 pub enum Fh {
     /// A directory of the pseudo file system, by fileid.
@@ -97,8 +98,8 @@ pub enum Fh {
 }
 
 impl Fh {
-    /// Returns what a place of the pseudo file system leads to; `None` for an export that is not
-    /// there.
+    /// Returns the object at a place of the pseudo file system; `None` for an export that does not
+    /// exist.
     pub fn of_place(exports: &ExportTable, place: Place) -> Option<Self> {
         match place {
             Place::Node(fileid) => Some(Self::Pseudo(fileid)),
@@ -111,7 +112,7 @@ impl Fh {
         Self::Object(Object { export: Arc::clone(export), handle: export.backend.root() })
     }
 
-    /// Returns the object of an export.
+    /// Returns the object with this handle of an export.
     pub fn of(export: &Arc<Export>, handle: ObjectHandle) -> Self {
         Self::Object(Object { export: Arc::clone(export), handle })
     }
@@ -124,7 +125,7 @@ impl Fh {
         }
     }
 
-    /// Whether changes are refused: the pseudo file system never changes, an export may be
+    /// Returns whether changes are refused: in the pseudo file system always, in an export if it is
     /// read-only.
     pub fn is_read_only(&self) -> bool {
         match self {
@@ -133,7 +134,7 @@ impl Fh {
         }
     }
 
-    /// Whether both name the same object.
+    /// Returns whether both are the same object.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pseudo(a), Self::Pseudo(b)) => a == b,
@@ -143,12 +144,11 @@ impl Fh {
     }
 }
 
-/// The export number in filehandles of the pseudo file system; no export has it.
+/// The export number in filehandles of the pseudo file system. No export has it.
 const PSEUDO_EXPORT: u32 = 0;
 
 impl Compound<'_> {
-    /// Reads a filehandle that a client sent; whether the object still exists is for the operations
-    /// to find.
+    /// Decodes a filehandle from a client. Operations find out whether the object still exists.
     ///
     /// # Errors
     /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE when the export is
@@ -169,7 +169,7 @@ impl Compound<'_> {
         Ok(Fh::of(export, handle))
     }
 
-    /// Writes a filehandle as nfs_fh4.
+    /// Encodes a filehandle as nfs_fh4.
     pub fn encode_fh(&self, fh: &Fh, reply: &mut Encoder) {
         let at = reply.len();
         reply.u32(0);

@@ -1,14 +1,15 @@
-//! Ends operations that fail, and COMPOUNDs (RFC 8881 section 16.2.4).
+//! The end of failed operations, and of COMPOUNDs (RFC 8881 section 16.2.4).
 
 use super::{Compound, CompoundOutcome, ErrorBody, OpError, status};
 use nfs4::{NfsOpnum4, Nfsstat4};
 use xdr::Encoder;
 
-/// Most bytes of a reply that is kept for a retry although the client did not ask for it: errors
-/// and SEQUENCE alone cost next to nothing.
+/// Largest reply, in bytes, that is cached for a retry without the client's request. Errors and a
+/// lone SEQUENCE cost next to nothing.
 const CACHED_UNASKED_MAX: usize = 256;
 
-/// Writes the number and the status of an operation that failed after all.
+/// Encodes number and status of an operation that failed afterwards, when its changes could not be
+/// synced.
 pub(crate) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
     reply.u32(opnum as u32);
     let status_at = reply.len();
@@ -17,8 +18,8 @@ pub(crate) fn write_failure(minor: u32, opnum: NfsOpnum4, status: Nfsstat4, repl
     fail(minor, opnum, status.into(), reply, status_at, body)
 }
 
-/// Writes the status of an operation that failed, and takes back what it wrote unless that is the
-/// status's body.
+/// Encodes the status of a failed operation, and removes its bytes from the reply unless they are
+/// the body of that status.
 pub(crate) fn fail(
     minor: u32,
     opnum: NfsOpnum4,
@@ -30,7 +31,7 @@ pub(crate) fn fail(
     if error.body == ErrorBody::Discard {
         reply.truncate(body);
         if opnum == NfsOpnum4::OP_SETATTR {
-            // SETATTR4res has attrsset whatever the status (section 18.30.2).
+            // SETATTR4res has attrsset with every status (section 18.30.2).
             reply.u32(0);
         }
     }
@@ -40,7 +41,7 @@ pub(crate) fn fail(
 }
 
 impl Compound<'_> {
-    /// Completes the reply and ends the slot's use.
+    /// Completes the reply and ends the use of the slot.
     pub(crate) fn end(&mut self, status: Nfsstat4, reply: &mut Encoder) -> CompoundOutcome {
         let (start, count_at) = (self.progress.reply_start, self.progress.count_at);
         let operations = self.progress.position.index;
@@ -59,8 +60,8 @@ impl Compound<'_> {
         CompoundOutcome { status, operations, replayed: false }
     }
 
-    /// Ends the slot's use; keeps the reply for a retry if the client asked for that or it costs
-    /// next to nothing.
+    /// Ends the use of the slot. Caches the reply for a retry if the client has asked for it or it
+    /// is cheap.
     fn keep(&mut self, result: &[u8], status: Nfsstat4) {
         let asked = self.progress.session.as_ref().is_some_and(|session| session.cache_this);
         let cheap = result.len() <= CACHED_UNASKED_MAX

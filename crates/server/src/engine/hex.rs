@@ -1,11 +1,11 @@
-//! Bytes as hexadecimal digits, as the files of the state folder have them.
+//! Hexadecimal encoding, as used by the files in the state folder.
 
-/// Returns two lower-case digits a byte.
+/// Encodes bytes as two lower-case digits each.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the bytes; `None` where there is something else than an even number of digits.
+/// Decodes digits to bytes; `None` for an odd length or any other character.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {

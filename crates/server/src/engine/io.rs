@@ -15,14 +15,13 @@ impl Compound<'_> {
     /// Returns the file to READ with a stateid: the open's, or one opened for this call.
     ///
     /// # Errors
-    /// NFS4ERR_ISDIR and its kin, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS,
+    /// NFS4ERR_ISDIR and its kin, the errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS,
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE, and the backend's.
     pub fn file_to_read(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         self.file_of_to_read(self.object(Nfsstat4::NFS4ERR_ISDIR)?, self.resolve(stateid)?)
     }
 
-    /// As [`Compound::file_to_read`], of an object that need not be the current one; the stateid is
-    /// resolved.
+    /// As [`Compound::file_to_read`], for any object and a stateid that is already resolved.
     ///
     /// # Errors
     /// As [`Compound::file_to_read`].
@@ -46,10 +45,10 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the file of a stateid, whatever it was opened for.
+    /// Returns the file of a stateid, opened with any access.
     ///
     /// # Errors
-    /// As [`Compound::file_to_read`], but for NFS4ERR_OPENMODE.
+    /// As [`Compound::file_to_read`], without NFS4ERR_OPENMODE.
     pub fn file_to_advise(&self, stateid: Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let object = self.object(Nfsstat4::NFS4ERR_ISDIR)?;
         let stateid = self.resolve(stateid)?;
@@ -80,16 +79,16 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the open file of any open that the client has of an object.
+    /// Returns the open file of any open that the client holds on an object.
     pub fn opened(&self, object: &Object) -> Option<Arc<dyn OpenFile>> {
         let client = self.client().ok()?;
         self.state().opens().opened_by(client, &object.key(), |payload| payload.any().cloned()).flatten()
     }
 
-    /// Returns what an open with WRITE access holds.
+    /// Returns the file of an open with WRITE access.
     ///
     /// # Errors
-    /// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS.
+    /// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_ACCESS.
     pub fn opened_for_write(&self, object: &Object, stateid: &Stateid4) -> OpResult<Arc<dyn OpenFile>> {
         let (client, file) = (self.client_of(stateid)?, object.key());
         let take = |payload: &OpenPayload| (payload.user, payload.write.clone());
@@ -98,8 +97,8 @@ impl Compound<'_> {
         write.ok_or(Nfsstat4::NFS4ERR_OPENMODE.into())
     }
 
-    /// Holds I/O by another user than the one who opened the file against what the file's mode
-    /// allows: to know a stateid is no permission.
+    /// Checks the file's mode for I/O by another user than the one of the open: a stateid alone is
+    /// no permission.
     ///
     /// # Errors
     /// NFS4ERR_ACCESS, and the backend's.
@@ -121,7 +120,7 @@ impl Compound<'_> {
         Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
-    /// Holds I/O without an open against what others deny.
+    /// Checks I/O without an open against the share reservations of others.
     ///
     /// # Errors
     /// NFS4ERR_LOCKED, NFS4ERR_GRACE.
@@ -135,11 +134,11 @@ impl Compound<'_> {
         }
     }
 
-    /// Removes clients whose leases have run out and who have the file open, since somebody is in
-    /// the way: true when there were any (RFC 8881 section 8.4.3).
+    /// Removes clients with expired leases that have the file open, because they block another
+    /// client. Returns whether there were any (RFC 8881 section 8.4.3).
     ///
     /// # Errors
-    /// [`OpStop::Deferred`], since their records go from stable storage.
+    /// [`OpStop::Deferred`], since their records are removed from stable storage.
     pub fn expired_give_way(&self, file: &FileKey) -> OpResult<bool> {
         if !self.state().leases().is_held_by_expired(self.now(), file) {
             return Ok(false);
@@ -150,8 +149,8 @@ impl Compound<'_> {
         Ok(self.with_effects(|state, effects| state.leases().free_expired(self.now(), file, effects)))
     }
 
-    /// Runs what answers NFS4ERR_DELAY while delegations are recalled; clients whose leases have
-    /// run out are not waited for.
+    /// Runs a step that returns NFS4ERR_DELAY while delegations are recalled. It does not wait for
+    /// clients with expired leases: they are removed first.
     pub(super) fn past_expired<R>(
         &self,
         file: &FileKey,
@@ -168,12 +167,11 @@ impl Compound<'_> {
         Ok(object.export.backend.open(&self.caller(&object.export), &object.handle, access)?)
     }
 
-    /// Opens a file with what its owner has been granted before, although its mode may forbid it by
-    /// now: a reclaim after a restart, or a second OPEN of what is open already. Others get what
-    /// the mode allows.
+    /// Opens a file with access that its owner was granted before, even if its mode forbids it now:
+    /// to reclaim after a restart, or for a second OPEN. Other callers get the access of the mode.
     ///
     /// # Errors
-    /// The backend's.
+    /// The error of the backend.
     pub fn open_granted(&self, object: &Object, access: OpenAccess) -> OpResult<Arc<dyn OpenFile>> {
         let backend = &object.export.backend;
         let caller = self.caller(&object.export);

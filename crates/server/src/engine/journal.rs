@@ -1,17 +1,16 @@
-//! The text in which the clients that may reclaim are kept: a line for each that came or went.
+//! The journal of clients that may reclaim: one line for each that is added or removed.
 //!
-//! `+OWNER PRINCIPAL` came and `-OWNER` went, in hexadecimal. Earlier versions wrote `+OWNER`
-//! alone, which is still read.
+//! `+OWNER PRINCIPAL` adds and `-OWNER` removes, in hexadecimal. Earlier versions wrote `+OWNER`
+//! alone, which is still accepted.
 
 use super::hex::{hex, unhex};
 use state::PrincipalHash;
 use std::collections::BTreeMap;
 
-/// Owners of the clients that may reclaim, with the principals that created them where these are
-/// known.
+/// Owners of the clients that may reclaim, each with the principal that created it, if known.
 pub type JournalOwners = BTreeMap<Vec<u8>, Option<PrincipalHash>>;
 
-/// Returns the line that says that an owner may reclaim; it ends with a newline.
+/// Returns the line that adds an owner; it ends with a newline.
 pub fn journal_line(owner: &[u8], principal: Option<PrincipalHash>) -> String {
     match principal {
         Some(principal) => format!("+{} {}\n", hex(owner), hex(&principal.0)),
@@ -19,15 +18,15 @@ pub fn journal_line(owner: &[u8], principal: Option<PrincipalHash>) -> String {
     }
 }
 
-/// Returns the line that says that an owner may not reclaim; it ends with a newline.
+/// Returns the line that removes an owner; it ends with a newline.
 pub fn journal_line_gone(owner: &[u8]) -> String {
     format!("-{}\n", hex(owner))
 }
 
-/// Reads a journal. A last line that a crash cut short was never promised to anybody.
+/// Parses a journal. A last line that a crash cut short is ignored: it was never synced.
 ///
 /// # Errors
-/// The first whole line that is none of a journal.
+/// Returns the first complete line that is malformed.
 pub fn journal_owners(text: &str) -> Result<JournalOwners, &str> {
     let mut owners = BTreeMap::new();
     for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {

@@ -1,9 +1,9 @@
-//! Locks of clients that programs of the server's machine see as well, and theirs that clients
-//! meet.
+//! Byte-range locks shared with programs on the server's machine.
 //!
-//! Between clients `state` decides; the file system holds what all of them have locked together.
-//! Who changes what it holds of a file has the file's turn, and brings it to what `state` says by
-//! then: so the last one leaves it right, and no lock of `state` is held meanwhile.
+//! Between clients, `state` decides; the file system holds the union of their locks. A thread that
+//! changes the kernel's locks of a file takes the file's turn, and sets them to the locks that
+//! `state` has by then. So the last turn leaves them correct, and no lock of `state` is held
+//! meanwhile.
 
 use super::{Compound, DeferReason, FileKey, Nfs, NfsState, Object, OpResult, OpStop, OpenPayload};
 use crate::LogLimit;
@@ -21,7 +21,7 @@ use std::{
 };
 use vfs::{LockKind, LockOutcome, OpenAccess, RangeLocks, VfsError, VfsResult};
 
-/// Independent parts, so that threads seldom meet at one lock.
+/// Stripes of the table, so that threads seldom contend for one mutex.
 const STRIPES: usize = 64;
 /// The owner in LOCK4denied of a lock that a program of this machine holds.
 pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
@@ -29,9 +29,9 @@ pub(crate) const LOCAL_OWNER: &[u8] = b"a local program";
 type Hash = BuildHasherDefault<SipHasher13>;
 type Held = HashMap<FileKey, Entry, Hash>;
 
-/// What file systems hold for clients: files of which something is locked. Its locks are held for a
-/// look only; a file's turn is what lasts across system calls, so that a file system that hangs
-/// holds up nobody but those who lock that file.
+/// The files with locks held in the file system. Its mutexes are held only to look up an entry; a
+/// file's turn lasts across system calls, so a file system that hangs delays only callers that lock
+/// that file.
 pub(crate) struct LocalLocks {
     stripes: [Stripe; STRIPES],
     files: AtomicUsize,
@@ -51,17 +51,17 @@ impl Stripe {
     }
 }
 
-/// A file of which something is locked, or that somebody has the turn of.
+/// A file with locks, or with a turn taken.
 #[derive(Default)]
 struct Entry {
     locks: Option<Arc<dyn RangeLocks>>,
-    /// Whether somebody has the turn.
+    /// Whether the turn is taken.
     busy: bool,
-    /// What was unlocked meanwhile; whoever has the turn brings it up to date.
+    /// Ranges unlocked meanwhile. The owner of the turn updates them before it ends.
     unlocked: Vec<LockRange>,
 }
 
-/// The turn of a file: nobody else changes what its file system holds.
+/// The exclusive right to change the file system's locks of a file.
 struct Turn<'l> {
     all: &'l LocalLocks,
     file: FileKey,
@@ -91,8 +91,8 @@ impl Default for LocalLocks {
 }
 
 impl LocalLocks {
-    /// Logs that the file system holds another lock than the clients do. Clients cause this with
-    /// every unlock on a sick file system.
+    /// Logs that the file system's locks differ from the clients'. On a failing file system clients
+    /// cause this with every unlock.
     fn note_stale(&self, now: Duration, error: VfsError) {
         if let Some(suppressed) = self.stale.permit(now) {
             tracing::warn!(%error, suppressed, "a lock of local programs' could not be brought up to date");
@@ -104,7 +104,7 @@ impl LocalLocks {
         &self.stripes[(Hash::default().hash_one(file) % STRIPES as u64) as usize]
     }
 
-    /// Takes the turn of a file; `None` when another has it and the caller must not wait.
+    /// Takes the turn of a file; `None` when it is taken and the caller must not block.
     fn turn(&self, file: &FileKey, may_wait: bool) -> Option<Turn<'_>> {
         let stripe = self.stripe(file);
         let mut held = stripe.lock();
@@ -119,8 +119,8 @@ impl LocalLocks {
         Some(Turn { all: self, file: *file, locks: entry.locks.clone(), ended: false })
     }
 
-    /// Takes the turn of a file of which something is locked, to bring a range up to date; `None`
-    /// where nothing is, or another has the turn and will do it.
+    /// Takes the turn of a file with locks, to update a range. `None` for a file without locks, or
+    /// when the turn is taken and its owner will update the range.
     fn turn_to_unlock(&self, file: &FileKey, range: LockRange) -> Option<Turn<'_>> {
         let mut held = self.stripe(file).lock();
         let entry = held.get_mut(file)?;
@@ -134,7 +134,7 @@ impl LocalLocks {
 }
 
 impl Turn<'_> {
-    /// Has the file system hold the file's locks by this from now on.
+    /// Makes `locks` the open file that holds the file's locks from now on.
     fn put(&mut self, locks: Arc<dyn RangeLocks>) {
         self.locks = Some(locks.clone());
         let mut held = self.all.stripe(&self.file).lock();
@@ -142,8 +142,8 @@ impl Turn<'_> {
         drop(held);
         match former {
             None => drop(self.all.files.fetch_add(1, Relaxed)),
-            // A client that waits for a program's lock may keep the former alive. An error shows
-            // again when these bytes are unlocked.
+            // A client that waits for a program's lock may keep the former one alive. An error
+            // shows again when these bytes are unlocked.
             Some(former) => drop(former.set(0, u64::MAX, None)),
         }
     }
@@ -174,7 +174,7 @@ impl Turn<'_> {
     }
 }
 
-/// A turn ends even when an operation panics.
+/// Ends the turn also after a panic.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.ended {
@@ -188,7 +188,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// How the file system is to hold bytes that clients have locked so.
+/// Returns the kind of lock that the file system holds for bytes with these locks.
 fn kind(locked: LockedFor) -> Option<LockKind> {
     match locked {
         LockedFor::Nothing => None,
@@ -197,18 +197,18 @@ fn kind(locked: LockedFor) -> Option<LockKind> {
     }
 }
 
-/// Returns the kind of lock that a client asks for.
+/// Returns the kind of lock that a client requests.
 fn lock_kind(write: bool) -> LockKind {
     if write { LockKind::Write } else { LockKind::Read }
 }
 
-/// What bytes come to when one more lock is added.
+/// Returns the strongest lock after one more is added.
 fn raised(locked: LockedFor, write: bool) -> LockedFor {
     locked.max(if write { LockedFor::Writing } else { LockedFor::Reading })
 }
 
 impl Nfs {
-    /// Brings what file systems hold to what clients have left of ranges that they have unlocked.
+    /// Updates the file systems for the ranges that clients have unlocked.
     pub(super) fn unlock_locally(&self, now: Duration) {
         let unlocked = self.state.locks().take_unlocked();
         if self.local_locks.files.load(Relaxed) == 0 {
@@ -221,7 +221,7 @@ impl Nfs {
         }
     }
 
-    /// Brings what the file system holds of a range to what clients have locked.
+    /// Sets the file system's locks of a range to the clients', and logs a failure.
     fn bring_up_to_date(&self, turn: &Turn<'_>, range: LockRange, now: Duration) {
         let Some(locks) = &turn.locks else { return };
         if let Err(error) = self.settle(&**locks, &turn.file, range) {
@@ -229,8 +229,8 @@ impl Nfs {
         }
     }
 
-    /// Brings what the file system holds of a range to what clients have locked; the caller has the
-    /// file's turn. What they have, they have had in the file system: nobody can be in the way.
+    /// Sets the file system's locks of a range to the clients'. The caller holds the file's turn.
+    /// There is no conflict, since the file system already holds all locks of clients.
     fn settle(&self, locks: &dyn RangeLocks, file: &FileKey, range: LockRange) -> VfsResult<()> {
         let mut outcome = Ok(());
         for (piece, locked) in self.state.locks().locked_within(file, range) {
@@ -239,8 +239,8 @@ impl Nfs {
         outcome
     }
 
-    /// Ends a turn, after it has brought ranges up to date that were unlocked meanwhile, and
-    /// released a file of which nothing is locked any more.
+    /// Ends a turn after the ranges that were unlocked meanwhile are updated, and releases a file
+    /// without locks.
     fn end_turn(&self, mut turn: Turn<'_>, now: Duration) {
         let file = turn.file;
         loop {
@@ -259,19 +259,18 @@ impl Nfs {
     }
 }
 
-/// What stands in the way of a lock.
+/// The outcome of locking in the file system.
 enum Way {
     Free,
     Taken(Option<vfs::LocalLock>),
 }
 
 impl Compound<'_> {
-    /// Locks a range for a client, against other clients and, where there are such, programs of
-    /// this machine.
+    /// Locks a range against other clients and, on backends with local programs, against these.
     ///
     /// # Errors
-    /// Those of [`state::State::lock`]; NFS4ERR_DENIED, or NFS4ERR_RECLAIM_CONFLICT, by such a
-    /// program, and the backend's.
+    /// The errors of the lock of `state`; NFS4ERR_DENIED, or NFS4ERR_RECLAIM_CONFLICT, for the lock
+    /// of a local program, and the backend's.
     pub fn lock(&self, object: &Object, request: &Lock<'_, FileKey>) -> Result<nfs4::Stateid4, LockFailure> {
         let client = self.client()?;
         let lock = || {
@@ -289,7 +288,7 @@ impl Compound<'_> {
         locked
     }
 
-    /// Locks a range for a client in the file system first, and then by `lock`.
+    /// Locks a range first in the file system, then in the state by `lock`.
     fn lock_in_turn(
         &self,
         turn: &mut Turn<'_>,
@@ -317,7 +316,7 @@ impl Compound<'_> {
             }
             Err(error) => Err(error.into()),
         };
-        // What was raised in vain comes down again, and what was locked for writing before as well.
+        // Undoes a lock that failed, and downgrades a range that was locked for writing before.
         let wanted = if request.write { LockedFor::Writing } else { LockedFor::Reading };
         if locked.is_err() || before.iter().any(|(_, before)| *before > wanted) {
             let settled = self.nfs.settle(&**locks, file, range);
@@ -328,13 +327,13 @@ impl Compound<'_> {
         locked
     }
 
-    /// Whether locks on an object are held in its file system.
+    /// Returns whether locks on an object are also taken in its file system.
     fn locks_locally(&self, object: &Object) -> bool {
         self.nfs.config.local_locks && object.export.backend.features().local_programs
     }
 
-    /// Sees to it that the file system can hold a lock of this kind on a file; false where it
-    /// cannot, and none is held there.
+    /// Makes sure that the file system can hold a lock of this kind on a file. Returns false if it
+    /// cannot; then no lock is held there.
     fn prepare(&self, turn: &mut Turn<'_>, payload: &OpenPayload, write: bool) -> OpResult<bool> {
         let there = turn.locks.is_some();
         if turn.locks.as_ref().is_some_and(|locks| locks.can_write() || !write) {
@@ -343,8 +342,8 @@ impl Compound<'_> {
         let Some(opened) = payload.any() else { return Ok(there) };
         let Some(new) = opened.range_locks(lock_kind(payload.write.is_some()))? else { return Ok(there) };
         if there {
-            // All that is locked so far is for reading: two may have that at once, and then the
-            // former goes.
+            // All locks so far are read locks: two open files may hold them at once until the
+            // former is closed.
             for (piece, locked) in self.state().locks().locked_within(&turn.file, LockRange::WHOLE) {
                 if locked != LockedFor::Nothing
                     && let Err(error) = new.set(piece.offset(), piece.last(), kind(locked))
@@ -359,7 +358,7 @@ impl Compound<'_> {
         Ok(true)
     }
 
-    /// Locks a range in the file system besides what clients have there.
+    /// Adds a lock on a range to the clients' locks in the file system.
     fn raise(
         &self,
         locks: &dyn RangeLocks,
@@ -378,10 +377,10 @@ impl Compound<'_> {
         Ok(Way::Free)
     }
 
-    /// Checks a lock that no client stands against for programs of this machine (LOCKT).
+    /// Checks a lock without conflicts among clients against local programs (LOCKT).
     ///
     /// # Errors
-    /// NFS4ERR_DENIED, NFS4ERR_DELAY while somebody has a lease on the file.
+    /// NFS4ERR_DENIED, NFS4ERR_DELAY while a process has a lease on the file.
     pub fn check_local_lock(
         &self,
         object: &Object,
@@ -411,7 +410,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Opens a file to ask for its locks; nothing where the server itself may not read it.
+    /// Opens a file to query its locks; `None` where the server itself may not read it.
     fn lookable(&self, object: &Object) -> OpResult<Option<Box<dyn RangeLocks>>> {
         let access = OpenAccess { read: true, write: false };
         match object.export.backend.open(&vfs::Caller::root(), &object.handle, access) {
@@ -422,7 +421,8 @@ impl Compound<'_> {
     }
 }
 
-/// LOCK4denied for a program of this machine; where it has gone in between, the range itself.
+/// Returns LOCK4denied for a local program; for the requested range itself if the lock has gone
+/// meanwhile.
 fn denied(found: Option<vfs::LocalLock>, range: LockRange, write: bool) -> LockDenied {
     let (first, last, write) = match found {
         Some(found) => (found.first, found.last, found.kind == LockKind::Write),
@@ -432,9 +432,9 @@ fn denied(found: Option<vfs::LocalLock>, range: LockRange, write: bool) -> LockD
     LockDenied { offset: first, length, write, clientid: 0, owner: LOCAL_OWNER.to_vec() }
 }
 
-/// Why a lock is not granted.
+/// The reason why a lock is not granted.
 pub enum LockFailure {
-    /// Another lock is in the way.
+    /// Another lock conflicts with it.
     Denied(LockDenied),
     /// The operation stops for another reason.
     Stopped(OpStop),

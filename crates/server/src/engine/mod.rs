@@ -1,4 +1,4 @@
-//! The state of the server and of one COMPOUND, and the steps that operations are made of.
+//! The state of the server and of one COMPOUND, and the building blocks of operations.
 //!
 //! [`Nfs`] is the server. [`Compound`] is a COMPOUND while a thread runs it, and [`CompoundState`]
 //! is the part of it that outlives a deferral. [`crate::ops`] has the operations;

@@ -1,4 +1,4 @@
-//! Which names are names (RFC 8881 section 14).
+//! Valid file names (RFC 8881 section 14).
 //!
 //! The policy: a component is valid UTF-8, kept byte for byte (case and normalisation are preserved
 //! and matter). Bytes that are not UTF-8 are NFS4ERR_INVAL; "." and "..", "/" and NUL are
@@ -7,10 +7,10 @@
 use super::OpError;
 use nfs4::Nfsstat4;
 
-/// Longest component, in bytes.
+/// Longest component of a path, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// Checks one component.
+/// Checks one component of a path.
 ///
 /// # Errors
 /// NFS4ERR_INVAL for an empty name or one that is not UTF-8, NFS4ERR_NAMETOOLONG, NFS4ERR_BADNAME.

@@ -1,16 +1,16 @@
 //! Names that are looked up and changed in one step.
 //!
-//! REMOVE and RENAME find out what a name stands for, have the delegations on that recalled, and
-//! then change the name. In between it must not come to stand for something else: so who changes
-//! names of a directory holds it meanwhile, while there can be delegations. What is changed by
-//! others than the server is not kept off.
+//! REMOVE and RENAME look up the object of a name, recall its delegations, and then change the
+//! name. In between the name must not change its object, so an operation that changes names holds
+//! the directory for that time, while there can be delegations. Changes by local processes are not
+//! excluded.
 
 use super::{Compound, DeferReason, Delegations, FileKey, Object, OpResult};
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The directories that are held.
+/// The set of held directories.
 #[derive(Debug)]
 pub(crate) struct NamesHeld<K = FileKey> {
     held: Mutex<HashSet<K>>,
@@ -38,8 +38,8 @@ impl<K> NamesHeld<K> {
 }
 
 impl<K: Clone + Hash + Eq> NamesHeld<K> {
-    /// Takes all the directories at once, so that nobody who waits holds any. None when it would
-    /// have to wait and may not.
+    /// Holds all the directories at once, so that a waiting thread holds none. `None` when it would
+    /// block and may not.
     fn hold(&self, directories: Vec<K>, waits: bool) -> Option<Hold<'_, K>> {
         let mut held = self.lock();
         while directories.iter().any(|directory| held.contains(directory)) {
@@ -65,13 +65,13 @@ impl<K: Hash + Eq> Drop for Hold<'_, K> {
 }
 
 impl<'c> Compound<'c> {
-    /// Whether anybody may have a delegation, or get one while the operation runs.
+    /// Returns whether any client may have a delegation, or get one while the operation runs.
     pub(super) fn may_be_delegated(&self) -> bool {
         self.nfs.config.delegations != Delegations::None || self.state().delegations().has_delegations()
     }
 
-    /// Keeps the names of directories as they are for everybody else, where that matters. It waits
-    /// for whoever changes one of them.
+    /// Holds the names of directories against changes by other operations, if there can be
+    /// delegations. Blocks while another operation changes one of them.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].

@@ -1,11 +1,11 @@
-//! Walking the namespace: pseudo directories, exports and what lies in them (RFC 8881 section 7).
+//! Path traversal: pseudo directories, exports and the objects in them (RFC 8881 section 7).
 
 use super::{Compound, DeferReason, Fh, Object, OpError, OpResult};
 use nfs4::Nfsstat4;
 use vfs::{Attributes, FileType, ObjectHandle, Place, VfsError, VfsResult};
 
 impl Compound<'_> {
-    /// Finds a checked name in a directory, crossing into an export where one lies on the name.
+    /// Looks up a checked name in a directory, and crosses into an export mounted on the name.
     ///
     /// # Errors
     /// NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
@@ -23,7 +23,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Asks the backend for a name; where waiting is not allowed, only as far as it knows without.
+    /// Looks up a name in the backend; where blocking is not allowed, only in its cache.
     fn find(&self, directory: &Object, name: &[u8]) -> OpResult<VfsResult<ObjectHandle>> {
         let backend = &directory.export.backend;
         let caller = self.caller(&directory.export);
@@ -34,17 +34,17 @@ impl Compound<'_> {
         found.ok_or(DeferReason::CurrentExport.into())
     }
 
-    /// Finds a name of the pseudo file system in a pseudo directory or on the root of an export.
+    /// Looks up a name of the pseudo file system in a pseudo directory or on the root of an export.
     pub fn lookup_pseudo(&self, directory: &Fh, name: &[u8]) -> Option<Fh> {
         let place = directory.place()?;
         let child = self.progress.exports.pseudo().lookup(place, name, self.client_ip())?;
         Fh::of_place(&self.progress.exports, child)
     }
 
-    /// Finds the directory above a directory.
+    /// Returns the parent of a directory.
     ///
     /// # Errors
-    /// NFS4ERR_NOENT at the top, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
+    /// NFS4ERR_NOENT at the root, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, and the backend's.
     pub fn parent(&self, directory: &Fh) -> OpResult<Fh> {
         if let Some(place) = directory.place() {
             let parent = self.progress.exports.pseudo().parent(place, self.client_ip());
@@ -63,15 +63,15 @@ impl Compound<'_> {
     /// Returns the root of the namespace as the client sees it.
     ///
     /// # Errors
-    /// NFS4ERR_SERVERFAULT when there is none, which is our fault.
+    /// NFS4ERR_SERVERFAULT when there is none, which is a defect of the server.
     pub fn root(&self) -> Result<Fh, OpError> {
         let place = self.progress.exports.pseudo().root(self.client_ip());
         Fh::of_place(&self.progress.exports, place).ok_or(Nfsstat4::NFS4ERR_SERVERFAULT.into())
     }
 
-    /// Returns an object's attributes as the backend or the pseudo file system has them. A file
-    /// that has lost its last name has them as long as the client has it open: CLOSE may come in
-    /// one COMPOUND with GETATTR.
+    /// Returns an object's attributes from the backend or the pseudo file system. A file without
+    /// names has attributes as long as the client has it open: CLOSE may be in one COMPOUND with
+    /// GETATTR.
     ///
     /// # Errors
     /// NFS4ERR_STALE and the backend's, [`OpStop::Deferred`].
@@ -94,8 +94,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Returns the fileid of what an object covers: another than its own at the root of an export
-    /// or of another file system (RFC 8881 section 5.8.2.23).
+    /// Returns the fileid of the object below a mount. At the root of an export or of another file
+    /// system it differs from the fileid (RFC 8881 section 5.8.2.23).
     pub fn mounted_on_fileid(&self, fh: &Fh, attributes: &Attributes) -> u64 {
         let covered = match fh.place() {
             Some(place @ Place::Export(_)) => self.progress.exports.pseudo().fileid(place),
@@ -107,7 +107,7 @@ impl Compound<'_> {
         covered.unwrap_or(attributes.fileid)
     }
 
-    /// Checks that the current filehandle is a directory that may be changed, and returns it.
+    /// Returns the current filehandle as a directory in which changes are allowed.
     ///
     /// # Errors
     /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ROFS.
@@ -116,7 +116,7 @@ impl Compound<'_> {
     }
 }
 
-/// The status for an object that is not the directory that it should be.
+/// Returns the status for an object used as a directory that is none.
 fn not_directory(object: &Object) -> Nfsstat4 {
     match object.export.backend.getattr(&object.handle) {
         Ok(attributes) if attributes.file_type == FileType::Symlink => Nfsstat4::NFS4ERR_SYMLINK,

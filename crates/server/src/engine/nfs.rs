@@ -1,4 +1,4 @@
-//! The server: everything that outlives one call.
+//! The server: all state that outlives one call.
 
 use super::breaks::Breaks;
 use super::local_locks::LocalLocks;
@@ -25,29 +25,28 @@ use std::{
 };
 use vfs::{Exports, Lease, OpenFile, VfsError, VfsResult};
 
-/// Bytes of a call that tell it from another on the same slot; its length counts too. A retry
-/// repeats all of them, and a WRITE differs from the next within them.
+/// Bytes of a call that enter its fingerprint, along with its length, to tell a retry from another
+/// request on the slot. A retry repeats all of them, and consecutive WRITEs differ within them.
 const FINGERPRINT_MAX: usize = 256;
 
-/// What an open holds: a backend's open file for each kind of access that its owner has got, so
-/// that a later OPEN for more needs no permission for what is open already.
+/// The files of an open: one of the backend for each kind of access granted to its owner, so that a
+/// later OPEN for more access needs no permission for the access that it already has.
 #[derive(Clone, Default)]
 pub struct OpenPayload {
-    /// For READ.
+    /// The file opened for READ.
     pub read: Option<Arc<dyn OpenFile>>,
-    /// For WRITE; the same file as `read` when it was opened for both at once.
+    /// The file opened for WRITE; the same as `read` when it was opened for both at once.
     pub write: Option<Arc<dyn OpenFile>>,
-    /// The user who opened first, as the export sees it. Stateids and session ids travel in clear
-    /// with some flavors, so that others may come to know them: they get what the file's mode
-    /// allows them.
+    /// The user of the first OPEN, as the export sees it. With some flavors stateids and session
+    /// IDs travel in clear, so other users may learn them; these get the access of the file's mode.
     pub user: Option<u32>,
-    /// With a delegation: what tells when somebody comes at the file who is no client. It ends with
-    /// the delegation.
+    /// With a delegation: the kernel's lease, which reports accesses by local processes. It ends
+    /// with the delegation.
     pub lease: Option<Arc<dyn Lease>>,
 }
 
 impl OpenPayload {
-    /// Returns any of the open files.
+    /// Returns any of the open files, preferably for WRITE.
     pub fn any(&self) -> Option<&Arc<dyn OpenFile>> {
         self.write.as_ref().or(self.read.as_ref())
     }
@@ -62,8 +61,8 @@ impl fmt::Debug for OpenPayload {
 /// Clients, sessions, opens and locks of this server.
 pub type NfsState = State<FileKey, OpenPayload>;
 
-/// The NFSv4.0/4.1/4.2 server behind the RPC layer. Shared by all shards; every method may be
-/// called from several threads at once.
+/// The NFSv4.0/4.1/4.2 server behind the RPC layer. All shards share it, and every method may run
+/// on several threads at once.
 pub struct Nfs {
     pub(crate) config: NfsConfig,
     pub(crate) exports: Arc<Exports>,
@@ -71,10 +70,9 @@ pub struct Nfs {
     pub(crate) start: Start,
     pub(crate) filehandle_key: nfs4::FilehandleKey,
     pub(crate) state: NfsState,
-    /// Held while clients are put on and off stable storage, by a thread that holds no lock of
-    /// `state`.
+    /// Held while client records are written, by a thread that holds no lock of `state`.
     recording: Mutex<()>,
-    /// How often data could not be put on stable storage: it goes into the write verifier.
+    /// The number of failed syncs, which is part of the write verifier.
     sync_failures: AtomicU64,
     pub(crate) callbacks: Callbacks,
     pub(crate) offloads: Offloads,
@@ -89,8 +87,8 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    /// Starts a server; the grace period begins at `now` if `start` names clients of the last run.
-    /// `random` returns numbers that nobody can guess.
+    /// Starts a server. The grace period begins at `now` if `start` names clients of the last run.
+    /// `random` returns unpredictable numbers.
     pub fn new(
         config: NfsConfig,
         start: Start,
@@ -124,7 +122,7 @@ impl Nfs {
         }
     }
 
-    /// Forgets what was bound to a connection (RFC 8881 section 2.10.3.1).
+    /// Removes all state bound to a connection (RFC 8881 section 2.10.3.1).
     pub fn connection_closed(&self, connection: ConnectionId) {
         self.state.sessions().connection_closed(connection.0);
         self.callback_connection_closed(connection);
@@ -141,12 +139,12 @@ impl Nfs {
         self.callback_housekeeping(now);
     }
 
-    /// Says whether more waits than is good: clients are then asked to send less at once.
+    /// Applies or ends back-pressure: while overloaded, clients are asked to use fewer slots.
     pub fn set_overloaded(&self, overloaded: bool) {
         self.state.sessions().set_overloaded(overloaded);
     }
 
-    /// Counts of operations by status, and of errors of file systems, for metrics.
+    /// Returns counts of operations by status, and of errors of file systems, for metrics.
     pub fn outcomes(&self) -> &Outcomes {
         &self.outcomes
     }
@@ -166,14 +164,14 @@ impl Nfs {
         }
     }
 
-    /// Counts clients, sessions, opens and locks, for metrics.
+    /// Returns the numbers of clients, sessions, opens and locks, for metrics.
     pub fn counts(&self) -> Counts {
         self.state.counts()
     }
 
-    /// Runs what leaves something to do, and does it: what clients have unlocked is unlocked in its
-    /// file system, what is closed is closed without any lock of the state, and client records are
-    /// on stable storage before it returns. Callbacks are on their way.
+    /// Runs a state transition and carries out its effects: unlocks ranges in their file systems,
+    /// closes files without any lock of the state, and puts client records on stable storage before
+    /// it returns. Callbacks are in flight by then.
     pub(crate) fn with_effects<R>(
         &self,
         now: Duration,
@@ -191,8 +189,8 @@ impl Nfs {
         result
     }
 
-    /// Empties the state's queue in order. When it returns, what the caller has queued is on stable
-    /// storage, whichever thread has put it there: each takes its record while it holds
+    /// Empties the state's queue in order. When it returns, the caller's records are on stable
+    /// storage, even if another thread has written them: each takes its record while it holds
     /// `recording`.
     fn handle_queue(&self) {
         let _in_order = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,21 +206,20 @@ impl Nfs {
             }
             changed = true;
         }
-        // Once for all of them: at the end of a grace period there may be many.
+        // One sync for all of them: at the end of a grace period there may be many.
         if changed {
             self.records.sync();
         }
     }
 
-    /// Returns the write verifier (RFC 8881 section 18.3.3): another one after each failure to put
-    /// data on stable storage, since the kernel tells of lost data once, and more than one client
-    /// may have written it.
+    /// Returns the write verifier (RFC 8881 section 18.3.3). It changes after each failed sync,
+    /// since the kernel reports lost data once, and more than one client may have written it.
     pub(crate) fn write_verifier(&self) -> Verifier4 {
         let first = u64::from_be_bytes(self.start.write_verifier);
         first.wrapping_add(self.sync_failures.load(Relaxed)).to_be_bytes()
     }
 
-    /// Takes note of the outcome of putting data on stable storage.
+    /// Counts a failed sync, and returns the outcome unchanged.
     pub(crate) fn synced(&self, outcome: VfsResult<()>) -> VfsResult<()> {
         if outcome.is_err() {
             self.sync_failures.fetch_add(1, Relaxed);
@@ -230,19 +227,19 @@ impl Nfs {
         outcome
     }
 
-    /// Whether putting clients on and off stable storage can wait for a disk.
+    /// Returns whether writing client records can wait for a disk.
     pub(crate) fn records_may_wait(&self) -> bool {
         self.records.may_wait()
     }
 
-    /// Draws a number that nobody can guess.
+    /// Returns an unpredictable number.
     pub(crate) fn random(&self) -> u64 {
         (self.random)()
     }
 
-    /// Hashes what tells a retry from another request on its slot (RFC 8881 section 2.10.6.1.3.1):
-    /// its bytes, its principal, and its flavor with the service. A reply to krb5p does not answer
-    /// krb5.
+    /// Hashes the parts of a request that tell a retry from another request on its slot (RFC 8881
+    /// section 2.10.6.1.3.1): its bytes, its principal, and its flavor with the service. A reply to
+    /// krb5p does not answer krb5.
     pub(crate) fn fingerprint(&self, args: &[u8], security: &Security) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.start.boot.hash_key);
         hasher.write(args.get(..FINGERPRINT_MAX).unwrap_or(args));

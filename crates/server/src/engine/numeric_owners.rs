@@ -1,9 +1,9 @@
-//! Which owners a client may give as numbers (RFC 8881 section 5.9).
+//! Owners that a client may give as numbers (RFC 8881 section 5.9).
 
 use std::str::FromStr;
 use vfs::SecFlavor;
 
-/// When a number is an owner.
+/// The policy for numbers as owners.
 ///
 /// RFC 8881 section 5.9: a server SHOULD return NFS4ERR_BADOWNER "when there is a valid translation
 /// for the user or owner designated in this way", or a client could go around the translation. A
@@ -20,7 +20,7 @@ pub enum NumericOwners {
 }
 
 impl NumericOwners {
-    /// Says whether a number that has a name may be given by itself.
+    /// Returns whether a number is accepted although it has a name.
     pub fn allow_named(self, flavor: SecFlavor) -> bool {
         match self {
             Self::Sys => flavor == SecFlavor::Sys,

@@ -1,8 +1,7 @@
-//! Copies that go on after COPY was answered (RFC 7862 sections 4.1 and 15.2).
+//! Background copies, which go on after the reply to COPY (RFC 7862 sections 4.1 and 15.2).
 //!
-//! A copy is moved piece by piece, by threads of its own: calls that wait for a disk do not wait
-//! for copies, and copies of one export take turns. Before each piece it is asked whether anybody
-//! still wants it.
+//! Dedicated threads copy piece by piece: calls that wait for a disk do not wait for copies, and
+//! copies of one export take turns. Before each piece they check that the copy is still wanted.
 
 use super::{Compound, FileKey, Nfs, Object, vfs_status};
 use nfs4::{Nfsstat4, Stateid4};
@@ -14,18 +13,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use vfs::{OpenFile, VfsError};
 
-/// What is copied from where to where. The files act with the rights of those who opened them.
+/// The source and target of a copy. The files act with the rights of the users that opened them.
 pub(crate) struct CopyRange {
     pub(crate) source: Arc<dyn OpenFile>,
     pub(crate) target: Arc<dyn OpenFile>,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Bytes in all.
+    /// The length of the range, in bytes.
     pub(crate) count: u64,
 }
 
 impl CopyRange {
-    /// Copies up to `most` bytes behind the `done` first ones; none are left when it returns 0.
+    /// Copies up to `most` bytes behind the first `done` bytes. Returns 0 when none are left.
     ///
     /// # Errors
     /// The backend's, and `Nospc` where nothing could be written.
@@ -40,10 +39,10 @@ impl CopyRange {
     }
 }
 
-/// A copy on its way, for [`Nfs::copy_on`].
+/// A background copy, for [`Nfs::copy_on`].
 pub struct BackgroundCopy {
     key: CopyKey,
-    /// What is written to: nobody gets a delegation on it meanwhile.
+    /// The target. No client gets a delegation on it meanwhile.
     file: FileKey,
     range: CopyRange,
     done: u64,
@@ -55,28 +54,28 @@ impl fmt::Debug for BackgroundCopy {
     }
 }
 
-/// Has copies carried on by threads that may wait for disks.
+/// Runs background copies on threads that may wait for disks.
 pub trait CopyRunner: Send + Sync {
-    /// Has [`Nfs::copy_on`] called with a copy, once, on another thread; `export` is the number of
-    /// the export that is written to.
+    /// Schedules one call of [`Nfs::copy_on`] for a copy on another thread. `export` is the number
+    /// of the target's export.
     ///
     /// # Errors
-    /// The copy, when there is no room for it.
+    /// Returns the copy when there is no room for it.
     fn submit(&self, export: u32, copy: Box<BackgroundCopy>) -> Result<(), Box<BackgroundCopy>>;
 }
 
-/// What became of copies in the background since the server's start.
+/// Counts of background copies since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloadCounts {
     /// COPYs that were answered with a stateid.
     pub begun: u64,
-    /// Bytes that they have moved.
+    /// Bytes copied in the background.
     pub bytes: u64,
     /// CB_OFFLOADs that clients have answered.
     pub answered: u64,
 }
 
-/// What the server needs for copies in the background.
+/// The runner and counters of background copies.
 #[derive(Default)]
 pub(crate) struct Offloads {
     runner: OnceLock<Box<dyn CopyRunner>>,
@@ -99,12 +98,11 @@ impl Offloads {
 }
 
 impl Compound<'_> {
-    /// Has a range copied in the background to the current file, if that is possible: returns the
-    /// copy's stateid.
+    /// Starts a background copy to the current file, and returns its stateid.
     ///
     /// # Errors
-    /// The range, where it has to be copied at once: the client cannot be called back, so many
-    /// copies go on already, or there are no threads for them.
+    /// Returns the range if it must be copied at once: the client has no backchannel, too many
+    /// copies are in progress, or no thread has room.
     pub(crate) fn copy_later(&self, object: &Object, range: CopyRange) -> Result<Stateid4, CopyRange> {
         let (nfs, file) = (self.nfs, object.key());
         let session = self.progress.session.as_ref();
@@ -136,20 +134,20 @@ impl Compound<'_> {
 }
 
 impl Nfs {
-    /// Takes what carries copies on. Until then each is done when it is answered.
+    /// Sets the runner of background copies. Until then each COPY finishes before its reply.
     pub fn connect_copies(&self, runner: Box<dyn CopyRunner>) {
         let _ = self.offloads.runner.set(runner);
     }
 
-    /// What became of copies in the background, for metrics.
+    /// Returns the counts of background copies, for metrics.
     pub fn offload_counts(&self) -> OffloadCounts {
         let Offloads { begun, bytes, answered, .. } = &self.offloads;
         let [begun, bytes, answered] = [begun, bytes, answered].map(|count| count.load(Relaxed));
         OffloadCounts { begun, bytes, answered }
     }
 
-    /// Copies the next piece, on the thread that calls this, and has the rest copied by the runner.
-    /// `clock` is the call's monotonic time.
+    /// Copies the next piece on the calling thread, and submits the rest to the runner. `clock`
+    /// returns the monotonic time.
     pub fn copy_on(&self, mut copy: Box<BackgroundCopy>, clock: &dyn Fn() -> Duration) {
         loop {
             if !self.state.copies().begin_copy_piece(copy.key) {
@@ -166,14 +164,15 @@ impl Nfs {
             self.state.copies().end_copy_piece(copy.key, copy.done);
             match self.offloads.submit(copy) {
                 Ok(()) => return,
-                // Others may want the thread, but what has begun is not given up.
+                // Without room the copy continues on this thread: a copy that has begun is not
+                // dropped.
                 Err(rest) => copy = rest,
             }
         }
     }
 
-    /// Copies the next piece; returns how the copy has ended, if it has. A defect ends it as well:
-    /// the client has to be told.
+    /// Copies the next piece, and returns the final status if the copy has ended. A panic ends it
+    /// as well, so that the client learns of it.
     fn copy_piece(&self, copy: &mut BackgroundCopy) -> Option<Nfsstat4> {
         let (range, done) = (&copy.range, copy.done);
         let piece = catch_unwind(AssertUnwindSafe(|| range.copy(done, self.config.copy_piece_max.max(1))));

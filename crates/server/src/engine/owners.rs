@@ -1,25 +1,25 @@
-//! Owners as strings and numbers (RFC 8881 section 5.9): what is in a cache where waiting is not
-//! allowed, and elsewhere what the name service says in time.
+//! Owners as strings and numbers (RFC 8881 section 5.9): from the cache where blocking is not
+//! allowed, else from the name service, if it answers in time.
 
 use super::{Compound, DeferReason, OpResult};
 use identity::{OwnerError, Wait};
 use nfs4::Nfsstat4;
 
-/// The lane of COMPOUNDs that wait for the name service; no export has this number.
+/// The lane of COMPOUNDs that wait for the name service. No export has this number.
 const NAMES_LANE: u32 = u32::MAX;
 
 impl Compound<'_> {
-    /// Whether and how long this COMPOUND waits for names.
+    /// Returns whether and how long this COMPOUND waits for names.
     fn names_wait(&self) -> Wait<'_> {
         if self.may_wait() { Wait::Within(&self.names_wait_left) } else { Wait::Never }
     }
 
-    /// Has the COMPOUND wait for a name that is not known, in the lane of the name service.
+    /// Defers the COMPOUND in the lane of the name service for a name that is not cached.
     fn await_names<T>(&self, known: Option<T>) -> OpResult<T> {
         known.ok_or(DeferReason::Lane(NAMES_LANE).into())
     }
 
-    /// Returns a user as `owner`.
+    /// Returns the `owner` string of a user.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
@@ -27,7 +27,7 @@ impl Compound<'_> {
         self.await_names(self.nfs.identity.owner_of_uid_within(uid, self.now(), self.names_wait()))
     }
 
-    /// Returns a group as `owner_group`.
+    /// Returns the `owner_group` string of a group.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
@@ -35,7 +35,7 @@ impl Compound<'_> {
         self.await_names(self.nfs.identity.owner_of_gid_within(gid, self.now(), self.names_wait()))
     }
 
-    /// Returns the user that an `owner` names.
+    /// Returns the user of an `owner` string.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER, also for the number of a user with a name (see [`super::NumericOwners`]),
@@ -47,7 +47,7 @@ impl Compound<'_> {
         Ok(uid)
     }
 
-    /// Returns the group that an `owner_group` names.
+    /// Returns the group of an `owner_group` string.
     ///
     /// # Errors
     /// As [`Compound::uid_of`].
@@ -58,9 +58,9 @@ impl Compound<'_> {
         Ok(gid)
     }
 
-    /// Refuses a number where its name has to be given. `name` returns the number itself when it
-    /// has no name, and when the name service does not answer in time: the number is then all that
-    /// there is.
+    /// Refuses a number whose name is required. `name` returns the number itself when it has no
+    /// name, and when the name service does not answer in time: the number is then the only
+    /// identity known.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER, [`OpStop::Deferred`].

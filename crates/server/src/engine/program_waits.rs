@@ -34,8 +34,8 @@ struct FileWaits {
 }
 
 impl FileWaits {
-    /// Says whether a refused range could be locked now. Errors count as no: the client asks again
-    /// by itself.
+    /// Returns whether a refused range could be locked now. Errors count as no, since the client
+    /// retries by itself.
     fn is_any_free(&self) -> bool {
         let is_free = |(range, kind): &(LockRange, LockKind)| {
             matches!(self.locks.find(range.offset(), range.last(), *kind), Ok(None))
@@ -49,7 +49,7 @@ impl ProgramWaits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a refused range polled through `locks`.
+    /// Adds a refused range, to be polled through `locks`.
     pub(crate) fn add(
         &self,
         file: FileKey,

@@ -1,12 +1,11 @@
-//! The replies of NFSv4.0 that are kept for copies of their requests: what sessions do for the
-//! later minor versions.
+//! Reply cache of NFSv4.0, in place of the one that sessions have.
 //!
-//! OPEN, CLOSE and the lock operations are told apart by the sequence numbers of their owners. This
-//! is for the rest that must not be run twice: CREATE, LINK, REMOVE, RENAME, SETATTR, SETCLIENTID
-//! and its confirmation. A client repeats a request only over a new connection, mostly from the
-//! port that it had (RFC 7530 section 3.1.1): so a copy has the same address, port, XID, sender and
-//! beginning. It is best effort: after a restart, behind many other requests, or while the first
-//! copy still runs, a copy is run again.
+//! OPEN, CLOSE and the lock operations are identified by the sequence numbers of their owners. This
+//! cache is for the other operations that must not run twice: CREATE, LINK, REMOVE, RENAME,
+//! SETATTR, SETCLIENTID and its confirmation. A client repeats a request only over a new
+//! connection, mostly from the same port (RFC 7530 section 3.1.1), so a copy has the same address,
+//! port, XID, sender and beginning. The cache is best effort: after a restart, after many other
+//! requests, or while the first copy is still running, a copy runs again.
 
 use super::{Call, Nfs};
 use siphasher::sip::SipHasher13;
@@ -16,18 +15,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Parts by address, so that clients push out only replies of their own part.
+/// Parts by address, so that a client evicts only replies of its own part.
 const PARTS: usize = 16;
-/// Replies to NFSv4.0 that are kept in each of 16 parts by address; the oldest go first.
+/// Replies to NFSv4.0 cached in each of 16 parts by address. The oldest are evicted first.
 const REPLIES_MAX: usize = 512;
-/// Bytes of a reply to NFSv4.0 that is kept; what answers a change is shorter, unless much else
-/// stands beside it.
+/// Largest cached reply to NFSv4.0, in bytes. Replies to changes are shorter, unless the COMPOUND
+/// has other large results.
 const REPLY_SIZE_MAX: usize = 2048;
-/// For how long a reply to NFSv4.0 is kept: clients repeat a request after a minute or two at the
+/// Time that a reply to NFSv4.0 is cached. Clients repeat a request after a minute or two at the
 /// latest.
 const AGE_MAX: Duration = Duration::from_secs(120);
 
-/// What a copy of a request has in common with it.
+/// The parts that a copy of a request has in common with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     peer: SocketAddr,
@@ -48,7 +47,7 @@ impl Part {
                 return;
             }
             self.order.pop_front();
-            // It may have been kept anew since.
+            // A newer reply may be cached under the same key.
             if self.replies.get(&key).is_some_and(|(kept, _)| *kept == at) {
                 self.replies.remove(&key);
             }
@@ -56,7 +55,7 @@ impl Part {
     }
 }
 
-/// See the module.
+/// The reply cache of NFSv4.0, in parts by address.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     parts: [Mutex<Part>; PARTS],
@@ -64,7 +63,7 @@ pub(super) struct Replies {
 
 impl Replies {
     fn part(&self, peer: &SocketAddr) -> Option<std::sync::MutexGuard<'_, Part>> {
-        // Which part it is need not be secret: ports and addresses are the client's choice anyway.
+        // The part need not be secret: a client chooses its own ports and addresses.
         let mut hasher = SipHasher13::new();
         peer.ip().hash(&mut hasher);
         let part = self.parts.get(hasher.finish() as usize % PARTS);
@@ -78,14 +77,14 @@ impl Nfs {
         Key { peer: call.peer, xid: call.xid, fingerprint }
     }
 
-    /// Returns the reply to an earlier copy of a request.
+    /// Returns the cached reply to an earlier copy of a request.
     pub(crate) fn kept_reply(&self, call: &Call<'_>) -> Option<Arc<[u8]>> {
         let part = self.replies.part(&call.peer)?;
         let (at, reply) = part.replies.get(&self.key_of(call))?;
         (call.now < at.saturating_add(AGE_MAX)).then(|| Arc::clone(reply))
     }
 
-    /// Keeps a reply, unless it is long.
+    /// Caches a reply, unless it is long.
     pub(super) fn keep_reply(&self, call: &Call<'_>, reply: &[u8]) {
         if reply.len() > REPLY_SIZE_MAX {
             return;

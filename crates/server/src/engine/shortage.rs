@@ -1,23 +1,22 @@
-//! What runs short is taken first from clients whose leases have run out (RFC 8881 section 8.4.3):
-//! a removed file that such a client has open still fills the disk, and its descriptors are missing
-//! to others.
+//! Resources taken back from clients with expired leases (RFC 8881 section 8.4.3): a removed file
+//! that such a client has open still fills the disk, and holds a descriptor.
 
 use super::{Compound, DeferReason, Fh, FileKey, OpResult};
 
-/// What a backend has run out of.
+/// A resource that a backend lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// Space or quota of a file system. An operation that fails for it has changed nothing, and may
-    /// be run again.
+    /// run again.
     Space,
-    /// Descriptors or memory of the server.
+    /// File descriptors or memory of the server process.
     Descriptors,
 }
 
-/// Clients that go together when descriptors run short.
+/// Clients released at once when descriptors run short.
 const RELEASED_MAX: usize = 16;
 
-/// Where clients have the files open that are to be closed.
+/// The files whose holders give way.
 enum Where {
     Anywhere,
     FileSystemOf(FileKey),
@@ -25,11 +24,11 @@ enum Where {
 }
 
 impl Compound<'_> {
-    /// Runs something, and where it fails for lack of space, again as often as clients give way
-    /// whose leases have run out: first one, the next time twice as many.
+    /// Runs a step. If it fails for lack of space, clients with expired leases are released and it
+    /// runs again: first one client, then twice as many each time.
     ///
     /// # Errors
-    /// Those of `run`, and [`OpStop::Deferred`].
+    /// The errors of `run`, and [`OpStop::Deferred`].
     pub fn with_room<R>(&mut self, mut run: impl FnMut(&mut Self) -> OpResult<R>) -> OpResult<R> {
         let mut count = 1;
         loop {
@@ -42,7 +41,7 @@ impl Compound<'_> {
                     count *= 2;
                 }
                 Some(Shortage::Descriptors) => {
-                    // What was done so far need not be harmless to repeat: the client comes again.
+                    // The step may not be idempotent, so it is left to the client to retry.
                     self.expired_release(RELEASED_MAX, Where::Anywhere)?;
                     return Err(stop);
                 }
@@ -51,7 +50,7 @@ impl Compound<'_> {
         }
     }
 
-    /// A file of the file system that is full.
+    /// Returns the file system of the current filehandle, which is full.
     fn full_space(&self) -> Where {
         match &self.progress.current {
             Some(Fh::Object(object)) => Where::FileSystemOf(object.key()),
@@ -59,11 +58,11 @@ impl Compound<'_> {
         }
     }
 
-    /// Ends what up to `count` clients hold whose leases have run out, of those that have files
-    /// open, or files of one file system. Tells whether there were any.
+    /// Releases all state of up to `count` clients with expired leases that have files open,
+    /// anywhere or on one file system. Returns whether there were any.
     ///
     /// # Errors
-    /// [`OpStop::Deferred`], since files are closed and records go from stable storage.
+    /// [`OpStop::Deferred`], since files are closed and records are removed from stable storage.
     fn expired_release(&self, count: usize, place: Where) -> OpResult<bool> {
         let meant = |file: &FileKey| match &place {
             Where::Anywhere => true,
@@ -84,7 +83,7 @@ impl Compound<'_> {
         Ok(released > 0)
     }
 
-    /// Makes room for one more open, where the server's limit was in the way.
+    /// Makes room for one more open after the server's limit was reached.
     ///
     /// # Errors
     /// As [`Compound::with_room`].

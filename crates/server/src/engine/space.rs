@@ -9,7 +9,7 @@ use xdr::Encoder;
 pub const STATUS_RESERVE: usize = 12;
 
 impl Compound<'_> {
-    /// Whether the reply has room left for the status of a next operation.
+    /// Returns whether the reply has room left for the status of a next operation.
     pub(crate) fn fits(&self, reply: &Encoder) -> bool {
         let kept = if self.progress.position.is_last() { 0 } else { STATUS_RESERVE };
         reply.len() + kept <= self.progress.reply_end
@@ -21,7 +21,8 @@ impl Compound<'_> {
     }
 }
 
-/// Most bytes of COMPOUND4res: what the channel allows less what the RPC layer adds.
+/// Returns the limit of COMPOUND4res in bytes: the channel's limit less the overhead of the RPC
+/// layer.
 fn reply_max(call: &Call<'_>, fore: &ChannelAttrs, cache_this: bool) -> usize {
     let whole = if cache_this { fore.response_size.min(fore.response_cached) } else { fore.response_size };
     usize::try_from(whole).unwrap_or(usize::MAX).saturating_sub(call.reply_overhead)

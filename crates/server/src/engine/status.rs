@@ -1,16 +1,16 @@
-//! The one place where a status is held against RFC 8881 section 15.2, and of NFSv4.0 against RFC
-//! 7530 section 13.2.
+//! Restricts statuses to the lists of RFC 8881 section 15.2, and for NFSv4.0 of RFC 7530 section
+//! 13.2.
 
 use nfs4::{NfsOpnum4, Nfsstat4};
 
-/// Statuses that stand for another where an operation's list has not got it, nearest first.
+/// Returns substitutes for a status that an operation's list lacks, nearest first.
 fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
     use Nfsstat4::*;
     match status {
-        // What only NFSv4.1 has; a client that went while its request ran.
+        // Statuses of NFSv4.1 only; DEADSESSION stands for a client removed while its request ran.
         NFS4ERR_DEADSESSION => &[NFS4ERR_EXPIRED, NFS4ERR_STALE_CLIENTID],
         NFS4ERR_REP_TOO_BIG => &[NFS4ERR_RESOURCE],
-        // In NFSv4.0 some know no other way to ask for patience.
+        // Some operations of NFSv4.0 have no other status that makes the client retry.
         NFS4ERR_DELAY => &[NFS4ERR_RESOURCE],
         NFS4ERR_BADHANDLE => &[NFS4ERR_STALE],
         NFS4ERR_STALE => &[NFS4ERR_FHEXPIRED],
@@ -25,15 +25,15 @@ fn nearest(status: Nfsstat4) -> &'static [Nfsstat4] {
         NFS4ERR_NOSPC | NFS4ERR_NOTSUPP => &[NFS4ERR_IO],
         NFS4ERR_LOCKED => &[NFS4ERR_SHARE_DENIED, NFS4ERR_FILE_OPEN],
         NFS4ERR_NOENT => &[NFS4ERR_STALE],
-        // RESTOREFH of NFSv4.0 has an error of its own.
+        // RESTOREFH of NFSv4.0 has its own error.
         NFS4ERR_NOFILEHANDLE => &[NFS4ERR_RESTOREFH],
         NFS4ERR_TOO_MANY_OPS => &[NFS4ERR_REQ_TOO_BIG],
         _ => &[],
     }
 }
 
-/// Whether the description of the operation demands a status that its list in section 15.2 leaves
-/// out.
+/// Returns whether the description of the operation demands a status that its list in section 15.2
+/// lacks.
 fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
     match opnum {
         // Section 18.35.4, case 9: an update by another principal.
@@ -45,7 +45,7 @@ fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
     }
 }
 
-/// Returns the status that the operation may answer: `status` itself, the nearest in its list, or
+/// Returns the status that the operation may return: `status` itself, the nearest in its list, or
 /// NFS4ERR_SERVERFAULT.
 pub fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
     let valid = if minor == 0 { nfs4::valid_error_40 } else { nfs4::valid_error };
@@ -58,7 +58,7 @@ pub fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
         "status is not in the operation's list"
     );
     if minor > 0 && nfs4::is_4_0_only(opnum) {
-        // All that these may answer, wherever they stand (RFC 8881 section 17).
+        // The only status of these operations, at any position (RFC 8881 section 17).
         return Nfsstat4::NFS4ERR_NOTSUPP;
     }
     let near = nearest(status).iter().copied().find(|near| valid(opnum, *near));

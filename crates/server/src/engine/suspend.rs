@@ -1,36 +1,37 @@
-//! Deferral: the checks that stop a COMPOUND before an operation that would wait.
+//! Deferral: the checks that stop a COMPOUND before an operation that would block.
 
 use super::{Compound, CompoundPhase, CompoundState, DeferReason, Fh, FileKey, Object, OpResult};
 use state::GetattrWait;
 use vfs::VfsResult;
 
-/// A deferred COMPOUND, and what it waits for.
+/// A deferred COMPOUND, and the event that it waits for.
 pub trait WaitsFor {
-    /// The lane that it waits in: the number of the export whose file system it waits for, another
-    /// number that no export has for the name service, and 0 for anything else. Lanes do not hold
-    /// up each other.
+    /// Returns the lane in which it waits: the number of the export whose file system it waits for,
+    /// another number that no export has for the name service, and 0 for anything else. Lanes do
+    /// not delay each other.
     fn lane(&self) -> u32;
 
-    /// The answer of a client that must arrive before the COMPOUND is resumed.
+    /// Returns the client's answer that must arrive before the COMPOUND is resumed.
     fn answer(&self) -> Option<GetattrWait> {
         None
     }
 
-    /// The object that must be on stable storage before the reply, after all operations have run.
+    /// Returns the object that must be on stable storage before the reply, after all operations
+    /// have run.
     fn unsettled(&self) -> Option<FileKey> {
         None
     }
 
-    /// Synchronises that object, for all calls that wait for the same.
+    /// Syncs that object, for all calls that wait for it.
     ///
     /// # Errors
-    /// Those of its file system.
+    /// The error of its file system.
     fn settle(&self) -> VfsResult<()> {
         Ok(())
     }
 }
 
-/// An engine that never waits defers nothing.
+/// An engine that never blocks defers nothing.
 impl WaitsFor for std::convert::Infallible {
     fn lane(&self) -> u32 {
         match *self {}
@@ -40,9 +41,9 @@ impl WaitsFor for std::convert::Infallible {
 /// Whether operations may wait for a disk, for stable storage or for a directory of users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// They may wait on this thread.
+    /// They may block on this thread.
     Waits,
-    /// They may not: the COMPOUND is deferred.
+    /// They may not block: the COMPOUND is deferred.
     Suspends,
 }
 
@@ -69,7 +70,7 @@ impl WaitsFor for Box<CompoundState> {
 }
 
 impl Compound<'_> {
-    /// Checks that an object can be looked at and opened without a wait, where waiting is not
+    /// Checks that an object can be read and opened without blocking, where blocking is not
     /// allowed.
     ///
     /// # Errors
@@ -82,7 +83,7 @@ impl Compound<'_> {
         Err(DeferReason::Lane(object.export.id).into())
     }
 
-    /// Checks that what follows may wait for the file system of an object.
+    /// Checks that the next steps may wait for the file system of an object.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].

@@ -1,17 +1,17 @@
-//! Names and attributes that a COMPOUND has changed and that are not on stable storage yet.
+//! Changes of names and attributes that are not yet on stable storage.
 //!
-//! An operation makes its change and goes on; nothing is held by then. When all operations have
-//! run, what they have changed is put on stable storage, once for each object, and only then the
-//! COMPOUND is answered: a reply acknowledges nothing that a power cut could take. Of the last
-//! object that is left to whoever runs the COMPOUND ([`CompoundStatus::Deferred`](super::Ran)), so
-//! that one synchronisation can do for many COMPOUNDs and none of them needs a thread meanwhile.
+//! An operation makes its change and goes on without holding any lock. After all operations have
+//! run, their changes are synced, once for each object, and only then is the COMPOUND answered: a
+//! reply acknowledges nothing that a power cut could undo. The sync of the last object is left to
+//! the caller ([`CompoundStatus::Deferred`](crate::compound::CompoundStatus::Deferred)), so that a
+//! group commit can serve many COMPOUNDs without a thread for each.
 //!
-//! Others see a change before it is stable, as they do on any POSIX file system, and may change
-//! things that depend on it: files of a folder that is not stable itself. They are no better off
-//! without an order of the disk, and there is one: file systems with a journal write changes of
-//! names down in the order in which they were made (ext4, xfs), or with what they depend on
-//! (btrfs), and each COMPOUND is answered after a synchronisation that began after its own change,
-//! and so after that of the other.
+//! Others see a change before it is stable, as on any POSIX file system, and may make changes that
+//! depend on it, such as files in a folder that is not stable itself. This is safe because the disk
+//! keeps an order: file systems with a journal write changes of names in the order in which they
+//! were made (ext4, xfs), or with the changes that they depend on (btrfs). Each COMPOUND is
+//! answered after a sync that began after its own change, and so after the change that it depends
+//! on.
 
 use super::{
     Cause, Compound, CompoundPhase, CompoundState, Fh, FileKey, Nfs, Object, OpResult, WaitPolicy,
@@ -22,14 +22,14 @@ use nfs4::{NfsOpnum4, Nfsstat4, Stateid4};
 use vfs::{VfsError, VfsResult};
 use xdr::{Decoder, Encoder};
 
-/// An object that is to be put on stable storage, and where to take back what depends on it.
+/// An object to be synced, and the part of the reply to undo if that fails.
 #[derive(Debug)]
 pub(crate) struct PendingSync {
     object: Object,
-    /// The first operation that has changed it: which, and where its result begins in the reply.
+    /// Index of the first operation that has changed it, and the offset of its result in the reply.
     index: u32,
     result_at: usize,
-    /// What that has opened: a client that does not hear of it cannot close it.
+    /// The open to undo: a client that does not learn of it cannot close it.
     opened: Option<Opened>,
 }
 
@@ -41,12 +41,12 @@ struct Opened {
 }
 
 impl Compound<'_> {
-    /// Has what the operation has changed of an object on stable storage before it is acknowledged,
-    /// where the file system says so. Nothing must be held that others wait for.
+    /// Marks an object to be synced before the reply, where the backend needs it. The caller must
+    /// not hold a lock that others wait for.
     ///
     /// # Errors
-    /// The backend's, in NFSv4.0: there the reply is kept with the owner when the operation ends,
-    /// and so it waits by itself.
+    /// The backend's, in NFSv4.0: there the owner caches the reply when the operation ends, so the
+    /// operation syncs at once.
     pub fn settle(&self, object: &Object) -> OpResult {
         let backend = &object.export.backend;
         if !backend.settles(&object.handle) {
@@ -63,7 +63,7 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// Takes note of what an OPEN whose file is not on stable storage yet has given.
+    /// Records the open and delegation granted by an OPEN whose file is not yet on stable storage.
     pub fn opened_unsettled(&self, object: &Object, stateid: Stateid4, delegation: Option<Stateid4>) {
         for unsettled in self.progress.unsettled.borrow_mut().iter_mut() {
             if unsettled.index == self.progress.position.index {
@@ -72,8 +72,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Puts all but the last object on stable storage: hardly ever is there more than one. In their
-    /// order, so that of a name that moves the new place comes first.
+    /// Syncs all but the last object; there is rarely more than one. The order of the changes is
+    /// kept, so that a moved name reaches its new place first.
     pub(crate) fn settle_but_one(&mut self, status: Nfsstat4, reply: &mut Encoder) -> Nfsstat4 {
         let mut status = status;
         while self.progress.unsettled.get_mut().len() > 1 {
@@ -84,8 +84,8 @@ impl Compound<'_> {
         status
     }
 
-    /// Takes note of how it went; what could not be put down is as if its operation had failed and
-    /// no other had been run. The change itself stays, as one does whose reply is lost.
+    /// Records the outcome of a sync. After a failure the reply is as if its operation had failed
+    /// and no later one had run. The change itself stays, as after a lost reply.
     pub(super) fn settled(
         &mut self,
         unsettled: &PendingSync,
@@ -102,7 +102,7 @@ impl Compound<'_> {
                 let _ = state.opens().close(client, &opened.stateid, &opened.file, effects);
             });
         }
-        // An earlier one may have failed already.
+        // An earlier operation may have failed already.
         if unsettled.index >= self.progress.position.index {
             return status;
         }
@@ -118,17 +118,17 @@ impl Compound<'_> {
 }
 
 impl CompoundState {
-    /// Which object is to be put on stable storage before a COMPOUND is answered whose operations
-    /// have all run.
+    /// Returns the object to be synced before the reply to a COMPOUND whose operations have all
+    /// run.
     pub fn unsettled(&self) -> Option<FileKey> {
         let CompoundPhase::Executed(_) = self.phase else { return None };
         self.unsettled.borrow().first().map(|unsettled| unsettled.object.key())
     }
 
-    /// Puts it there; for all whose changes were made before this began.
+    /// Syncs the object, for all changes made before this began.
     ///
     /// # Errors
-    /// The backend's: then none of them is to be acknowledged.
+    /// The backend's; then none of these changes may be acknowledged.
     pub fn settle(&self) -> VfsResult<()> {
         let settle =
             |unsettled: &PendingSync| unsettled.object.export.backend.settle(&unsettled.object.handle);
@@ -137,8 +137,8 @@ impl CompoundState {
 }
 
 impl Nfs {
-    /// Ends a COMPOUND whose operations have all run, now that what it has changed is on stable
-    /// storage or cannot be put there.
+    /// Ends a COMPOUND whose operations have all run, after its changes have reached stable storage
+    /// or failed to.
     pub fn settled(
         &self,
         call: &Call<'_>,

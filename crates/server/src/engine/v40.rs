@@ -1,22 +1,22 @@
-//! What a COMPOUND of NFSv4.0 has instead of a session (RFC 7530 section 15.2).
+//! State of a COMPOUND of NFSv4.0, in place of a session (RFC 7530 section 15.2).
 
 use super::{Call, Compound, Nfs, OpError};
 use nfs4::{Nfsstat4, Stateid4};
 use state::ClientKey;
 use std::cell::Cell;
 
-/// What only a COMPOUND of NFSv4.0 needs.
+/// The part of the state that only NFSv4.0 uses.
 #[derive(Clone, Debug, Default)]
 pub struct Of40 {
-    /// The client that an operation has named, by its id or a stateid.
+    /// The client that an operation has named, by its client ID or a stateid.
     pub client: Option<ClientKey>,
-    /// Whether an operation was run that must not be run twice, so that the reply is kept for a
-    /// copy of the request.
+    /// Whether an operation has run that must not run twice, so that the reply is cached for a copy
+    /// of the request.
     pub once: Cell<bool>,
 }
 
 impl Nfs {
-    /// Most bytes of COMPOUND4res without a session's limits.
+    /// Returns the limit of COMPOUND4res in bytes, without a session.
     pub(crate) fn reply_max_40(&self, call: &Call<'_>) -> usize {
         let whole = usize::try_from(self.config.limits.response_size_max).unwrap_or(usize::MAX);
         whole.saturating_sub(call.reply_overhead)
@@ -24,8 +24,8 @@ impl Nfs {
 }
 
 impl Compound<'_> {
-    /// Who looks at or changes a file, where there is no session. Before an operation has named its
-    /// client it is the connection: it stands for nobody who could hold anything.
+    /// Returns the client of a call without a session. Before an operation has named it, the
+    /// connection takes its place: a client key that can hold no state.
     ///
     /// # Errors
     /// NFS4ERR_OP_NOT_IN_SESSION since NFSv4.1.
@@ -36,11 +36,11 @@ impl Compound<'_> {
         Ok(self.progress.v40.client.unwrap_or_else(|| ClientKey::of_connection(self.call.connection.0)))
     }
 
-    /// The client whose stateid comes with I/O: the session's, or in NFSv4.0 whoever was given it;
-    /// its lease is renewed.
+    /// Returns the client of a stateid used for I/O: the session's, or in NFSv4.0 the holder of the
+    /// stateid, whose lease is renewed.
     ///
     /// # Errors
-    /// Those of [`state::State::client_of_stateid_40`].
+    /// The errors of the state's `client_of_stateid_40`.
     pub fn client_of(&self, stateid: &Stateid4) -> Result<ClientKey, OpError> {
         match &self.progress.session {
             Some(session) => Ok(session.client),

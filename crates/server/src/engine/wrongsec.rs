@@ -1,4 +1,4 @@
-//! Which flavors may touch what (RFC 8881 section 2.6.3.1).
+//! Flavors required for each object (RFC 8881 section 2.6.3.1).
 
 use super::{Compound, Fh, OpError, OpResult};
 use nfs4::{NfsOpnum4, Nfsstat4, OpenClaim4};
@@ -6,9 +6,9 @@ use vfs::{Place, SecFlavor};
 use xdr::{Decode, Decoder};
 
 impl Compound<'_> {
-    /// Returns the flavors that an object may be used with by this caller, in the export's order of
-    /// preference: those that the server speaks, without `sys` from a port that the export does not
-    /// trust. SECINFO tells these and no others.
+    /// Returns the flavors with which this caller may use an object, in the export's order of
+    /// preference: the server's flavors, without `sys` from a port that the export does not trust.
+    /// SECINFO returns exactly these.
     pub fn flavors(&self, fh: &Fh) -> Vec<SecFlavor> {
         let place = match fh {
             Fh::Pseudo(fileid) => Place::Node(*fileid),
@@ -19,14 +19,14 @@ impl Compound<'_> {
         flavors
     }
 
-    /// Whether the call's flavor may be used on an object. The pseudo file system takes any that an
-    /// export below it takes.
+    /// Returns whether the call's flavor may be used on an object. The pseudo file system accepts
+    /// any flavor that an export below it accepts.
     ///
     /// `sys` from an unprivileged port is a flavor that this caller may not use, and gets
-    /// NFS4ERR_WRONGSEC like any other: each place that checks flavors then checks ports as well,
-    /// the error is one that all of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not
-    /// PUTFH's), and a client that may use another flavor learns it by SECINFO, which it would not
-    /// after NFS4ERR_ACCESS.
+    /// NFS4ERR_WRONGSEC like any other. Thus each check of flavors also checks ports, the error is
+    /// one that all of them may return (NFS4ERR_ACCESS and NFS4ERR_PERM are not PUTFH's), and a
+    /// client that may use another flavor learns it by SECINFO, which it would not after
+    /// NFS4ERR_ACCESS.
     pub fn flavor_allowed(&self, fh: &Fh) -> bool {
         let flavor = self.call.security.flavor;
         match fh {
@@ -38,19 +38,19 @@ impl Compound<'_> {
     /// Checks the flavor for the object that LOOKUP, LOOKUPP or OPEN by name has found.
     ///
     /// # Errors
-    /// NFS4ERR_WRONGSEC.
+    /// NFS4ERR_WRONGSEC if the flavor is not allowed.
     pub fn check_flavor(&self, fh: &Fh) -> Result<(), OpError> {
         if self.flavor_allowed(fh) { Ok(()) } else { Err(Nfsstat4::NFS4ERR_WRONGSEC.into()) }
     }
 
-    /// Checks the flavor for an operation that puts a filehandle; `args` stands behind it. Whether
-    /// the check counts depends on what follows: see `decides`.
+    /// Checks the flavor for an operation that sets the filehandle; `args` stands behind it. The
+    /// next operation determines whether the check counts: see `decides`.
     ///
-    /// Returns whether the flavor is not the export's, so that only what needs no such check may
-    /// follow.
+    /// Returns whether the flavor is not the export's, so that only operations without this check
+    /// may follow.
     ///
     /// # Errors
-    /// NFS4ERR_WRONGSEC.
+    /// NFS4ERR_WRONGSEC if the flavor is not allowed.
     pub fn check_put(&self, fh: &Fh, args: &Decoder<'_>) -> Result<bool, OpError> {
         if self.flavor_allowed(fh) {
             return Ok(false);
@@ -58,7 +58,7 @@ impl Compound<'_> {
         let left = self.progress.position.count.saturating_sub(self.progress.position.index + 1);
         match following(*args, left) {
             Some(next) if !decides(next, args) || self.machine_may(next) => Ok(true),
-            // Clients ask for attributes in the COMPOUND that gives up a user's state by machine
+            // Clients ask for attributes in the COMPOUND that releases a user's state by machine
             // credential.
             Some(_) if beyond_getattr(*args, left).is_some_and(|later| self.machine_may(later)) => Ok(true),
             Some(_) => Err(Nfsstat4::NFS4ERR_WRONGSEC.into()),
@@ -66,7 +66,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Makes a filehandle the current one that an operation puts there.
+    /// Sets the current filehandle on behalf of an operation such as PUTFH.
     ///
     /// # Errors
     /// As [`Compound::check_put`].
@@ -77,12 +77,12 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// Checks an operation on a filehandle that was put there although the call's flavor is not its
-    /// export's: such a filehandle is a step on the way, or there for the machine credential to
-    /// clean up.
+    /// Checks an operation on a filehandle that was set although the call's flavor is not its
+    /// export's. Such a filehandle serves only to reach other objects, or for the machine
+    /// credential to release state.
     ///
     /// # Errors
-    /// NFS4ERR_ACCESS.
+    /// NFS4ERR_ACCESS for any other operation.
     pub fn check_restricted(&self, operation: NfsOpnum4) -> Result<(), OpError> {
         use NfsOpnum4::*;
         let step = matches!(
@@ -95,9 +95,9 @@ impl Compound<'_> {
         Err(Nfsstat4::NFS4ERR_ACCESS.into())
     }
 
-    /// Checks that the caller may use any export at all, before anything is remembered for it. Its
-    /// flavor does not matter: Linux without a machine credential makes its client ID by AUTH_SYS,
-    /// whatever the flavor of the mount.
+    /// Checks that the caller may use any export at all, before the server keeps state for it. The
+    /// flavor does not matter: Linux without a machine credential creates its client ID by
+    /// AUTH_SYS, with any flavor of the mount.
     ///
     /// # Errors
     /// NFS4ERR_CLID_INUSE: the lists of EXCHANGE_ID, CREATE_SESSION and SETCLIENTID have nothing
@@ -110,7 +110,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Whether the machine credential may send the operation for any user's state (SP4_MACH_CRED).
+    /// Returns whether the machine credential may send the operation for any user's state
+    /// (SP4_MACH_CRED).
     fn machine_may(&self, operation: u32) -> bool {
         let sender = self.sender();
         let session = self.progress.session.as_ref();
@@ -118,7 +119,7 @@ impl Compound<'_> {
     }
 }
 
-/// The number of the operation that follows, SAVEFH left out as section 2.6.3.1.1.1 has it.
+/// Returns the number of the next operation, skipping SAVEFH according to section 2.6.3.1.1.1.
 fn following(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     for _ in 0..left {
         match args.u32().ok()? {
@@ -129,7 +130,7 @@ fn following(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     None
 }
 
-/// The number of the first operation that is not GETATTR.
+/// Returns the number of the first operation that is not GETATTR.
 fn beyond_getattr(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     for _ in 0..left {
         match args.u32().ok()? {
@@ -140,9 +141,9 @@ fn beyond_getattr(mut args: Decoder<'_>, left: u32) -> Option<u32> {
     None
 }
 
-/// Whether the operation that follows a put filehandle operation leaves the check to the latter:
-/// not when it puts another filehandle (section 2.6.3.1.1.2), goes to another object by name
-/// (2.6.3.1.1.3 and .4), or asks for the flavors (2.6.3.1.1.5).
+/// Returns whether the flavor check of a put filehandle operation counts before this next
+/// operation. It does not when that sets another filehandle (section 2.6.3.1.1.2), goes to another
+/// object by name (2.6.3.1.1.3 and .4), or asks for the flavors (2.6.3.1.1.5).
 fn decides(next: u32, args: &Decoder<'_>) -> bool {
     use NfsOpnum4::*;
     match NfsOpnum4::from_u32(next) {
@@ -153,7 +154,7 @@ fn decides(next: u32, args: &Decoder<'_>) -> bool {
     }
 }
 
-/// Whether the OPEN that follows names its file by component.
+/// Returns whether the next operation is an OPEN that names its file by component.
 fn opens_by_name(mut args: Decoder<'_>) -> bool {
     while args.u32().is_ok_and(|number| number == NfsOpnum4::OP_SAVEFH as u32) {}
     match nfs4::Open4Args::decode(&mut args) {
