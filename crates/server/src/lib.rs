@@ -9,7 +9,7 @@
 //! ops                 the operations, one file each
 //! attr                attributes and access control lists
 //! engine ⇄ callback   the server, the state of one COMPOUND, callbacks to clients
-//! call ⇄ rpcsec       a call on its way through a tick, and its protection
+//! call ⇄ rpcsec       a call during a tick, and its protection
 //! metrics, security   counters and times; the sender of a call
 //! ```
 //!

@@ -1,23 +1,24 @@
-//! Log lines that peers can cause at will: one a second of each kind, and the number of those left
-//! out.
+//! Rate limit of log lines that peers can cause at will: one line a second of each kind, with the
+//! number of suppressed lines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// At most one line of a kind in this time.
+/// The least time between two lines of a kind.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A limit on log lines of one kind, for the whole server: a peer that can cause one can cause
 /// millions.
 #[derive(Debug, Default)]
 pub struct LogLimit {
-    /// Milliseconds of the clock before which nothing more is said.
+    /// The end of the quiet period, in milliseconds of the clock.
     quiet_until: AtomicU64,
     suppressed: AtomicU64,
 }
 
 impl LogLimit {
-    /// Asks to log; `Some` is a yes with the number of lines left out since the last.
+    /// Asks for permission to log. `Some` permits it, with the number of lines suppressed since the
+    /// last.
     pub fn permit(&self, now: Duration) -> Option<u64> {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let quiet_until = self.quiet_until.load(Relaxed);

@@ -1,5 +1,5 @@
-//! Who calls, and by which security flavor: what the dispatch hands to the COMPOUND engine with
-//! each call.
+//! The caller of each call and its security flavor, as the dispatch passes them to the COMPOUND
+//! engine.
 
 use state::{Principal, Protection};
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use vfs::{Caller, SecFlavor};
 /// The verified identity of one call, after RPCSEC_GSS or AUTH_SYS has been checked (RFC 8881
 /// section 2.2.1).
 ///
-/// The service (none, integrity, privacy) belongs to the call, not to the context: a value is made
-/// for each combination of context and service and shared by the calls that use it.
+/// The service (none, integrity, privacy) belongs to the call, not to the context: there is one
+/// value for each combination of context and service, shared by the calls that use it.
 #[derive(Clone, Debug)]
 pub struct Security {
-    /// The flavor with its service: what exports allow or refuse (NFS4ERR_WRONGSEC).
+    /// The flavor with its service, which exports allow or refuse (NFS4ERR_WRONGSEC).
     pub flavor: SecFlavor,
     /// The authenticated principal, such as `alice@REALM`; `None` for AUTH_SYS.
     pub principal: Option<Arc<str>>,
     /// Whether the principal is a machine's (`host/…`, `nfs/…`, `root/…`, or the like).
     pub machine: bool,
-    /// The user whose rights the call has, before an export squashes it; `None` for a principal
-    /// without account, whom exports treat as their anonymous user.
+    /// The user whose rights the call has, before an export squashes it. `None` for a principal
+    /// without account, which exports map to their anonymous user.
     pub caller: Option<Caller>,
     /// The RPCSEC_GSS context of the call, for the replay fingerprint; `None` for AUTH_SYS.
     pub context: Option<u64>,
-    /// The sender as sessions and client records compare it.
+    /// The sender in the form that sessions and client records compare.
     pub sender: Principal,
 }
 
@@ -53,12 +53,12 @@ impl Security {
         Self { flavor, principal: Some(principal), machine, caller, context: Some(context), sender }
     }
 
-    /// Whether the call came by RPCSEC_GSS.
+    /// Returns whether the call came by RPCSEC_GSS.
     pub fn is_gss(&self) -> bool {
         self.principal.is_some()
     }
 
-    /// Returns how well the call was protected on its way.
+    /// Returns the protection of the call in transit.
     pub fn protection(&self) -> Protection {
         match self.flavor {
             SecFlavor::Sys => Protection::None,

@@ -1,4 +1,4 @@
-//! Reads the attributes that a client wants to set (RFC 8881 sections 5.5 and 18.30).
+//! Decodes the attributes that a client sets (RFC 8881 sections 5.5 and 18.30).
 
 use super::{
     SETTABLE,
@@ -9,45 +9,45 @@ use crate::engine::{Compound, Fh, OpError, OpResult, OpStop};
 use nfs4::{AttributeValues, Bitmap4, Fattr4, Nfsstat4, Nfstime4, Purpose, Settime4, decode_fattr4};
 use vfs::{FileType, SetAttributes, SetTime, Timestamp};
 
-/// Permission bits with set-id and sticky.
+/// All bits of a mode: permissions, set-id and sticky.
 const MODE_MAX: u32 = 0o7777;
-/// Set-user-ID and set-group-ID.
+/// The set-user-ID and set-group-ID bits of a mode.
 const SET_ID: u32 = 0o6000;
-/// Set-group-ID: on a directory it gives nobody a right.
+/// The set-group-ID bit, which grants no right on a directory.
 const SET_GID: u32 = 0o2000;
-/// Permission bits alone.
+/// The bits of a umask: permissions only.
 const UMASK_MAX: u32 = 0o777;
-/// Nanoseconds are below this.
+/// Nanoseconds of a timestamp are below this.
 const NANOSECONDS_MAX: u32 = 1_000_000_000;
 
-/// Attributes to set, and which these are.
+/// The attributes to set, with their bitmap.
 #[derive(Clone, Debug, Default)]
 pub struct Settable {
-    /// The access control list, which [`Settable::fit_acl`] turns into what the backend can keep.
+    /// The access control list, which [`Settable::fit_acl`] converts to the backend's form.
     pub acl: Option<Vec<Ace>>,
-    /// For the backend.
+    /// The attributes for the backend.
     pub set: SetAttributes,
-    /// For attrset.
+    /// The bitmap for attrset.
     pub mask: Bitmap4,
 }
 
 /// The object whose access control list is set.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
-    /// Whether it is a directory.
+    /// Whether the object is a directory.
     pub directory: bool,
-    /// Its owner and its group, where they are known already.
+    /// The user that owns the object, if already known.
     pub owner: Option<u32>,
-    /// The same of the group.
+    /// The group that owns the object, if already known.
     pub group: Option<u32>,
 }
 
 impl Settable {
-    /// Turns the access control list, if there is one, into what the backend keeps.
+    /// Converts the access control list, if there is one, to the backend's form.
     ///
     /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL: what `docs/acls.md` says cannot be kept. `subject` fails
-    /// as it likes.
+    /// NFS4ERR_ATTRNOTSUPP and NFS4ERR_INVAL for lists that cannot be kept according to
+    /// `docs/acls.md`, and the error of `subject`.
     pub fn fit_acl(&mut self, subject: impl FnOnce() -> Result<Subject, OpError>) -> Result<(), OpError> {
         let Some(aces) = self.acl.take() else { return Ok(()) };
         let Subject { directory, owner, group } = subject()?;
@@ -62,12 +62,12 @@ impl Settable {
     }
 }
 
-/// Reads a fattr4 of SETATTR, CREATE or OPEN, for an object of the type that is made in the current
-/// filehandle's directory, or, without a type, for the current filehandle's.
+/// Decodes a fattr4 of SETATTR, CREATE or OPEN. `made` is the type of an object that is created in
+/// the current directory; without a type, the attributes are those of the current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL
-/// for what can only be read or has no such value, NFS4ERR_BADOWNER, NFS4ERR_BADXDR,
+/// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP; NFS4ERR_INVAL
+/// for a read-only attribute or an invalid value; NFS4ERR_BADOWNER, NFS4ERR_BADXDR, and
 /// [`OpStop::Deferred`] for names that are not in a cache.
 pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> OpResult<Settable> {
     let supported = supported(c.progress.minor, features(c.fh()?));
@@ -96,8 +96,7 @@ pub fn decode(c: &Compound<'_>, fattr: &Fattr4<'_>, made: Option<FileType>) -> O
     Ok(Settable { acl, set, mask: fattr.attrmask })
 }
 
-/// Returns the mode and the umask to be taken from it (RFC 8275 section 4: not both attributes at
-/// once).
+/// Returns the mode and its umask (RFC 8275 section 4: not both attributes at once).
 fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), OpError> {
     let (mode, umask) = match (values.mode, &values.mode_umask) {
         (Some(_), Some(_)) => return Err(Nfsstat4::NFS4ERR_INVAL.into()),
@@ -110,7 +109,7 @@ fn mode(values: &AttributeValues<'_>) -> Result<(Option<u32>, Option<u32>), OpEr
     Ok((mode, umask))
 }
 
-/// Refuses set-id bits where the export does, but for the group's on a directory.
+/// Refuses set-id bits where the export does, except for set-group-ID on a directory.
 fn check_setid(c: &Compound<'_>, bits: u32, made: Option<FileType>) -> OpResult {
     let Fh::Object(object) = c.fh()? else { return Ok(()) };
     if bits == 0 || object.export.setid {

@@ -1,4 +1,4 @@
-//! Writes fattr4 straight into the reply (RFC 8881 section 3.3.7): values stand in the order of
+//! Encodes fattr4 directly into the reply (RFC 8881 section 3.3.7), with values in the order of
 //! their numbers.
 
 use super::open_arguments::OPEN_ARGUMENTS;
@@ -17,8 +17,8 @@ const FH_EXPIRE_TYPE: u32 = nfs4::FH4_PERSISTENT;
 /// Granularity of times, in nanoseconds.
 const TIME_DELTA: Timestamp = Timestamp { seconds: 0, nanoseconds: 1 };
 
-/// Writes the attributes of an object that are wanted and supported. The file system is asked only
-/// for what it alone knows.
+/// Encodes the attributes of an object that are wanted and supported. The file system is queried
+/// only for attributes that need it.
 ///
 /// # Errors
 /// The backend's, and [`OpStop::Deferred`] for names that are not in a cache.
@@ -41,7 +41,7 @@ pub fn encode(
         mask = mask.and_not(&OF_QUOTAS);
     }
     let quota = quota.unwrap_or_default();
-    // What names are needed is known before anything is written.
+    // Names are looked up before anything is written, since a lookup may defer the operation.
     let owner = mask.contains(nfs4::FATTR4_OWNER).then(|| c.owner(attributes.uid)).transpose()?;
     let group = mask.contains(nfs4::FATTR4_OWNER_GROUP).then(|| c.owner_group(attributes.gid)).transpose()?;
     let (owner, group) = (owner.unwrap_or_default(), group.unwrap_or_default());
@@ -62,12 +62,12 @@ pub fn encode(
     Ok(())
 }
 
-/// Returns an object's access control list; what has none has the one that its mode stands for.
+/// Returns an object's access control list, or the one equivalent to its mode.
 fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> OpResult<Vec<Ace>> {
     let acls = match fh {
         Fh::Pseudo(_) => Acls::default(),
         Fh::Object(object) => {
-            // The kernel may have to read it.
+            // The kernel may have to read it from disk.
             c.check_disk(object)?;
             match object.export.backend.acls(&object.handle) {
                 Err(VfsError::Notsupp) => Acls::default(),
@@ -78,11 +78,10 @@ fn list(c: &Compound<'_>, fh: &Fh, attributes: &Attributes) -> OpResult<Vec<Ace>
     Ok(acl::from_posix(&acls, attributes.mode, attributes.file_type == FileType::Directory))
 }
 
-/// Returns what the quotas that count for an object leave, if there are any that the caller may
-/// know.
+/// Returns the remaining quota of an object, if quotas apply and the caller may know them.
 fn quota(c: &Compound<'_>, fh: &Fh) -> OpResult<Option<Quota>> {
     let Fh::Object(object) = fh else { return Ok(None) };
-    // The kernel may have to read it.
+    // The kernel may have to read it from disk.
     c.check_disk(object)?;
     Ok(object.export.backend.quota(&c.caller(&object.export), &object.handle)?)
 }
@@ -99,7 +98,7 @@ fn statfs(fh: &Fh) -> Result<FsStat, OpError> {
     }
 }
 
-/// An object whose attributes are written.
+/// An object whose attributes are encoded, with all values looked up.
 struct Subject<'s, 'c> {
     c: &'s Compound<'c>,
     fh: &'s Fh,
@@ -109,13 +108,13 @@ struct Subject<'s, 'c> {
     supported: Bitmap4,
     owner: String,
     group: String,
-    /// fattr4_acl, where it is wanted.
+    /// The encoded fattr4_acl; empty where it is not wanted.
     acl: Encoder,
     quota: Quota,
 }
 
 impl Subject<'_, '_> {
-    /// Writes one value.
+    /// Encodes the value of one attribute.
     fn encode(&self, attribute: u32, reply: &mut Encoder) {
         let a = self.attributes;
         match attribute {
@@ -149,7 +148,7 @@ impl Subject<'_, '_> {
         };
     }
 
-    /// Writes a value that is the same for every object of a file system.
+    /// Encodes a value that is the same for every object of a file system.
     fn encode_of_server<'e>(&self, attribute: u32, reply: &'e mut Encoder) -> &'e mut Encoder {
         let config = &self.c.nfs.config;
         let whole = &self.whole;
@@ -191,12 +190,12 @@ impl Subject<'_, '_> {
         }
     }
 
-    /// Whether the data of this caller's requests is signed or encrypted.
+    /// Returns whether the data of this caller's requests is signed or encrypted.
     fn is_protected(&self) -> bool {
         matches!(self.c.call.security.flavor, SecFlavor::Krb5i | SecFlavor::Krb5p)
     }
 
-    /// One fsid for each file system of an export, and one for all pseudo directories.
+    /// Returns the fsid: one for each file system of an export, and one for all pseudo directories.
     fn fsid(&self) -> (u64, u64) {
         match self.fh {
             Fh::Pseudo(_) => PSEUDO_FSID,
@@ -205,7 +204,7 @@ impl Subject<'_, '_> {
     }
 }
 
-/// The yes-or-no attributes. No: named attributes and folding of case.
+/// Returns the value of a boolean attribute. Named attributes and case folding are absent.
 fn is_true_of_server(attribute: u32) -> bool {
     matches!(
         attribute,
@@ -220,14 +219,15 @@ fn is_true_of_server(attribute: u32) -> bool {
     )
 }
 
-/// Bytes that come free when the name goes (RFC 7862 section 12.2.2): none while there are others.
+/// Returns the bytes that removing the name frees (RFC 7862 section 12.2.2): none while there are
+/// other names.
 fn space_freed(attributes: &Attributes) -> u64 {
     let last = attributes.nlink <= 1 || attributes.file_type == FileType::Directory;
     if last { attributes.space_used } else { 0 }
 }
 
-/// A change attribute that is taken from ctime steps back when somebody sets the clock back: of
-/// that nothing is said.
+/// Returns the type of the change attribute. One taken from ctime decreases when the clock is set
+/// back, so nothing is promised about it.
 fn change_attr_type(features: Features) -> ChangeAttrType4 {
     match features.change_grows {
         true => ChangeAttrType4::NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR,

@@ -1,4 +1,4 @@
-//! Attributes: what the backend knows as fattr4, and back (RFC 8881 section 5).
+//! Attributes: conversion between the backend's form and fattr4 (RFC 8881 section 5).
 
 pub mod acl;
 mod decode;
@@ -26,7 +26,7 @@ use nfs4::{
 };
 use vfs::Features;
 
-/// What can be set.
+/// Attributes that SETATTR can set.
 pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
     FATTR4_SIZE,
     FATTR4_MODE,
@@ -38,15 +38,15 @@ pub const SETTABLE: Bitmap4 = Bitmap4::of(&[
     FATTR4_ACL,
 ]);
 
-/// What can be set while a file is created exclusively: not the times, which hold the verifier
+/// Attributes that exclusive creation can set: not the times, which hold the verifier
 /// (suppattr_exclcreat, RFC 8881 section 5.8.1.14).
 pub const EXCLUSIVE_CREATE: Bitmap4 =
     Bitmap4::of(&[FATTR4_SIZE, FATTR4_MODE, FATTR4_OWNER, FATTR4_OWNER_GROUP, FATTR4_MODE_UMASK]);
 
-/// What can only be set, not read.
+/// Attributes that can only be set, not read.
 const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[FATTR4_TIME_ACCESS_SET, FATTR4_TIME_MODIFY_SET, FATTR4_MODE_UMASK]);
 
-/// What the file system as a whole has to be asked for.
+/// Attributes that need a query of the file system as a whole.
 const OF_FILE_SYSTEM: Bitmap4 = Bitmap4::of(&[
     FATTR4_FILES_AVAIL,
     FATTR4_FILES_FREE,
@@ -59,7 +59,7 @@ const OF_FILE_SYSTEM: Bitmap4 = Bitmap4::of(&[
     FATTR4_SPACE_TOTAL,
 ]);
 
-/// What NFSv4.2 adds.
+/// Attributes that NFSv4.2 adds.
 const OF_MINOR_2: Bitmap4 = Bitmap4::of(&[
     FATTR4_OPEN_ARGUMENTS,
     FATTR4_SPACE_FREED,
@@ -68,18 +68,18 @@ const OF_MINOR_2: Bitmap4 = Bitmap4::of(&[
     FATTR4_XATTR_SUPPORT,
 ]);
 
-/// What there is besides where objects have access control lists. dacl and sacl are not: there are
-/// no automatic inheritance and no AUDIT and ALARM entries that would need them.
+/// Additional attributes of file systems with access control lists. dacl and sacl are absent,
+/// because the server has no automatic inheritance and no AUDIT or ALARM entries.
 const OF_ACLS: Bitmap4 = Bitmap4::of(&[FATTR4_ACL, FATTR4_ACLSUPPORT]);
 
-/// What there is besides where users have quotas.
+/// Additional attributes of file systems with quotas.
 const OF_QUOTAS: Bitmap4 =
     Bitmap4::of(&[FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED]);
 
-/// What NFSv4.2 adds where files can share blocks.
+/// Additional attributes in NFSv4.2 of file systems in which files can share blocks.
 const OF_CLONES: Bitmap4 = Bitmap4::of(&[FATTR4_CLONE_BLKSIZE]);
 
-/// What can be read or set in NFSv4.1.
+/// Attributes that NFSv4.1 can read or set on every file system.
 const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
     FATTR4_SUPPORTED_ATTRS,
     FATTR4_TYPE,
@@ -122,7 +122,7 @@ const OF_MINOR_1: Bitmap4 = Bitmap4::of(&[
 ])
 .or(&OF_FILE_SYSTEM);
 
-/// What NFSv4.1 adds: NFSv4.0 ends with mounted_on_fileid.
+/// Attributes that NFSv4.1 adds: the last one of NFSv4.0 is mounted_on_fileid.
 const ADDED_BY_MINOR_1: Bitmap4 = Bitmap4::of(&[FATTR4_FS_LAYOUT_TYPES, FATTR4_SUPPATTR_EXCLCREAT]);
 
 /// Returns supported_attrs of a minor version on a file system.
@@ -146,7 +146,7 @@ pub fn supported(minor: u32, features: Features) -> Bitmap4 {
     all
 }
 
-/// Returns what the file system of a filehandle can do; the pseudo file system can nothing.
+/// Returns the features of a filehandle's file system; the pseudo file system has none.
 pub fn features(fh: &Fh) -> Features {
     match fh {
         Fh::Pseudo(_) => Features::default(),
@@ -154,7 +154,8 @@ pub fn features(fh: &Fh) -> Features {
     }
 }
 
-/// Whether the bitmap asks for what can only be set: NFS4ERR_INVAL (RFC 8881 section 5.5).
+/// Returns whether the bitmap has attributes that can only be set: NFS4ERR_INVAL (RFC 8881 section
+/// 5.5).
 pub fn asks_write_only(wanted: &Bitmap4) -> bool {
     !wanted.and(&WRITE_ONLY).is_empty()
 }

@@ -1,5 +1,5 @@
-//! open_arguments: which arguments of OPEN mean something here (RFC 9754). Signals and pushed
-//! delegations, times in delegations, and delegations in the place of opens do not.
+//! open_arguments: the supported arguments of OPEN (RFC 9754). Not supported are signals and pushed
+//! delegations, times in delegations, and delegations in place of opens.
 
 use nfs4::OpenArgsCreatemode4::*;
 use nfs4::OpenArgsOpenClaim4::*;

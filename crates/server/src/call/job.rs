@@ -1,4 +1,4 @@
-//! One call on its way through a tick.
+//! One call during a tick.
 
 use crate::metrics::Kind;
 use crate::rpcsec::GssCall;
@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a record that is kept, to be used again, when its call waits for stable storage only.
+/// Bytes of a record that is kept for reuse while its call waits only for stable storage.
 const RECORD_KEPT_MAX: usize = 4096;
 
-/// A record with what has been found out about it.
+/// A record with the results of the stages so far.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) connection: ConnectionId,
@@ -22,41 +22,41 @@ pub(crate) struct Job {
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// Where in the record the arguments are; bare once bodies have been opened.
+    /// Range of the arguments in the record; bare once the body is opened.
     pub(crate) arguments: Range<usize>,
     pub(crate) auth: Auth,
-    /// With which calls its time is counted.
+    /// The kind under which its time is counted.
     pub(crate) kind: Kind,
     pub(crate) verdict: Verdict,
 }
 
-/// How the call is authenticated.
+/// The authentication of a call.
 #[derive(Debug)]
 pub(crate) enum Auth {
     None,
     Sys(Arc<Security>),
-    /// A context is to be created.
+    /// INIT: a context is to be created.
     Init,
     /// Data or DESTROY by an established context.
     Gss(GssCall),
 }
 
-/// What is to become of the call.
+/// The decision on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Run,
-    /// MSG_DENIED.
+    /// Answer with MSG_DENIED and its reason.
     Deny(Denied),
-    /// MSG_ACCEPTED, but not successful.
+    /// Answer with MSG_ACCEPTED and an error.
     Refuse(Accepted),
-    /// No answer, and the connection closes.
+    /// Send no answer, and close the connection.
     Close,
-    /// No answer.
+    /// Send no answer and keep the connection.
     Ignore,
 }
 
 impl Auth {
-    /// The kind of calls with which a call that is authenticated like this is counted.
+    /// Returns the kind under which such a call is counted.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Sys(_) => Kind::Sys,
@@ -75,7 +75,7 @@ impl Auth {
 }
 
 impl Job {
-    /// A record that will not run.
+    /// Makes the job of a record that will not run.
     pub(crate) fn ended(
         connection: ConnectionId,
         peer: SocketAddr,
@@ -98,7 +98,7 @@ impl Job {
         }
     }
 
-    /// A call that can run.
+    /// Makes the job of a call that can run.
     pub(crate) fn call(
         connection: ConnectionId,
         peer: SocketAddr,
@@ -121,24 +121,24 @@ impl Job {
         }
     }
 
-    /// The RPCSEC_GSS part of a call that nothing has stopped yet.
+    /// Returns the RPCSEC_GSS part of a call that no stage has stopped.
     pub(crate) fn runnable_gss(&self) -> Option<&GssCall> {
         if self.verdict == Verdict::Run { self.auth.gss() } else { None }
     }
 
-    /// Whether the body of this call has yet to be opened as this service says.
+    /// Returns whether the body of this call is still to be opened with this service.
     pub(crate) fn expects_body(&self, service: RpcGssServiceT) -> bool {
         self.runnable_gss().is_some_and(|call| call.body_service() == service)
     }
 
-    /// Lets go of a long record: it is of no use any more but as memory.
+    /// Frees a long record whose arguments are no longer needed.
     pub(crate) fn forget_arguments(&mut self) {
         if self.record.capacity() > RECORD_KEPT_MAX {
             self.record = Vec::new();
         }
     }
 
-    /// The arguments as they stand in the record.
+    /// Returns the arguments in the record.
     pub(crate) fn arguments(&self) -> &[u8] {
         self.record.get(self.arguments.clone()).unwrap_or_default()
     }

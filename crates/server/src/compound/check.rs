@@ -26,7 +26,7 @@ impl Compound<'_> {
         Ok(())
     }
 
-    /// Checks how the operation stands to SEQUENCE.
+    /// Checks the position of the operation relative to SEQUENCE.
     fn check_place(&self, place: Place) -> Result<(), OpError> {
         let alone = self.progress.position.count == 1;
         let status = match place {
@@ -45,7 +45,7 @@ impl Compound<'_> {
         Err(status.into())
     }
 
-    /// Holds an operation's row against what it would wait for.
+    /// Checks that an operation's row allows it to run on a thread that may not block.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].
@@ -67,7 +67,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Checks that what filehandles stand for is on file systems that answer from memory.
+    /// Checks that the objects of both filehandles are on file systems that answer from memory.
     ///
     /// # Errors
     /// [`OpStop::Deferred`].

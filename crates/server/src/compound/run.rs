@@ -9,7 +9,7 @@ use nfs4::{NfsOpnum4, Nfsstat4};
 use std::sync::atomic::Ordering::Relaxed;
 use xdr::{Decoder, Encoder};
 
-/// What stands before the operations of COMPOUND4args.
+/// The header of COMPOUND4args, before its operations.
 struct Header<'a> {
     tag: &'a [u8],
     minor: u32,
@@ -21,6 +21,8 @@ impl<'a> Header<'a> {
         Ok(Self { tag: args.opaque(tag_max)?, minor: args.u32()?, count: args.u32()? })
     }
 
+    /// Checks minor version and tag.
+    ///
     /// # Errors
     /// NFS4ERR_MINOR_VERS_MISMATCH, NFS4ERR_INVAL for a tag that is not UTF-8 (section 16.2.3).
     fn check(&self, minor_min: u32) -> Result<(), Nfsstat4> {
@@ -31,18 +33,18 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The state of a COMPOUND after its operations have run, or one of them would wait.
+/// The state of a COMPOUND after its operations have run, or when one of them would block.
 #[derive(Debug)]
 pub enum CompoundStatus<S = Box<CompoundState>> {
     /// The reply is complete.
     Done(CompoundOutcome),
-    /// The next operation would wait, and the reply holds the results before it; or all operations
-    /// have run, and their changes are not on stable storage yet.
+    /// The next operation would block, and the reply holds the results before it; or all operations
+    /// have run, and their changes are not yet on stable storage.
     Deferred(S),
 }
 
 impl Nfs {
-    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, whatever `reply` already holds. Waits
+    /// Runs one COMPOUND and appends COMPOUND4res to `reply`, after its present content. Blocks
     /// where it has to.
     ///
     /// Operations are decoded one at a time, so that memory does not grow with their number.
@@ -53,7 +55,7 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::compound`], but may stop before an operation that would wait. Then the same call
+    /// As [`Nfs::compound`], but may stop before an operation that would block. Then the same call
     /// and reply are to be given to [`Nfs::resume`] or [`Nfs::give_up`], on any thread.
     pub fn begin(&self, call: &Call<'_>, reply: &mut Encoder, patience: WaitPolicy) -> CompoundStatus {
         let start = reply.len();
@@ -88,8 +90,8 @@ impl Nfs {
         }
     }
 
-    /// Answers a COMPOUND of NFSv4.0 of which nothing is to be run: the copy of one that was, or
-    /// one that is too long.
+    /// Answers a COMPOUND of NFSv4.0 without running it: the copy of an earlier one, or one that is
+    /// too long.
     fn answer_at_once_40(
         &self,
         call: &Call<'_>,
@@ -106,7 +108,8 @@ impl Nfs {
         Some(CompoundOutcome { status, operations: header.count, replayed: true })
     }
 
-    /// Runs a suspended COMPOUND to its end, and waits where it has to. `call` has the time of now.
+    /// Runs a suspended COMPOUND to its end, and blocks where it has to. `call` has the current
+    /// time.
     pub fn resume(&self, call: &Call<'_>, reply: &mut Encoder, state: Box<CompoundState>) -> CompoundOutcome {
         match self.go_on(call, reply, state) {
             CompoundStatus::Done(outcome) => outcome,
@@ -117,9 +120,9 @@ impl Nfs {
         }
     }
 
-    /// As [`Nfs::resume`], but what it has changed may be left to be put on stable storage, when
-    /// all operations have run. Then the same call and reply are to be given to [`Nfs::settled`],
-    /// on any thread.
+    /// As [`Nfs::resume`], but may stop after all operations have run, before the changes are on
+    /// stable storage. Then the same call and reply are to be given to [`Nfs::settled`], on any
+    /// thread.
     pub fn go_on(
         &self,
         call: &Call<'_>,
@@ -135,8 +138,8 @@ impl Nfs {
         }
     }
 
-    /// Runs the operations of a COMPOUND from where its state stands. Returns `None` if it is not
-    /// finished: its phase says why.
+    /// Runs the operations of a COMPOUND from its present state. Returns `None` if it is not
+    /// finished; its phase has the reason.
     fn run_operations(
         &self,
         call: &Call<'_>,
@@ -161,7 +164,7 @@ impl Nfs {
         None
     }
 
-    /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would wait.
+    /// Ends a suspended COMPOUND with NFS4ERR_DELAY for the operation that would block.
     pub fn give_up(
         &self,
         call: &Call<'_>,
@@ -181,14 +184,14 @@ impl Nfs {
     }
 }
 
-/// Answers a COMPOUND of which no operation is run.
+/// Answers a COMPOUND without running any operation.
 fn refuse(reply: &mut Encoder, tag: &[u8], status: Nfsstat4) -> CompoundOutcome {
     reply.u32(status as u32).opaque(tag).u32(0);
     CompoundOutcome { status, operations: 0, replayed: false }
 }
 
 impl Compound<'_> {
-    /// Runs operations until one fails; returns the last status.
+    /// Runs operations until one fails. Returns the last status.
     ///
     /// # Errors
     /// The reason why the next operation is deferred. Then `args` begins with that operation.
@@ -207,7 +210,7 @@ impl Compound<'_> {
         Ok(status)
     }
 
-    /// Applies the session's limits to the reply, once SEQUENCE has told which session it is.
+    /// Applies the session's limits to the reply after SEQUENCE.
     fn begin_session_reply(&mut self) {
         if let Some((fore, cache_this)) =
             self.progress.session.as_ref().map(|session| (session.fore, session.cache_this))
@@ -219,7 +222,7 @@ impl Compound<'_> {
     /// Runs one operation and writes its number, status and result.
     ///
     /// # Errors
-    /// The reason why the operation is deferred. Then nothing of it is in the reply.
+    /// The reason why the operation is deferred. Then the reply holds nothing of it.
     fn step(&mut self, args: &mut Decoder<'_>, reply: &mut Encoder) -> Result<Nfsstat4, DeferReason> {
         let (before, number_at) = (*args, reply.len());
         self.progress.result_at = number_at;
@@ -268,7 +271,8 @@ impl Compound<'_> {
             c.end_changes();
             result
         })?;
-        // What has a reserve has fitted; what changed nothing may be taken back.
+        // A result with a reserve fits; without a reserve the operation has changed nothing, so its
+        // result may be replaced by an error.
         let unlimited = || self.progress.session.is_none() && self.progress.minor > 0;
         let fits = operation.result_max > 0 || unlimited() || self.fits(reply);
         if fits { Ok(()) } else { Err(self.too_big().into()) }

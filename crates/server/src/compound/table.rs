@@ -1,4 +1,4 @@
-//! The table of operations: one row each, with what holds before it may run.
+//! The table of operations: one row each, with the conditions under which it may run.
 
 use crate::engine::{Compound, OpResult};
 use crate::ops;
@@ -9,11 +9,11 @@ use xdr::{Decoder, Encoder};
 #[path = "table_40.rs"]
 mod table_40;
 
-/// Runs one operation: arguments from the decoder, the result without status to the encoder.
+/// Runs one operation: decodes arguments, encodes the result without the status.
 pub type Run = fn(&mut Compound<'_>, &mut Decoder<'_>, &mut Encoder) -> OpResult;
 
-/// How an operation stands to SEQUENCE (RFC 8881 section 2.10.2.1 and the operations' own
-/// sections).
+/// The position of an operation relative to SEQUENCE (RFC 8881 section 2.10.2.1 and the operations'
+/// own sections).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Only in a COMPOUND that begins with SEQUENCE.
@@ -22,28 +22,28 @@ pub enum Place {
     AloneOrInSession,
     /// Only as the only operation of a COMPOUND.
     Alone,
-    /// SEQUENCE itself: first.
+    /// SEQUENCE itself: first in its COMPOUND.
     First,
     /// In NFSv4.0, where there are no sessions.
     Anywhere,
-    /// As `Anywhere`, and it must not be run twice: the COMPOUND's reply is kept for a copy of the
-    /// request.
+    /// As `Anywhere`, for an operation that must not run twice: the COMPOUND's reply is cached for
+    /// a copy of the request.
     Once,
 }
 
-/// What an operation may have to wait for. Where calls must not wait, a COMPOUND is suspended
-/// before an operation that would, and goes on where it may.
+/// The resource that an operation may block on. Where blocking is not allowed, the COMPOUND is
+/// suspended before such an operation and resumed where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// For nothing: it knows all it needs, or finds out by itself whether it would have to wait.
+    /// None: the operation never blocks, or decides by itself whether to defer.
     No,
-    /// For the current object, when it is not at hand; for the rest it finds out by itself.
+    /// The current object, unless it is at hand. The operation checks all other resources itself.
     Object,
-    /// For a file system that can make it wait.
+    /// A file system that can block.
     Disk,
-    /// For work that takes long on any file system.
+    /// Work that takes long on any file system.
     Long,
-    /// For the client records, and for files that close with the client they belong to.
+    /// The client records, and files that are closed with their client.
     Records,
 }
 
@@ -54,40 +54,40 @@ pub struct Operation {
     pub opnum: NfsOpnum4,
     /// The first minor version that has it.
     pub since: u32,
-    /// Where it may stand.
+    /// Its position relative to SEQUENCE.
     pub place: Place,
     /// Whether it needs a current filehandle (NFS4ERR_NOFILEHANDLE).
     pub needs_fh: bool,
     /// Whether it changes the file system of the current filehandle (NFS4ERR_ROFS).
     pub modifies: bool,
-    /// Most bytes of the result that must fit into the reply before the operation may run, because
-    /// it cannot be taken back. 0: the result is checked afterwards.
+    /// Bytes that the reply must have free before the operation may run, because it cannot be
+    /// undone. 0: the size of the result is checked afterwards.
     pub result_max: usize,
-    /// What it may have to wait for.
+    /// The resource that it may block on.
     pub waits: Waits,
-    /// What runs it.
+    /// The function that runs it.
     pub run: Run,
 }
 
-/// Result sizes of operations that cannot be taken back, in bytes.
+/// Result sizes of operations that cannot be undone, in bytes.
 mod size {
-    /// Nothing but a status.
+    /// A result without a body.
     pub const STATUS: usize = 8;
-    /// A stateid.
+    /// A result with a stateid.
     pub const STATEID: usize = STATUS + 16;
-    /// change_info4.
+    /// A result with change_info4.
     pub const CHANGE: usize = STATUS + 20;
-    /// A bitmap of three words.
+    /// A result with a bitmap of three words.
     pub const BITMAP: usize = STATUS + 16;
-    /// Stateid, change_info4, flags, attributes set, a delegation for writing.
+    /// Stateid, change_info4, flags, attributes set, a write delegation.
     pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 4 + 16 + 4 + 12 + 12 + 16;
     /// A denied lock with the longest owner, or a stateid.
     pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + crate::ops::lock::DENIED_OWNER_MAX;
-    /// Count, committed, verifier.
+    /// A result with count, committed and verifier.
     pub const WRITE: usize = STATUS + 4 + 4 + 8;
     /// write_response4 without a callback id, copy_requirements4.
     pub const COPY: usize = STATEID + 4 + 8 + 4 + 8 + 8;
-    /// The longest results of session operations, our own strings included.
+    /// The longest results of session operations, including the server's own strings.
     pub const SESSION: usize = STATUS + 512;
 }
 
@@ -223,10 +223,11 @@ const OPERATIONS: [Operation; 73] = [
     row(OP_REMOVEXATTR, ops::xattr::remove).fh().modifies().reserve(size::CHANGE).waits(Disk).v42(),
 ];
 
-/// The same for all but NFSv4.0.
+/// The rows of NFSv4.1 and NFSv4.2.
 static LATER: [Operation; 73] = OPERATIONS;
 
-/// Finds an operation's row; `None` is OP_ILLEGAL: no such number, or not in this minor version.
+/// Finds an operation's row. `None` means OP_ILLEGAL: the number does not exist in this minor
+/// version.
 pub fn find(number: u32, minor: u32) -> Option<&'static Operation> {
     let index = usize::try_from(number.checked_sub(NfsOpnum4::OP_ACCESS as u32)?).ok()?;
     let rows: &'static [Operation] = if minor == 0 { &OPERATIONS_40 } else { &LATER };

@@ -1,16 +1,17 @@
-//! The rows of NFSv4.0 (RFC 7530 section 16): those of NFSv4.1 outside of sessions, and what is
-//! done otherwise.
+//! The rows of NFSv4.0 (RFC 7530 section 16): the rows of NFSv4.1 without sessions, and the
+//! operations that differ.
 
 use super::{Disk, Object, Operation, Place, Records, row, size};
 use crate::ops::{self, v40};
 use nfs4::NfsOpnum4::{self, *};
 
-/// The last operation of NFSv4.0.
+/// The number of the last operation of NFSv4.0.
 const LAST: usize = OP_RELEASE_LOCKOWNER as usize;
 /// The number of the first row.
 const FIRST: usize = OP_ACCESS as usize;
 
-/// What NFSv4.0 does otherwise: owners have sequence numbers, and what NFSv4.1 took away is there.
+/// Operations that differ in NFSv4.0: owners have sequence numbers, and some operations exist only
+/// there.
 const OWN: [Operation; 13] = [
     row(OP_CLOSE, v40::close::run).fh().reserve(size::STATEID).waits(Disk),
     row(OP_DELEGPURGE, ops::unsupported::run),
@@ -27,7 +28,7 @@ const OWN: [Operation; 13] = [
     row(OP_SECINFO, v40::secinfo::run).fh().waits(Object),
 ];
 
-/// What must not be done twice, and has no sequence number that would tell.
+/// Operations that must not run twice and have no sequence number to detect a copy.
 const ONCE: [NfsOpnum4; 7] =
     [OP_CREATE, OP_LINK, OP_REMOVE, OP_RENAME, OP_SETATTR, OP_SETCLIENTID, OP_SETCLIENTID_CONFIRM];
 

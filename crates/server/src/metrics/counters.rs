@@ -1,4 +1,4 @@
-//! What the dispatch counts and what it says of trouble.
+//! Counters of the dispatch, and its log lines about peers.
 
 use super::{Lags, Times};
 use crate::log_limit::LogLimit;
@@ -13,14 +13,14 @@ macro_rules! metrics {
         #[derive(Debug, Default)]
         pub struct Metrics {
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// How far calls were behind others of their context.
+            /// The distances of calls to the highest sequence number of their context.
             pub lags: Lags,
-            /// Where the time of calls went.
+            /// The time of calls by stage.
             pub times: Times,
         }
 
         impl Metrics {
-            /// All counters by name, but for the lags and times.
+            /// Returns all counters by name, without lags and times.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
@@ -29,15 +29,15 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Calls received, whatever became of them.
+    /// Calls received, with any outcome.
     calls,
-    /// COMPOUNDs run.
+    /// COMPOUNDs that the server has run.
     compounds,
     /// Records that are no RPC message; each closed its connection.
     malformed_records,
-    /// Replies to callbacks.
+    /// Replies that match a callback in flight.
     callback_replies,
-    /// Replies on connections where the server had asked nothing.
+    /// Replies that match no callback in flight.
     unexpected_replies,
     /// Calls denied with AUTH_ERROR.
     auth_errors,
@@ -47,17 +47,17 @@ metrics! {
     mic_failures,
     /// Bodies whose MIC or encryption was wrong.
     body_failures,
-    /// Calls discarded in silence because their sequence number was used or below the window.
+    /// Calls dropped silently because their sequence number was used or below the window.
     window_drops,
-    /// Calls with handles that name no context (never given, expired, evicted, destroyed).
+    /// Calls with handles of no context (never given, expired, evicted, destroyed).
     unknown_handles,
-    /// Contexts established.
+    /// RPCSEC_GSS contexts that were established.
     contexts_created,
     /// Tokens that were not accepted.
     contexts_refused,
-    /// Contexts that made room for others.
+    /// Contexts evicted to make room for others.
     contexts_evicted,
-    /// Contexts removed at the end of their tickets.
+    /// Contexts removed because their tickets expired or because they were idle.
     contexts_expired,
     /// Contexts destroyed by their clients.
     contexts_destroyed,
@@ -72,7 +72,7 @@ impl Metrics {
     }
 }
 
-/// Kinds of trouble that peers can cause at will, each with a log limit of its own.
+/// Kinds of errors that peers can cause at will, each with its own log limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     MalformedRecord,
@@ -83,7 +83,7 @@ pub(crate) enum Trouble {
     Window,
 }
 
-/// Log lines about peers, limited so that nobody can fill the disk with them.
+/// Log lines about peers, limited so that a peer cannot fill the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     malformed_record: LogLimit,
@@ -94,7 +94,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Logs trouble with a peer, unless the last line of its kind is too young.
+    /// Logs an error of a peer, unless the limit of its kind suppresses the line.
     pub(crate) fn note(&self, trouble: Trouble, now: Duration, peer: SocketAddr, detail: impl Display) {
         let (limit, what) = match trouble {
             Trouble::MalformedRecord => (&self.malformed_record, "closed, because it sent no RPC message"),

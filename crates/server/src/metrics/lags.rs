@@ -1,20 +1,21 @@
-//! How far calls arrive behind later ones of their context.
+//! Histogram of the distances of calls to the highest sequence number of their context.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets of a histogram: in order, then 1, 2 to 3, 4 to 7 and so on, up to the largest window.
+/// Buckets of the histogram: 0 for calls in order, then 1, 2 to 3, 4 to 7 and so on, up to the
+/// largest window.
 const BUCKETS: usize = rpc::SequenceWindow::SIZE_MAX.ilog2() as usize + 1;
 
-/// Accepted calls by the number of places that they are behind the highest sequence number before
-/// them.
+/// Accepted calls by their distance to the highest sequence number before them.
 ///
-/// A client with several connections reorders its own calls. What nears the window's size would be
-/// dropped by a smaller window (RFC 2203 section 5.3.3.1).
+/// A client with several connections reorders its own calls. A distance close to the window's size
+/// would exceed a smaller window (RFC 2203 section 5.3.3.1).
 #[derive(Debug, Default)]
 pub struct Lags([AtomicU64; BUCKETS]);
 
-/// What one tick adds to [`Lags`]: threads meet at the counters once a tick, not with every call.
+/// The counts of one tick, added to [`Lags`] at once, so that threads contend for the counters once
+/// a tick and not with every call.
 #[derive(Debug, Default)]
 pub(crate) struct TickLags([u64; BUCKETS]);
 
@@ -29,14 +30,14 @@ impl TickLags {
 }
 
 impl Lags {
-    /// Adds what a tick has counted.
+    /// Adds the counts of one tick.
     pub(crate) fn add(&self, tick: &TickLags) {
         for (total, count) in self.0.iter().zip(tick.0).filter(|(_, count)| *count > 0) {
             total.fetch_add(count, Relaxed);
         }
     }
 
-    /// The least lag of each bucket with its number of calls, up to the largest lag that was seen.
+    /// Returns the least lag of each bucket with its number of calls, up to the largest lag seen.
     pub fn snapshot(&self) -> Vec<(u32, u64)> {
         let floor = |bucket: usize| if bucket == 0 { 0 } else { 1 << (bucket - 1) };
         let counts = self.0.iter().enumerate();

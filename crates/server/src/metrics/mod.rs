@@ -1,8 +1,8 @@
-//! Counters of calls and operations, and the times of calls. The other modules write them, the
-//! program's metrics page and its log read them.
+//! Counters of calls and operations, and the times of calls. The other modules write them; the
+//! program's metrics page and log read them.
 //!
-//! A counter on the path of a call is an atomic of its own cache line or shard, or is added once a
-//! tick.
+//! A counter on the path of a call is an atomic of its own cache line or shard, or is updated once
+//! a tick.
 
 mod counters;
 mod lags;

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Copies of the counters of successes, by connection: shards that serve at once seldom share a
+/// Copies of the counters of successes, by connection, so that concurrent shards seldom share a
 /// cache line.
 const PARTS: usize = 16;
-/// Rows of operations: those by number, and one for OP_ILLEGAL.
+/// Rows of operations: one by number, and one for OP_ILLEGAL.
 const OPERATIONS: usize = 80;
-/// Columns of statuses: those below 100, and those from 10001 on.
+/// Columns of statuses: below 100, and from 10001 on.
 const STATUSES: usize = 200;
-/// Pairs of operation and errno that are told apart; further ones are only logged.
+/// Pairs of operation and errno that are counted. Further ones are only logged.
 const ERRNO_ROWS_MAX: usize = 256;
 
-/// Counters of what operations answered since the server's start.
+/// Counters of operations by status since the server's start.
 #[derive(Debug)]
 pub struct Outcomes {
     successes: Box<[[AtomicU64; OPERATIONS]]>,
@@ -51,7 +51,7 @@ fn column(status: Nfsstat4) -> usize {
     }
 }
 
-/// Names of the errors of XDR as metrics have them, in the order of [`fault`].
+/// Names of the errors of XDR in metrics, in the order of [`fault`].
 const UNDECODABLE: [&str; 6] =
     ["truncated", "too_long", "invalid_bool", "invalid_enum", "invalid_discriminant", "trailing_bytes"];
 
@@ -67,7 +67,7 @@ fn fault(error: &xdr::Error) -> usize {
     }
 }
 
-/// The operation's name as the metrics have it: `READ`.
+/// Returns the operation's name in metrics: `READ`.
 fn name(opnum: NfsOpnum4) -> &'static str {
     opnum.name().strip_prefix("OP_").unwrap_or(opnum.name())
 }
@@ -107,7 +107,7 @@ impl Outcomes {
         }
     }
 
-    /// All counts that are not zero: operation, status, count.
+    /// Returns all counts that are not zero: operation, status, count.
     pub fn statuses(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut counts = Vec::new();
         for opnum in NfsOpnum4::ALL {
@@ -130,14 +130,14 @@ impl Outcomes {
         counts
     }
 
-    /// Arguments that could not be decoded: kind of error, count. Kinds without a count are left
-    /// out.
+    /// Returns the counts of undecodable arguments: kind of error, count. Kinds without a count are
+    /// omitted.
     pub fn undecodable(&self) -> Vec<(&'static str, u64)> {
         let counts = UNDECODABLE.into_iter().zip(self.undecodable.iter().map(|count| count.load(Relaxed)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Errors of file systems: operation, errno, count.
+    /// Returns the counts of errors of file systems: operation, errno, count.
     pub fn errors(&self) -> Vec<(&'static str, i32, u64)> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.iter().map(|((operation, errno), count)| (*operation, *errno, *count)).collect()

@@ -1,9 +1,8 @@
-//! Where the time of calls goes: how long they wait, and how long each stage works on them.
+//! The time of calls: how long they wait, and how long each stage takes.
 //!
-//! Batches are timed, not calls: the clock is read where one stage follows another and where calls
-//! of another flavor follow, and what passed belongs to the calls of the batch in equal parts. Most
-//! ticks have calls of one flavor, and those of `sys` need one look at the clock besides the one
-//! with which a tick begins.
+//! Batches are timed, not calls: the clock is read between stages and between calls of different
+//! flavors, and the elapsed time is divided equally among the calls of the batch. Most ticks have
+//! calls of one flavor; ticks of `sys` read the clock once besides the reading at their begin.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,15 +10,15 @@ use std::time::Duration;
 /// Calls whose times are counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// AUTH_SYS.
+    /// AUTH_SYS, not signed at all.
     Sys,
-    /// RPCSEC_GSS, header signed.
+    /// RPCSEC_GSS with signed headers only.
     Krb5,
     /// RPCSEC_GSS, header and body signed.
     Krb5i,
     /// RPCSEC_GSS, header signed and body encrypted.
     Krb5p,
-    /// All else: AUTH_NONE, contexts that come and go, what cannot be read.
+    /// Other calls: AUTH_NONE, creation and destruction of contexts, malformed records.
     #[default]
     Other,
 }
@@ -28,31 +27,30 @@ impl Kind {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Sys, Self::Krb5, Self::Krb5i, Self::Krb5p, Self::Other];
 
-    /// Those whose headers are signed.
+    /// The kinds with signed headers.
     const GSS: [Self; 3] = [Self::Krb5, Self::Krb5i, Self::Krb5p];
 
-    /// The flavor's name, or `other`.
+    /// Returns the flavor's name, or `other`.
     pub fn name(self) -> &'static str {
         ["sys", "krb5", "krb5i", "krb5p", "other"][self as usize]
     }
 
-    /// Its place in [`Kind::ALL`].
+    /// Returns its index in [`Kind::ALL`].
     pub fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// What happens to a call in this layer; sending its reply is the network layer's.
+/// A stage of a call in this layer. The network layer sends the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for its batch to begin, and when it was suspended for a thread of the pool, or
-    /// another client's answer, and for its shard; and, when all of it was done, for names and
-    /// attributes to be on the disk.
+    /// It waits: for its batch to begin; when it is deferred, for a thread of the pool or another
+    /// client's answer, and for its shard; and after its operations, for the group commit.
     Queue,
     /// Its header and its body are verified, and decrypted.
     Unwrap,
-    /// It is decoded and run, and its results are encoded: what a thread that waits for a disk
-    /// waits counts as well.
+    /// It is decoded and run, and its results are encoded. The time in which its thread waits for a
+    /// disk counts as well.
     Execute,
     /// Its reply is signed and encrypted.
     Wrap,
@@ -62,7 +60,7 @@ impl Stage {
     /// All stages in their order.
     pub const ALL: [Self; 4] = [Self::Queue, Self::Unwrap, Self::Execute, Self::Wrap];
 
-    /// Its name in metrics.
+    /// Returns its name in metrics.
     pub fn name(self) -> &'static str {
         ["queue", "unwrap", "execute", "wrap"][self as usize]
     }
@@ -71,10 +69,10 @@ impl Stage {
 const KINDS: usize = Kind::ALL.len();
 const STAGES: usize = Stage::ALL.len();
 
-/// Calls, or another measure of work, of each kind.
+/// Calls of each kind, or another measure of their work.
 pub(crate) type Work = [u64; KINDS];
 
-/// What was counted of one kind; threads meet there once a tick.
+/// The counters of one kind; threads update them once a tick.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counted {
@@ -88,13 +86,13 @@ struct Counted {
 pub struct Times([Counted; KINDS]);
 
 impl Times {
-    /// Calls of a kind, whatever became of them.
+    /// Returns the calls of a kind, with any outcome.
     pub fn calls(&self, kind: Kind) -> u64 {
         self.0[kind as usize].calls.load(Relaxed)
     }
 
-    /// The time that all calls of a kind together have spent in a stage. What they spend in all but
-    /// [`Stage::Queue`] is a thread's time: calls of one batch share it.
+    /// Returns the time that all calls of a kind together have spent in a stage. All stages except
+    /// [`Stage::Queue`] count time of threads, which the calls of a batch share.
     pub fn spent(&self, kind: Kind, stage: Stage) -> Duration {
         Duration::from_nanos(self.0[kind as usize].nanoseconds[stage as usize].load(Relaxed))
     }
@@ -118,26 +116,26 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Times one tick.
+/// The stopwatch of one tick.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// When the records of this tick arrived, if anybody said so.
+    /// When the records of this tick arrived, if known.
     arrived: Option<Duration>,
-    /// Until when the time is accounted for.
+    /// The end of the time that is already counted.
     since: Duration,
     calls: Work,
     times: [[u64; STAGES]; KINDS],
-    /// Calls that were away, and since when their results have waited for the shard.
+    /// Completed calls, each with the time since which its result has waited for the shard.
     back: Vec<(Kind, Duration)>,
 }
 
 impl Watch {
-    /// Takes note of when the records of the next ticks arrived.
+    /// Sets the time at which the records of the next ticks arrived.
     pub(crate) fn arrived(&mut self, at: Duration) {
         self.arrived = Some(at);
     }
 
-    /// Takes note of a call that was away.
+    /// Adds a completed call that was deferred.
     pub(crate) fn came_back(&mut self, kind: Kind, since: Duration) {
         self.back.push((kind, since));
     }
@@ -157,14 +155,14 @@ impl Watch {
         }
     }
 
-    /// Counts what has passed for a stage of calls of one kind.
+    /// Counts the time since the last lap for a stage of calls of one kind.
     pub(crate) fn lap(&mut self, now: Duration, stage: Stage, kind: Kind) {
         self.times[kind as usize][stage as usize] += nanoseconds(now.saturating_sub(self.since));
         self.since = now;
     }
 
-    /// Counts what has passed for a stage of calls of several kinds, by the work that each kind
-    /// was.
+    /// Counts the time since the last lap for a stage of calls of several kinds, in proportion to
+    /// the work of each kind.
     pub(crate) fn share(&mut self, now: Duration, stage: Stage, work: &Work) {
         let passed = u128::from(nanoseconds(now.saturating_sub(self.since)));
         let all = work.iter().map(|work| u128::from(*work)).sum::<u128>().max(1);
@@ -174,17 +172,17 @@ impl Watch {
         self.since = now;
     }
 
-    /// Leaves out what others had of the time since the last lap.
+    /// Excludes the time of a pause from the current lap.
     pub(crate) fn skip(&mut self, time: Duration) {
         self.since += time;
     }
 
-    /// Calls of this tick by kind.
+    /// Returns the calls of this tick by kind.
     pub(crate) fn calls(&self) -> Work {
         self.calls
     }
 
-    /// Those of them that are signed.
+    /// Returns the signed calls of this tick by kind.
     pub(crate) fn signed(&self) -> Work {
         let mut signed = Work::default();
         for kind in Kind::GSS {
@@ -193,14 +191,14 @@ impl Watch {
         signed
     }
 
-    /// Ends the tick.
+    /// Ends the tick and adds its counts to `times`.
     pub(crate) fn end(&mut self, times: &Times) {
         times.add_tick(&self.calls, &self.times);
         (self.calls, self.times) = Default::default();
     }
 }
 
-/// The kind that all of this work is, if it is of one only.
+/// Returns the kind of all this work, if there is only one.
 pub(crate) fn only(work: &Work) -> Option<Kind> {
     let mut kinds = Kind::ALL.into_iter().filter(|kind| work[*kind as usize] > 0);
     kinds.next().filter(|_| kinds.next().is_none())

@@ -1,15 +1,15 @@
-//! POSIX lists as NFSv4 lists.
+//! Conversion of POSIX lists to NFSv4 lists.
 
 use super::{ANYBODYS, Ace, INHERIT, OWNERS, Who, mask_of};
 use nfs4::ACE4_INHERIT_ONLY_ACE;
 use vfs::{Acls, PosixAcl};
 
-/// Returns the NFSv4 list that says what the lists of an object say; without a list the mode says
-/// it.
+/// Converts the POSIX lists of an object to an NFSv4 list. Without a POSIX list, the mode is
+/// converted.
 ///
-/// POSIX stops at the first class that somebody is in, NFSv4 goes on to EVERYONE@: what a class has
-/// not got and a later one has is denied in between. Of groups all allow before any denies, since
-/// POSIX gives members what any group has.
+/// POSIX stops at the first class that a caller is in, while NFSv4 goes on to EVERYONE@. So rights
+/// that a class lacks and a later one has are denied in between. All groups allow before any
+/// denies, since POSIX grants the rights of any group.
 pub fn from_posix(acls: &Acls, mode: u32, directory: bool) -> Vec<Ace> {
     let of_mode = PosixAcl::of_mode(mode);
     let mut list = List { aces: Vec::new(), directory, flag: 0 };

@@ -1,6 +1,6 @@
-//! Access control lists: those of NFSv4 (RFC 8881 section 6) as those of POSIX, and back.
+//! Access control lists: conversion between NFSv4 lists (RFC 8881 section 6) and POSIX lists.
 //!
-//! The rules stand in docs/acls.md. The mapping knows users and groups by number; [`wire`] has
+//! The rules are in docs/acls.md. The mapping identifies users and groups by number; [`wire`] has
 //! their names.
 
 mod from_posix;
@@ -19,10 +19,10 @@ use nfs4::{
 };
 use vfs::{ACL_EXECUTE, ACL_READ, ACL_WRITE};
 
-/// Whom an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// OWNER@.
+    /// OWNER@: the owner of the object.
     Owner,
     /// GROUP@: the owning group.
     Group,
@@ -37,37 +37,37 @@ pub enum Who {
 /// One entry of an NFSv4 list that allows or denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ace {
-    /// Whom it is about.
+    /// The subject: user, group or special identifier.
     pub who: Who,
     /// Whether it allows, or else denies.
     pub allow: bool,
-    /// acemask4.
+    /// The rights, as acemask4.
     pub mask: u32,
     /// The inheritance bits of aceflag4.
     pub flag: u32,
 }
 
-/// Both inheritance flags: POSIX makes no difference between files and directories.
+/// Both inheritance flags: POSIX does not distinguish between files and directories.
 const INHERIT: u32 = ACE4_FILE_INHERIT_ACE | ACE4_DIRECTORY_INHERIT_ACE;
-/// What everybody may do who reaches the object.
+/// Rights of every caller that can reach the object.
 const ANYBODYS: u32 = ACE4_READ_ATTRIBUTES | ACE4_READ_ACL | ACE4_SYNCHRONIZE;
-/// What an owner may always do.
+/// Rights that an owner always has.
 const OWNERS: u32 = ACE4_WRITE_ATTRIBUTES | ACE4_WRITE_ACL;
 
-/// Returns the bits that writing means.
+/// Returns the bits of acemask4 for writing.
 fn write_bits(directory: bool) -> u32 {
     let bits = ACE4_WRITE_DATA | ACE4_APPEND_DATA;
     if directory { bits | ACE4_DELETE_CHILD } else { bits }
 }
 
-/// Returns rights as acemask4.
+/// Converts rights to acemask4.
 fn mask_of(rights: u8, directory: bool) -> u32 {
     let pairs = [(ACL_READ, ACE4_READ_DATA), (ACL_WRITE, write_bits(directory)), (ACL_EXECUTE, ACE4_EXECUTE)];
     pairs.into_iter().filter(|(right, _)| rights & right != 0).fold(0, |mask, (_, bits)| mask | bits)
 }
 
-/// Returns the rights that an entry is about: to allow writing takes all bits of it, to deny it
-/// one.
+/// Returns the rights that an entry decides. Allowing to write takes all bits of writing, denying
+/// it takes one.
 fn rights_of(ace: &Ace, directory: bool) -> u8 {
     let writing = ace.mask & write_bits(directory);
     let writes = if ace.allow { writing == write_bits(directory) } else { writing != 0 };

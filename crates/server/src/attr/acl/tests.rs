@@ -1,11 +1,11 @@
-//! The mapping, held against the rule of RFC 8881 section 6.2.1 and against acl(5).
+//! Tests of the mapping against the rule of RFC 8881 section 6.2.1 and against acl(5).
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{Acls, PosixAcl};
 
-/// Somebody with a number, groups, and the object's owner and group.
+/// A caller: a user with groups. The object's owner and group are constants.
 #[derive(Clone, Debug)]
 struct Somebody {
     uid: u32,
@@ -15,7 +15,7 @@ struct Somebody {
 const OWNER: u32 = 1;
 const GROUP: u32 = 11;
 
-/// What an NFSv4 list gives: each bit by the first entry that is about somebody and it.
+/// Returns the rights by an NFSv4 list: the first matching entry decides each bit.
 fn by_nfs4(aces: &[Ace], somebody: &Somebody, directory: bool) -> u8 {
     let (mut allowed, mut denied) = (0, 0);
     for ace in aces.iter().filter(|ace| ace.flag & nfs4::ACE4_INHERIT_ONLY_ACE == 0) {
@@ -34,7 +34,7 @@ fn by_nfs4(aces: &[Ace], somebody: &Somebody, directory: bool) -> u8 {
     rights_of(&Ace { who: Who::Everyone, allow: true, mask: allowed, flag: 0 }, directory)
 }
 
-/// What a POSIX list gives, each right asked for alone.
+/// Returns the rights by a POSIX list, each right requested alone.
 fn by_posix(acl: &PosixAcl, somebody: &Somebody) -> u8 {
     if somebody.uid == OWNER {
         return acl.owner;
@@ -125,7 +125,7 @@ fn ace_of(who: Who, allow: bool, rights: u8) -> Ace {
     Ace { who, allow, mask: mask_of(rights, false), flag: 0 }
 }
 
-/// What `nfs4_setfacl -a` does: a user's entry before the others.
+/// As `nfs4_setfacl -a` does it: a user's entry before the others.
 #[test]
 fn a_user_is_added_in_front() // section 6.2.1
 {
@@ -138,7 +138,7 @@ fn a_user_is_added_in_front() // section 6.2.1
     assert_eq!(access, PosixAcl { users: [(3, 0)].into(), mask: Some(4), ..PosixAcl::of_mode(0o640) });
 }
 
-/// Members of both groups would have to be told from members of one.
+/// POSIX cannot tell members of both groups from members of one.
 #[test]
 fn a_group_that_is_denied_what_another_group_is_allowed_later_is_not_supported() // section 6.4.1
 {
@@ -154,7 +154,7 @@ fn a_group_that_is_denied_what_another_group_is_allowed_later_is_not_supported()
     assert_eq!((access.group, access.groups), (4, BTreeMap::from([(12, 0)])));
 }
 
-/// Files and directories inherit alike, for ever, and files pass nothing on.
+/// Files and directories inherit alike, at any depth, and files pass nothing on.
 #[test]
 fn inheritance_is_for_files_and_directories_at_once() // section 6.2.1.4
 {
@@ -169,7 +169,7 @@ fn inheritance_is_for_files_and_directories_at_once() // section 6.2.1.4
     }
     assert_eq!(fit(INHERIT, false), Err(Unfit::Invalid));
     assert_eq!(fit(nfs4::ACE4_INHERIT_ONLY_ACE, true), Err(Unfit::Invalid));
-    // No special identifier is inherited: they get what the directory's own list gives them.
+    // Special identifiers are not inherited: they get the rights of the directory's own list.
     let default = fit(INHERIT, true).unwrap().default.unwrap();
     assert_eq!(default, PosixAcl { owner: 4, users: [(3, 4)].into(), mask: Some(4), ..PosixAcl::default() });
 }

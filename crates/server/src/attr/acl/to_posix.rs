@@ -1,25 +1,25 @@
-//! NFSv4 lists as POSIX lists.
+//! Conversion of NFSv4 lists to POSIX lists.
 
 use super::{Ace, INHERIT, Who, rights_of};
 use nfs4::{ACE4_INHERIT_ONLY_ACE, ACE4_NO_PROPAGATE_INHERIT_ACE};
 use std::collections::BTreeSet;
 use vfs::{Acls, PosixAcl};
 
-/// Why a list cannot be had.
+/// The reason why a list cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// NFS4ERR_ATTRNOTSUPP: POSIX lists cannot say it.
+    /// NFS4ERR_ATTRNOTSUPP: POSIX lists cannot express it.
     Unsupported,
-    /// NFS4ERR_INVAL: it means nothing for this object.
+    /// NFS4ERR_INVAL: it has no meaning for this object.
     Invalid,
 }
 
-/// Returns the POSIX lists that give nobody more than an NFSv4 list does. `owner` and `group` are
-/// the object's, or `None` where they are not known yet.
+/// Converts an NFSv4 list to POSIX lists that never grant more. `owner` and `group` are the
+/// object's, or `None` where they are not known yet.
 ///
 /// # Errors
-/// [`Unfit`]. Unsupported is inheritance by files or directories alone or by one generation, and a
-/// DENY that POSIX could follow only by taking from others what is theirs.
+/// [`Unfit`]. Not supported are inheritance by files or directories alone or by one generation, and
+/// a DENY that POSIX could express only by denying rights to others that have them.
 pub fn to_posix(
     aces: &[Ace],
     directory: bool,
@@ -34,7 +34,7 @@ pub fn to_posix(
     if inherited.is_empty() {
         return Ok(Acls { access: Some(access), default: None });
     }
-    // Who will own what is made there is not known.
+    // The owner of objects created there is not known.
     let mut default = Source { aces: &inherited, directory, owner: None, group: None }.list()?;
     let special = |ace: &Ace| matches!(ace.who, Who::Owner | Who::Group | Who::Everyone);
     if !inherited.iter().any(special) {
@@ -59,7 +59,7 @@ fn check_flag(ace: &Ace, directory: bool) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Somebody to whom exactly one entry of a POSIX list applies.
+/// A set of users to which exactly one entry of a POSIX list applies.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Owner,
@@ -73,7 +73,7 @@ enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applies {
     Always,
-    /// To those who are also in another class.
+    /// To the members that are also in another class.
     Perhaps,
     Never,
 }
@@ -116,19 +116,19 @@ impl Source<'_> {
         Ok(list)
     }
 
-    /// Returns what everybody of a class has for certain, by the rule of RFC 8881 section 6.2.1:
+    /// Returns the rights that every member of a class has, by the rule of RFC 8881 section 6.2.1:
     /// each bit is decided by the first entry about it.
     fn rights(&self, class: Class) -> Result<u8, Unfit> {
         let (mut allowed, mut denied, mut doubtful) = (0, 0, 0);
         for ace in self.aces {
             let rights = rights_of(ace, self.directory) & !(allowed | denied);
             match (self.applies(ace.who, class), ace.allow) {
-                // Some of the class have been denied what is given to all of it now.
+                // Some of the class were denied the right that all of it are granted now.
                 (Applies::Always, true) if rights & doubtful != 0 => return Err(Unfit::Unsupported),
                 (Applies::Always, true) => allowed |= rights,
                 (Applies::Always, false) => denied |= rights,
                 (Applies::Perhaps, false) => doubtful |= rights,
-                // What only some of the class get, POSIX cannot give.
+                // POSIX cannot grant rights to a part of a class.
                 (Applies::Perhaps, true) | (Applies::Never, _) => {}
             }
         }
@@ -153,8 +153,8 @@ impl Source<'_> {
             (Class::Owner | Class::User(_) | Class::NamedGroup(_), Who::Group | Who::NamedGroup(_)) => {
                 Applies::Perhaps
             }
-            // The owner, users by name and members of the groups have entries of their own, which
-            // come first.
+            // The owner, named users and members of the groups have their own entries, which come
+            // first.
             _ => Applies::Never,
         }
     }

@@ -1,4 +1,4 @@
-//! Entries as they are on the wire, users and groups by name.
+//! Entries in their wire form, with users and groups by name.
 
 use super::{Ace, Who};
 use crate::engine::{Compound, OpResult};
@@ -9,16 +9,16 @@ use nfs4::{
 use vfs::ACL_ENTRIES_MAX;
 use xdr::Encoder;
 
-/// Bits of aceflag4 that say nothing about what an entry does here.
+/// Bits of aceflag4 that do not change the effect of an entry here.
 const IDLE: u32 = ACE4_IDENTIFIER_GROUP
     | ACE4_INHERITED_ACE
     | ACE4_SUCCESSFUL_ACCESS_ACE_FLAG
     | ACE4_FAILED_ACCESS_ACE_FLAG;
 
-/// Reads a list.
+/// Decodes a list of entries.
 ///
 /// # Errors
-/// NFS4ERR_ATTRNOTSUPP for AUDIT and ALARM, NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no entry,
+/// NFS4ERR_ATTRNOTSUPP for AUDIT and ALARM, NFS4ERR_BADOWNER, NFS4ERR_INVAL for a malformed entry,
 /// NFS4ERR_NOSPC for more entries than any file system keeps, NFS4ERR_DELAY while names cannot be
 /// looked up.
 pub fn decode(c: &Compound<'_>, list: &[Nfsace4<'_>]) -> OpResult<Vec<Ace>> {
@@ -44,7 +44,7 @@ fn one(c: &Compound<'_>, ace: &Nfsace4<'_>) -> OpResult<Ace> {
     Ok(Ace { who, allow, mask: ace.access_mask, flag: ace.flag & !IDLE })
 }
 
-/// Writes a list as fattr4_acl.
+/// Encodes a list as fattr4_acl.
 ///
 /// # Errors
 /// [`OpStop::Deferred`] for names that are not in a cache.
