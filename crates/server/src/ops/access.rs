@@ -9,16 +9,16 @@ use nfs4::{
 use vfs::{FileType, Permissions};
 use xdr::{Decoder, Encoder};
 
-/// Bits that mean something for a directory.
+/// Bits that apply to directories.
 const OF_DIRECTORY: u32 = ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
-/// Bits that mean something for anything else.
+/// Bits that apply to all other objects.
 const OF_FILE: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_EXECUTE;
-/// Bits of NFSv4.2 that mean something where there are extended attributes (RFC 8276 section 8.5).
+/// Bits of NFSv4.2 that apply where objects have extended attributes (RFC 8276 section 8.5).
 const OF_XATTRS: u32 = ACCESS4_XAREAD | ACCESS4_XAWRITE | ACCESS4_XALIST;
-/// Bits that nobody has where nothing may change.
+/// Bits that are never granted on a read-only export.
 const CHANGING: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4_XAWRITE;
 
-/// Says which of the bits asked for the server can judge, and which the caller has.
+/// Returns the requested bits that the server supports, and the bits granted to the caller.
 ///
 /// # Errors
 /// NFS4ERR_STALE and the backend's.
@@ -36,7 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Whether the object is a directory, and what the caller may do.
+/// Returns whether the object is a directory, and the caller's permissions.
 fn judge(c: &Compound<'_>) -> OpResult<(bool, Permissions)> {
     match c.fh()? {
         Fh::Pseudo(_) => Ok((true, Permissions { read: true, write: false, execute: true })),
@@ -57,7 +57,7 @@ fn bits(directory: bool, permissions: Permissions) -> u32 {
         bits |= ACCESS4_XAWRITE;
     }
     match directory {
-        // Entries are changed by those who may write and search.
+        // Changing entries needs permission to write and to search.
         true if permissions.write && permissions.execute => {
             bits |= ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
         }

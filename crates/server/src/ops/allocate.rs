@@ -7,14 +7,14 @@ use xdr::{Decode, Decoder, Encoder};
 /// Reserves space for a range; the file grows to hold it.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_INVAL for no bytes, NFS4ERR_FBIG,
-/// NFS4ERR_NOSPC, NFS4ERR_NOTSUPP, and the backend's.
+/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_INVAL for an empty range,
+/// NFS4ERR_FBIG, NFS4ERR_NOSPC, NFS4ERR_NOTSUPP, and the backend's.
 pub fn allocate(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Allocate4Args::decode(args)?;
     Ok(c.file_to_write(args.aa_stateid)?.allocate(args.aa_offset, args.aa_length)?)
 }
 
-/// Makes a hole of a range.
+/// Turns a range into a hole.
 ///
 /// # Errors
 /// As [`allocate`].

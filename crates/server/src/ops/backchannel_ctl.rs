@@ -1,14 +1,14 @@
-//! BACKCHANNEL_CTL: how callbacks are to be sent (RFC 8881 section 18.33).
+//! BACKCHANNEL_CTL: parameters of callbacks (RFC 8881 section 18.33).
 
 use crate::engine::{Compound, OpResult};
 use nfs4::{BackchannelCtl4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Takes the callback program and further ways to authenticate.
+/// Sets the callback program and the security parameters of callbacks.
 ///
 /// # Errors
-/// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and those of
-/// [`state::State::backchannel_ctl`].
+/// NFS4ERR_OP_NOT_IN_SESSION, NFS4ERR_NOENT for a context that is not the caller's, and the errors
+/// of [`state::Callbacks::backchannel_ctl`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = BackchannelCtl4Args::decode(args)?;
     let session = c.progress.session.as_ref().ok_or(Nfsstat4::NFS4ERR_OP_NOT_IN_SESSION)?;

@@ -9,7 +9,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Binds the connection of the call to a session; never steps up to RDMA.
 ///
 /// # Errors
-/// Those of [`state::State::bind_conn_to_session`].
+/// The errors of [`state::Sessions::bind_conn_to_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = BindConnToSession4Args::decode(args)?;
     let direction = match args.bctsa_dir {

@@ -8,9 +8,9 @@ use xdr::{Decode, Decoder, Encoder};
 /// Makes a range of the current file share the blocks of the saved one.
 ///
 /// # Errors
-/// NFS4ERR_NOTSUPP where files share no blocks, NFS4ERR_INVAL for ranges off the blocks, beyond the
-/// source's end, or that overlap in one file, NFS4ERR_XDEV, those of stateids, NFS4ERR_OPENMODE,
-/// NFS4ERR_LOCKED, and the backend's.
+/// NFS4ERR_NOTSUPP where files share no blocks; NFS4ERR_INVAL for ranges that are unaligned, beyond
+/// the source's end, or that overlap in one file; NFS4ERR_XDEV, the errors of stateids,
+/// NFS4ERR_OPENMODE, NFS4ERR_LOCKED, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Clone4Args::decode(args)?;
     let (from, source) = source(c, args.cl_src_stateid)?;

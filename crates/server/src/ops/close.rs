@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Close4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Ends an open with the locks under it. I/O under way keeps the backend's file until it is done.
+/// Ends an open with the locks under it. I/O in flight keeps the backend's file until it is done.
 ///
 /// # Errors
-/// Those of [`state::State::close`].
+/// The errors of [`state::Opens::close`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Close4Args::decode(args)?;
     let stateid = c.resolve(args.open_stateid)?;

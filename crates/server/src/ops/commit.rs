@@ -5,7 +5,7 @@ use nfs4::{Commit4Args, Nfsstat4};
 use vfs::VfsError;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Puts what was written on stable storage; the whole file, whatever the range.
+/// Puts written data on stable storage: the whole file, for any range.
 ///
 /// # Errors
 /// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and the backend's.
@@ -14,7 +14,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
     let backend = &object.export.backend;
     let committed = match backend.getattr(&object.handle) {
-        // Without a name, but still open.
+        // The file has no name, but is still open.
         Err(VfsError::Stale) => c.opened(object).ok_or(Nfsstat4::NFS4ERR_STALE)?.sync(),
         attributes => {
             regular_file(attributes?.file_type)?;

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use vfs::OpenFile;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Copies from the saved file to the current one, in order. What is longer than `copy_piece_max`
-/// goes on after the answer, if the client lets it and can be called back; else it is done when it
-/// is answered, and what is longer than `copy_max` in part, which wr_count says.
+/// Copies from the saved file to the current one, in order. A copy longer than `copy_piece_max`
+/// continues in the background, if the client allows it and has a backchannel. Else it finishes
+/// before its reply, at most `copy_max` bytes of it, and wr_count has the number of bytes copied.
 ///
 /// # Errors
 /// NFS4ERR_NOTSUPP for a source on another server, NFS4ERR_INVAL for a source range that is not
-/// within its file and for one file as both, those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED,
-/// and the backend's.
+/// within its file and for one file as both, the errors of stateids, NFS4ERR_OPENMODE,
+/// NFS4ERR_LOCKED, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Copy4Args::decode(args)?;
     if !args.ca_source_server.is_empty() {
@@ -34,7 +34,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
     let count = if args.ca_count == 0 { left } else { args.ca_count };
     let mut range = CopyRange { source, target, from: args.ca_src_offset, to: args.ca_dst_offset, count };
-    // Before the data: a failure in between must not go unseen.
+    // Taken before the data is written, so that a failure in between changes the next verifier.
     let verifier = c.nfs.write_verifier();
     if !args.ca_synchronous && count > c.nfs.config.copy_piece_max {
         match c.copy_later(&to, range) {
@@ -55,8 +55,8 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Returns the saved object and its open file for reading; the saved stateid stands for the special
-/// one.
+/// Returns the saved object and its file, open for reading. The special current stateid stands for
+/// the saved one.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE, NFS4ERR_ISDIR, NFS4ERR_ACCESS for a flavor that is not the source's, and

@@ -1,4 +1,4 @@
-//! CREATE: everything but regular files (RFC 8881 section 18.4).
+//! CREATE: objects other than regular files (RFC 8881 section 18.4).
 
 use crate::attr::{self, Subject};
 use crate::engine::{Change, Compound, Fh, OpError, OpResult, names};
@@ -6,10 +6,10 @@ use nfs4::{Create4Args, Createtype4, Nfsstat4};
 use vfs::{FileType, NewObject};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Creates an object, which becomes the current filehandle.
+/// Creates an object and makes it the current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_BADTYPE for regular files and attribute directories, those of names and attributes,
+/// NFS4ERR_BADTYPE for regular files and attribute directories, the errors of names and attributes,
 /// NFS4ERR_EXIST, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Create4Args::decode(args)?;

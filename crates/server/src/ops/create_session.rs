@@ -5,11 +5,11 @@ use nfs4::{ChannelAttrs4, CreateSession4Args};
 use state::{ChannelAttrs, CreateSession};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Confirms the client id and makes a session.
+/// Confirms the client ID and creates a session.
 ///
 /// # Errors
 /// NFS4ERR_NOENT for a context that is not the caller's, NFS4ERR_CLID_INUSE from an address that no
-/// export admits, and those of [`state::State::create_session`].
+/// export admits, and the errors of [`state::Sessions::create_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = CreateSession4Args::decode(args)?;
     c.check_admitted()?;
@@ -44,7 +44,7 @@ fn channel(attrs: &ChannelAttrs4) -> ChannelAttrs {
     }
 }
 
-/// Writes channel_attrs4, without RDMA.
+/// Encodes channel_attrs4, without RDMA.
 fn encode_channel(attrs: &ChannelAttrs, reply: &mut Encoder) {
     reply.u32(attrs.header_pad_size).u32(attrs.request_size).u32(attrs.response_size);
     reply.u32(attrs.response_cached).u32(attrs.operations).u32(attrs.requests).u32(0);

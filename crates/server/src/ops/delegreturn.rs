@@ -4,11 +4,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Delegreturn4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Gives a delegation on the current file back. I/O under way keeps the backend's file until it is
+/// Returns a delegation on the current file. I/O in flight keeps the backend's file until it is
 /// done.
 ///
 /// # Errors
-/// Those of [`state::State::delegreturn`].
+/// The errors of [`state::Delegations::delegreturn`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Delegreturn4Args::decode(args)?;
     let stateid = c.resolve(args.deleg_stateid)?;

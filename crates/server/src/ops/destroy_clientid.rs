@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::DestroyClientid4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Forgets a client that holds nothing.
+/// Removes a client without sessions and state.
 ///
 /// # Errors
-/// Those of [`state::State::destroy_clientid`].
+/// The errors of [`state::Clients::destroy_clientid`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = DestroyClientid4Args::decode(args)?;
     let sender = c.sender();

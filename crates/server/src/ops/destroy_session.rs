@@ -4,11 +4,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{DestroySession4Args, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Ends a session; its own only as the last operation.
+/// Destroys a session; the session of the COMPOUND itself only as the last operation.
 ///
 /// # Errors
-/// NFS4ERR_NOT_ONLY_OP when operations follow the end of their own session, and those of
-/// [`state::State::destroy_session`].
+/// NFS4ERR_NOT_ONLY_OP when operations follow the end of their own session, and the errors of
+/// [`state::Sessions::destroy_session`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = DestroySession4Args::decode(args)?;
     let own = c.progress.session.as_ref().map(|session| session.sessionid);

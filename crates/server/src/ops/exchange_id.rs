@@ -8,7 +8,7 @@ use nfs4::{
 use state::{ExchangeId, OpSet, StateProtect};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-/// eir_server_impl_id: who we are, for people who read packet captures.
+/// eir_server_impl_id: names the implementation for readers of packet captures.
 const IMPLEMENTATION_DOMAIN: &[u8] = b"orthrus.invalid";
 const IMPLEMENTATION_NAME: &[u8] = concat!("Orthrus ", env!("CARGO_PKG_VERSION")).as_bytes();
 
@@ -16,8 +16,8 @@ const IMPLEMENTATION_NAME: &[u8] = concat!("Orthrus ", env!("CARGO_PKG_VERSION")
 ///
 /// # Errors
 /// NFS4ERR_INVAL for a flag of 4.2 in 4.1 (RFC 7862 section 14.1), NFS4ERR_ENCR_ALG_UNSUPP for
-/// SP4_SSV, NFS4ERR_CLID_INUSE from an address that no export admits, and those of
-/// [`state::State::exchange_id`].
+/// SP4_SSV, NFS4ERR_CLID_INUSE from an address that no export admits, and the errors of
+/// [`state::Clients::exchange_id`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ExchangeId4Args::decode(args)?;
     if c.progress.minor < 2 && args.eia_flags & EXCHGID4_FLAG_SUPP_FENCE_OPS != 0 {
@@ -50,7 +50,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Writes eir_state_protect.
+/// Encodes the reply's eir_state_protect.
 fn encode_protect(protect: &StateProtect, reply: &mut Encoder) {
     match protect {
         StateProtect::None => {

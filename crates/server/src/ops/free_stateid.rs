@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::FreeStateid4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Frees a stateid that holds nothing any more.
+/// Frees a stateid without locks, or a revoked one.
 ///
 /// # Errors
-/// Those of [`state::State::free_stateid`].
+/// The errors of [`state::State::free_stateid`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = FreeStateid4Args::decode(args)?;
     let stateid = c.resolve(args.fsa_stateid)?;

@@ -5,7 +5,7 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Gddrnf4Status, GetDirDelegation4Args};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Answers that a delegation is not available, and that no signal will come when it is.
+/// Answers that a delegation is not available, and that no signal will follow.
 ///
 /// # Errors
 /// NFS4ERR_BADXDR.

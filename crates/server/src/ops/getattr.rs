@@ -5,11 +5,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Bitmap4, Nfsstat4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Returns those of the attributes asked for that the server supports.
+/// Returns the requested attributes that the server supports.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for attributes that can only be set, NFS4ERR_DELAY when the holder of a delegation
-/// for writing takes long to say what it has, and the backend's.
+/// NFS4ERR_INVAL for attributes that can only be set, NFS4ERR_DELAY when the holder of a write
+/// delegation is slow to answer CB_GETATTR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let wanted = Bitmap4::decode(args)?;
     if attr::asks_write_only(&wanted) {

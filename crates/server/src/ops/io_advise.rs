@@ -5,7 +5,7 @@ use nfs4::{Bitmap4, IoAdvise4Args, IoAdviseType4};
 use vfs::Advice;
 use xdr::{Decode, Decoder, Encoder};
 
-/// The hints that the kernel knows as well.
+/// The hints that the kernel supports as well.
 const KNOWN: [(IoAdviseType4, Advice); 6] = [
     (IoAdviseType4::IO_ADVISE4_NORMAL, Advice::Normal),
     (IoAdviseType4::IO_ADVISE4_SEQUENTIAL, Advice::Sequential),
@@ -15,10 +15,10 @@ const KNOWN: [(IoAdviseType4, Advice); 6] = [
     (IoAdviseType4::IO_ADVISE4_NOREUSE, Advice::NoReuse),
 ];
 
-/// Passes the hints on that the backend follows, and returns these; others are not an error.
+/// Passes on the hints that the backend follows, and returns these; others are not an error.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_ISDIR and its kin, NFS4ERR_LOCKED.
+/// The errors of stateids, NFS4ERR_ISDIR and its kin, NFS4ERR_LOCKED.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = IoAdvise4Args::decode(args)?;
     let file = c.file_to_advise(args.iaa_stateid)?;

@@ -5,11 +5,11 @@ use nfs4::Nfsstat4;
 use vfs::FileType;
 use xdr::{Decoder, Encoder};
 
-/// Gives the saved object a further name in the current directory.
+/// Adds a name for the saved object in the current directory.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations, NFS4ERR_XDEV,
-/// NFS4ERR_ISDIR, NFS4ERR_EXIST, and the backend's.
+/// The errors of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations,
+/// NFS4ERR_XDEV, NFS4ERR_ISDIR, NFS4ERR_EXIST, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;

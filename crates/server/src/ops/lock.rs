@@ -7,15 +7,15 @@ use state::{Lock, LockDenied, Locker};
 use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Most bytes of the owner in LOCK4denied. Linux clients from 6.12 on reserve as many as their own
-/// owners have and turn a longer one into EIO.
+/// Longest owner in LOCK4denied, in bytes. Linux clients since 6.12 reserve room for an owner of
+/// their own and turn a longer one into EIO.
 pub const DENIED_OWNER_MAX: usize = 20;
 const _: () = assert!(LOCAL_OWNER.len() <= DENIED_OWNER_MAX);
 
 /// Locks a range of bytes.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock in the way, and those of [`Compound::lock`].
+/// NFS4ERR_DENIED with the conflicting lock, and the errors of [`Compound::lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lock4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;
@@ -36,7 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         locker,
     };
     let locked = match c.lock(object, &request) {
-        // A program of this machine does not give way.
+        // A local program does not give way.
         Err(LockFailure::Denied(denied)) if denied.clientid != 0 && c.expired_give_way(&file)? => {
             c.lock(object, &request)
         }
@@ -52,12 +52,13 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     }
 }
 
-/// Whether a lock type is exclusive; waiting is the client's affair.
+/// Returns whether a lock type is exclusive. The variants that wait lock in the same way: the
+/// client does the waiting.
 pub fn is_write(locktype: NfsLockType4) -> bool {
     matches!(locktype, NfsLockType4::WRITE_LT | NfsLockType4::WRITEW_LT)
 }
 
-/// Writes LOCK4denied where that is the answer.
+/// Encodes LOCK4denied for a conflict, and returns the reason to stop.
 pub fn refusal(error: LockFailure, reply: &mut Encoder) -> OpStop {
     match error {
         LockFailure::Stopped(stop) => stop,
@@ -74,8 +75,8 @@ fn encode_denied(denied: &LockDenied, reply: &mut Encoder) {
     reply.u64(denied.clientid).opaque(&short_owner(&denied.owner));
 }
 
-/// Returns an owner as LOCK4denied carries it: itself, or where that is too long, its first bytes
-/// and a digest. The digest has no key, so that an owner is the same in every reply and after a
+/// Returns an owner as LOCK4denied carries it: unchanged, or if it is too long, its first bytes and
+/// a digest. The digest has no key, so that an owner is the same in every reply and after a
 /// restart.
 fn short_owner(owner: &[u8]) -> Cow<'_, [u8]> {
     if owner.len() <= DENIED_OWNER_MAX {

@@ -6,11 +6,11 @@ use nfs4::{Lockt4Args, Nfsstat4};
 use state::LockError;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Says whether a lock could be had.
+/// Tests whether a lock could be granted.
 ///
 /// # Errors
-/// NFS4ERR_DENIED with the lock in the way, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE, and
-/// those of [`state::State::lockt`] and [`Compound::check_local_lock`].
+/// NFS4ERR_DENIED with the conflicting lock, NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE,
+/// and the errors of [`state::Locks::lockt`] and [`Compound::check_local_lock`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Lockt4Args::decode(args)?;
     let object = c.object(Nfsstat4::NFS4ERR_ISDIR)?;

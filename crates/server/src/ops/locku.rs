@@ -7,7 +7,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Unlocks a range of bytes.
 ///
 /// # Errors
-/// Those of [`state::State::locku`].
+/// The errors of [`state::Locks::locku`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Locku4Args::decode(args)?;
     let stateid = c.resolve(args.lock_stateid)?;

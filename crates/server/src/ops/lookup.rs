@@ -3,10 +3,10 @@
 use crate::engine::{Compound, OpResult, names};
 use xdr::{Decoder, Encoder};
 
-/// Goes to a name in the current directory, into an export where one lies there.
+/// Moves the current filehandle to a name in its directory, or into an export mounted there.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONGSEC, and the
+/// The errors of names, NFS4ERR_NOENT, NFS4ERR_NOTDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONGSEC, and the
 /// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let name = args.opaque(usize::MAX)?;

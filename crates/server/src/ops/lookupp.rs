@@ -3,7 +3,8 @@
 use crate::engine::{Compound, OpResult};
 use xdr::{Decoder, Encoder};
 
-/// Goes to the directory above the current one, out of the export at its root.
+/// Moves the current filehandle to its parent directory, from the root of an export to the
+/// directory above the export.
 ///
 /// # Errors
 /// NFS4ERR_NOENT at the root of the namespace, NFS4ERR_NOTDIR, NFS4ERR_WRONGSEC, and the backend's.

@@ -2,9 +2,9 @@
 //! [`crate::compound::table`] has their rows.
 //!
 //! An operation decodes its own arguments from the call, writes its result (without operation
-//! number and status) to the reply and returns its status. Whatever holds for many operations
-//! (session, current filehandle, read-only exports, reply size) is a column of the table and has
-//! been checked before.
+//! number and status) to the reply and returns its status. Rules that many operations share
+//! (session, current filehandle, read-only exports, reply size) are columns of the table, checked
+//! before the operation runs.
 
 pub mod access;
 pub mod allocate;

@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, OffloadCancel4Args, OffloadStatus4Args, OffloadStatus4Resok};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Tells how far a copy has come, and how it ended if it has.
+/// Returns the progress of a copy, and its final status if it has ended.
 ///
 /// # Errors
-/// Those of [`state::State::copy_status`].
+/// The errors of [`state::Copies::copy_status`].
 pub fn status(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = OffloadStatus4Args::decode(args)?;
     let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;
@@ -17,10 +17,10 @@ pub fn status(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     Ok(())
 }
 
-/// Stops a copy; when it succeeds nothing is written any more.
+/// Cancels a copy. After success nothing more is written.
 ///
 /// # Errors
-/// Those of [`state::State::cancel_copy`].
+/// The errors of [`state::Copies::cancel_copy`].
 pub fn cancel(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = OffloadCancel4Args::decode(args)?;
     let file = c.file(Nfsstat4::NFS4ERR_BAD_STATEID)?;

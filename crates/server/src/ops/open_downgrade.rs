@@ -4,16 +4,16 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, OpenDowngrade4Args};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Bits of share_access and share_deny.
+/// READ and WRITE of share_access and share_deny.
 const SHARE_BOTH: u32 = 3;
 
-/// Gives up access or deny bits of an open.
+/// Drops access or deny bits of an open.
 ///
 /// # Errors
-/// NFS4ERR_INVAL for bits that are none, and those of [`state::State::open_downgrade`].
+/// NFS4ERR_INVAL for undefined bits, and the errors of [`state::Opens::open_downgrade`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = OpenDowngrade4Args::decode(args)?;
-    // Want bits say what delegation would be welcome; there is none to give.
+    // Want bits request a delegation, which this operation cannot grant.
     let access = args.share_access & SHARE_BOTH;
     if access == 0 || args.share_deny > SHARE_BOTH {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());

@@ -3,7 +3,7 @@
 use crate::engine::{Compound, OpResult};
 use xdr::{Decoder, Encoder};
 
-/// Makes a filehandle the current one.
+/// Sets the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_BADHANDLE for one that the server has not made, NFS4ERR_STALE for an export that is gone

@@ -6,18 +6,19 @@ use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of READ4resok before the data: eof and length.
 const HEADER: usize = 8;
-/// Bytes of padding behind the data, at most.
+/// Largest padding behind the data, in bytes.
 const PADDING: usize = 3;
-/// Room kept behind the data for later operations and the trailer of RPCSEC_GSS: without it a reply
-/// with much data would be moved once more as a whole.
+/// Bytes reserved behind the data for later operations and the trailer of RPCSEC_GSS. Without them
+/// a large reply would be moved once more as a whole.
 const TAIL: usize = 512;
-/// Offsets from here on lie behind the end of any file.
+/// The largest offset of a file, in bytes. READs beyond it return no data.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Reads straight into the reply; where waiting is not allowed, only what needs no wait.
+/// Reads directly into the reply; where blocking is not allowed, only data at hand.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the backend's.
+/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
+/// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Read4Args::decode(args)?;
     let file = c.file_to_read(args.stateid)?;

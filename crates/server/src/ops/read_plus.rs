@@ -7,25 +7,26 @@ use xdr::{Decode, Decoder, Encoder};
 
 /// Bytes of read_plus_res4 before the segments: eof and their number.
 const HEADER: usize = 8;
-/// Bytes of a data segment before its data: what it is, offset, length.
+/// Bytes of a data segment before its data: type, offset, length.
 const DATA_HEADER: usize = 16;
-/// Bytes of a hole: what it is, offset, length.
+/// Bytes of a hole: type, offset, length.
 const HOLE: usize = 20;
-/// Bytes of padding behind data, at most.
+/// Largest padding behind data, in bytes.
 const PADDING: usize = 3;
-/// Most segments of one reply: each costs the file system a search.
+/// Segments of one reply: each costs the file system a search.
 const SEGMENTS_MAX: u32 = 256;
-/// Room kept behind the data, as READ keeps it.
+/// Bytes reserved behind the data, as in READ.
 const TAIL: usize = 512;
-/// Offsets from here on lie behind the end of any file.
+/// The largest offset of a file, in bytes. READs beyond it return no data.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Reads straight into the reply, as READ does, and tells holes instead of sending their zeros. A
-/// file without holes is one segment, and waits for no more than READ would. What does not fit into
-/// the reply is left out.
+/// Reads directly into the reply, as READ does, and describes holes instead of sending their zeros.
+/// A file without holes is one segment, and blocks no more than READ does. Segments that do not fit
+/// into the reply are omitted.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the backend's.
+/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_REP_TOO_BIG, and the
+/// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = ReadPlus4Args::decode(args)?;
     let file = c.file_to_read(args.rpa_stateid)?;
@@ -56,20 +57,20 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Writes the segments of a range one after the other.
+/// Encodes the segments of a range in order.
 struct Segments<'f> {
     file: &'f dyn OpenFile,
-    /// Length that the reply may not exceed.
+    /// The limit of the reply's length, in bytes.
     reply_end: usize,
-    /// Where the next segment begins.
+    /// The offset of the next segment.
     at: u64,
-    /// Where the last one ends at the latest.
+    /// The end of the range.
     end: u64,
     count: u32,
 }
 
 impl Segments<'_> {
-    /// Writes holes and data in turn; says whether the end of the file was met.
+    /// Encodes holes and data in turn. Returns whether it reached the end of the file.
     fn all(&mut self, reply: &mut Encoder) -> VfsResult<bool> {
         while self.at < self.end && self.count < SEGMENTS_MAX && self.room(reply) > HOLE {
             match self.file.seek(Extent::Data, self.at) {
@@ -85,7 +86,7 @@ impl Segments<'_> {
                         break;
                     }
                 }
-                // Somebody has cut the file.
+                // Another writer has truncated the file.
                 Err(vfs::VfsError::Nxio) => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -103,15 +104,15 @@ impl Segments<'_> {
         self.count += 1;
     }
 
-    /// Writes the data up to an offset, as far as it fits; says whether the end of the file was
-    /// met.
+    /// Encodes the data up to an offset, as far as it fits. Returns whether it reached the end of
+    /// the file.
     fn data(&mut self, end: u64, reply: &mut Encoder) -> VfsResult<Eof> {
         let file = self.file;
         let read = |bytes: &mut Vec<u8>, count, at| file.read_at(bytes, count, at).map(Some);
         Ok(self.segment(end, reply, read)?.unwrap_or(Eof::NotReached))
     }
 
-    /// As `data`, up to the end; `None` when the data would have to be waited for.
+    /// As `data`, up to the end of the range; `None` when reading would block.
     fn data_now(&mut self, reply: &mut Encoder) -> VfsResult<Option<Eof>> {
         let file = self.file;
         self.segment(self.end, reply, |bytes, count, at| file.read_now(bytes, count, at))

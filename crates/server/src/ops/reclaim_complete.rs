@@ -4,11 +4,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, ReclaimComplete4Args};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Notes that the client has reclaimed what it had.
+/// Ends the reclaims of the client.
 ///
 /// # Errors
-/// NFS4ERR_NOFILEHANDLE for rca_one_fs without a current filehandle, and those of
-/// [`state::State::reclaim_complete`].
+/// NFS4ERR_NOFILEHANDLE for rca_one_fs without a current filehandle, and the errors of
+/// [`state::Leases::reclaim_complete`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = ReclaimComplete4Args::decode(args)?;
     if args.rca_one_fs && c.progress.current.is_none() {

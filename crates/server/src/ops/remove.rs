@@ -4,11 +4,11 @@ use crate::engine::{Change, Compound, OpResult, names};
 use nfs4::Nfsstat4;
 use xdr::{Decoder, Encoder};
 
-/// Removes a name from the current directory. Whoever has the file open keeps it.
+/// Removes a name from the current directory. Clients that have the file open keep it.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS for a
-/// name that an export lies on, and the backend's.
+/// The errors of names, NFS4ERR_ROFS, NFS4ERR_DELAY while others have delegations, NFS4ERR_ACCESS
+/// for a name on which an export is mounted, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let directory = c.directory()?;

@@ -7,9 +7,9 @@ use xdr::{Decoder, Encoder};
 /// Moves a name from the saved directory to the current one.
 ///
 /// # Errors
-/// Those of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on what moves
-/// or is replaced, NFS4ERR_XDEV between exports and for names that an export lies on, and the
-/// backend's.
+/// The errors of names, NFS4ERR_NOFILEHANDLE, NFS4ERR_DELAY while others have delegations on the
+/// moved or the replaced object, NFS4ERR_XDEV between exports and for names on which an export is
+/// mounted, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let from_name = names::component(args.opaque(usize::MAX)?)?;
     let to_name = names::component(args.opaque(usize::MAX)?)?;
@@ -31,7 +31,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     from_change.after(&from, reply);
     to_change.after(&to, reply);
     drop(held);
-    // The new name first: a crash in between may show both, but not none.
+    // The new name first: a crash in between may leave both names, but never neither.
     c.settle(&to)?;
     c.settle(&from)
 }

@@ -4,7 +4,7 @@ use crate::engine::{Compound, OpResult};
 use nfs4::Nfsstat4;
 use xdr::{Decoder, Encoder};
 
-/// Makes the saved filehandle the current one, with its stateid.
+/// Restores the saved filehandle with its stateid.
 ///
 /// # Errors
 /// NFS4ERR_NOFILEHANDLE when none is saved, NFS4ERR_WRONGSEC.

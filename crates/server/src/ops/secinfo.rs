@@ -5,16 +5,16 @@ use nfs4::RpcGssSvcT;
 use vfs::SecFlavor;
 use xdr::{Decoder, Encoder};
 
-/// The object identifier of Kerberos 5, 1.2.840.113554.1.2.2, without the tag and length of DER:
-/// that is what clients compare with.
+/// The object identifier of Kerberos 5, 1.2.840.113554.1.2.2, without the tag and length of DER.
+/// Clients compare this form.
 const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
-/// Quality of protection: Kerberos has the default only.
+/// Quality of protection: Kerberos has only the default.
 const QOP_DEFAULT: u32 = 0;
 
-/// Tells the flavors for a name in the current directory, and consumes the current filehandle.
+/// Returns the flavors for a name in the current directory, and consumes the current filehandle.
 ///
 /// # Errors
-/// As LOOKUP, but NFS4ERR_WRONGSEC.
+/// As LOOKUP, without NFS4ERR_WRONGSEC.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let name = names::component(args.opaque(usize::MAX)?)?;
     let child = c.lookup(c.fh()?, name)?;
@@ -24,7 +24,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Writes SECINFO4resok: the client takes the first that it can.
+/// Encodes SECINFO4resok. The client uses the first flavor that it supports.
 pub fn encode_flavors(flavors: &[SecFlavor], reply: &mut Encoder) {
     reply.array_len(flavors.len());
     for flavor in flavors {

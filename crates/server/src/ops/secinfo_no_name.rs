@@ -5,11 +5,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::SecinfoStyle4;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Tells the flavors for the current filehandle or for the directory above, and consumes the
+/// Returns the flavors for the current filehandle or for its parent directory, and consumes the
 /// current filehandle.
 ///
 /// # Errors
-/// NFS4ERR_NOENT for what lies above the root, NFS4ERR_NOTDIR, and the backend's.
+/// NFS4ERR_NOENT for the parent of the root, NFS4ERR_NOTDIR, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let flavors = match SecinfoStyle4::decode(args)? {
         SecinfoStyle4::SECINFO_STYLE4_CURRENT_FH => c.flavors(c.fh()?),

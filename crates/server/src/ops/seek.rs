@@ -5,15 +5,16 @@ use nfs4::{DataContent4, Nfsstat4, Stateid4};
 use vfs::Extent;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Finds the next data or hole. Where only the end of the file is found, its virtual hole included,
-/// sr_eof says so.
+/// Finds the next data or hole. sr_eof is set where only the end of the file is found, including
+/// its virtual hole.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_NXIO for an offset that is not in
-/// the file, NFS4ERR_UNION_NOTSUPP for what is neither data nor hole, and the backend's.
+/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_NXIO for an offset beyond the
+/// end of the file, NFS4ERR_UNION_NOTSUPP for a content type other than data or hole, and the
+/// backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let (stateid, from, what) = (Stateid4::decode(args)?, args.u64()?, args.u32()?);
-    // By hand: what is unknown is no mistake of the encoding.
+    // Decoded by hand: an unknown content type is not an error of the encoding.
     let what = match DataContent4::from_u32(what) {
         Some(DataContent4::NFS4_CONTENT_DATA) => Extent::Data,
         Some(DataContent4::NFS4_CONTENT_HOLE) => Extent::Hole,

@@ -5,13 +5,13 @@ use nfs4::Sequence4Args;
 use state::{Sequence, Sequenced};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Bytes of SEQUENCE4resok.
+/// Size of SEQUENCE4resok in bytes.
 const RESULT: usize = 36;
 
-/// Begins the slot's use, or finds the reply of the request that this one repeats.
+/// Begins the use of the slot, or finds the cached reply of a retry.
 ///
 /// # Errors
-/// Those of [`state::State::sequence`].
+/// The errors of [`state::Sessions::sequence`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Sequence4Args::decode(args)?;
     let sender = c.sender();

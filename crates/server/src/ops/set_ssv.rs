@@ -5,7 +5,7 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, SetSsv4Args};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Refuses: no client has SP4_SSV.
+/// Refuses the operation, since no client has SP4_SSV.
 ///
 /// # Errors
 /// NFS4ERR_INVAL always.

@@ -12,14 +12,14 @@ use xdr::{Decode, Decoder, Encoder};
 /// Sets attributes; a size through the open of the stateid when there is one.
 ///
 /// # Errors
-/// Those of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have delegations,
-/// NFS4ERR_ISDIR, and the backend's. attrsset then has the size if that had been set by itself,
-/// else nothing.
+/// The errors of attributes and stateids, NFS4ERR_LOCKED, NFS4ERR_DELAY while others have
+/// delegations, NFS4ERR_ISDIR, and the backend's. attrsset then has the size if it was set
+/// separately, else nothing.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setattr4Args::decode(args)?;
     let mut settable = attr::decode(c, &args.obj_attributes, None)?;
     if settable.set.umask.is_some() {
-        // It means something for what is being created only (RFC 8275 section 4).
+        // mode_umask is only for objects that are being created (RFC 8275 section 4).
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
     }
     let object = c.object(Nfsstat4::NFS4ERR_ROFS)?;
@@ -36,7 +36,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         done = Bitmap4::of(&[FATTR4_SIZE]);
     }
     let set = set(c, object, &mut settable);
-    // Sizes as well: a client that has written nothing sends no COMMIT for one.
+    // This includes sizes: a client without written data sends no COMMIT for one.
     if !done.is_empty() || set == Ok(true) {
         c.settle(object)?;
     }
@@ -48,7 +48,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Returns what an access control list has to know of its object.
+/// Returns the properties of an object that its access control list needs.
 ///
 /// # Errors
 /// NFS4ERR_ATTRNOTSUPP for a symbolic link, which has none, and the backend's.
@@ -61,9 +61,9 @@ fn subject(object: &Object) -> Result<Subject, OpError> {
     Ok(Subject { directory, owner: Some(attributes.uid), group: Some(attributes.gid) })
 }
 
-/// Sets what the backend can set. A symbolic link's mode means nothing and stays what it is;
-/// attrsset tells (RFC 8881 section 18.30.3), and who sets modes of a whole tree goes on. Returns
-/// whether there was anything to set.
+/// Sets the attributes that the backend supports. A symbolic link's mode has no meaning and stays
+/// unchanged; attrsset omits it (RFC 8881 section 18.30.3), so that a recursive chmod continues.
+/// Returns whether there was anything to set.
 fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<bool> {
     if settable.set == SetAttributes::default() {
         return Ok(false);
@@ -77,8 +77,8 @@ fn set(c: &Compound<'_>, object: &Object, settable: &mut Settable) -> VfsResult<
     }
 }
 
-/// Returns the open file through which the size may be changed; `None` when the caller's own rights
-/// decide.
+/// Returns the open file through which the size is changed; `None` when the caller's own
+/// permissions decide.
 fn resizable(c: &Compound<'_>, object: &Object, stateid: Stateid4) -> OpResult<Option<Arc<dyn OpenFile>>> {
     let stateid = c.resolve(stateid)?;
     if StateidKind::of(&stateid) == StateidKind::Ordinary {

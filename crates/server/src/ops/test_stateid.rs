@@ -4,12 +4,12 @@ use crate::engine::{Compound, OpResult};
 use nfs4::Stateid4;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Most stateids of one operation.
+/// Stateids of one TEST_STATEID.
 const STATEIDS_MAX: usize = 4096;
-/// Bytes of a stateid on the wire.
+/// Size of a stateid on the wire, in bytes.
 const STATEID_SIZE: usize = 16;
 
-/// Says of each stateid whether it is valid.
+/// Returns a status for each stateid.
 ///
 /// # Errors
 /// NFS4ERR_BADXDR.

@@ -1,11 +1,11 @@
-//! What RFC 8881 calls optional or RFC 7862 adds, and the server does not do; and what NFSv4.1 took
-//! out of NFSv4.0 (RFC 8881 section 17).
+//! Operations that RFC 8881 calls optional or RFC 7862 adds, and the server lacks; and operations
+//! of NFSv4.0 that NFSv4.1 removed (RFC 8881 section 17).
 
 use crate::engine::{Compound, OpResult};
 use nfs4::Nfsstat4;
 use xdr::{Decoder, Encoder};
 
-/// Refuses; nothing behind the operation is run, so that its arguments need not be read.
+/// Refuses an operation without decoding its arguments: no operation behind it runs.
 ///
 /// # Errors
 /// NFS4ERR_NOTSUPP always.

@@ -5,7 +5,7 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Fattr4, Nfsstat4, Purpose, decode_fattr4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Goes on if the attributes are the same.
+/// Succeeds if the attributes are the same.
 ///
 /// # Errors
 /// NFS4ERR_NOT_SAME, NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that cannot be compared, and
@@ -14,7 +14,7 @@ pub fn verify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> 
     if same(c, args)? { Ok(()) } else { Err(Nfsstat4::NFS4ERR_NOT_SAME.into()) }
 }
 
-/// Goes on if the attributes are not the same.
+/// Succeeds if the attributes are not the same.
 ///
 /// # Errors
 /// NFS4ERR_SAME, and as [`verify`].
@@ -22,7 +22,7 @@ pub fn nverify(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) ->
     if same(c, args)? { Err(Nfsstat4::NFS4ERR_SAME.into()) } else { Ok(()) }
 }
 
-/// Whether the object's attributes, written as fattr4, are what the client sent.
+/// Returns whether the object's attributes, encoded as fattr4, equal the client's.
 fn same(c: &Compound<'_>, args: &mut Decoder<'_>) -> OpResult<bool> {
     let theirs = Fattr4::decode(args)?;
     let fh = c.fh()?;

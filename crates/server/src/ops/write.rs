@@ -4,13 +4,13 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Nfsstat4, StableHow4, Write4Args};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Offsets from here on lie behind the end of any file.
+/// The largest offset of a file, in bytes. WRITEs beyond it fail.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
-/// Writes, and puts it on stable storage when asked.
+/// Writes data, and syncs it if the client asks for that.
 ///
 /// # Errors
-/// Those of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_FBIG, and the backend's.
+/// The errors of stateids, NFS4ERR_OPENMODE, NFS4ERR_LOCKED, NFS4ERR_FBIG, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Write4Args::decode(args)?;
     let file = c.file_to_write(args.stateid)?;
@@ -20,7 +20,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     if args.offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
         return Err(Nfsstat4::NFS4ERR_FBIG.into());
     }
-    // Before the data: a failure in between must not go unseen.
+    // Taken before the data is written, so that a failure in between changes the next verifier.
     let verifier = c.nfs.write_verifier();
     let written = if data.is_empty() { 0 } else { file.write_at(data, args.offset)? };
     if written == 0 && !data.is_empty() {

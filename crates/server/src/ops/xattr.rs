@@ -1,20 +1,20 @@
 //! GETXATTR, SETXATTR, LISTXATTRS and REMOVEXATTR (RFC 8276 section 8.4).
 //!
 //! There is one name space, `user.` on Linux, and its prefix is not on the wire. Names are UTF-8,
-//! like those of files; a slash in them is fine.
+//! like file names, but may contain slashes.
 
 use crate::engine::{Change, Compound, Object, OpError, OpResult};
 use nfs4::{Getxattr4Args, Listxattrs4Args, Nfsstat4, Removexattr4Args, Setxattr4Args, SetxattrOption4};
 use vfs::{Caller, XATTR_NAME_MAX, XATTR_SIZE_MAX, XattrHow};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Bytes of LISTXATTRS4resok besides the names: cookie, their number, eof.
+/// Bytes of LISTXATTRS4resok besides the names: cookie, number of names, eof.
 const LIST_OVERHEAD: usize = 16;
 
-/// Returns a value.
+/// Returns the value of an attribute.
 ///
 /// # Errors
-/// NFS4ERR_NOXATTR, those of names, NFS4ERR_NOTSUPP, and the backend's.
+/// NFS4ERR_NOXATTR, the errors of names, NFS4ERR_NOTSUPP, and the backend's.
 pub fn get(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Getxattr4Args::decode(args)?;
     let (object, caller) = subject(c)?;
@@ -23,10 +23,10 @@ pub fn get(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Sets a value and returns how the object's change attribute moved.
+/// Sets a value and returns the object's change attribute before and after.
 ///
 /// # Errors
-/// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, those of names, NFS4ERR_NOTSUPP, and the
+/// NFS4ERR_EXIST, NFS4ERR_NOXATTR, NFS4ERR_XATTR2BIG, the errors of names, NFS4ERR_NOTSUPP, and the
 /// backend's.
 pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setxattr4Args::decode(args)?;
@@ -47,8 +47,8 @@ pub fn set(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     c.settle(&object)
 }
 
-/// Returns names, as many as fit. A cookie is the number of names before it in their order: one
-/// that is set or removed in between may move others, as with any list that is read in parts.
+/// Returns as many names as fit. A cookie is the number of names before it in their order: a name
+/// that is set or removed in between may shift others, as with any list that is read in parts.
 ///
 /// # Errors
 /// NFS4ERR_TOOSMALL when not even one fits, NFS4ERR_BAD_COOKIE, NFS4ERR_NOTSUPP, and the backend's.
@@ -79,7 +79,7 @@ pub fn list(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -
     Ok(())
 }
 
-/// Removes an attribute and returns how the object's change attribute moved.
+/// Removes an attribute and returns the object's change attribute before and after.
 ///
 /// # Errors
 /// As [`get`].
@@ -94,7 +94,7 @@ pub fn remove(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder)
     c.settle(&object)
 }
 
-/// Returns the current object, if its file system has extended attributes, and who asks.
+/// Returns the current object, if its file system has extended attributes, and the caller.
 fn subject(c: &Compound<'_>) -> OpResult<(Object, Caller)> {
     let object = c.object(Nfsstat4::NFS4ERR_NOTSUPP)?.clone();
     if !object.export.backend.features_of(&object.handle).xattrs {
@@ -104,7 +104,7 @@ fn subject(c: &Compound<'_>) -> OpResult<(Object, Caller)> {
     Ok((object, caller))
 }
 
-/// Checks a name.
+/// Checks the name of an attribute.
 fn checked(name: &[u8]) -> Result<&[u8], OpError> {
     if name.is_empty() || std::str::from_utf8(name).is_err() {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());

@@ -8,11 +8,10 @@ use crate::engine::{Compound, Object, OpResult, regular_file};
 use nfs4::{Bitmap4, Createhow4, FATTR4_SIZE, Nfsstat4, Verifier4};
 use vfs::{FileType, ObjectHandle, OpenAccess, VfsError};
 
-/// How often a file may vanish between being there and being looked at before the client has to try
-/// again.
+/// Attempts while a file disappears between lookup and use. After them the client retries.
 const RACES_MAX: usize = 4;
 
-/// createhow4 with its attributes decoded.
+/// A createhow4 with decoded attributes.
 pub struct Creation {
     mode: Mode,
     settable: Settable,
@@ -25,14 +24,17 @@ enum Mode {
     Exclusive(Verifier4),
 }
 
-/// Whether an existing file is as good as a new one.
+/// Returns whether an existing file is acceptable.
 pub fn is_unchecked(how: &Createhow4<'_>) -> bool {
     matches!(how, Createhow4::UNCHECKED4(_))
 }
 
 impl Creation {
+    /// Decodes the mode and its attributes.
+    ///
     /// # Errors
-    /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER, NFS4ERR_BADXDR: those of attributes.
+    /// The errors of attributes: NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER,
+    /// NFS4ERR_BADXDR.
     pub fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> OpResult<Self> {
         let (mode, attributes) = match how {
             Createhow4::UNCHECKED4(attributes) => (Mode::Unchecked, Some(attributes)),
@@ -60,7 +62,7 @@ impl Creation {
     }
 }
 
-/// Creates the file, or takes the one that is there if the mode lets it.
+/// Creates the file, or takes an existing one if the mode allows it.
 ///
 /// # Errors
 /// NFS4ERR_EXIST, NFS4ERR_ROFS, NFS4ERR_ISDIR and its kin, NFS4ERR_DELAY when others keep creating
@@ -91,7 +93,7 @@ pub fn find_or_create(
     Err(Nfsstat4::NFS4ERR_DELAY.into())
 }
 
-/// Creates a file that is not there.
+/// Creates a file that does not exist.
 fn create(
     c: &Compound<'_>,
     directory: &Object,
@@ -105,8 +107,8 @@ fn create(
     let held = c.hold_names(&[directory])?;
     let backend = &directory.export.backend;
     let before = backend.getattr(&directory.handle)?.change;
-    // Who has a delegation for writing may read as well, and nobody else has to open the file for
-    // that.
+    // The holder of a write delegation may read as well, and then the file need not be opened
+    // again.
     let access = OpenAccess { read: true, write: share.access & SHARE_WRITE != 0 };
     let caller = c.caller(&directory.export);
     let (handle, file) =
@@ -124,7 +126,7 @@ fn create(
     })
 }
 
-/// Takes a file that is there, if the mode lets it.
+/// Takes an existing file, if the mode allows it.
 fn take(c: &Compound<'_>, directory: &Object, handle: ObjectHandle, creation: &Creation) -> OpResult<Target> {
     let backend = &directory.export.backend;
     let attributes = backend.getattr(&handle)?;
@@ -139,12 +141,12 @@ fn take(c: &Compound<'_>, directory: &Object, handle: ObjectHandle, creation: &C
     let object = Object { export: directory.export.clone(), handle };
     let mut target = Target::existing(object, DirectoryChange { before: change, after: change });
     if repeated {
-        // The first copy may not have come to that.
+        // The first copy may have failed before the sync.
         c.settle(directory)?;
         target.repeated = true;
         target.attrset = creation.settable.mask;
     } else if creation.settable.set.size == Some(0) {
-        // Of an existing file only a size of zero is set (section 18.16.3).
+        // For an existing file, only a size of zero is set (section 18.16.3).
         target.truncate = true;
         target.attrset = Bitmap4::of(&[FATTR4_SIZE]);
     }

@@ -1,4 +1,4 @@
-//! What delegation an OPEN comes with (RFC 8881 sections 10.4 and 18.16.3).
+//! The delegation granted with an OPEN (RFC 8881 sections 10.4 and 18.16.3).
 
 use super::Share;
 use crate::engine::io::{SHARE_READ, SHARE_WRITE};
@@ -13,8 +13,8 @@ use state::{Delegated, DelegationRequest};
 use std::sync::Arc;
 use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
 
-/// Grants a delegation for what was just opened, or says why not if the client has said what it
-/// wants.
+/// Grants a delegation on the file just opened, or returns the reason against it if the client has
+/// expressed a want.
 pub fn grant(
     c: &Compound<'_>,
     object: &Object,
@@ -29,8 +29,7 @@ pub fn grant(
             Ok(write) => (write, false),
             Err(why) => return none(share, why),
         },
-        // What is opened under a delegation, or was not delegated before the restart, comes with
-        // none.
+        // Opens under a delegation, and reclaims of opens without one, get none.
         _ => return OpenDelegation4::OPEN_DELEGATE_NONE,
     };
     match delegate(c, object, share, (write, reclaim), payload) {
@@ -39,17 +38,17 @@ pub fn grant(
     }
 }
 
-/// Whether the client wants a delegation for writing.
+/// Returns whether the client wants a write delegation.
 fn wanted(share: Share) -> Result<bool, WhyNoDelegation4> {
     match share.want {
         OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Err(WhyNoDelegation4::WND4_NOT_WANTED),
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Err(WhyNoDelegation4::WND4_CANCELLED),
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG => Ok(false),
         OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Ok(true),
-        // Who only writes mostly closes the file for good: a delegation would be one more thing to
-        // give back.
+        // A client that opens only for writing mostly closes the file for good. A delegation would
+        // only have to be returned.
         0 if share.access == SHARE_WRITE => Err(WhyNoDelegation4::WND4_RESOURCE),
-        // No preference, or any.
+        // The client has no preference, or wants any delegation.
         _ => Ok(share.access & SHARE_WRITE != 0),
     }
 }
@@ -75,11 +74,11 @@ fn delegate(
     let session = c.progress.session.as_ref().ok_or(WhyNoDelegation4::WND4_RESOURCE)?;
     let (file, token) = (object.key(), session.token.as_ref());
     if !reclaim {
-        // Before anything is opened or leased in vain.
+        // Checked before a file is opened or leased in vain.
         c.state().delegations().delegable(c.now(), session.client, &file, write)?;
     }
-    // With its stateid the client may read, and with one for writing write, whatever it has opened
-    // the file for.
+    // The stateid of a delegation permits reading, and that of a write delegation writing,
+    // independent of the open's access.
     complete(c, object, &mut payload, SHARE_READ)?;
     match write {
         true => complete(c, object, &mut payload, SHARE_WRITE)?,
@@ -97,8 +96,8 @@ fn delegate(
         state.delegations().delegate(c.now(), session.client, &wish, token, payload, effects)
     };
     let mut delegated = c.with_effects(delegate)?;
-    // Whom it stands against may have come before it was there to be recalled, or while the server
-    // was away.
+    // A conflicting access may have happened before the delegation existed and could be recalled,
+    // or while the server was down.
     if leased.is_err() || lease.is_some_and(|lease| lease.is_broken()) {
         delegated.recall |= reclaim;
         c.nfs.breaks.push(file, c.nfs.config.limits.recall_time);
@@ -106,7 +105,7 @@ fn delegate(
     Ok(delegated)
 }
 
-/// Has the file system tell of those who come at the file and are no clients, where there can be
+/// Takes a lease, so that the file system reports accesses by local processes, on backends with
 /// such.
 fn lease(
     c: &Compound<'_>,
@@ -128,7 +127,7 @@ fn lease(
     Ok(())
 }
 
-/// Opens the file for what the payload lacks, as far as its mode lets the caller.
+/// Opens the file for the access that the payload lacks, if its mode permits that to the caller.
 fn complete(
     c: &Compound<'_>,
     object: &Object,
@@ -145,12 +144,12 @@ fn complete(
     Ok(())
 }
 
-/// No delegation; the reason is for clients that have said what they want.
+/// Returns no delegation, with the reason for clients that have expressed a want.
 fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
     if share.want == 0 {
         return OpenDelegation4::OPEN_DELEGATE_NONE;
     }
-    // Nothing is pushed or signalled later.
+    // Delegations are neither pushed nor signalled later.
     OpenDelegation4::OPEN_DELEGATE_NONE_EXT(match why {
         WhyNoDelegation4::WND4_CONTENTION => OpenNoneDelegation4::WND4_CONTENTION(false),
         WhyNoDelegation4::WND4_RESOURCE => OpenNoneDelegation4::WND4_RESOURCE(false),
@@ -158,7 +157,7 @@ fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
     })
 }
 
-/// Returns the stateid of a delegation that is given.
+/// Returns the stateid of a granted delegation.
 pub fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::Stateid4> {
     match delegation {
         OpenDelegation4::OPEN_DELEGATE_READ(given) => Some(given.stateid),
@@ -169,7 +168,7 @@ pub fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::Stateid4> {
 
 fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
     let Delegated { stateid, recall, .. } = delegated;
-    // It lets nobody open without ACCESS: permissions are for the file system to decide.
+    // It permits no open without ACCESS: the file system decides on permissions.
     let permissions = Nfsace4 {
         r#type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
         flag: 0,
@@ -179,10 +178,10 @@ fn describe(delegated: Delegated) -> OpenDelegation4<'static> {
     if !delegated.write {
         return OpenDelegation4::OPEN_DELEGATE_READ(OpenReadDelegation4 { stateid, recall, permissions });
     }
-    // RFC 8881 section 10.4.1: a promise of space has to be kept for all delegations at once,
-    // quotas included, and no file system here sets space aside for data that nobody has sent. So
-    // none is promised: the client writes back what it has before CLOSE returns, and close() tells
-    // the program that the disk is full.
+    // RFC 8881 section 10.4.1: a promise of space must hold for all delegations at once, including
+    // quotas, and no file system here reserves space for data not yet sent. So none is promised:
+    // the client writes back its data before CLOSE returns, and close() reports a full disk to the
+    // program.
     let space_limit = NfsSpaceLimit4::NFS_LIMIT_SIZE(0);
     OpenDelegation4::OPEN_DELEGATE_WRITE(OpenWriteDelegation4 { stateid, recall, space_limit, permissions })
 }

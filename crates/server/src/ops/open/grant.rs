@@ -1,4 +1,4 @@
-//! Opens the file, against everybody's share reservations.
+//! Grants an open: checks share reservations and opens the backend's file.
 
 use super::Share;
 use super::target::Target;
@@ -9,14 +9,14 @@ use state::{OpenClaim, OpenOutcome, OpenRequest};
 use std::sync::Arc;
 use vfs::{OpenAccess, OpenFile, SetAttributes};
 
-/// How often the owner's other OPENs and CLOSEs of the file may come in between.
+/// Attempts while other OPENs and CLOSEs of the owner change its opens of the file.
 const RACES_MAX: usize = 8;
 
-/// Opens the target and returns its stateid, and what READ and WRITE will get.
+/// Opens the target. Returns its stateid, and the files for READ and WRITE.
 ///
 /// # Errors
-/// NFS4ERR_SHARE_DENIED, those of grace and reclaim, NFS4ERR_DELAY when others come in between too
-/// often, and the backend's.
+/// NFS4ERR_SHARE_DENIED, the errors of grace and reclaim, NFS4ERR_DELAY after too many races with
+/// other requests of the owner, and the backend's.
 pub fn open(
     c: &Compound<'_>,
     target: Target,
@@ -66,7 +66,8 @@ pub fn open(
     Err(Nfsstat4::NFS4ERR_DELAY.into())
 }
 
-/// Who may not open the file anyway is not told of what others have open.
+/// Returns NFS4ERR_ACCESS rather than NFS4ERR_SHARE_DENIED for callers without permission, so that
+/// share state does not leak.
 fn denied(c: &Compound<'_>, target: &Target, share: Share) -> OpStop {
     let object = &target.object;
     let caller = c.caller(&object.export);
@@ -79,7 +80,7 @@ fn denied(c: &Compound<'_>, target: &Target, share: Share) -> OpStop {
     if owns || may { Nfsstat4::NFS4ERR_SHARE_DENIED.into() } else { Nfsstat4::NFS4ERR_ACCESS.into() }
 }
 
-/// Cuts an existing file to nothing, if nobody denies writing.
+/// Truncates an existing file to zero bytes, unless a share reservation denies writing.
 fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
     if object.export.read_only {
         return Err(Nfsstat4::NFS4ERR_ROFS.into());
@@ -99,13 +100,13 @@ fn cut(c: &Compound<'_>, object: &Object, payload: &OpenPayload) -> OpResult {
     if empty { Ok(()) } else { c.settle(object) }
 }
 
-/// What it takes to open the backend's file.
+/// The context in which the backend's file is opened.
 struct Opening<'o, 'c> {
     c: &'o Compound<'c>,
     target: &'o Target,
     share: Share,
     claim: OpenClaim,
-    /// What the owner has open already.
+    /// The files that the owner has open already.
     held: Option<OpenPayload>,
 }
 
@@ -118,7 +119,8 @@ impl Opening<'_, '_> {
         if let Some(created) = &self.target.created {
             put(&mut payload, created, self.share.access | SHARE_READ);
         } else if missing(&payload, self.share.access) != 0 || !self.is_granted() {
-            // What this OPEN asks for is for the file's mode to allow, whatever is open already.
+            // The file's mode must allow the access of this OPEN, even if such a file is open
+            // already.
             let file = self.open(self.share.access, self.is_granted())?;
             put(&mut payload, &file, self.share.access);
         }
@@ -130,9 +132,10 @@ impl Opening<'_, '_> {
         Ok(payload)
     }
 
-    /// Whether the owner had this access before: a reclaim, or the retry of an exclusive create.
+    /// Returns whether the owner had this access before: a reclaim, or the retry of an exclusive
+    /// create.
     fn is_granted(&self) -> bool {
-        // Or decided by itself, under its delegation.
+        // Includes opens that a client has granted locally under its delegation.
         self.claim != OpenClaim::New || self.target.repeated
     }
 
@@ -151,8 +154,8 @@ impl Opening<'_, '_> {
 }
 
 impl Opening<'_, '_> {
-    /// Returns the file of the client's own delegation for writing, where its lease would be broken
-    /// by another descriptor; the caller needs the same permission as if it were opened.
+    /// Returns the file of the client's own write delegation, because opening another descriptor
+    /// would break its lease. The caller needs the same permission as for opening.
     fn leased(&self, access: OpenAccess, granted: bool) -> OpResult<Option<Arc<dyn OpenFile>>> {
         let object = &self.target.object;
         let take = |payload: &OpenPayload| payload.lease.as_ref().and(payload.write.clone());
@@ -172,7 +175,7 @@ impl Opening<'_, '_> {
     }
 }
 
-/// The access bits for which the payload has no file yet.
+/// Returns the access bits for which the payload has no file yet.
 fn missing(payload: &OpenPayload, bits: u32) -> u32 {
     let mut missing = bits;
     if payload.read.is_some() {

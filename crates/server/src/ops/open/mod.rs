@@ -1,8 +1,7 @@
 //! OPEN (RFC 8881 section 18.16).
 //!
-//! Names are resolved and files created in `target`, then `grant` holds the open against others'
-//! share reservations, opens the backend's file and makes the stateid, and `delegate` says which
-//! delegation it comes with.
+//! `target` resolves names and creates files. `grant` checks share reservations, opens the
+//! backend's file and makes the stateid. `delegate` grants a delegation with it.
 
 mod create;
 mod delegate;
@@ -18,24 +17,26 @@ use nfs4::{
 use state::OpenClaim;
 use xdr::{Decode, Decoder, Encoder};
 
-/// share_access and share_deny as they came, checked.
+/// The checked share_access and share_deny.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     /// READ 1, WRITE 2.
     access: u32,
     /// READ 1, WRITE 2.
     deny: u32,
-    /// What delegation the client would like, if it says.
+    /// The delegation that the client wants; 0 for no preference.
     want: u32,
 }
 
-/// READ and WRITE.
+/// READ and WRITE of share_access and share_deny.
 const SHARE_BOTH: u32 = 3;
-/// Bits of share_access that ask for signals or for kinds of delegations that there are not: they
-/// change nothing.
+/// Bits of share_access that ask for signals or for kinds of delegations that the server lacks.
+/// They have no effect.
 const SHARE_HINTS: u32 = 0x0033_0000;
 
 impl Share {
+    /// Checks the bits of an OPEN.
+    ///
     /// # Errors
     /// NFS4ERR_INVAL for bits and wants that no RFC defines.
     fn check(args: &Open4Args<'_>) -> Result<Self, OpError> {
@@ -52,10 +53,10 @@ impl Share {
         Ok(Self { access, deny: args.share_deny, want })
     }
 
-    /// As [`Share::check`], of NFSv4.0, which has no wants.
+    /// As [`Share::check`] for NFSv4.0, which has no wants.
     ///
     /// # Errors
-    /// NFS4ERR_INVAL.
+    /// NFS4ERR_INVAL for any other bit.
     pub(crate) fn check_40(args: &Open4Args<'_>) -> Result<Self, OpError> {
         if !(1..=SHARE_BOTH).contains(&args.share_access) || args.share_deny > SHARE_BOTH {
             return Err(nfs4::Nfsstat4::NFS4ERR_INVAL.into());
@@ -64,28 +65,28 @@ impl Share {
     }
 }
 
-/// change_info4 of the directory.
+/// The change_info4 of the directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DirectoryChange {
     pub(crate) before: u64,
     pub(crate) after: u64,
 }
 
-/// What an OPEN has come to.
+/// The outcome of an OPEN.
 pub(crate) struct Opened {
     pub(crate) object: Object,
     pub(crate) stateid: Stateid4,
-    /// What READ and WRITE will get.
+    /// The files for READ and WRITE.
     payload: OpenPayload,
-    /// Attributes that were set.
+    /// The attributes that were set.
     pub(crate) attrset: Bitmap4,
     pub(crate) change: DirectoryChange,
 }
 
-/// Opens a file, creates it if asked.
+/// Opens a file, and creates it if the client asks for that.
 ///
 /// # Errors
-/// Those of names, of share reservations, of grace, NFS4ERR_EXIST, NFS4ERR_ISDIR and its kin,
+/// The errors of names, of share reservations, of grace, NFS4ERR_EXIST, NFS4ERR_ISDIR and its kin,
 /// NFS4ERR_WRONGSEC, and the backend's.
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Open4Args::decode(args)?;
@@ -98,7 +99,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     };
     let client = c.client()?;
     let Opened { object, stateid, payload, attrset, change } = open(c, &args, share, claim)?;
-    // From here on the open itself keeps others' delegations off.
+    // From here on the open itself keeps others from getting delegations.
     c.end_changes();
     let delegation = delegate::grant(c, &object, share, &args.claim, payload);
     c.opened_unsettled(&object, stateid, delegate::stateid_of(&delegation));
@@ -110,7 +111,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Opens the file of a claim; whose owner it is, is in the COMPOUND.
+/// Opens the file of a claim. The COMPOUND has the owner's client.
 ///
 /// # Errors
 /// As [`run`].

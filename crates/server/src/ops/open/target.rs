@@ -1,4 +1,4 @@
-//! Which file an OPEN is about.
+//! The target of an OPEN: finds or creates the file.
 
 use super::create::{self, Creation};
 use super::{DirectoryChange, Share};
@@ -8,25 +8,24 @@ use nfs4::{Bitmap4, Nfsstat4, Open4Args, OpenClaim4, Openflag4};
 use std::sync::Arc;
 use vfs::OpenFile;
 
-/// The file to open, and what became of it on the way.
+/// The file to open, and the changes made on the way.
 pub struct Target {
-    /// The file.
+    /// The file as an object of its export.
     pub object: Object,
-    /// The backend's file when the OPEN has created it: whoever creates may use it, whatever its
-    /// mode.
+    /// The backend's file when the OPEN has created it. Its creator may use it with any mode.
     pub created: Option<Arc<dyn OpenFile>>,
-    /// Whether an existing file is to be cut to nothing.
+    /// Whether an existing file is to be truncated to zero bytes.
     pub truncate: bool,
-    /// Whether it was created by an earlier copy of this OPEN, who may use it whatever its mode.
+    /// Whether an earlier copy of this OPEN has created it, whose sender may use it with any mode.
     pub repeated: bool,
-    /// Attributes that were, or will be, set.
+    /// The attributes that were set or will be set.
     pub attrset: Bitmap4,
-    /// The directory's change attribute.
+    /// The directory's change attribute before and after.
     pub change: DirectoryChange,
 }
 
 impl Target {
-    /// An existing file, to be opened as it is.
+    /// Makes the target of an existing file that is not changed.
     pub fn existing(object: Object, change: DirectoryChange) -> Self {
         Self { object, created: None, truncate: false, repeated: false, attrset: Bitmap4::EMPTY, change }
     }
@@ -44,7 +43,7 @@ pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Ta
             by_filehandle(c, args)?
         }
         OpenClaim4::CLAIM_DELEGATE_CUR(claim) => by_name(c, names::component(&claim.file)?, args, share)?,
-        // No delegation is kept for a client that has restarted.
+        // The server keeps no delegation for a client that has restarted.
         OpenClaim4::CLAIM_DELEGATE_PREV(_) | OpenClaim4::CLAIM_DELEG_PREV_FH => {
             return Err(Nfsstat4::NFS4ERR_RECLAIM_BAD.into());
         }
@@ -55,7 +54,7 @@ pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Ta
     Ok(target)
 }
 
-/// The current filehandle is the file; nothing can be created.
+/// Takes the current filehandle as the file; nothing can be created.
 fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
     if matches!(args.openhow, Openflag4::OPEN4_CREATE(_)) {
         return Err(Nfsstat4::NFS4ERR_INVAL.into());
@@ -65,7 +64,7 @@ fn by_filehandle(c: &Compound<'_>, args: &Open4Args<'_>) -> OpResult<Target> {
     Ok(Target::existing(object, DirectoryChange::default()))
 }
 
-/// The current filehandle is the directory.
+/// Takes the current filehandle as the directory.
 fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
     let directory = c.fh()?;
     if c.lookup_pseudo(directory, name).is_some() {
@@ -81,7 +80,7 @@ fn by_name(c: &Compound<'_>, name: &[u8], args: &Open4Args<'_>, share: Share) ->
         Fh::Pseudo(_) if creating => return Err(Nfsstat4::NFS4ERR_ROFS.into()),
         Fh::Pseudo(_) => return Err(Nfsstat4::NFS4ERR_NOENT.into()),
     };
-    // File and directory are in one export, so that one check does for both.
+    // File and directory are in one export, so one check covers both.
     c.check_flavor(c.fh()?)?;
     match &args.openhow {
         Openflag4::OPEN4_CREATE(how) => {

@@ -1,4 +1,4 @@
-//! Writes entries as long as they fit.
+//! Encodes directory entries as long as they fit.
 
 use crate::attr;
 use crate::engine::{Compound, Fh, Object, OpError, OpResult, OpStop};
@@ -6,30 +6,30 @@ use nfs4::{Bitmap4, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID, FATTR4_RDATTR_ERROR
 use vfs::Caller;
 use xdr::Encoder;
 
-/// What a directory says of its entries by itself.
+/// Attributes of entries that the directory itself knows.
 const OF_ENTRY: Bitmap4 = Bitmap4::of(&[FATTR4_RDATTR_ERROR, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID]);
 
 /// One entry before its attributes are known.
 pub struct Entry<'e> {
-    /// Where READDIR goes on after it.
+    /// The cookie from which READDIR continues after this entry.
     pub cookie: u64,
-    /// Its name.
+    /// The name of the entry.
     pub name: &'e [u8],
     /// The fileid that the directory knows.
     pub fileid: u64,
 }
 
-/// A reply under way.
+/// The reply while it is being encoded.
 pub struct Listing<'l, 'c> {
-    /// The COMPOUND.
+    /// The COMPOUND that READDIR belongs to.
     pub c: &'l Compound<'c>,
-    /// Attributes asked for.
+    /// The attributes that the client requests.
     pub wanted: Bitmap4,
-    /// Length of the reply buffer that entries may not exceed.
+    /// The limit of the reply buffer's length, in bytes.
     pub end: usize,
     /// Bytes of names and cookies that the client still wants (dircount).
     pub names_left: u64,
-    /// Entries written.
+    /// The number of entries encoded.
     pub entries: usize,
     /// Whether an entry has not fitted.
     pub full: bool,
@@ -38,10 +38,10 @@ pub struct Listing<'l, 'c> {
 }
 
 impl Listing<'_, '_> {
-    /// Adds an entry of a backend's directory; one that is gone by now is left out.
+    /// Adds an entry of a backend's directory. An entry that is gone by now is omitted.
     ///
     /// # Errors
-    /// Why the attributes are not to be had, when the client has not asked for rdattr_error.
+    /// The error of the attributes, when the client has not requested rdattr_error.
     pub fn add(
         &mut self,
         entry: &Entry<'_>,
@@ -49,7 +49,7 @@ impl Listing<'_, '_> {
         caller: &Caller,
         reply: &mut Encoder,
     ) -> OpResult {
-        // The directory knows what a mount covers, not what is mounted.
+        // The directory knows the object below a mount, not the mounted one.
         if self.wanted.is_subset_of(&OF_ENTRY) && !self.has_mounts {
             return self.write(entry, reply, |listing, reply| {
                 listing.write_ids(entry.fileid, reply);
@@ -66,9 +66,9 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// Adds an entry that leads into the pseudo file system or an export. Where the call's flavor
-    /// may not go, rdattr_error says so; a client that has not asked for that gets what the
-    /// directory itself knows.
+    /// Adds an entry that leads into the pseudo file system or an export. If the call's flavor is
+    /// not allowed there, rdattr_error reports it; a client that has not requested rdattr_error
+    /// gets the attributes that the directory itself knows.
     ///
     /// # Errors
     /// As [`Listing::add`].
@@ -89,7 +89,7 @@ impl Listing<'_, '_> {
         self.write(entry, reply, |listing, reply| listing.write_attributes(&covered, reply))
     }
 
-    /// Writes an entry whose attributes could not be had.
+    /// Encodes an entry whose attributes are not available.
     fn write_error(&mut self, entry: &Entry<'_>, error: OpError, reply: &mut Encoder) -> OpResult {
         if matches!(error.status, Nfsstat4::NFS4ERR_NOENT | Nfsstat4::NFS4ERR_STALE) {
             return Ok(());
@@ -103,7 +103,7 @@ impl Listing<'_, '_> {
         })
     }
 
-    /// Writes one entry, or takes it back when it does not fit.
+    /// Encodes one entry, and removes it again if it does not fit.
     fn write(
         &mut self,
         entry: &Entry<'_>,
@@ -130,16 +130,16 @@ impl Listing<'_, '_> {
         Ok(())
     }
 
-    /// Writes the attributes of an entry that the server itself has. RFC 8881 section 10.4.3 has
-    /// the holder of a delegation for writing asked for another's GETATTR; here one listing would
-    /// wait for as many clients as it has names. What it tells was true of the file at some time,
-    /// and who has to know more asks GETATTR.
+    /// Encodes the attributes of an entry as the server has them. RFC 8881 section 10.4.3 demands
+    /// CB_GETATTR to the holder of a write delegation for another client's GETATTR; here one
+    /// listing would wait for as many clients as it has names. The values were true at some time,
+    /// and a client that needs exact ones sends GETATTR.
     fn write_attributes(&self, fh: &Fh, reply: &mut Encoder) -> OpResult {
         let attributes = self.c.attributes(fh)?;
         attr::encode(self.c, fh, &attributes, &self.wanted, reply)
     }
 
-    /// Writes what the directory knows of an entry, without looking at the object.
+    /// Encodes the attributes that the directory knows of an entry, without a lookup.
     fn write_ids(&self, fileid: u64, reply: &mut Encoder) {
         reply.value(&self.wanted);
         let length_at = reply.len();

@@ -10,20 +10,21 @@ use std::ops::ControlFlow;
 use vfs::Place;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Cookies stay valid as long as the directory: one verifier for all.
+/// Cookies stay valid as long as the directory exists: one verifier for all.
 const COOKIE_VERIFIER: Verifier4 = *b"orthrus1";
-/// What clients send that keep no verifier, libnfs among them. It says nothing that could be wrong.
+/// The verifier of clients that do not store it, libnfs among them. It is always accepted.
 const NO_VERIFIER: Verifier4 = [0; 8];
-/// Set in the cookies of exports that lie on the root directory of another; backends use 63 bits.
+/// Set in the cookies of exports mounted on the root directory of another; backends use 63 bits.
 const OVERLAY: u64 = 1 << 63;
-/// Bytes behind the entries: no further entry, eof.
+/// Bytes behind the entries: end of list, eof.
 const TRAILER: usize = 8;
-/// Most bytes that an entry takes besides its name and attributes, used to guess how many to read.
+/// Estimate of the bytes of an entry besides its name and attributes, used to decide how many
+/// entries to read.
 const ENTRY_SIZE: usize = 24;
-/// A guess of the bytes of an attribute, for the same purpose.
+/// Estimate of the bytes of one attribute, for the same purpose.
 const ATTRIBUTE_SIZE: usize = 6;
 
-/// Lists the current directory with the attributes asked for.
+/// Lists the current directory with the requested attributes.
 ///
 /// # Errors
 /// NFS4ERR_BAD_COOKIE, NFS4ERR_NOT_SAME, NFS4ERR_TOOSMALL when not even one entry fits,
@@ -67,7 +68,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     Ok(())
 }
 
-/// Lists the pseudo file system's names in a place; returns whether all of them fitted.
+/// Lists the pseudo file system's names in a place. Returns whether all of them fitted.
 fn list_pseudo(
     listing: &mut Listing<'_, '_>,
     directory: &Fh,
@@ -88,7 +89,7 @@ fn list_pseudo(
     Ok(true)
 }
 
-/// Lists a directory of an export, then the exports that lie on it; returns whether all of it
+/// Lists a directory of an export, then the exports mounted in it. Returns whether all entries
 /// fitted.
 fn list_object(
     listing: &mut Listing<'_, '_>,
@@ -117,11 +118,11 @@ fn list_object(
     list_pseudo(listing, &directory, cookie, OVERLAY, reply)
 }
 
-/// Names that were read ahead, in one piece of memory.
+/// Names read ahead, in one allocation.
 #[derive(Default)]
 struct Batch {
     names: Vec<u8>,
-    /// Cookie, fileid, end of the name.
+    /// Cookie, fileid and end of the name for each entry.
     entries: Vec<(u64, u64, usize)>,
 }
 
@@ -138,7 +139,7 @@ fn list_backend(
     let each = ENTRY_SIZE + ATTRIBUTE_SIZE * listing.wanted.len();
     let room = listing.end.saturating_sub(reply.len());
     let mut batch = Batch::default();
-    // The backend may hold locks while it lists: attributes are fetched afterwards.
+    // The backend may hold locks while it lists, so attributes are fetched afterwards.
     let end = backend.readdir(&caller, &object.handle, cookie, &mut |entry| {
         batch.names.extend_from_slice(entry.name);
         batch.entries.push((entry.cookie, entry.fileid, batch.names.len()));

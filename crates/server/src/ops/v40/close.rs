@@ -5,11 +5,11 @@ use crate::engine::{Compound, OpResult};
 use nfs4::{Close4Args, NfsOpnum4, Nfsstat4, Stateid4};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Ends an open with the locks under it. The open's stateid leads to the reply for as long as its
-/// owner asks for nothing else.
+/// Ends an open with the locks under it. The open's stateid leads to the cached reply until the
+/// owner's next request.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and [`state::State::close`].
+/// NFS4ERR_BAD_SEQID, and the errors of [`state::V40::owner_of_open`] and [`state::Opens::close`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Close4Args::decode(args)?;

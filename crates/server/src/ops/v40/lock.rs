@@ -7,12 +7,12 @@ use nfs4::{ExistLockOwner4, Lock4Args, Locker4, NfsOpnum4, Nfsstat4, OpenToLockO
 use state::v40::{Begin, OwnerKind};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Locks a range of bytes: in the sequence of the lock-owner, and when that is new, of the
-/// open-owner as well.
+/// Locks a range of bytes in the sequence of the lock-owner. For a new lock-owner also in the
+/// sequence of the open-owner.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_RESOURCE, and those of
-/// [`state::State::owner_of_open`], [`state::State::owner_of_lock`] and [`ops::lock::run`].
+/// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_RESOURCE, and the errors of
+/// [`state::V40::owner_of_open`], [`state::V40::owner_of_lock`] and [`ops::lock::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Lock4Args::decode(args)?;
@@ -30,7 +30,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
 
 fn lock(c: &mut Compound<'_>, mut args: Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let done = ops::lock::run(c, &mut args, reply);
-    // There is no current stateid in NFSv4.0.
+    // NFSv4.0 has no current stateid.
     c.progress.stateid = None;
     done
 }
@@ -49,7 +49,7 @@ fn by_existing(
     })
 }
 
-/// A lock-owner whose first LOCK comes to nothing is as new as before.
+/// Runs the first LOCK of a lock-owner. If it fails, the lock-owner remains new.
 fn by_new(
     c: &mut Compound<'_>,
     new: &OpenToLockOwner4<'_>,

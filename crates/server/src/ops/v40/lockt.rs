@@ -5,10 +5,10 @@ use crate::ops;
 use nfs4::Lockt4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Says whether a lock could be had.
+/// Tests whether a lock could be granted.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and those of [`ops::lockt::run`].
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and the errors of [`ops::lockt::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Lockt4Args::decode(args)?;

@@ -9,7 +9,7 @@ use xdr::{Decode, Decoder, Encoder};
 /// Unlocks a range of bytes.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_lock`] and [`ops::locku::run`].
+/// NFS4ERR_BAD_SEQID, and the errors of [`state::V40::owner_of_lock`] and [`ops::locku::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Locku4Args::decode(args)?;

@@ -1,5 +1,5 @@
-//! What NFSv4.0 does otherwise (RFC 7530 section 16): the operations that NFSv4.1 took away, and
-//! those whose owners have sequence numbers.
+//! Operations that differ in NFSv4.0 (RFC 7530 section 16): the ones that NFSv4.1 removed, and the
+//! ones whose owners have sequence numbers.
 
 pub mod close;
 pub mod lock;

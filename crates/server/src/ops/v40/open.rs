@@ -12,11 +12,12 @@ use state::v40::{Begin, OwnerKind, Turn};
 use state::{ClientKey, OpenClaim};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Opens a file, creates it if asked. An owner that is not known has to confirm its first OPEN.
+/// Opens a file, and creates it if the client asks for that. An unknown owner has to confirm its
+/// first OPEN.
 ///
 /// # Errors
 /// NFS4ERR_BAD_SEQID, NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, NFS4ERR_RESOURCE, NFS4ERR_NOTSUPP
-/// (CLAIM_DELEGATE_PREV), and those of [`crate::ops::open::run`].
+/// (CLAIM_DELEGATE_PREV), and the errors of [`crate::ops::open::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = Open4Args::decode(args)?;
@@ -43,8 +44,10 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
     result
 }
 
+/// Refuses arms of unions that only NFSv4.1 has.
+///
 /// # Errors
-/// NFS4ERR_BADXDR for what only NFSv4.1 has.
+/// NFS4ERR_BADXDR for such an arm.
 fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
     let later = matches!(
         args.claim,
@@ -53,8 +56,8 @@ fn check_arms(args: &Open4Args<'_>) -> Result<(), OpError> {
     if later { Err(Nfsstat4::NFS4ERR_BADXDR.into()) } else { Ok(()) }
 }
 
-/// A client that opens something may reclaim it after a restart, for which it has to be on stable
-/// storage first.
+/// Records the client on stable storage before its first open, so that it may reclaim after a
+/// restart.
 ///
 /// # Errors
 /// [`OpStop::Deferred`].
@@ -84,12 +87,12 @@ fn open(
         _ => OpenClaim::New,
     };
     let opened = open::open(c, args, share, claim).map_err(|stop| {
-        // Special files are as symbolic links are (RFC 7530 section 16.16.5).
+        // NFSv4.0 treats special files like symbolic links (RFC 7530 section 16.16.5).
         if stop.is(Nfsstat4::NFS4ERR_WRONG_TYPE) { Nfsstat4::NFS4ERR_SYMLINK.into() } else { stop }
     })?;
     c.end_changes();
     if !c.state().v40().is_recorded_40(client) {
-        // The grace period has ended in between, and the client was forgotten.
+        // The grace period has ended in between, and the client's record was removed.
         c.with_effects(|state, effects| state.v40().record_client_40(client, effects));
     }
     let reclaims = claim == OpenClaim::Previous;
@@ -99,8 +102,8 @@ fn open(
     reply.value(&opened.stateid).boolean(false).u64(change.before).u64(change.after);
     let confirm = if confirm { OPEN4_RESULT_CONFIRM } else { 0 };
     reply.u32(OPEN4_RESULT_LOCKTYPE_POSIX | confirm).value(&opened.attrset);
-    // The callback of NFSv4.0 is a connection to the client: behind firewalls and address
-    // translation it is a risk, not a gain.
+    // The callback of NFSv4.0 is a connection to the client, which fails behind firewalls and
+    // address translation.
     reply.u32(OpenDelegationType4::OPEN_DELEGATE_NONE as u32);
     Ok(())
 }

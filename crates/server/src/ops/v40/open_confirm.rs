@@ -6,11 +6,11 @@ use nfs4::{NfsOpnum4, Nfsstat4, OpenConfirm4Args};
 use state::v40::Begin;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Confirms the first OPEN of an owner. With an unexpected sequence number that OPEN is cancelled.
+/// Confirms the first OPEN of an owner. An unexpected sequence number cancels that OPEN.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and
-/// [`state::State::open_confirm`].
+/// NFS4ERR_BAD_SEQID, and the errors of [`state::V40::owner_of_open`] and
+/// [`state::V40::open_confirm`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;
     let decoded = OpenConfirm4Args::decode(args)?;
@@ -24,7 +24,7 @@ pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) ->
         Err(status) => {
             if !turn.is_confirmed() {
                 c.with_effects(|state, effects| state.v40().cancel_unconfirmed(&mut turn, effects));
-                // So that a copy gets the same answer.
+                // A copy then gets the same answer.
                 c.state().v40().keep_closed(&mut turn, &owner, Some(&stateid));
             }
             return Err(status.into());

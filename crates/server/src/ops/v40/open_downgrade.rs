@@ -9,10 +9,10 @@ use xdr::{Decode, Decoder, Encoder};
 /// READ and WRITE: there are no other bits in NFSv4.0.
 const SHARE_BOTH: u32 = 3;
 
-/// Gives up access or deny bits of an open.
+/// Drops access or deny bits of an open.
 ///
 /// # Errors
-/// NFS4ERR_BAD_SEQID, and those of [`state::State::owner_of_open`] and
+/// NFS4ERR_BAD_SEQID, and the errors of [`state::V40::owner_of_open`] and
 /// [`ops::open_downgrade::run`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let before = *args;

@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::ReleaseLockowner4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Forgets a lock-owner.
+/// Removes a lock-owner without locks.
 ///
 /// # Errors
-/// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and those of [`state::State::release_lockowner`].
+/// NFS4ERR_STALE_CLIENTID, NFS4ERR_EXPIRED, and the errors of [`state::V40::release_lockowner`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = ReleaseLockowner4Args::decode(args)?;
     let sender = c.sender();

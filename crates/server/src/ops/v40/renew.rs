@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::Renew4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Renews a lease.
+/// Renews the lease of a client.
 ///
 /// # Errors
-/// Those of [`state::State::renew_40`].
+/// The errors of [`state::V40::renew_40`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = Renew4Args::decode(args)?;
     Ok(c.state().v40().renew_40(c.now(), &c.sender(), args.clientid)?)

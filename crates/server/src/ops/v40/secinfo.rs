@@ -1,9 +1,9 @@
-//! SECINFO of NFSv4.0 (RFC 7530 section 16.31): the current filehandle stays what it is.
+//! SECINFO of NFSv4.0 (RFC 7530 section 16.31): the current filehandle is kept.
 
 use crate::engine::{Compound, OpResult};
 use xdr::{Decoder, Encoder};
 
-/// Tells the flavors for a name in the current directory.
+/// Returns the flavors for a name in the current directory.
 ///
 /// # Errors
 /// As [`crate::ops::secinfo::run`].

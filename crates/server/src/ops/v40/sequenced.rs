@@ -11,20 +11,21 @@ use xdr::{Decoder, Encoder};
 /// Longest filehandle on the wire, in bytes (NFS4_FHSIZE).
 const FILEHANDLE_MAX: usize = nfs4::NFS4_FHSIZE as usize;
 
-/// A request as its owner's sequence knows it.
+/// A request in the sequence of its owner.
 #[derive(Clone, Copy)]
 pub struct Sequenced {
-    /// The operation.
+    /// The number of the operation.
     pub opnum: NfsOpnum4,
-    /// Its sequence number.
+    /// The sequence number of the request.
     pub seqid: u32,
-    /// What tells it from others.
+    /// The fingerprint that tells it from other requests.
     pub request: Request,
 }
 
 impl Sequenced {
-    /// `before` and `after` stand around the operation's arguments. The current filehandle is part
-    /// of the request: an OPEN of the same name in another directory is not a copy.
+    /// Makes the request between two decoders, `before` and `after` the operation's arguments. The
+    /// current filehandle is part of the request: an OPEN of the same name in another directory is
+    /// not a copy.
     pub fn new(
         c: &Compound<'_>,
         opnum: NfsOpnum4,
@@ -47,12 +48,12 @@ impl Sequenced {
 /// Waits for the owner's turn.
 ///
 /// # Errors
-/// The reason to defer the COMPOUND, where it may not wait.
+/// The reason to defer the COMPOUND, where it may not block.
 pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, DeferReason> {
     owner.turn(c.may_wait()).ok_or(DeferReason::CurrentExport)
 }
 
-/// Runs an operation in its turn, or answers its copy.
+/// Runs an operation in its turn, or answers a copy of it.
 ///
 /// # Errors
 /// NFS4ERR_BAD_SEQID, NFS4ERR_BAD_STATEID for an open that is not confirmed, and the operation's.
@@ -74,11 +75,11 @@ pub fn run(
     result
 }
 
-/// Answers the copy of a request as the request was answered. The filehandle that it makes current
-/// again is checked like one that the client sends: the export's policy may have changed since.
+/// Answers the copy of a request with the cached reply. The filehandle that becomes current again
+/// is checked like one from the client, since the export's policy may have changed.
 ///
 /// # Errors
-/// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the one that the request was answered with.
+/// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the error in the cached reply.
 pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
     if !replay.filehandle.is_empty() {
         let fh = c.decode_fh(Decoder::new(&replay.filehandle).opaque(FILEHANDLE_MAX)?)?;
@@ -92,7 +93,7 @@ pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpRe
     }
 }
 
-/// Keeps what an operation has answered; its result begins at `start` of the reply.
+/// Caches the reply of an operation, whose result begins at `start` of the reply.
 #[allow(clippy::too_many_arguments)]
 pub fn end(
     c: &Compound<'_>,
@@ -105,13 +106,13 @@ pub fn end(
     filehandle: &[u8],
 ) {
     let Some(replay) = replay(sequenced.opnum, result, reply, start, filehandle) else { return };
-    // What was closed is looked for only as long as the CLOSE is the owner's last request.
+    // Closed stateids are kept only as long as the CLOSE is the owner's last request.
     if turn.end(sequenced.seqid, sequenced.request, replay) && sequenced.opnum != NfsOpnum4::OP_CLOSE {
         c.state().v40().keep_closed(turn, owner, None);
     }
 }
 
-/// What a copy will be answered; nothing for an operation that has not been run.
+/// Returns the reply for a copy; `None` for an operation that has not run.
 pub fn replay(
     opnum: NfsOpnum4,
     result: &OpResult,
@@ -128,8 +129,8 @@ pub fn replay(
     Some(Replay { status, body: body.into(), filehandle: filehandle.into() })
 }
 
-/// Refuses what only an owner that is confirmed may do (RFC 7530 section 16.18.5), and a stateid
-/// with the sequence number zero, which stands for the current one only since NFSv4.1.
+/// Checks that the owner is confirmed (RFC 7530 section 16.18.5), and that the stateid's sequence
+/// number is not zero, which stands for the current one only since NFSv4.1.
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
@@ -140,7 +141,7 @@ pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), OpError> {
     check_current(stateid)
 }
 
-/// The second half of [`check`].
+/// Checks only the stateid's sequence number, as [`check`] does.
 ///
 /// # Errors
 /// NFS4ERR_OLD_STATEID.

@@ -5,12 +5,12 @@ use nfs4::{Nfsstat4, Setclientid4Args};
 use state::v40::Setclientid;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Registers the client, which has to confirm what it gets. The callback is not kept: there are no
-/// delegations to recall.
+/// Registers the client, which has to confirm its client ID. The callback is not stored, since
+/// there are no delegations to recall.
 ///
 /// # Errors
-/// NFS4ERR_CLID_INUSE, with an empty client_using: whose machine it is, is nobody else's business;
-/// and those of [`state::State::setclientid`].
+/// NFS4ERR_CLID_INUSE, with an empty client_using, so that the other client's address does not
+/// leak; and the errors of [`state::V40::setclientid`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, reply: &mut Encoder) -> OpResult {
     let args = Setclientid4Args::decode(args)?;
     let request = Setclientid { id: &args.client.id, verifier: args.client.verifier };

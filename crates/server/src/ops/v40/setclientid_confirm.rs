@@ -4,10 +4,10 @@ use crate::engine::{Compound, OpResult};
 use nfs4::SetclientidConfirm4Args;
 use xdr::{Decode, Decoder, Encoder};
 
-/// Confirms a client; what its earlier incarnation had goes.
+/// Confirms a client, and removes all state of its earlier incarnation.
 ///
 /// # Errors
-/// Those of [`state::State::setclientid_confirm`].
+/// The errors of [`state::V40::setclientid_confirm`].
 pub fn run(c: &mut Compound<'_>, args: &mut Decoder<'_>, _: &mut Encoder) -> OpResult {
     let args = SetclientidConfirm4Args::decode(args)?;
     let (sender, confirm) = (c.sender(), args.setclientid_confirm);
