@@ -1,5 +1,5 @@
-//! The client is called back: CB_COMPOUNDs over the connections of the session (RFC 8881 sections
-//! 2.10.3.1 and 20).
+//! Serves CB_COMPOUND requests over the connections of the session (RFC 8881 sections 2.10.3.1 and
+//! 20).
 
 use std::fmt;
 
@@ -13,33 +13,33 @@ use crate::security::{CallbackContext, Damage};
 /// Slots of the backchannel that the client offers.
 pub(crate) const BACK_SLOTS: u32 = 4;
 
-/// What answers the operations behind CB_SEQUENCE: with their status, or with a result of its own.
+/// Answers the operations behind CB_SEQUENCE, with a status or a result of its own.
 type Handler = dyn FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send;
 
-/// What a handler makes of a callback.
+/// The answer of a handler to a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallbackAnswer {
-    /// The result is this status.
+    /// Answers with this status.
     Status(Nfsstat4),
-    /// The result is this.
+    /// Answers with this result.
     Result(NfsCbResop4<'static>),
-    /// Nothing is answered, as if the client had gone away.
+    /// Sends no answer, as a dead client would.
     Silence,
 }
 
 /// The client's side of a backchannel.
 pub(crate) struct BackChannel {
     handler: Box<Handler>,
-    /// The sequence id that each slot has seen last.
+    /// The last sequence id of each slot.
     slots: [u32; BACK_SLOTS as usize],
-    /// Sequence numbers of callbacks by RPCSEC_GSS, once there are any.
+    /// Sequence numbers of callbacks by RPCSEC_GSS, once the first has arrived.
     window: Option<SequenceWindow>,
-    /// What is wrong with the answers on purpose.
+    /// The deliberate damage to answers, for tests.
     damage: Damage,
 }
 
 impl Default for BackChannel {
-    /// One that takes recalls, and leaves them to [`Client::take_recalls`].
+    /// Accepts recalls, which [`Client::take_recalls`] returns.
     fn default() -> Self {
         let handler = Box::new(|_: &NfsCbArgop4<'_>| CallbackAnswer::Status(Nfsstat4::NFS4_OK));
         Self { handler, slots: [0; BACK_SLOTS as usize], window: None, damage: Damage::None }
@@ -47,7 +47,7 @@ impl Default for BackChannel {
 }
 
 impl BackChannel {
-    /// Begins anew with a new session.
+    /// Resets the slots for a new session.
     pub(crate) fn reset(&mut self) {
         (self.slots, self.window) = ([0; BACK_SLOTS as usize], None);
     }
@@ -60,25 +60,23 @@ impl fmt::Debug for BackChannel {
 }
 
 impl Client {
-    /// Sets what answers callbacks. It is called in the methods of this client that wait for
-    /// replies, and by [`Client::serve_callbacks`].
+    /// Sets the handler of callbacks. It runs inside the methods of this client that wait for
+    /// replies, and inside [`Client::serve_callbacks`].
     pub fn on_callback(&mut self, handler: impl FnMut(&NfsCbArgop4<'_>) -> CallbackAnswer + Send + 'static) {
         self.back.handler = Box::new(handler);
     }
 
-    /// Returns the CB_RECALLs that were answered with NFS4_OK since the last call: stateids, to be
-    /// given back.
+    /// Returns the stateids of CB_RECALLs that were answered with NFS4_OK since the last call.
     pub fn take_recalls(&mut self) -> Vec<Stateid4> {
         std::mem::take(&mut self.recalls)
     }
 
-    /// Breaks the protection of the answers to callbacks, for tests of servers.
+    /// Damages the protection of callback answers, for tests of servers.
     pub fn damage_callback_answers(&mut self, damage: Damage) {
         self.back.damage = damage;
     }
 
-    /// Answers a record that is no reply; none if it is no call either, or one that is met with
-    /// silence.
+    /// Answers a callback record. Returns `None` if it is not a call or gets no answer.
     pub(crate) fn call_back(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let Ok(Message::Call(header)) = Message::parse(record) else { return None };
         let mut reply = match self.session.called_back_by.clone() {
@@ -97,7 +95,7 @@ impl Client {
         Some(reply)
     }
 
-    /// Answers a callback that has to come by RPCSEC_GSS.
+    /// Answers a callback that must use RPCSEC_GSS.
     fn call_back_by(
         &mut self,
         by: &CallbackContext,
@@ -120,8 +118,8 @@ impl Client {
         }
     }
 
-    /// The answer to a call with these arguments, if they are any; none where it is met with
-    /// silence.
+    /// Returns the answer to a call with these arguments, if any. Returns `None` if the handler
+    /// stays silent.
     fn answer(&mut self, header: &CallHeader<'_>, arguments: Option<&[u8]>) -> Option<(Accepted, Vec<u8>)> {
         match arguments.ok_or(Accepted::GarbageArgs).and_then(|arguments| self.results(header, arguments)) {
             Ok(results) => {
@@ -180,7 +178,8 @@ impl Client {
         let status = match slot {
             _ if args.csa_sessionid != session => Nfsstat4::NFS4ERR_BADSESSION,
             None => Nfsstat4::NFS4ERR_BADSLOT,
-            // No answer is kept: what is recalled twice is given back once.
+            // The client caches no answer. It returns a delegation once even if the recall is
+            // repeated.
             Some(last) if args.csa_sequenceid == *last => Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP,
             Some(last) if args.csa_sequenceid != last.wrapping_add(1) => Nfsstat4::NFS4ERR_SEQ_MISORDERED,
             Some(last) => {
@@ -198,7 +197,7 @@ impl Client {
     }
 }
 
-/// The result of an operation that has nothing to say but a status.
+/// Returns the result of a failed operation, which is only a status.
 fn failed(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
     match operation {
         NfsCbArgop4::OP_CB_RECALL(_) => NfsCbResop4::OP_CB_RECALL(CbRecall4Res { status }),
@@ -214,7 +213,7 @@ fn failed(operation: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static>
     }
 }
 
-/// The status of a result: it follows the operation's number.
+/// Returns the status of a result, which follows the operation's number.
 fn status_of(result: &NfsCbResop4<'_>) -> Nfsstat4 {
     let mut encoder = Encoder::new();
     result.encode(&mut encoder);

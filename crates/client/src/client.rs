@@ -20,11 +20,11 @@ use crate::security::{Confounders, GssContext, Identity};
 use crate::session::{Control, Owner, Session};
 use crate::slots::SlotTable;
 
-/// Names a submitted call.
+/// Identifies a submitted call within its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
-/// Names an identity of a client.
+/// The index of an identity within its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct IdentityId(pub(crate) usize);
 
@@ -35,50 +35,50 @@ impl IdentityId {
     pub const MACHINE: Self = Self(1);
 }
 
-/// How a call differs from others of its client.
+/// Options of one call that override those of its client.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// Whose call it is.
+    /// The identity that makes the call.
     pub identity: IdentityId,
-    /// Another service than the identity's: the service belongs to the call (RFC 2203 section
-    /// 5.3.1).
+    /// A service other than the identity's; RPCSEC_GSS selects the service per call (RFC 2203
+    /// section 5.3.1).
     pub service: Option<RpcGssServiceT>,
-    /// How long it may take, if not [`Options::call_timeout`].
+    /// The time limit of the call; [`Options::call_timeout`] if `None`.
     pub timeout: Option<Duration>,
-    /// The caller's own mark, which comes back with the completion.
+    /// The caller's own value, which is copied to the completion.
     pub tag: u64,
 }
 
-/// The end of a submitted call.
+/// The outcome of a submitted call.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which.
+    /// The ticket that the submission returned.
     pub ticket: Ticket,
-    /// The caller's own mark.
+    /// The value of [`CallOptions::tag`].
     pub tag: u64,
-    /// The reply. A COMPOUND of which an operation failed is a reply, too: see [`Reply::check`].
+    /// The reply. A COMPOUND with a failed operation is a reply, too: see [`Reply::check`].
     pub result: Result<Reply, Error>,
 }
 
-/// What a client has done and what has happened to it.
+/// Counters of the calls and reconnects of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Calls sent, repetitions included.
+    /// Calls sent, including repetitions.
     pub calls_sent: u64,
-    /// Calls sent again after a connection was cut.
+    /// Calls sent again after a connection failed.
     pub calls_repeated: u64,
-    /// Replies that no call waited for.
+    /// Replies that matched no call.
     pub replies_dropped: u64,
-    /// Connections made after the first ones.
+    /// Reconnects, not counting the first connections.
     pub reconnects: u64,
-    /// Security contexts made after the first ones.
+    /// Contexts established after the first ones.
     pub contexts_renewed: u64,
 }
 
 /// A client with one session.
 ///
-/// It belongs to one thread at a time and never starts one. All of its work happens inside its
-/// methods: a client that nobody calls does not renew its lease.
+/// It belongs to one thread at a time and never starts one. All work happens inside its methods, so
+/// an unused client does not renew its lease.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) options: Options,
@@ -89,13 +89,13 @@ pub struct Client {
     pub(crate) slots: SlotTable,
     pub(crate) links: Vec<Link>,
     pub(crate) calls: Calls,
-    /// Calls without a slot.
+    /// Calls that wait for a slot.
     pub(crate) waiting: VecDeque<u32>,
     pub(crate) done: VecDeque<Completion>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) confounders: Confounders,
     pub(crate) statistics: Statistics,
-    /// The connection of the last call.
+    /// Index of the connection that took the last call.
     pub(crate) last_link: usize,
     pub(crate) lease: Duration,
     pub(crate) last_sent: Instant,
@@ -103,31 +103,31 @@ pub struct Client {
     /// `sr_status_flags` of the last reply.
     pub(crate) status_flags: u32,
     pub(crate) open_owners: u64,
-    /// The state of what is left to chance.
+    /// The state of the random generator.
     pub(crate) chance: u64,
-    /// Whose calls the blocking methods make.
+    /// The identity of calls by the blocking methods.
     pub(crate) identity: IdentityId,
-    /// Not before then is the next context tried for.
+    /// The earliest time of the next attempt to establish a context.
     pub(crate) context_retry_at: Instant,
-    /// How callbacks are answered, and the recalls among them.
+    /// The handler of callbacks and the state of the backchannel.
     pub(crate) back: BackChannel,
     pub(crate) recalls: Vec<Stateid4>,
 }
 
-/// Bytes that one system call reads beside the record in progress.
+/// Bytes that one system call reads beyond the record in progress.
 const SCRATCH_LEN: usize = 256 << 10;
 
-/// Bytes of a call without data.
+/// Initial buffer size of a call without data, in bytes.
 const COMPOUND_CAPACITY: usize = 2 << 10;
 
-/// The lease until the server has said how long it is, in seconds.
+/// The lease that is assumed until the server reports its own: 60 seconds.
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Connects, makes the security contexts, the client and the session at the server.
+    /// Connects, establishes the security contexts, and creates the client and the session.
     ///
     /// # Errors
-    /// Any; nothing is left behind but what the server forgets when the lease is over.
+    /// Any [`Error`]; state already created at the server expires with its lease.
     pub fn connect(options: Options) -> Result<Self, Error> {
         let addresses = resolve(&options.host, options.port)?;
         let user = Identity::new(&options.security)?;
@@ -174,7 +174,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Without an identity of its own the machine's context is the user's, and the other way round.
+    /// Shares a context between machine and user if the machine has no identity of its own.
     pub(crate) fn share_context(&mut self, id: IdentityId) {
         let [user, machine, ..] = &mut self.identities[..] else { return };
         let (from, to) = if id == IdentityId::USER { (user, machine) } else { (machine, user) };
@@ -186,10 +186,10 @@ impl Client {
         }
     }
 
-    /// Says that everything has been reclaimed: RECLAIM_COMPLETE, which may have been sent already.
+    /// Sends RECLAIM_COMPLETE to end the reclaim of state. The client may have sent it before.
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`]; a RECLAIM_COMPLETE that was sent before is not one.
     pub fn finish_reclaim(&mut self) -> Result<(), Error> {
         let mut compound = self.compound();
         compound.reclaim_complete();
@@ -200,99 +200,100 @@ impl Client {
         }
     }
 
-    /// Adds somebody on whose behalf calls can be made in this session.
+    /// Adds an identity for further calls of this session.
     ///
     /// # Errors
-    /// Only when the system has no random bytes; a context is made with the first call.
+    /// Fails only if the system has no random bytes; the first call establishes the context.
     pub fn add_identity(&mut self, security: &Security) -> Result<IdentityId, Error> {
         self.identities.push(Identity::new(security)?);
         Ok(IdentityId(self.identities.len() - 1))
     }
 
-    /// The security context of an identity, if it has one now.
+    /// Returns the current security context of an identity, if any.
     pub fn context(&self, identity: IdentityId) -> Option<Arc<GssContext>> {
         self.identities.get(identity.0)?.context().cloned()
     }
 
-    /// The session as the server granted it.
+    /// Returns the session as the server granted it.
     pub const fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What the client was made of.
+    /// Returns the options that the client was built from.
     pub const fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Counters.
+    /// Returns the counters of this client.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// `sr_status_flags` of the last reply: whether state was revoked or must be reclaimed.
+    /// Returns `sr_status_flags` of the last reply, which report revoked state and required
+    /// reclaims.
     pub const fn status_flags(&self) -> u32 {
         self.status_flags
     }
 
-    /// The number of calls in progress.
+    /// Returns the number of calls in progress.
     pub fn outstanding(&self) -> usize {
         self.calls.len()
     }
 
-    /// How many calls may be at the server at once.
+    /// Returns the number of calls that may be in flight at once.
     pub fn slots(&self) -> u32 {
         self.slots.limit()
     }
 
-    /// The largest READ that the session's replies have room for, in bytes.
+    /// Returns the largest READ that fits the session's replies, in bytes.
     pub fn read_size_max(&self) -> u32 {
         data_max(self.options.io_size_max, self.session.fore.ca_maxresponsesize)
     }
 
-    /// The largest WRITE that the session's requests have room for, in bytes.
+    /// Returns the largest WRITE that fits the session's requests, in bytes.
     pub fn write_size_max(&self) -> u32 {
         data_max(self.options.io_size_max, self.session.fore.ca_maxrequestsize)
     }
 
-    /// Sets how long the lease is; it is renewed when two thirds have passed without a call.
+    /// Sets the length of the lease; the client renews it after two thirds without a call.
     pub fn set_lease(&mut self, lease: Duration) {
         self.lease = lease;
     }
 
-    /// Sets where further connections go: a server that has moved, or a test's.
+    /// Sets the addresses of further connections, for a server that has moved and for tests.
     pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
         self.addresses = addresses;
     }
 
-    /// Begins a COMPOUND, in memory that a former call has left.
+    /// Begins a COMPOUND in a reused buffer.
     pub fn compound(&mut self) -> Compound {
         Compound::in_buffer(memory::take(COMPOUND_CAPACITY), self.options.minor_version)
     }
 
-    /// Gives the memory of a reply back.
+    /// Returns the memory of a reply to the pool.
     pub fn recycle(&mut self, reply: Reply) {
         memory::give(reply.into_record());
     }
 
-    /// Opens a further connection that belongs to no session, for calls that a client would not
-    /// make.
+    /// Opens a further connection outside the session, for calls that the client itself never
+    /// makes.
     ///
     /// # Errors
-    /// Any of the transport.
+    /// Any transport error.
     pub fn raw_connection(&self) -> Result<RawConnection, Error> {
         raw(&self.options, &self.addresses)
     }
 
-    /// Calls about clients and sessions on a connection of the caller's, as the machine.
+    /// Returns a handle for client and session operations, as the machine, on `connection`.
     pub fn control<'a>(&'a mut self, connection: &'a mut RawConnection) -> Control<'a> {
         control(&self.options, &mut self.identities, connection)
     }
 
-    /// Ends the session, the client and the contexts at the server. A client that has files open is
-    /// left there until its lease is over.
+    /// Destroys the session, the client and the contexts at the server. A client with open files
+    /// stays there until its lease expires.
     ///
     /// # Errors
-    /// The first thing that went wrong; the rest is tried anyway.
+    /// The first error; the remaining steps run regardless.
     pub fn close(mut self) -> Result<(), Error> {
         self.wait_all()?;
         let idle = self.links.drain(..).find_map(|link| match link.state {
@@ -315,7 +316,7 @@ impl Client {
         contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let destroyed =
             contexts.iter().try_for_each(|context| match context.destroy(&mut connection, timeout) {
-                // A restart has ended it before.
+                // A restart of the server has already ended it.
                 Err(error) if error.is_context_lost() => Ok(()),
                 other => other,
             });
@@ -323,13 +324,13 @@ impl Client {
     }
 }
 
-/// What of `size` is left for data.
+/// Returns the part of `size` that is left for data, in bytes, at most `wanted`.
 fn data_max(wanted: u32, size: u32) -> u32 {
-    // The heads of RPC and COMPOUND, a 128-byte filehandle and the tokens of any enctype fit into
-    // this.
+    // Room for the headers of RPC and COMPOUND, a 128-byte filehandle and the tokens of any
+    // enctype.
     const HEADS_MAX: u32 = 2048;
     let fits = size.saturating_sub(HEADS_MAX).max(512);
-    // Whole pages, if there is room for one.
+    // Round down to whole pages, if one fits.
     wanted.min(if fits >= 4096 { fits / 4096 * 4096 } else { fits })
 }
 

@@ -1,4 +1,4 @@
-//! Builds COMPOUND requests.
+//! Builds COMPOUND requests from operations.
 
 use nfs4::*;
 use xdr::{Encode as _, Encoder};
@@ -6,15 +6,15 @@ use xdr::{Encode as _, Encoder};
 use crate::message::{HEADROOM, Message, empty_buffer};
 use crate::slots::Slot;
 
-/// Where in the arguments things stand that are filled in at the end: tag, minor version, count,
-/// and then the operation SEQUENCE, whose parts all have a fixed size.
+/// Offsets of the fields that are filled in last: minor version, operation count, and the operation
+/// SEQUENCE, whose fields all have a fixed size.
 const MINOR_VERSION_AT: usize = 4;
 const COUNT_AT: usize = 8;
 const SESSION_AT: usize = 16;
 
-/// A COMPOUND in the making; operations are encoded at once, and their data is copied once.
+/// A COMPOUND under construction. Adding an operation encodes it, which copies its data once.
 ///
-/// In a session SEQUENCE comes first by itself: it is not to be added.
+/// In a session SEQUENCE is the first operation automatically; callers do not add it.
 #[derive(Debug)]
 pub struct Compound {
     encoder: Encoder,
@@ -30,7 +30,7 @@ impl Compound {
         Self::in_buffer(Vec::new(), minor_version)
     }
 
-    /// Begins a COMPOUND for a session in memory that a former one has left.
+    /// Begins a COMPOUND for a session in a reused buffer.
     pub(crate) fn in_buffer(buffer: Vec<u8>, minor_version: u32) -> Self {
         let mut compound = Self::sessionless_in(buffer, minor_version);
         compound.in_session = true;
@@ -45,7 +45,7 @@ impl Compound {
         compound
     }
 
-    /// Begins a COMPOUND without SEQUENCE, as for EXCHANGE_ID.
+    /// Begins a COMPOUND without SEQUENCE, for operations such as EXCHANGE_ID.
     pub fn sessionless(minor_version: u32) -> Self {
         Self::sessionless_in(Vec::new(), minor_version)
     }
@@ -56,73 +56,73 @@ impl Compound {
         Self { encoder, operations: 0, in_session: false, cached: false, repeatable: true }
     }
 
-    /// Adds any operation.
+    /// Adds an operation of any kind.
     pub fn operation(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
         operation.encode(&mut self.encoder);
         self.operations += 1;
         self
     }
 
-    /// Adds an operation that changes something: its reply is to be kept for a repetition, and
-    /// without that reply it must not be done twice.
+    /// Adds an operation that modifies state. The server caches the reply, and the COMPOUND is not
+    /// repeated without that cached reply.
     pub fn change(&mut self, operation: &NfsArgop4<'_>) -> &mut Self {
         self.cached = true;
         self.repeatable = false;
         self.operation(operation)
     }
 
-    /// Adds an operation by its number and the bytes of its arguments, sound or not.
+    /// Adds an operation by number with encoded arguments, valid or not.
     pub fn raw_operation(&mut self, number: u32, arguments: &[u8]) -> &mut Self {
         self.encoder.u32(number).raw(arguments);
         self.operations += 1;
         self
     }
 
-    /// Says whether the server shall keep the reply (`sa_cachethis`).
+    /// Sets whether the server caches the reply (`sa_cachethis`).
     pub fn cache_this(&mut self, cached: bool) -> &mut Self {
         self.cached = cached;
         self
     }
 
-    /// Pretends that there are `count` operations, for tests of the server.
+    /// Sets a false operation count, for tests of the server.
     pub fn claim_operations(&mut self, count: u32) -> &mut Self {
         self.operations = count;
         self
     }
 
-    /// Another minor version.
+    /// Overrides the minor version.
     pub fn minor_version(&mut self, version: u32) -> &mut Self {
         self.encoder.patch_u32(HEADROOM + MINOR_VERSION_AT, version);
         self
     }
 
-    /// Whether SEQUENCE comes first.
+    /// Returns whether SEQUENCE comes first.
     pub const fn is_in_session(&self) -> bool {
         self.in_session
     }
 
-    /// Whether doing it twice is as good as doing it once.
+    /// Returns whether the COMPOUND may execute twice.
     pub(crate) const fn is_repeatable(&self) -> bool {
         self.repeatable
     }
 
-    /// Bytes of the arguments so far.
+    /// Returns the length of the arguments so far, in bytes.
     pub const fn len(&self) -> usize {
         self.encoder.len() - HEADROOM
     }
 
-    /// Whether no operation besides SEQUENCE has been added.
+    /// Returns whether no operation besides SEQUENCE has been added.
     pub const fn is_empty(&self) -> bool {
         self.operations == if self.in_session { 1 } else { 0 }
     }
 
-    /// The arguments as they are sent, apart from SEQUENCE.
+    /// Returns the encoded arguments; SEQUENCE has no slot yet.
     pub fn into_arguments(mut self) -> Vec<u8> {
         self.encoder.patch_u32(HEADROOM + COUNT_AT, self.operations);
         self.encoder.into_vec().split_off(HEADROOM)
     }
 
-    /// Ends the COMPOUND; SEQUENCE gets its slot by [`assign`].
+    /// Finishes the COMPOUND; [`assign`] fills in the slot of SEQUENCE.
     pub(crate) fn into_message(mut self, session: &[u8; 16]) -> Message {
         self.encoder.patch_u32(HEADROOM + COUNT_AT, self.operations);
         let mut message = Message::new(self.encoder.into_vec());
@@ -134,51 +134,51 @@ impl Compound {
     }
 }
 
-/// Fills in the slot of the SEQUENCE at the beginning of a COMPOUND.
+/// Fills in the slot fields of the leading SEQUENCE.
 pub(crate) fn assign(message: &mut Message, slot: &Slot) {
     message.patch(SESSION_AT + 16, &slot.sequence.to_be_bytes());
     message.patch(SESSION_AT + 20, &slot.id.to_be_bytes());
     message.patch(SESSION_AT + 24, &slot.highest.to_be_bytes());
 }
 
-/// Filehandles.
+/// Operations on the current filehandle.
 impl Compound {
-    /// PUTROOTFH (RFC 8881 section 18.21).
+    /// Adds PUTROOTFH (RFC 8881 section 18.21).
     pub fn putrootfh(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_PUTROOTFH)
     }
 
-    /// PUTFH (section 18.19).
+    /// Adds PUTFH (section 18.19).
     pub fn putfh(&mut self, handle: &[u8]) -> &mut Self {
         self.operation(&NfsArgop4::OP_PUTFH(Putfh4Args { object: handle.into() }))
     }
 
-    /// GETFH (section 18.8).
+    /// Adds GETFH (section 18.8).
     pub fn getfh(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_GETFH)
     }
 
-    /// SAVEFH (section 18.28).
+    /// Adds SAVEFH (section 18.28).
     pub fn savefh(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_SAVEFH)
     }
 
-    /// RESTOREFH (section 18.27).
+    /// Adds RESTOREFH (section 18.27).
     pub fn restorefh(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_RESTOREFH)
     }
 
-    /// LOOKUP (section 18.13).
+    /// Adds LOOKUP (section 18.13).
     pub fn lookup(&mut self, name: &[u8]) -> &mut Self {
         self.operation(&NfsArgop4::OP_LOOKUP(Lookup4Args { objname: name.into() }))
     }
 
-    /// LOOKUPP (section 18.14).
+    /// Adds LOOKUPP (section 18.14).
     pub fn lookupp(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_LOOKUPP)
     }
 
-    /// A LOOKUP for each part of `path`; empty parts are left out.
+    /// Adds a LOOKUP for each component of `path`, skipping empty ones.
     pub fn lookup_path(&mut self, path: &str) -> &mut Self {
         path.split('/')
             .filter(|part| !part.is_empty())
@@ -186,47 +186,47 @@ impl Compound {
     }
 }
 
-/// Attributes and access.
+/// Operations on attributes and access.
 impl Compound {
-    /// GETATTR (section 18.7).
+    /// Adds GETATTR (section 18.7).
     pub fn getattr(&mut self, attributes: Bitmap4) -> &mut Self {
         self.operation(&NfsArgop4::OP_GETATTR(Getattr4Args { attr_request: attributes }))
     }
 
-    /// SETATTR (section 18.30).
+    /// Adds SETATTR (section 18.30).
     pub fn setattr(&mut self, stateid: Stateid4, attributes: Fattr4<'_>) -> &mut Self {
         self.change(&NfsArgop4::OP_SETATTR(Setattr4Args { stateid, obj_attributes: attributes }))
     }
 
-    /// ACCESS (section 18.1).
+    /// Adds ACCESS (section 18.1).
     pub fn access(&mut self, access: u32) -> &mut Self {
         self.operation(&NfsArgop4::OP_ACCESS(Access4Args { access }))
     }
 
-    /// SECINFO (section 18.29).
+    /// Adds SECINFO (section 18.29).
     pub fn secinfo(&mut self, name: &[u8]) -> &mut Self {
         self.operation(&NfsArgop4::OP_SECINFO(Secinfo4Args { name: name.into() }))
     }
 
-    /// SECINFO_NO_NAME (section 18.45).
+    /// Adds SECINFO_NO_NAME (section 18.45).
     pub fn secinfo_no_name(&mut self, style: SecinfoStyle4) -> &mut Self {
         self.operation(&NfsArgop4::OP_SECINFO_NO_NAME(style))
     }
 }
 
-/// Files and directories.
+/// Operations on files and directories.
 impl Compound {
-    /// OPEN (section 18.16).
+    /// Adds OPEN (section 18.16).
     pub fn open(&mut self, arguments: Open4Args<'_>) -> &mut Self {
         self.change(&NfsArgop4::OP_OPEN(arguments))
     }
 
-    /// CLOSE (section 18.2).
+    /// Adds CLOSE (section 18.2).
     pub fn close(&mut self, stateid: Stateid4) -> &mut Self {
         self.change(&NfsArgop4::OP_CLOSE(Close4Args { seqid: 0, open_stateid: stateid }))
     }
 
-    /// OPEN_DOWNGRADE (section 18.18).
+    /// Adds OPEN_DOWNGRADE (section 18.18).
     pub fn open_downgrade(&mut self, stateid: Stateid4, access: u32, deny: u32) -> &mut Self {
         self.change(&NfsArgop4::OP_OPEN_DOWNGRADE(OpenDowngrade4Args {
             open_stateid: stateid,
@@ -236,23 +236,23 @@ impl Compound {
         }))
     }
 
-    /// READ (section 18.22).
+    /// Adds READ (section 18.22).
     pub fn read(&mut self, stateid: Stateid4, offset: u64, count: u32) -> &mut Self {
         self.operation(&NfsArgop4::OP_READ(Read4Args { stateid, offset, count }))
     }
 
-    /// WRITE (section 18.32).
+    /// Adds WRITE (section 18.32).
     pub fn write(&mut self, stateid: Stateid4, offset: u64, stable: StableHow4, data: &[u8]) -> &mut Self {
         rpc::memory::reserve(self.encoder.as_mut_vec(), data.len() + 64);
         self.operation(&NfsArgop4::OP_WRITE(Write4Args { stateid, offset, stable, data: data.into() }))
     }
 
-    /// COMMIT (section 18.3); a `count` of 0 is all.
+    /// Adds COMMIT (section 18.3); a `count` of 0 commits to the end of the file.
     pub fn commit(&mut self, offset: u64, count: u32) -> &mut Self {
         self.operation(&NfsArgop4::OP_COMMIT(Commit4Args { offset, count }))
     }
 
-    /// CREATE of what is not a regular file (section 18.4).
+    /// Adds CREATE (section 18.4) of an object other than a regular file.
     pub fn create(&mut self, kind: Createtype4<'_>, name: &[u8], attributes: Fattr4<'_>) -> &mut Self {
         self.change(&NfsArgop4::OP_CREATE(Create4Args {
             objtype: kind,
@@ -261,66 +261,66 @@ impl Compound {
         }))
     }
 
-    /// REMOVE (section 18.25).
+    /// Adds REMOVE (section 18.25).
     pub fn remove(&mut self, name: &[u8]) -> &mut Self {
         self.change(&NfsArgop4::OP_REMOVE(Remove4Args { target: name.into() }))
     }
 
-    /// RENAME (section 18.26): the saved filehandle is the source directory, the current one the
-    /// target.
+    /// Adds RENAME (section 18.26): the saved filehandle is the source directory, the current one
+    /// the target.
     pub fn rename(&mut self, old: &[u8], new: &[u8]) -> &mut Self {
         self.change(&NfsArgop4::OP_RENAME(Rename4Args { oldname: old.into(), newname: new.into() }))
     }
 
-    /// LINK (section 18.9): the saved filehandle is the file, the current one the directory.
+    /// Adds LINK (section 18.9): the saved filehandle is the file, the current one the directory.
     pub fn link(&mut self, name: &[u8]) -> &mut Self {
         self.change(&NfsArgop4::OP_LINK(Link4Args { newname: name.into() }))
     }
 
-    /// READLINK (section 18.24).
+    /// Adds READLINK (section 18.24).
     pub fn readlink(&mut self) -> &mut Self {
         self.operation(&NfsArgop4::OP_READLINK)
     }
 
-    /// READDIR (section 18.23).
+    /// Adds READDIR (section 18.23).
     pub fn readdir(&mut self, arguments: Readdir4Args) -> &mut Self {
         self.operation(&NfsArgop4::OP_READDIR(arguments))
     }
 }
 
-/// Locks and stateids.
+/// Operations on locks and stateids.
 impl Compound {
-    /// LOCK (section 18.10).
+    /// Adds LOCK (section 18.10).
     pub fn lock(&mut self, arguments: Lock4Args<'_>) -> &mut Self {
         self.change(&NfsArgop4::OP_LOCK(arguments))
     }
 
-    /// LOCKT (section 18.11).
+    /// Adds LOCKT (section 18.11).
     pub fn lockt(&mut self, arguments: Lockt4Args<'_>) -> &mut Self {
         self.operation(&NfsArgop4::OP_LOCKT(arguments))
     }
 
-    /// LOCKU (section 18.12).
+    /// Adds LOCKU (section 18.12).
     pub fn locku(&mut self, arguments: Locku4Args) -> &mut Self {
         self.change(&NfsArgop4::OP_LOCKU(arguments))
     }
 
-    /// TEST_STATEID (section 18.48).
+    /// Adds TEST_STATEID (section 18.48).
     pub fn test_stateid(&mut self, stateids: Vec<Stateid4>) -> &mut Self {
         self.operation(&NfsArgop4::OP_TEST_STATEID(TestStateid4Args { ts_stateids: stateids }))
     }
 
-    /// DELEGRETURN (section 18.6).
+    /// Adds DELEGRETURN (section 18.6).
     pub fn delegreturn(&mut self, stateid: Stateid4) -> &mut Self {
         self.change(&NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid: stateid }))
     }
 
-    /// FREE_STATEID (section 18.38).
+    /// Adds FREE_STATEID (section 18.38).
     pub fn free_stateid(&mut self, stateid: Stateid4) -> &mut Self {
         self.change(&NfsArgop4::OP_FREE_STATEID(FreeStateid4Args { fsa_stateid: stateid }))
     }
 
-    /// RECLAIM_COMPLETE (section 18.51) for all file systems.
+    /// Adds RECLAIM_COMPLETE (section 18.51) for all file systems.
     pub fn reclaim_complete(&mut self) -> &mut Self {
         self.change(&NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false }))
     }

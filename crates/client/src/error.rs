@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! The errors of the client, sorted by the side that caused them.
 
 use std::io;
 
@@ -8,53 +8,53 @@ use rpc::{AcceptStat, AuthStat, Denied, RecordError, ReplyError};
 /// Any failure of the client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection.
+    /// The connection to the server failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The server refused the call before looking at the COMPOUND.
+    /// The server refused the call before it decoded the COMPOUND.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// Kerberos gave no context.
+    /// Kerberos could not establish a context.
     #[error(transparent)]
     Gss(#[from] gss::GssError),
-    /// The server's side of RPCSEC_GSS is wrong; the reply is not to be trusted.
+    /// The server violated RPCSEC_GSS; the reply cannot be trusted.
     #[error(transparent)]
     Protection(#[from] ProtectionError),
-    /// An operation failed.
+    /// A single operation failed.
     #[error("{operation}: {status}")]
     Nfs {
-        /// Which.
+        /// The operation that failed.
         operation: NfsOpnum4,
-        /// How.
+        /// The NFS status of its result.
         status: Nfsstat4,
     },
-    /// The COMPOUND as a whole failed before its first operation, such as with
+    /// The whole COMPOUND failed before its first operation, for example with
     /// NFS4ERR_MINOR_VERS_MISMATCH.
     #[error("COMPOUND: {0}")]
     Compound(Nfsstat4),
-    /// The results do not decode, or are not those of the operations that were asked for.
+    /// The results do not decode or do not match the operations of the COMPOUND.
     #[error(transparent)]
     Results(#[from] ResultsError),
-    /// No answer within the call's time.
+    /// No reply arrived within the call's time limit.
     #[error("no answer in time")]
     Timeout,
-    /// The caller asked for something that cannot be done.
+    /// The caller requested an operation that is not possible.
     #[error("misuse: {0}")]
     Misuse(&'static str),
 }
 
-/// The connection failed.
+/// A failure of the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The host name has no address.
     #[error("{host} cannot be resolved: {cause}")]
     Resolve {
-        /// As it was given.
+        /// The name as the options give it.
         host: String,
-        /// The resolver's error.
+        /// The error of the resolver.
         cause: io::Error,
     },
-    /// No connection could be made.
+    /// No address accepted a connection.
     #[error("connect: {0}")]
     Connect(io::Error),
     /// Reading or writing failed.
@@ -66,29 +66,29 @@ pub enum TransportError {
     /// The server's records are malformed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Every attempt to connect again failed for as long as the options allow.
+    /// Every reconnect failed until the limit in the options.
     #[error("the server was not reachable for {0:?}")]
     GaveUp(std::time::Duration),
 }
 
-/// The server refused the call.
+/// A call that the server refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
-    /// MSG_DENIED for its credential or verifier.
+    /// MSG_DENIED because of the credential or verifier.
     #[error("denied: {0}")]
     Auth(AuthStat),
-    /// MSG_DENIED for its RPC version.
+    /// MSG_DENIED because of the RPC version.
     #[error("denied: RPC versions {low} to {high} only")]
     VersionMismatch {
-        /// Lowest version of the server.
+        /// Lowest version that the server supports.
         low: u32,
-        /// Highest version of the server.
+        /// Highest version that the server supports.
         high: u32,
     },
-    /// MSG_ACCEPTED, but not executed.
+    /// MSG_ACCEPTED, but the call was not executed.
     #[error("{0}")]
     NotExecuted(AcceptStat),
-    /// The reply has no valid head.
+    /// The reply header does not decode.
     #[error(transparent)]
     Malformed(#[from] ReplyError),
 }
@@ -102,25 +102,25 @@ impl From<Denied> for RpcError {
     }
 }
 
-/// A reply that breaks RPCSEC_GSS.
+/// A reply that violates RPCSEC_GSS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionError {
     /// The verifier is not the MIC of the call's sequence number (RFC 2203 section 5.3.3.2).
     #[error("the reply's verifier is wrong")]
     Verifier,
-    /// The frame around the results is malformed.
+    /// The wrapper of the results does not decode.
     #[error("the protected body is malformed")]
     Body,
-    /// The checksum or the token of the results is wrong.
+    /// The checksum or token of the results is invalid.
     #[error("the protected body is not genuine")]
     Integrity,
-    /// The results are signed where they should be encrypted.
+    /// The results are signed instead of encrypted.
     #[error("the results are not encrypted")]
     NotSealed,
-    /// The sequence number inside the results is not the call's.
+    /// The sequence number inside the results differs from that of the call.
     #[error("the results belong to another call")]
     Sequence,
-    /// The server could not make a context; its major and minor status.
+    /// The server could not establish a context; holds its major and minor status.
     #[error("the server refused the context: major {major:#x}, minor {minor:#x}")]
     Refused {
         /// `gss_major` of RFC 2203 section 5.2.3.1.
@@ -128,23 +128,23 @@ pub enum ProtectionError {
         /// `gss_minor` of RFC 2203 section 5.2.3.1.
         minor: u32,
     },
-    /// The server ended the exchange of tokens before this side was done, or went on after it was.
+    /// One side finished the exchange of context tokens before the other.
     #[error("the exchange of tokens ended out of step")]
     OutOfStep,
 }
 
-/// Results that do not fit the COMPOUND.
+/// Results that do not match the COMPOUND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
-    /// The bytes do not decode.
+    /// The bytes do not decode as XDR.
     #[error(transparent)]
     Malformed(#[from] xdr::Error),
-    /// The server answers another operation.
+    /// The result belongs to another operation.
     #[error("a result of operation {found} where {expected} was asked for")]
     Operation {
-        /// What was asked for.
+        /// The operation of the request.
         expected: NfsOpnum4,
-        /// The number that came.
+        /// The operation number in the result.
         found: u32,
     },
     /// There are fewer results than operations although all succeeded.
@@ -156,7 +156,7 @@ pub enum ResultsError {
 }
 
 impl Error {
-    /// The NFS status, if that is what went wrong.
+    /// Returns the NFS status, if the error is one.
     pub const fn status(&self) -> Option<Nfsstat4> {
         match self {
             Self::Nfs { status, .. } | Self::Compound(status) => Some(*status),
@@ -164,18 +164,18 @@ impl Error {
         }
     }
 
-    /// Whether the operation failed with `status`.
+    /// Returns whether the operation failed with `status`.
     pub fn is(&self, status: Nfsstat4) -> bool {
         self.status() == Some(status)
     }
 
-    /// Whether the server asks to try again later: NFS4ERR_DELAY or NFS4ERR_GRACE.
+    /// Returns whether a retry may succeed: NFS4ERR_DELAY or NFS4ERR_GRACE.
     pub const fn is_temporary(&self) -> bool {
         matches!(self.status(), Some(Nfsstat4::NFS4ERR_DELAY | Nfsstat4::NFS4ERR_GRACE))
     }
 
-    /// Whether the server does not know the security context, or not any more (RFC 2203 section
-    /// 5.3.3.3).
+    /// Returns whether the server does not know the security context or has discarded it (RFC 2203
+    /// section 5.3.3.3).
     pub const fn is_context_lost(&self) -> bool {
         matches!(
             self,
@@ -183,7 +183,7 @@ impl Error {
         )
     }
 
-    /// Whether the session or the client is gone, as after a restart of the server: see
+    /// Returns whether the session or the client is lost, as after a restart of the server. See
     /// [`Client::recover`](crate::Client::recover).
     pub const fn is_session_lost(&self) -> bool {
         matches!(

@@ -1,13 +1,13 @@
 //! An NFSv4.1/4.2 client library with sessions, several connections and every security flavor.
 //!
-//! [`Client`] is one session. [`Client::submit`] and [`Client::poll`] keep many requests at the
-//! server from one thread; [`Client::call`] makes one and waits. [`Compound`] builds requests and
+//! [`Client`] is one session. [`Client::submit`] and [`Client::poll`] keep many requests in flight
+//! from one thread; [`Client::call`] makes one request and waits. [`Compound`] builds requests and
 //! [`Reply`] reads results, operation by operation; [`Filesystem`] reads and writes whole files by
-//! path. [`RawConnection`], [`Head`] and [`GssCall`] send what no client should, for tests of
+//! path. [`RawConnection`], [`Head`] and [`GssCall`] send malformed or unusual calls, for tests of
 //! servers.
 //!
-//! Nothing here starts a thread. The library blocks while it makes a security context, because
-//! Kerberos may ask the KDC, and while it connects.
+//! The library starts no thread. It blocks while it connects and while it establishes a security
+//! context, because Kerberos may contact the KDC.
 
 mod callback;
 mod client;

@@ -1,5 +1,4 @@
-//! Connections from a port that only privileged programs may use: servers ask AUTH_SYS callers for
-//! one.
+//! Connects from a privileged port, which servers require of AUTH_SYS callers.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -10,11 +9,10 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The ports that are tried: those that Linux's own client takes (sunrpc.min_resvport,
-/// max_resvport).
+/// The ports to try, the same as Linux's own client (sunrpc.min_resvport, max_resvport).
 const PORTS: RangeInclusive<u16> = 665..=1023;
 
-/// Connects from a low port; from any port where this process may not have a low one, or none is
+/// Connects from a low port, or from any port if this process may not bind low ones or none is
 /// free.
 ///
 /// # Errors
@@ -25,7 +23,7 @@ pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result
         let port = PORTS.start() + (first + step) % count();
         match connect_from(port, address, timeout) {
             Ok(stream) => return Ok(stream),
-            // Another socket has the port, or has it with this server.
+            // Another socket has the port, or the same pair of port and server.
             Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
             Err(Errno::ACCESS | Errno::PERM) => break,
             Err(cause) => return Err(cause.into()),
@@ -34,8 +32,7 @@ pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result
     TcpStream::connect_timeout(address, timeout)
 }
 
-/// Says whether this process may bind low ports, so that a server finds its AUTH_SYS calls
-/// trustworthy.
+/// Returns whether this process may bind low ports, so that a server accepts its AUTH_SYS calls.
 pub fn may_use_low_port() -> bool {
     PORTS.rev().any(|port| bound(port, IpAddr::V4(Ipv4Addr::LOCALHOST)).is_ok())
 }
@@ -48,8 +45,7 @@ fn bound(port: u16, address: IpAddr) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    // A port may have one connection to each server, and another while the last one is in
-    // TIME_WAIT.
+    // One port may carry a connection to each server, and a new one while the last is in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &SocketAddr::new(address, port))?;
     Ok(socket)
@@ -67,7 +63,7 @@ fn connect_from(port: u16, address: &SocketAddr, timeout: Duration) -> rustix::i
     Ok(socket.into())
 }
 
-/// Waits until a connection is there.
+/// Waits until the connection is established.
 fn finish(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     let wait = Timespec::try_from(timeout).ok();
     let mut asked = [PollFd::new(socket, PollFlags::OUT)];
@@ -88,7 +84,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let low = may_use_low_port();
         let mut kept = Vec::new();
-        // More than there are ports: the rest come from others.
+        // More connections than ports: the rest come from other ports.
         for index in 0..count() + 20 {
             let near = connect_low(&address, Duration::from_secs(30)).unwrap();
             let (far, peer) = listener.accept().unwrap();

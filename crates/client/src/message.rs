@@ -1,32 +1,31 @@
-//! A call in memory: room for the head, then the arguments.
+//! The buffer of a call: room for the header, then the arguments.
 //!
-//! The arguments are written first, once, where they stay. The head is put in front of them when
-//! the call is sent, which happens again when a call is repeated on another connection or in
-//! another context.
+//! The arguments are written once and stay in place. The header is written in front of them when
+//! the call is sent, and again when it is repeated on another connection or in another context.
 
 use rpc::{memory, record_mark};
 
-/// Room in front of the arguments for the record mark, the RPC head and the frame of a protected
-/// body.
+/// Bytes reserved in front of the arguments for the record mark, the RPC header and the wrapper of
+/// a protected body.
 pub const HEADROOM: usize = 1024;
 
 const MARK_LEN: usize = 4;
 
-/// The bytes of a call.
+/// The buffer of one call.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// Headroom, arguments and, after the last sealing, what follows them in the record.
+    /// Headroom, arguments and, after sealing, the trailer of the record.
     buffer: Vec<u8>,
     arguments_at: usize,
     arguments_end: usize,
-    /// Where the record's mark begins.
+    /// Offset at which the record begins.
     start: usize,
-    /// The whole record, when the arguments are encrypted: they must survive for a repetition.
+    /// The whole record, if it is encrypted. The plain arguments are kept for a repetition.
     encrypted: Vec<u8>,
 }
 
 impl Message {
-    /// A message around `buffer`, which holds [`HEADROOM`] bytes and then the arguments.
+    /// Wraps `buffer`, which holds [`HEADROOM`] bytes and then the arguments.
     pub fn new(mut buffer: Vec<u8>) -> Self {
         if buffer.len() < HEADROOM {
             buffer.resize(HEADROOM, 0);
@@ -35,20 +34,20 @@ impl Message {
         Self { buffer, arguments_at: HEADROOM, arguments_end, start: HEADROOM, encrypted: Vec::new() }
     }
 
-    /// A message with these arguments.
+    /// Creates a message with a copy of `arguments`.
     pub fn of(arguments: &[u8]) -> Self {
         let mut buffer = empty_buffer(Vec::new());
         buffer.extend_from_slice(arguments);
         Self::new(buffer)
     }
 
-    /// The arguments.
+    /// Returns the arguments without header.
     #[cfg(test)]
     pub fn arguments(&self) -> &[u8] {
         self.buffer.get(self.arguments_at..self.arguments_end).unwrap_or_default()
     }
 
-    /// Bytes of the arguments from `at` on, to fill in what was not known when they were written.
+    /// Overwrites arguments from offset `at` with values that became known later.
     pub fn patch(&mut self, at: usize, bytes: &[u8]) {
         let from = self.arguments_at + at;
         if let Some(place) = self.buffer.get_mut(from..from + bytes.len()) {
@@ -56,8 +55,8 @@ impl Message {
         }
     }
 
-    /// Puts `prefix` in front of the arguments and returns both: what a checksum of the body is
-    /// made of when the prefix is its sequence number.
+    /// Writes `prefix` in front of the arguments and returns both: the signed body if the prefix is
+    /// its sequence number.
     pub fn with_prefix(&mut self, prefix: &[u8]) -> &[u8] {
         self.buffer.truncate(self.arguments_end);
         self.start = self.arguments_at;
@@ -66,15 +65,15 @@ impl Message {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// What [`Message::with_prefix`] returned.
+    /// Returns the bytes that [`Message::with_prefix`] returned.
     pub fn body(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Puts `bytes` in front of what is there.
+    /// Writes `bytes` in front of the present contents.
     pub fn prepend(&mut self, bytes: &[u8]) {
         if let Some(missing) = bytes.len().checked_sub(self.start) {
-            // Only a test that makes up a handle of its own gets here.
+            // Only a test with an oversized handle gets here.
             self.buffer.splice(0..0, std::iter::repeat_n(0, missing + HEADROOM));
             self.start += missing + HEADROOM;
             self.arguments_at += missing + HEADROOM;
@@ -87,13 +86,13 @@ impl Message {
         }
     }
 
-    /// Puts `bytes` behind what is there.
+    /// Writes `bytes` behind the present contents.
     pub fn append(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Starts an encrypted record: `head`, then `room` bytes, then what is there. Returns the
-    /// record and the position of the room.
+    /// Starts an encrypted record: `head`, then `room` bytes, then the present contents. Returns
+    /// the record and the offset of the room.
     pub fn begin_encrypted(&mut self, head: &[u8], room: usize, spare: usize) -> (&mut Vec<u8>, usize) {
         let body = self.buffer.get(self.start..).unwrap_or_default();
         self.encrypted.clear();
@@ -106,17 +105,17 @@ impl Message {
         (&mut self.encrypted, at)
     }
 
-    /// The encrypted record in progress.
+    /// Returns the encrypted record in progress.
     pub fn encrypted_mut(&mut self) -> &mut Vec<u8> {
         &mut self.encrypted
     }
 
-    /// Fills the encrypted record up to a multiple of four bytes, as XDR asks for.
+    /// Pads the encrypted record to a multiple of four bytes, as XDR requires.
     pub fn pad_encrypted(&mut self) {
         self.encrypted.resize(self.encrypted.len().next_multiple_of(4), 0);
     }
 
-    /// Writes the record mark: the record is complete.
+    /// Writes the record mark, which completes the record.
     pub fn finish(&mut self) {
         if self.encrypted.is_empty() {
             let mark = record_mark(self.buffer.len() - self.start);
@@ -129,7 +128,7 @@ impl Message {
         }
     }
 
-    /// The record with its mark, after [`Message::finish`].
+    /// Returns the record with its mark, after [`Message::finish`].
     pub fn record(&self) -> &[u8] {
         if self.encrypted.is_empty() {
             self.buffer.get(self.start..).unwrap_or_default()
@@ -138,14 +137,14 @@ impl Message {
         }
     }
 
-    /// Gives the memory back for other messages.
+    /// Returns the memory to the pool.
     pub fn recycle(self) {
         memory::give(self.buffer);
         memory::give(self.encrypted);
     }
 }
 
-/// Clears `buffer` and makes the headroom.
+/// Clears `buffer` and reserves the headroom.
 pub fn empty_buffer(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.truncate(HEADROOM);
     buffer.resize(HEADROOM, 0);

@@ -1,4 +1,4 @@
-//! What a client is told when it is made.
+//! The options of a client: server, credentials, limits and timeouts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,27 +7,27 @@ use std::time::Duration;
 use gss::Credential;
 use rpc::gss::RpcGssServiceT;
 
-/// The port of NFSv4.
+/// The TCP port of NFSv4.
 pub const NFS_PORT: u16 = 2049;
 
 /// A security flavor as `mount -o sec=` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flavor {
-    /// AUTH_SYS: numbers that nothing vouches for.
+    /// AUTH_SYS: the server trusts the user and group ids that the client sends.
     Sys,
-    /// Kerberos, the head of each call signed.
+    /// Kerberos with signed call headers.
     Krb5,
-    /// Kerberos, all signed.
+    /// Kerberos with integrity: headers and arguments are signed.
     Krb5i,
-    /// Kerberos, all encrypted.
+    /// Kerberos with privacy: arguments are encrypted.
     Krb5p,
 }
 
 impl Flavor {
-    /// All flavors, the cheapest first.
+    /// All flavors, ordered by cost, the cheapest first.
     pub const ALL: [Self; 4] = [Self::Sys, Self::Krb5, Self::Krb5i, Self::Krb5p];
 
-    /// The name: `sys`, `krb5`, `krb5i`, `krb5p`.
+    /// Returns the name: `sys`, `krb5`, `krb5i`, `krb5p`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sys => "sys",
@@ -37,7 +37,7 @@ impl Flavor {
         }
     }
 
-    /// The service of RPCSEC_GSS; `None` for AUTH_SYS.
+    /// Returns the RPCSEC_GSS service, or `None` for AUTH_SYS.
     pub const fn service(self) -> Option<RpcGssServiceT> {
         match self {
             Self::Sys => None,
@@ -63,43 +63,43 @@ impl FromStr for Flavor {
     }
 }
 
-/// Who calls, and how calls are protected.
+/// The credential of calls and their protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Security {
-    /// AUTH_NONE.
+    /// AUTH_NONE: calls carry no credential.
     None,
-    /// AUTH_SYS (RFC 5531 appendix A).
+    /// AUTH_SYS credential (RFC 5531 appendix A).
     Sys(SysCredential),
-    /// RPCSEC_GSS with Kerberos.
+    /// RPCSEC_GSS with a Kerberos context.
     Gss(GssCredential),
 }
 
-/// What an AUTH_SYS credential says.
+/// The contents of an AUTH_SYS credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SysCredential {
     /// The client's name for its machine.
     pub machine_name: String,
-    /// User.
+    /// Numeric id of the user.
     pub uid: u32,
-    /// Group.
+    /// Numeric id of the primary group.
     pub gid: u32,
-    /// Further groups, of which the first 16 are sent.
+    /// Supplementary groups, of which the first 16 are sent.
     pub gids: Vec<u32>,
 }
 
-/// Where a Kerberos context comes from.
+/// The credential from which Kerberos contexts are established.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GssCredential {
-    /// The service, `nfs@server.example.org`.
+    /// The service, such as `nfs@server.example.org`.
     pub target: String,
-    /// The tickets.
+    /// The tickets of the user.
     pub credential: Credential,
-    /// The service of calls that do not ask for another one.
+    /// The service of calls that request no other one.
     pub service: RpcGssServiceT,
 }
 
 impl Security {
-    /// AUTH_SYS with the ids of this process.
+    /// Returns AUTH_SYS with the ids of this process.
     pub fn sys() -> Self {
         let groups = rustix::process::getgroups().unwrap_or_default();
         Self::Sys(SysCredential {
@@ -110,12 +110,12 @@ impl Security {
         })
     }
 
-    /// AUTH_SYS as another user.
+    /// Returns AUTH_SYS for another user.
     pub fn sys_as(uid: u32, gid: u32) -> Self {
         Self::Sys(SysCredential { machine_name: "client".to_owned(), uid, gid, gids: Vec::new() })
     }
 
-    /// Kerberos to the NFS service of `host`, or AUTH_SYS with the ids of this process for
+    /// Returns Kerberos to the NFS service of `host`, or AUTH_SYS with the ids of this process for
     /// [`Flavor::Sys`].
     pub fn of(flavor: Flavor, host: &str, credential: Credential) -> Self {
         match flavor.service() {
@@ -125,74 +125,71 @@ impl Security {
     }
 }
 
-/// How the client's state is protected (RFC 8881 section 2.10.8.3).
+/// The protection of the client's state (RFC 8881 section 2.10.8.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateProtection {
-    /// SP4_NONE.
+    /// SP4_NONE: state is not protected.
     #[default]
     None,
-    /// SP4_MACH_CRED: the machine's identity must use RPCSEC_GSS; it is called with integrity at
-    /// least.
+    /// SP4_MACH_CRED: the machine's identity must use RPCSEC_GSS; its calls use at least integrity.
     MachineCredential,
 }
 
-/// All that a [`Client`](crate::Client) is made of.
+/// All settings of a [`Client`](crate::Client).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Host name or address.
+    /// Host name or IP address of the server.
     pub host: String,
-    /// TCP port.
+    /// TCP port of the server.
     pub port: u16,
-    /// The user: the identity of calls that do not ask for another one.
+    /// The user: the identity of calls that name no other one.
     pub security: Security,
-    /// The machine: the identity of EXCHANGE_ID, CREATE_SESSION and the like; the user's if `None`.
+    /// The machine: the identity of EXCHANGE_ID, CREATE_SESSION and similar calls. Defaults to
+    /// `security`.
     pub machine: Option<Security>,
     /// Protection of the client's state.
     pub state_protection: StateProtection,
-    /// Connections of the session.
+    /// Number of connections of the session.
     pub connections: usize,
     /// The minor version, 1 or 2.
     pub minor_version: u32,
-    /// `co_ownerid`: who this client is, the same after a restart of it. Random if `None`, so that
-    /// several clients on one machine do not take each other's state away.
+    /// `co_ownerid`, which identifies this client across restarts. Random if `None`, so that
+    /// several clients on one machine do not discard each other's state.
     pub owner: Option<Vec<u8>>,
-    /// Slots to ask for.
+    /// Number of slots to request.
     pub slots_max: u32,
     /// The largest READ or WRITE, in bytes; the server may grant less.
     pub io_size_max: u32,
-    /// The longest record that is accepted, in bytes.
+    /// The longest accepted record, in bytes.
     pub record_size_max: usize,
-    /// How long one attempt to connect may take.
+    /// The time limit of one connection attempt.
     pub connect_timeout: Duration,
-    /// How long a call may take, reconnects included.
+    /// The time limit of a call, reconnects included.
     pub call_timeout: Duration,
-    /// The wait before the first attempt to connect again; it doubles with each.
+    /// The delay before the first reconnect; it doubles with each attempt.
     pub backoff: Duration,
-    /// The longest wait between two attempts.
+    /// The longest delay between two reconnects.
     pub backoff_max: Duration,
-    /// How long to go on trying to connect again.
+    /// The time after which the client stops reconnecting.
     pub reconnect_max: Duration,
-    /// How long blocking helpers repeat what the server answers with NFS4ERR_DELAY or
-    /// NFS4ERR_GRACE.
+    /// The time for which blocking helpers retry after NFS4ERR_DELAY or NFS4ERR_GRACE.
     pub delay_max: Duration,
-    /// Whether to send RECLAIM_COMPLETE at once. Without it opens are refused with NFS4ERR_GRACE.
+    /// Whether to send RECLAIM_COMPLETE at once. Without it OPEN fails with NFS4ERR_GRACE.
     pub reclaim_complete: bool,
-    /// Holds connections back at random while up to this many calls go over the others, so that
-    /// calls arrive in another order than that of their sequence numbers: for tests of servers.
+    /// Holds connections back at random while up to this many calls use the others, so that calls
+    /// arrive out of sequence order, for tests of servers.
     pub lag_max: Option<u32>,
-    /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where that is not
-    /// required.
+    /// Whether to bind each further connection with BIND_CONN_TO_SESSION even where it is optional.
     pub bind_always: bool,
-    /// Whether the server may call the client back over each of its connections, so that there can
-    /// be delegations.
+    /// Whether each connection also serves as backchannel. Delegations need this.
     pub backchannel: bool,
-    /// How it is to call: by the machine's Kerberos context and with this service, else with
-    /// AUTH_NONE.
+    /// The service of callbacks by RPCSEC_GSS, on the machine's Kerberos context. Callbacks use
+    /// AUTH_NONE if `None`.
     pub callback_service: Option<RpcGssServiceT>,
 }
 
 impl Options {
-    /// One connection with 64 slots and 1 MiB I/O to `host` as NFSv4.1.
+    /// Returns options for NFSv4.1 to `host` over one connection with 64 slots and 1 MiB I/O.
     pub fn new(host: impl Into<String>, security: Security) -> Self {
         Self {
             host: host.into(),
@@ -220,7 +217,7 @@ impl Options {
         }
     }
 
-    /// Sets the port.
+    /// Sets the TCP port of the server.
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self

@@ -1,6 +1,6 @@
 //! A blocking connection that sends and receives whole records.
 //!
-//! Session set-up and context creation go over it, and tests send over it what no client would.
+//! It carries session setup and context creation, and the invalid calls of server tests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -11,10 +11,10 @@ use rpc::{RecordLimits, RecordReader, record_mark};
 use crate::error::{Error, TransportError};
 use crate::low_port::connect_low;
 
-/// The addresses of a server, in the resolver's order.
+/// Returns the addresses of a server, in the resolver's order.
 ///
 /// # Errors
-/// [`TransportError::Resolve`].
+/// [`TransportError::Resolve`] if there is no address.
 pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransportError> {
     let failed = |cause| TransportError::Resolve { host: host.to_owned(), cause };
     let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(failed)?.collect();
@@ -31,10 +31,10 @@ pub struct RawConnection {
 }
 
 impl RawConnection {
-    /// Connects to the first of `addresses` that answers.
+    /// Connects to the first of `addresses` that accepts.
     ///
     /// # Errors
-    /// [`TransportError::Connect`] with the last address' error.
+    /// [`TransportError::Connect`] with the error of the last address.
     pub fn connect(
         addresses: &[SocketAddr],
         timeout: Duration,
@@ -43,8 +43,8 @@ impl RawConnection {
         Self::connect_by(TcpStream::connect_timeout, addresses, timeout, record_size_max)
     }
 
-    /// As [`RawConnection::connect`], from a port below 1024 where this process may have one:
-    /// servers want one from AUTH_SYS callers.
+    /// Connects like [`RawConnection::connect`], from a port below 1024 if this process may bind
+    /// one: servers require it of AUTH_SYS callers.
     ///
     /// # Errors
     /// As [`RawConnection::connect`].
@@ -76,18 +76,18 @@ impl RawConnection {
         Err(TransportError::Connect(last))
     }
 
-    /// Takes a connection over, at the boundary of a record.
+    /// Wraps a stream that is at a record boundary.
     pub fn from_stream(stream: TcpStream, record_size_max: usize) -> Self {
         let limits = RecordLimits { record_size_max, ..RecordLimits::default() };
         Self { stream, reader: RecordReader::new(limits), limits, received: Vec::new() }
     }
 
-    /// Gives the connection back, at the boundary of a record.
+    /// Returns the stream, which is at a record boundary.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// The limits of received records.
+    /// Returns the limits of received records.
     pub const fn limits(&self) -> RecordLimits {
         self.limits
     }
@@ -95,7 +95,7 @@ impl RawConnection {
     /// Sends `record` as one fragment.
     ///
     /// # Errors
-    /// [`TransportError::Io`].
+    /// [`TransportError::Io`] if writing fails.
     pub fn send_record(&mut self, record: &[u8]) -> Result<(), TransportError> {
         let mut marked = Vec::with_capacity(record.len() + 4);
         marked.extend_from_slice(&record_mark(record.len()));
@@ -103,26 +103,26 @@ impl RawConnection {
         self.send_bytes(&marked)
     }
 
-    /// Sends bytes as they are, without a mark.
+    /// Sends bytes unchanged, without a record mark.
     ///
     /// # Errors
-    /// [`TransportError::Io`].
+    /// [`TransportError::Io`] if writing fails.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// Closes this side for writing, so that the server sees the end of the stream.
+    /// Shuts down the sending side, so that the server reads the end of the stream.
     ///
     /// # Errors
-    /// [`TransportError::Io`].
+    /// [`TransportError::Io`] if the shutdown fails.
     pub fn finish_sending(&mut self) -> Result<(), TransportError> {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
-    /// Waits for the next record; `None` when `timeout` passes without one.
+    /// Waits for the next record; `None` if `timeout` passes first.
     ///
     /// # Errors
-    /// [`TransportError::Closed`] when the server has closed the connection, and any other.
+    /// [`TransportError::Closed`] if the server closed the connection, and any other.
     pub fn receive_record(&mut self, timeout: Duration) -> Result<Option<Vec<u8>>, TransportError> {
         let deadline = Instant::now() + timeout;
         let mut scratch = [0; 16 << 10];
@@ -157,8 +157,8 @@ impl RawConnection {
         self.receive_record(timeout)?.ok_or(Error::Timeout)
     }
 
-    /// Waits until the server closes the connection; `false` when `timeout` passes first. Records
-    /// that arrive meanwhile are dropped.
+    /// Waits until the server closes the connection; `false` if `timeout` passes first. Drops
+    /// records that arrive meanwhile.
     pub fn wait_closed(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         loop {

@@ -1,4 +1,4 @@
-//! Reads COMPOUND results.
+//! Reads the results of a COMPOUND.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use xdr::{Decode, Decoder, Opaque};
 
 use crate::error::{Error, ResultsError};
 
-/// The results of a call within the record that brought them.
+/// The results of a call within the record that carries them.
 #[derive(Debug)]
 pub struct Body {
-    /// The record.
+    /// The record as received.
     pub record: Vec<u8>,
-    /// Where in it the results are.
+    /// The range of the results in the record.
     pub results: Range<usize>,
 }
 
 impl Body {
-    /// The results.
+    /// Returns the encoded results.
     pub fn bytes(&self) -> &[u8] {
         self.record.get(self.results.clone()).unwrap_or_default()
     }
@@ -27,7 +27,7 @@ impl Body {
 #[derive(Debug)]
 pub struct Reply {
     body: Body,
-    /// Behind the result of SEQUENCE.
+    /// Offset behind the result of SEQUENCE.
     rest_at: usize,
     count: u32,
     status: Nfsstat4,
@@ -35,7 +35,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads the head, and the result of SEQUENCE if the COMPOUND was of a session.
+    /// Reads the header, and the result of SEQUENCE if the COMPOUND belongs to a session.
     ///
     /// # Errors
     /// The status of SEQUENCE or of the whole COMPOUND, and malformed results.
@@ -53,28 +53,28 @@ impl Reply {
         Ok(Self { body, rest_at, count, status, sequence })
     }
 
-    /// The status of the COMPOUND: that of its last operation.
+    /// Returns the status of the COMPOUND: that of its last operation.
     pub const fn status(&self) -> Nfsstat4 {
         self.status
     }
 
-    /// What SEQUENCE returned.
+    /// Returns the result of SEQUENCE.
     pub const fn sequence(&self) -> Option<&Sequence4Resok> {
         self.sequence.as_ref()
     }
 
-    /// The results behind that of SEQUENCE.
+    /// Returns the results behind that of SEQUENCE.
     pub fn results(&self) -> Results<'_> {
         let rest = self.body.bytes().get(self.rest_at..).unwrap_or_default();
         Results { decoder: Decoder::new(rest), count: self.count }
     }
 
-    /// The number of results behind that of SEQUENCE.
+    /// Returns the number of results behind that of SEQUENCE.
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Fails with the error of the operation that failed, if one did.
+    /// Returns the error of the failed operation, if one failed.
     ///
     /// # Errors
     /// [`Error::Nfs`], and malformed results.
@@ -93,7 +93,7 @@ impl Reply {
         }
     }
 
-    /// The received record, to be used as a buffer again.
+    /// Returns the received record, for reuse as a buffer.
     pub fn into_record(self) -> Vec<u8> {
         self.body.record
     }
@@ -107,11 +107,11 @@ pub struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Passes over the result of an operation that returns nothing but its status.
+    /// Skips the result of an operation that returns only a status.
     ///
     /// # Errors
-    /// [`Error::Nfs`] when it failed, [`Error::Results`] when the next result is another
-    /// operation's.
+    /// [`Error::Nfs`] if the operation failed, [`Error::Results`] if the next result belongs to
+    /// another operation.
     pub fn done(&mut self, operation: NfsOpnum4) -> Result<&mut Self, Error> {
         if self.count == 0 {
             return Err(ResultsError::Missing(operation).into());
@@ -127,7 +127,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Reads what an operation returned behind its status NFS4_OK, its `resok` type.
+    /// Reads the `resok` type of an operation, behind its status NFS4_OK.
     ///
     /// # Errors
     /// As [`Results::done`].
@@ -136,7 +136,7 @@ impl<'a> Results<'a> {
         Ok(self.decoder.value()?)
     }
 
-    /// Reads the next result, whatever it is; `None` at the end.
+    /// Reads the next result of any operation; `None` at the end.
     ///
     /// # Errors
     /// [`Error::Results`].
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_operation_that_failed_is_named() {
-        // RFC 8881 section 16.2.3: nothing behind the failed operation is executed
+        // RFC 8881 section 16.2.3: operations behind the failed one are not executed
         let reply = reply(
             Nfsstat4::NFS4ERR_NOENT,
             vec![

@@ -1,5 +1,4 @@
-//! Makes and ends clients and sessions at the server, over a connection that carries nothing else
-//! meanwhile.
+//! Creates and destroys clients and sessions, over a connection without other calls in flight.
 
 use std::time::Duration;
 
@@ -16,63 +15,64 @@ use crate::security::{CallbackContext, Head, Identity, random};
 /// Room for everything besides the data in requests and replies, in bytes.
 const OVERHEAD: u32 = 64 << 10;
 
-/// The longest reply that the server is asked to keep, in bytes.
+/// The longest reply that the client asks the server to cache, in bytes.
 const CACHED_RESPONSE_MAX: u32 = 8 << 10;
 
-/// Operations in a COMPOUND that the client asks for; long paths are looked up with one LOOKUP
-/// each.
+/// Operations per COMPOUND that the client requests, since a long path needs one LOOKUP per
+/// component.
 const OPERATIONS_MAX: u32 = 128;
 
 /// A session as the server granted it.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The client's id.
+    /// The client ID that EXCHANGE_ID returned.
     pub client_id: u64,
-    /// The session's id.
+    /// The session ID that CREATE_SESSION returned.
     pub id: [u8; 16],
     /// Channel attributes of the fore channel.
     pub fore: ChannelAttrs4,
-    /// `csr_flags`.
+    /// `csr_flags` of CREATE_SESSION, as granted.
     pub flags: u32,
-    /// `eir_flags` of EXCHANGE_ID.
+    /// `eir_flags` of EXCHANGE_ID, as returned.
     pub exchange_flags: u32,
-    /// Whether the server agreed to SP4_MACH_CRED: each further connection has to be bound.
+    /// Whether the server agreed to SP4_MACH_CRED; each further connection then needs a bind.
     pub protected: bool,
-    /// The server's scope and owner, by which clients find out about trunking.
+    /// `eir_server_scope`, which clients compare to detect trunking.
     pub server_scope: Vec<u8>,
-    /// `so_major_id`.
+    /// `so_major_id` of the server owner.
     pub server_major_id: Vec<u8>,
-    /// By which context the server calls back, if by one.
+    /// The context of callbacks by RPCSEC_GSS, if any.
     pub(crate) called_back_by: Option<CallbackContext>,
 }
 
-/// Who this client says that it is (RFC 8881 section 2.4).
+/// The client owner (RFC 8881 section 2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// `co_ownerid`.
+    /// `co_ownerid`, which identifies the client.
     pub id: Vec<u8>,
-    /// `co_verifier`: new with each start of the client, which ends the state of the one before.
+    /// `co_verifier`: new with each start of the client, which discards the previous instance's
+    /// state.
     pub verifier: [u8; 8],
 }
 
 /// A connection and an identity for calls about the client and its session.
 pub struct Control<'a> {
-    /// The connection.
+    /// The connection of the calls.
     pub connection: &'a mut RawConnection,
-    /// Whose calls they are.
+    /// The identity that makes the calls.
     pub(crate) identity: &'a mut Identity,
-    /// The minor version.
+    /// The minor version of NFSv4.
     pub minor_version: u32,
-    /// How long each call may take.
+    /// The time limit of each call.
     pub timeout: Duration,
 }
 
 impl Control<'_> {
-    /// Calls a COMPOUND that is not of a session. A context that the server does not know is made
-    /// anew, once.
+    /// Calls a COMPOUND without a session. If the server does not know the context, establishes a
+    /// new one, once.
     ///
     /// # Errors
-    /// Any; a failed operation is not one.
+    /// Any [`Error`] but that of a failed operation.
     pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
         let arguments = compound.into_arguments();
         let unknown = match self.attempt(&arguments) {
@@ -106,10 +106,10 @@ impl Control<'_> {
         read(&self.call(compound)?)
     }
 
-    /// EXCHANGE_ID (RFC 8881 section 18.35).
+    /// Calls EXCHANGE_ID (RFC 8881 section 18.35).
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn exchange_id(
         &mut self,
         owner: &Owner,
@@ -134,11 +134,11 @@ impl Control<'_> {
         })
     }
 
-    /// CREATE_SESSION (section 18.36) with `sequence`, which EXCHANGE_ID or the session before
-    /// gave.
+    /// Calls CREATE_SESSION (section 18.36) with `sequence` from EXCHANGE_ID or the previous
+    /// session.
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn create_session(
         &mut self,
         client_id: u64,
@@ -148,11 +148,10 @@ impl Control<'_> {
         self.create_session_with(client_id, sequence, options, vec![CallbackSecParms4::AUTH_NONE])
     }
 
-    /// As [`Control::create_session`], with the ways by which the server may authenticate
-    /// callbacks.
+    /// Calls CREATE_SESSION like [`Control::create_session`], with the security of callbacks.
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn create_session_with(
         &mut self,
         client_id: u64,
@@ -175,10 +174,10 @@ impl Control<'_> {
         })
     }
 
-    /// BIND_CONN_TO_SESSION (section 18.34) for the fore channel, or for others as well.
+    /// Calls BIND_CONN_TO_SESSION (section 18.34) for the channels in `direction`.
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn bind(
         &mut self,
         session: &[u8; 16],
@@ -194,10 +193,10 @@ impl Control<'_> {
         })
     }
 
-    /// DESTROY_SESSION (section 18.37).
+    /// Calls DESTROY_SESSION (section 18.37).
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn destroy_session(&mut self, session: &[u8; 16]) -> Result<(), Error> {
         let arguments = DestroySession4Args { dsa_sessionid: *session };
         self.one(&NfsArgop4::OP_DESTROY_SESSION(arguments), |reply| {
@@ -205,10 +204,10 @@ impl Control<'_> {
         })
     }
 
-    /// DESTROY_CLIENTID (section 18.50).
+    /// Calls DESTROY_CLIENTID (section 18.50).
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`].
     pub fn destroy_client(&mut self, client_id: u64) -> Result<(), Error> {
         let arguments = DestroyClientid4Args { dca_clientid: client_id };
         self.one(&NfsArgop4::OP_DESTROY_CLIENTID(arguments), |reply| {
@@ -216,8 +215,7 @@ impl Control<'_> {
         })
     }
 
-    /// The context that the server is to call back by: the machine's, which EXCHANGE_ID has just
-    /// gone by.
+    /// Returns the context for callbacks: the machine's, which the preceding EXCHANGE_ID used.
     fn callback_context(&self, options: &Options) -> Result<Option<CallbackContext>, Error> {
         match (options.callback_service, self.identity.context()) {
             (None, _) => Ok(None),
@@ -226,7 +224,7 @@ impl Control<'_> {
         }
     }
 
-    /// EXCHANGE_ID and CREATE_SESSION.
+    /// Calls EXCHANGE_ID and CREATE_SESSION.
     pub(crate) fn establish(&mut self, owner: &Owner, options: &Options) -> Result<Session, Error> {
         let client = self.exchange_id(owner, options.state_protection)?;
         let called_back_by = self.callback_context(options)?;
@@ -239,7 +237,7 @@ impl Control<'_> {
             fore: session.csr_fore_chan_attrs,
             flags: session.csr_flags,
             exchange_flags: client.eir_flags,
-            // A server may answer SP4_NONE to a wish for more (section 18.35.3).
+            // A server may answer SP4_NONE to a request for more (section 18.35.3).
             protected: matches!(client.eir_state_protect, StateProtect4R::SP4_MACH_CRED(_)),
             server_scope: client.eir_server_scope.into_owned(),
             server_major_id: client.eir_server_owner.so_major_id.into_owned(),
@@ -248,7 +246,7 @@ impl Control<'_> {
     }
 }
 
-/// The operations that only the machine may call, and those that it may call for its users.
+/// Returns the operations that only the machine may call, and those that it may call for users.
 fn machine_operations() -> StateProtectOps4 {
     let set = |operations: &[NfsOpnum4]| {
         operations.iter().fold(Bitmap4::EMPTY, |set, operation| set.with(*operation as u32))
@@ -295,7 +293,7 @@ fn channels(options: &Options) -> (ChannelAttrs4, ChannelAttrs4) {
 }
 
 impl Owner {
-    /// The owner that `options` name, or a random one.
+    /// Returns the owner in `options`, or a random one.
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let id = match &options.owner {
             Some(id) => id.clone(),

@@ -1,11 +1,11 @@
 //! The slot table of the fore channel (RFC 8881 section 2.10.6.1).
 
-/// What SEQUENCE says about the slot of one request.
+/// The slot fields of one SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// `sa_slotid`.
+    /// `sa_slotid` of the request.
     pub id: u32,
-    /// `sa_sequenceid`.
+    /// `sa_sequenceid` of the request.
     pub sequence: u32,
     /// `sa_highest_slotid`: the highest slot with a request outstanding, this one included.
     pub highest: u32,
@@ -18,34 +18,34 @@ struct Entry {
     busy: bool,
 }
 
-/// Gives out slots, the lowest first, so that the server can shrink its table.
+/// The slot table. It assigns the lowest free slot first, so that the server can shrink its table.
 #[derive(Debug)]
 pub struct SlotTable {
     entries: Vec<Entry>,
-    /// Slots above this one are not used: `sr_target_highest_slotid`.
+    /// `sr_target_highest_slotid`: slots above this one are not used.
     target: u32,
     busy: u32,
-    /// No slot below this one is free.
+    /// The lowest slot that may be free.
     first_free: usize,
 }
 
 impl SlotTable {
-    /// The largest table, whatever the server grants.
+    /// The largest table in slots, even if the server grants more.
     pub const SLOTS_MAX: u32 = 4096;
 
-    /// A table of `slots` slots, at least one, all at sequence id 1.
+    /// Creates a table of `slots` slots, at least one, all at sequence id 1.
     pub fn new(slots: u32) -> Self {
         let slots = slots.clamp(1, Self::SLOTS_MAX);
         let entries = vec![Entry { next: 1, busy: false }; slots as usize];
         Self { entries, target: slots - 1, busy: 0, first_free: 0 }
     }
 
-    /// The number of slots that may be used now.
+    /// Returns the number of slots that may be used now.
     pub fn limit(&self) -> u32 {
         (self.target + 1).min(self.entries.len() as u32)
     }
 
-    /// The number of slots in use.
+    /// Returns the number of slots in use.
     pub const fn busy(&self) -> u32 {
         self.busy
     }
@@ -67,13 +67,13 @@ impl SlotTable {
         Some(Slot { id, sequence, highest: self.highest().unwrap_or(id) })
     }
 
-    /// The highest slot in use.
+    /// Returns the highest slot in use.
     pub fn highest(&self) -> Option<u32> {
         self.entries.iter().rposition(|entry| entry.busy).map(|at| at as u32)
     }
 
-    /// Gives a slot back. `executed` says that the server accepted the request's SEQUENCE, which
-    /// moves the slot to its next sequence id; a request that SEQUENCE refused did not use it up.
+    /// Releases a slot. `executed` means that the server accepted the request's SEQUENCE, which
+    /// advances the slot's sequence id; a refused SEQUENCE leaves it unchanged.
     pub fn release(&mut self, id: u32, executed: bool) {
         let Some(entry) = self.entries.get_mut(id as usize) else { return };
         if !entry.busy {
@@ -88,8 +88,8 @@ impl SlotTable {
         self.first_free = self.first_free.min(id as usize);
     }
 
-    /// Takes note of `sr_target_highest_slotid`. Slots beyond the table that CREATE_SESSION granted
-    /// do not exist for this client, so the target only ever narrows it.
+    /// Stores `sr_target_highest_slotid`. The table never grows beyond the slots that
+    /// CREATE_SESSION granted, so the target can only narrow it.
     pub fn set_target(&mut self, target: u32) {
         self.target = target;
     }
