@@ -1,4 +1,4 @@
-//! What the documentation says of tests is true.
+//! Checks the statements of the documentation about tests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

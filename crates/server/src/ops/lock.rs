@@ -7,8 +7,8 @@ use state::{Lock, LockDenied, Locker};
 use std::{borrow::Cow, hash::Hasher};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Longest owner in LOCK4denied, in bytes. Linux clients since 6.12 reserve room for an owner of
-/// their own and turn a longer one into EIO.
+/// Longest owner in LOCK4denied, in bytes. Linux clients since 6.12 reserve only the length of
+/// their own owners and turn a longer one into EIO.
 pub const DENIED_OWNER_MAX: usize = 20;
 const _: () = assert!(LOCAL_OWNER.len() <= DENIED_OWNER_MAX);
 

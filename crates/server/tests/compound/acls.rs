@@ -1,4 +1,4 @@
-//! Access control lists (RFC 8881 section 6); the mapping itself is tested beside it.
+//! Access control lists (RFC 8881 section 6). Unit tests of the mapping are in `attr::acl`.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -22,7 +22,7 @@ fn set(list: Vec<Nfsace4<'static>>) -> Op {
     setattr(Stateid4::ANONYMOUS, acl(list))
 }
 
-/// Type, flag, mask and who of each entry.
+/// Returns type, flag, mask and `who` of each entry.
 fn listed(client: &mut Client<'_>, path: &str) -> Vec<(u32, u32, u32, String)> {
     let reply = client.at(path, vec![getattr(&[FATTR4_ACL])]).ok();
     let list = reply.attributes().acl.unwrap();
@@ -30,7 +30,7 @@ fn listed(client: &mut Client<'_>, path: &str) -> Vec<(u32, u32, u32, String)> {
     list.iter().map(|ace| (ace.r#type, ace.flag, ace.access_mask, who(ace))).collect()
 }
 
-/// The usual three, and bob between them.
+/// The three special entries, with bob between them.
 fn with_bob(mask: u32) -> Vec<Nfsace4<'static>> {
     vec![
         ace(ALLOW, 0, READ | WRITE, "OWNER@"),
@@ -59,7 +59,7 @@ fn without_a_list_there_is_the_one_that_the_mode_stands_for() // RFC 8881 sectio
     let reply = client.at("export/f", vec![getattr(&support)]).ok();
     assert_eq!(reply.attributes().aclsupport, Some(ACL4_SUPPORT_ALLOW_ACL | ACL4_SUPPORT_DENY_ACL));
     assert_eq!(reply.attributes().present().len(), 1);
-    // The pseudo file system tells none.
+    // The pseudo file system has no access control lists.
     assert!(
         client.at("", vec![getattr(&[FATTR4_ACL, FATTR4_ACLSUPPORT])]).ok().attributes().present().is_empty()
     );
@@ -87,7 +87,7 @@ fn a_list_is_set_told_and_enforced() // RFC 8881 section 6.2.1
     let reply = alice.run(vec![put(&fh), getattr(&[FATTR4_MODE])]).ok();
     assert_eq!(reply.attributes().mode, Some(0o660), "the mask stands for the group");
     bob.run(vec![put(&fh), set(with_bob(READ | WRITE))]).expect(NFS4ERR_PERM);
-    // What was told can be set again, and means the same.
+    // A list from GETATTR can be set again, with the same meaning.
     let list = told.iter().map(|(number, flag, mask, who)| ace(*number, *flag, *mask, who)).collect();
     alice.run(vec![put(&fh), set(list)]).ok();
     assert_eq!(listed(&mut alice, "export/f"), told);

@@ -1,4 +1,4 @@
-//! Clients that no export admits, and floods of clients that one does.
+//! Clients that no export admits, and floods of clients that an export admits.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -9,7 +9,7 @@ use vfs::{Export, SecFlavor};
 
 const NOW: Duration = Duration::from_secs(100);
 
-/// An export for other addresses than the one that tests come from.
+/// An export for other addresses than the one of these tests.
 fn elsewhere() -> Export {
     Export { networks: vec!["10.0.0.0/8".parse().unwrap()], ..export("/elsewhere", &memory()) }
 }
@@ -27,7 +27,8 @@ fn no_state_is_made_for_an_address_that_no_export_admits()
             server.call(&security, 1, NOW, minor, &ops).expect(NFS4ERR_CLID_INUSE);
         }
         server.call(&security, 1, NOW, 0, &[setclientid(b"stranger", [1; 8])]).expect(NFS4ERR_CLID_INUSE);
-        // What needs no state is answered: the root says nothing of what is exported elsewhere.
+        // Operations without state are answered: the root reveals nothing of exports for other
+        // addresses.
         server.call(&security, 1, NOW, 0, &[put_root(), getfh()]).ok();
     }
     assert_eq!(server.nfs.counts(), state::Counts::default());

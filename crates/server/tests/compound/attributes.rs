@@ -196,11 +196,10 @@ fn a_number_is_no_owner_where_kerberos_callers_have_a_name_for_it() // RFC 8881 
             let expected = if allowed { NFS4_OK } else { NFS4ERR_BADOWNER };
             assert_eq!(set(owner(b"1000")), expected, "{rule:?} {flavor}");
             assert_eq!(set(group(b"1000")), expected, "{rule:?} {flavor}");
-            // Its name always does.
+            // The name of the owner is always accepted.
             assert_eq!(set(owner(b"alice@example.org")), NFS4_OK);
             assert_eq!(set(group(b"alice@example.org")), NFS4_OK);
-            // A number without a name is all that there is: it is taken, and the file system says
-            // what it may become.
+            // A number without a name is accepted, and the file system decides on its use.
             assert_ne!(set(owner(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
             assert_ne!(set(group(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
             // Entries of access control lists name users in the same way.
@@ -213,7 +212,7 @@ fn a_number_is_no_owner_where_kerberos_callers_have_a_name_for_it() // RFC 8881 
             let acl = |who: &[u8]| AttributeValues { acl: Some(vec![entry(who)]), ..Default::default() };
             assert_eq!(set(acl(b"1000")) == NFS4ERR_BADOWNER, !allowed, "{rule:?} {flavor}");
             assert_ne!(set(acl(b"1001")), NFS4ERR_BADOWNER, "{rule:?} {flavor}");
-            // What is made has an owner by the same rule.
+            // New objects follow the same rule for their owner.
             let made = client.at("export", vec![create_owned(&format!("{flavor}-made"), b"1000")]);
             assert_eq!(made.status, expected, "{rule:?} {flavor}");
         }

@@ -1,4 +1,4 @@
-//! The server calls back: what it sends, and what it makes of answers and of their lack.
+//! Callbacks: their content, and the effect of answers and of missing answers.
 
 use crate::helper::*;
 use nfs4::*;
@@ -156,7 +156,7 @@ fn a_recall_that_waited_for_a_slot_is_sent_though_the_slots_were_lost() // RFC 8
         |name: &str| a.at("export", vec![open_create(name, OPEN4_SHARE_ACCESS_BOTH), getfh()]).ok().fh(0);
     let contended = make("contended");
     let getattr_file: Vec<_> = (0..100).map(|n| make(&format!("f{n}"))).collect();
-    // Each question takes a slot, until one has to wait.
+    // Each CB_GETATTR takes a slot, until one has to wait.
     let waits = |fh: &Vec<u8>| {
         b.run(vec![put(fh), getattr(&[FATTR4_SIZE])]).expect(Nfsstat4::NFS4ERR_DELAY);
         wire.take().is_empty()
@@ -164,8 +164,7 @@ fn a_recall_that_waited_for_a_slot_is_sent_though_the_slots_were_lost() // RFC 8
     assert!(getattr_file.iter().any(waits));
     b.at("export", vec![open("contended", OPEN4_SHARE_ACCESS_READ)]).expect(Nfsstat4::NFS4ERR_DELAY);
     assert!(wire.take().is_empty());
-    // With its connection the client loses the questions, and nothing is left whose answer would
-    // free a slot.
+    // With its connection the client loses the CB_GETATTRs, and no answer is left to free a slot.
     server.nfs.connection_closed(ConnectionId(11));
     a.bind(13);
     server.nfs.housekeeping(a.now + Duration::from_secs(1));
@@ -230,14 +229,14 @@ proptest! {
         let values = AttributeValues { change: Some(1), size: Some(size), ..AttributeValues::default() };
         let mut record = attributes_answer(&asked, values);
         for (index, value) in damage {
-            // The XID stays, so that it is an answer.
+            // The XID stays, so that the record is an answer.
             let at = 4 + index.index(record.len() - 4);
             record[at] = value;
         }
         record.truncate(cut.map_or(record.len(), |cut| 4 + cut.index(record.len() - 4)));
         server.nfs.callback_reply(ConnectionId(11), &record, a.now);
         wire.take();
-        // By then the holder has lost its delegation, whatever it said, or has told the size.
+        // By then the holder has either lost its delegation or returned the size.
         b.run(look());
         for client in [&mut a, &mut b] {
             client.now += Duration::from_secs(59);

@@ -1,4 +1,4 @@
-//! Copies that go on after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9 and 16.1).
+//! Background copies (RFC 7862 sections 4.8, 15.2, 15.8, 15.9 and 16.1).
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -11,10 +11,10 @@ use std::time::Duration;
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
 const BOTH: (Stateid4, Stateid4) = (ANONYMOUS, ANONYMOUS);
 const PIECE: u64 = 1000;
-/// Three pieces, the last one shorter.
+/// The size of the source in bytes: three pieces, the last one shorter.
 const SIZE: u64 = 2500;
 
-/// Copies that are carried on when a test says so.
+/// A runner of background copies that a test drives step by step.
 #[derive(Clone, Default)]
 struct Later(Arc<Mutex<VecDeque<Box<BackgroundCopy>>>>);
 
@@ -26,7 +26,7 @@ impl CopyRunner for Later {
 }
 
 impl Later {
-    /// Copies a piece of each copy; false when there is none.
+    /// Copies one piece of each copy; false when there is none.
     fn step(&self, server: &Server) -> bool {
         let copies = std::mem::take(&mut *self.0.lock().unwrap());
         let any = !copies.is_empty();
@@ -35,7 +35,7 @@ impl Later {
     }
 }
 
-/// A server whose copies of more than a piece go on, a client of it, and two files.
+/// A server that copies more than one piece in the background, a client of it, and two files.
 struct World<'s> {
     wire: Wire,
     later: Later,
@@ -75,7 +75,7 @@ impl<'s> World<'s> {
         self.client.run(vec![put(&self.from), savefh(), put(&self.to), copy(BOTH, 0, 0, 0)]).ok()
     }
 
-    /// Begins a copy that goes on, and returns its stateid.
+    /// Begins a background copy, and returns its stateid.
     fn begin(&mut self) -> Stateid4 {
         let reply = self.copy();
         let response = response(&reply);
@@ -101,7 +101,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// Callback ids, bytes, and whether the copy was done when it was answered.
+/// Returns callback IDs, bytes, and whether the copy was done before its reply.
 fn response(reply: &Reply) -> (Vec<Stateid4>, u64, bool) {
     let NfsResop4::OP_COPY(Copy4Res::NFS4_OK(ok)) = reply.last() else { panic!("{:?}", reply.results) };
     assert!(ok.cr_requirements.cr_consecutive);
@@ -144,7 +144,7 @@ fn a_long_copy_goes_on_after_its_answer_and_the_client_is_told_of_its_end() {
     let OffloadInfo4::NFS4_OK(response) = &args.coa_offload_info else { panic!("{args:?}") };
     assert!(response.wr_callback_id.is_empty());
     assert_eq!((response.wr_count, response.wr_committed), (SIZE, StableHow4::UNSTABLE4));
-    // It may not overtake the answer that tells of the stateid (RFC 8881 section 2.10.6.3).
+    // It may not overtake the reply that carries the stateid (RFC 8881 section 2.10.6.3).
     let [list] = &callback.sequence().csa_referring_call_lists[..] else { panic!() };
     let expected = [ReferringCall4 { rc_sequenceid: copying, rc_slotid: 0 }];
     assert_eq!((list.rcl_sessionid, &list.rcl_referring_calls[..]), (world.client.session, &expected[..]));
@@ -244,7 +244,7 @@ fn the_end_of_a_copy_is_told_again_until_the_client_has_heard_it() {
     assert_eq!(offload(&callback).coa_stateid, stateid);
     server.nfs.housekeeping(world.client.now + Duration::from_secs(2));
     assert!(world.wire.take().is_empty(), "it is under way");
-    // A client that does not know the copy does not want to hear of it again.
+    // A client that does not know the copy gets no further callback for it.
     server.answer(world.client.now, &callback, NFS4_OK, NFS4ERR_BAD_STATEID);
     server.nfs.housekeeping(world.client.now + Duration::from_secs(3));
     assert!(world.wire.take().is_empty());

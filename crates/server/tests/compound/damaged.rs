@@ -1,5 +1,5 @@
-//! Damaged COMPOUNDs and forged filehandles against folders of this machine, from a fixed seed:
-//! nothing outside of the export and nothing of other users changes, and others are served.
+//! Damaged COMPOUNDs and forged filehandles against folders of this machine, from a fixed seed.
+//! Nothing outside of the export and nothing of other users changes, and other clients are served.
 
 use crate::helper::*;
 use crate::local::{Folder, folder};
@@ -17,10 +17,10 @@ use xdr::{Encode, Encoder};
 const SECRET: &[u8] = b"for nobody but bob";
 
 const COMPOUNDS: usize = 6000;
-/// The corpus allocates space: no more than this is there.
+/// The size of the disk in bytes, which the corpus may fill.
 const DISK: u64 = 4 << 20;
 
-/// A sequence of numbers that is the same in each run.
+/// A deterministic generator of pseudo-random numbers.
 struct CompoundRng(u64);
 
 impl CompoundRng {
@@ -43,7 +43,7 @@ impl CompoundRng {
         (0..length).map(|_| self.next().to_be_bytes()[3]).collect()
     }
 
-    /// A number at an edge or anywhere.
+    /// Returns an edge case or any number.
     fn number(&mut self) -> u64 {
         let anywhere = self.next();
         let small = anywhere % 9000;
@@ -56,7 +56,7 @@ impl CompoundRng {
     }
 }
 
-/// Filehandles and a stateid that a corpus refers to.
+/// Filehandles and a stateid for the operations of a corpus.
 struct AttackState {
     directory: Vec<u8>,
     file: Vec<u8>,
@@ -65,14 +65,14 @@ struct AttackState {
     theirs: Theirs,
 }
 
-/// Filehandles of another user's directory and file: to know them is no permission.
+/// Filehandles of another user's directory and file: a filehandle alone is no permission.
 #[derive(Clone)]
 struct Theirs {
     directory: Vec<u8>,
     file: Vec<u8>,
 }
 
-/// Opens a new file: damaged COMPOUNDs may have closed, locked or renamed the last one.
+/// Opens a new file, since damaged COMPOUNDs may have closed, locked or renamed the last one.
 fn hold(client: &mut Client<'_>, theirs: &Theirs, random: &mut CompoundRng) -> AttackState {
     let reply = client.at("export", vec![getfh(), open_create(&format!("f{:x}", random.next()), 3), getfh()]);
     let reply = reply.ok();
@@ -156,7 +156,7 @@ fn opening(random: &mut CompoundRng, held: &AttackState) -> Op {
     open_how(how, claim, access, random.of(&[0, 0, 1, 3, anything]), b"owner")
 }
 
-/// Any operation with arguments that mostly make sense.
+/// Returns any operation, mostly with valid arguments.
 fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
     let stateid = random.of(&[held.open, Stateid4::ANONYMOUS, Stateid4::READ_BYPASS, Stateid4::CURRENT]);
     let both = (stateid, held.open);
@@ -226,7 +226,7 @@ fn operation(random: &mut CompoundRng, held: &AttackState) -> Op {
     }
 }
 
-/// Whether an operation takes a name in the current directory, or lists it.
+/// Returns whether an operation takes a name in the current directory, or lists it.
 fn is_of_directories(op: &Op) -> bool {
     use NfsArgop4::*;
     match op {
@@ -237,7 +237,7 @@ fn is_of_directories(op: &Op) -> bool {
     }
 }
 
-/// A saved and a current filehandle, and one to three operations behind them.
+/// Returns operations that set the saved and the current filehandle, and one to three further ones.
 fn corpus(random: &mut CompoundRng, held: &AttackState) -> (Vec<Op>, Vec<Op>) {
     let count = 1 + random.below(3);
     let ops: Vec<Op> = (0..count).map(|_| operation(random, held)).collect();
@@ -252,8 +252,7 @@ fn corpus(random: &mut CompoundRng, held: &AttackState) -> (Vec<Op>, Vec<Op>) {
     (vec![put(saved), savefh(), put(current)], ops)
 }
 
-/// Damages encoded operations: bits, and words that are changed, missing, added or of another
-/// COMPOUND.
+/// Damages encoded operations: flips bits, and changes, removes, inserts or exchanges words.
 fn damage(random: &mut CompoundRng, body: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..=random.below(3) {
         let at = random.below(body.len() / 4) * 4;
@@ -266,7 +265,7 @@ fn damage(random: &mut CompoundRng, body: &mut Vec<u8>, other: &[u8]) {
             1 => body[at..at + 4].copy_from_slice(&random.word().to_be_bytes()),
             2 => drop(body.drain(at..(at + words).min(body.len()))),
             3 => drop(body.splice(at..at, random.bytes(words))),
-            // A length or a number beside its edge.
+            // A length or a number next to its edge.
             4 => {
                 let word = u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
                 body[at..at + 4].copy_from_slice(&word.wrapping_add(random.of(&[1, u32::MAX])).to_be_bytes());
@@ -290,7 +289,7 @@ fn encoded(ops: &[Op]) -> Vec<u8> {
     encoder.into_vec()
 }
 
-/// COMPOUND4args of operations that are encoded already.
+/// Encodes COMPOUND4args with operations that are encoded already.
 fn compound(minor: u32, count: usize, sequence: Option<&Op>, body: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new();
     encoder.opaque(b"tag").u32(minor).u32(u32::try_from(count).unwrap());
@@ -317,7 +316,7 @@ fn untouchable(place: &Path) -> impl PartialEq + std::fmt::Debug + use<> {
     )
 }
 
-/// Makes a file outside of the export, and a directory with a file in it that only Bob may use.
+/// Makes a file outside of the export, and a directory with a file that only Bob may use.
 fn make_bobs_files(place: &Path) {
     fs::create_dir(place.join("export").join("private")).unwrap();
     for file in ["outside/secret", "export/private/bobs"] {
@@ -326,7 +325,7 @@ fn make_bobs_files(place: &Path) {
         chown(&place.join(file), Some(BOB.into()), Some(BOB.into())).unwrap();
     }
     chown(&place.join("export").join("private"), Some(BOB.into()), Some(BOB.into())).unwrap();
-    // Sticky: only Bob removes or renames his entry.
+    // Sticky: only Bob may remove or rename his entry.
     fs::set_permissions(place.join("export"), Permissions::from_mode(0o1777)).unwrap();
 }
 
@@ -379,10 +378,10 @@ fn thousands_of_damaged_compounds_change_nothing_that_is_not_the_callers() // RF
                 reply
             };
             assert!(!reply.bytes.windows(SECRET.len()).any(|part| part == SECRET), "{:?}", reply.results);
-            // Neither stands for a status that is missing.
+            // Neither is a substitute for a status missing in a list.
             assert!(!matches!(reply.status, NFS4ERR_SERVERFAULT | NFS4ERR_IO), "{:?}", reply.results);
             sent += 1;
-            // Behind SEQUENCE, PUTFH, SAVEFH and PUTFH.
+            // The operations behind SEQUENCE, PUTFH, SAVEFH and PUTFH.
             let failed = usize::from(reply.status != NFS4_OK);
             succeeded += reply.results.len().saturating_sub(4 + failed);
             if sent == COMPOUNDS {
@@ -420,7 +419,7 @@ fn forged_filehandles_lead_nowhere() // RFC 8881 section 4.2.2
             near[bit / 8] ^= 1 << (bit % 8);
             forged.push(near);
         }
-        // Every part of it, and it with more behind.
+        // Every prefix of it, and the whole with trailing bytes.
         for length in 0..fh.len() {
             forged.push(fh[..length].to_vec());
             forged.push(fh[fh.len() - length..].to_vec());
@@ -428,7 +427,7 @@ fn forged_filehandles_lead_nowhere() // RFC 8881 section 4.2.2
         for more in 1..=(NFS4_FHSIZE as usize).saturating_sub(fh.len()) {
             forged.push([&fh[..], &vec![0; more]].concat());
         }
-        // The beginning of one and the end of another, cut at every place: export, object, check.
+        // The beginning of one and the end of another, cut at every offset: export, object, check.
         for other in &genuine {
             for at in 0..=fh.len().min(other.len()) {
                 forged.push([&fh[..at], &other[at..]].concat());
@@ -438,7 +437,7 @@ fn forged_filehandles_lead_nowhere() // RFC 8881 section 4.2.2
     }
     let mut random = CompoundRng(0x6669_6c65_6861_6e64);
     forged.extend((0..2000).map(|index| random.bytes(index % (NFS4_FHSIZE as usize + 1))));
-    // CompoundRng bytes behind the genuine beginning, which need not be guessed.
+    // Random bytes behind the genuine beginning, which need not be guessed.
     for index in 0..500 {
         let (fh, at) = (&genuine[index % genuine.len()], 1 + index % 16);
         let at = at.min(fh.len());
@@ -454,7 +453,7 @@ fn forged_filehandles_lead_nowhere() // RFC 8881 section 4.2.2
     }
 }
 
-/// Makes a node of device 1:1 (`/dev/mem`, a memory disk) as the server's administrator may.
+/// Makes a node of device 1:1 (`/dev/mem`, a memory disk) as the server's administrator can.
 fn make_device(path: &Path, kind: &str) -> bool {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
     become_server();
@@ -482,7 +481,7 @@ fn special_files_are_neither_opened_nor_waited_for() // RFC 8881 section 18.16.3
     }
     let device = || Specdata4 { specdata1: 1, specdata2: 1 };
     for (name, kind) in [("chr", Createtype4::NF4CHR(device())), ("blk", Createtype4::NF4BLK(device()))] {
-        // Users make none (mknod(2): CAP_MKNOD); /dev/mem by the hand of root is of no use either.
+        // Users cannot make one (mknod(2): CAP_MKNOD), and one made by root is of no use to them.
         client.at("export", vec![create(kind.clone(), name, mode(0o666))]).expect(NFS4ERR_PERM);
         if make_device(&place.join(name), name) {
             kinds.push((name, kind));

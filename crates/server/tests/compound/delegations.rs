@@ -1,4 +1,4 @@
-//! Delegations on the wire: what OPEN grants, what recalls it, how it goes back.
+//! Delegations on the wire: grant by OPEN, recall and return.
 
 use crate::helper::*;
 use nfs4::*;
@@ -96,8 +96,8 @@ fn a_delegation_for_writing_is_recalled_for_whoever_looks_as_well() // RFC 8881 
     }
 }
 
-/// Change and size as a client sees them that has no delegation; the holder says of a changed file
-/// what `says` is.
+/// Returns change and size as another client sees them. The holder answers CB_GETATTR with `says`,
+/// which gets the file's change attribute.
 fn looked(pair: &mut Pair<'_>, says: impl Fn(u64) -> AttributeValues<'static>) -> (u64, u64) {
     let look = |pair: &mut Pair<'_>| pair.b.run(vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])]);
     look(pair).expect(Nfsstat4::NFS4ERR_DELAY);
@@ -157,7 +157,7 @@ fn a_holder_that_does_not_tell_attributes_has_its_delegation_recalled() // RFC 8
         let mut asked = pair.wire.one();
         refuse(&server, pair.a.now, &asked);
         if index == 3 {
-            // On the other connection as well, and at another time.
+            // Repeated on the other connection, at a later time.
             asked = pair.wire.one();
             assert_eq!(asked.connection, 21);
             server.nfs.housekeeping(pair.a.now + Duration::from_secs(20));

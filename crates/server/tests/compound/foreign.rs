@@ -1,5 +1,5 @@
-//! A file system that stops answering, in each of its operations in turn: no thread that must not
-//! wait comes near it, whatever is open and cached, and what others do goes on.
+//! A file system that stops answering, in each of its operations in turn. No thread that must not
+//! block calls it, whatever is open and cached, and other requests are served.
 
 use crate::fuse::opcode::FLUSH;
 use crate::fuse::{DATA, Fuse, HANGS, NAME};
@@ -16,11 +16,11 @@ use std::time::Duration;
 use vfs::{Backend, Caller, LockKind, LockOutcome, OpenAccess};
 use vfs_local::{LocalBackend, LocalOptions};
 
-/// How long one call may take on a busy machine.
+/// The time that one call may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Unmounts by force what a thread waits for, and has the test fail then, unless it is told of
-/// progress in time.
+/// Unmounts the file system by force and fails the test, unless it gets a report of progress in
+/// time.
 struct Watch {
     progress: mpsc::Sender<String>,
     thread: std::thread::JoinHandle<Option<String>>,
@@ -57,7 +57,7 @@ impl Watch {
     }
 }
 
-/// A file system that answers so far, or nothing where there cannot be one.
+/// Mounts a file system that still answers; `None` where FUSE is not available.
 fn fuse() -> Option<Fuse> {
     if !geteuid().is_root() {
         eprintln!("skipped: only root mounts FUSE without helpers");
@@ -70,7 +70,7 @@ fn verify() -> Fattr4<'static> {
     fattr(AttributeValues { size: Some(5), ..AttributeValues::default() })
 }
 
-/// Every operation with a current filehandle, of a file that is open.
+/// Every operation on the current filehandle of an open file.
 fn of_file(stateid: Stateid4, locked: Stateid4) -> Vec<Op> {
     vec![
         getattr(&[FATTR4_SIZE, FATTR4_CHANGE]),
@@ -115,7 +115,7 @@ fn of_file(stateid: Stateid4, locked: Stateid4) -> Vec<Op> {
     ]
 }
 
-/// Every operation with a current filehandle, of a directory.
+/// Every operation on the current filehandle of a directory.
 fn of_directory() -> Vec<Op> {
     let readdir = |attributes: &[u32]| {
         NfsArgop4::OP_READDIR(Readdir4Args {
@@ -141,7 +141,7 @@ fn of_directory() -> Vec<Op> {
     ]
 }
 
-/// A server with the file system as `/foreign` and a folder as `/own`.
+/// Starts a server with the file system as `/foreign` and a folder as `/own`.
 fn server(fuse: &Fuse, place: &Folder) -> Server {
     Setup::with_exports(vec![folder("/foreign", fuse.path()), folder("/own", place.path())]).start()
 }
@@ -213,7 +213,7 @@ fn a_lock_that_hangs_in_its_file_system_holds_up_no_lock_of_another() // RFC 888
     let mut client = Client::new(&server);
     let reply = client.at("foreign", vec![open(NAME, 3), getfh()]).ok();
     let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
-    // As many files that each part of any table has some.
+    // Enough files to populate every stripe of any table.
     let files: Vec<(Vec<u8>, Stateid4)> = (0..300)
         .map(|number| {
             let reply = client.at("own", vec![open_create(&format!("f{number}"), 3), getfh()]).ok();

@@ -1,5 +1,4 @@
-//! A file system in user space that stops answering where a test wants it to: the raw protocol of
-//! /dev/fuse.
+//! A FUSE file system that stops answering on demand, over the raw protocol of /dev/fuse.
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{read, write};
@@ -33,22 +32,22 @@ pub mod opcode {
 }
 use opcode::*;
 
-/// All that a server's operations may lead to.
+/// All requests that the server's operations may cause.
 pub const HANGS: [u32; 14] = [
     LOOKUP, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, OPENDIR, READDIR, RELEASEDIR,
     ACCESS,
 ];
 
-/// Hang in nothing.
+/// The value of `hang` with which all requests are answered.
 const NOWHERE: i64 = -1;
-/// Hang in everything.
+/// The value of `hang` with which no request is answered.
 const EVERYWHERE: i64 = 0;
-/// Bytes of fuse_in_header.
+/// Size of fuse_in_header in bytes.
 const HEADER: usize = 40;
 /// The root and its one file, by nodeid and inode number.
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
-/// The file's name, and what it holds.
+/// The name and the content of the file.
 pub const NAME: &str = "file";
 pub const DATA: &[u8] = b"hello";
 
@@ -61,7 +60,7 @@ pub struct Fuse {
 }
 
 impl Fuse {
-    /// Mounts it; the reason where that cannot be.
+    /// Mounts the file system; returns the reason if that is not possible.
     pub fn mount() -> Result<Self, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
@@ -83,26 +82,26 @@ impl Fuse {
         self.place.path()
     }
 
-    /// Answers nothing of this kind from now on.
+    /// Answers no request of this kind from now on.
     pub fn hang_in(&self, opcode: u32) {
         self.hang.store(opcode.into(), SeqCst);
     }
 
-    /// Answers nothing at all from now on.
+    /// Answers no request at all from now on.
     pub fn hang_everywhere(&self) {
         self.hang.store(EVERYWHERE, SeqCst);
     }
 
-    /// Kinds of requests that were not answered.
+    /// Returns the kinds of requests that were not answered.
     pub fn swallowed(&self) -> Vec<u32> {
         self.swallowed.lock().unwrap().clone()
     }
 
-    /// How another thread can end all that hangs.
+    /// Returns a function by which another thread ends all pending requests.
     pub fn end(&self) -> impl Fn() + Send + use<> {
         let place: PathBuf = self.path().to_owned();
         move || {
-            // By force: what waits for an answer fails.
+            // By force: pending requests fail.
             let _ = umount2(&place, MntFlags::MNT_FORCE);
             let _ = umount2(&place, MntFlags::MNT_DETACH);
         }
@@ -142,7 +141,7 @@ fn serve(device: &File, hang: &AtomicI64, swallowed: &Mutex<Vec<u32>>) {
         reply.extend(error.to_ne_bytes());
         reply.extend(request.u64(8).to_ne_bytes());
         reply.extend(body);
-        // What asked may have gone.
+        // The requesting process may be gone.
         let _ = write(device, &reply);
     }
 }
@@ -174,7 +173,7 @@ fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Err
                 _ if name == NAME.as_bytes() => FILE,
                 _ => return Err(nix::errno::Errno::ENOENT),
             };
-            // The kernel may keep the name for an hour, the attributes not at all.
+            // The kernel may cache the name for an hour, the attributes not at all.
             let times = [found, 1, 3600, 0, 0].map(u64::to_ne_bytes).concat();
             [times, attributes(found)].concat()
         }
@@ -195,7 +194,7 @@ fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Err
     })
 }
 
-/// fuse_attr of a node: a folder and a file that everybody may write.
+/// Encodes fuse_attr of a node: a folder and a file with write permission for all.
 fn attributes(node: u64) -> Vec<u8> {
     let (mode, links) = if node == ROOT { (0o40777, 2) } else { (0o100_666, 1) };
     let numbers = [node, DATA.len() as u64, 8, 0, 0, 0].map(u64::to_ne_bytes).concat();

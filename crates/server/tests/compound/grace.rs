@@ -11,12 +11,12 @@ use std::{
 };
 use vfs::{Backend, SecFlavor};
 
-/// Records in memory, which outlive a server.
+/// Client records in memory, which outlive a server.
 #[derive(Clone, Default)]
 pub struct Kept(Arc<Mutex<JournalOwners>>);
 
 impl Kept {
-    /// What the next start is given.
+    /// Returns the clients for the next start.
     pub fn owners(&self) -> Vec<PriorClient> {
         let kept = self.0.lock().unwrap();
         kept.iter()
@@ -122,7 +122,7 @@ fn a_lease_that_ran_out_long_ago_closes_the_backends_files() // RFC 8881 section
     assert_eq!(free(), before);
 }
 
-/// Records on a disk: what was not synced a crash loses.
+/// Records on a disk: a crash loses unsynced changes.
 #[derive(Clone, Default)]
 struct Synced {
     now: Kept,
@@ -166,7 +166,7 @@ fn who_has_lost_an_open_to_another_does_not_reclaim_it_after_a_crash()
     let stateid = other.at("export", vec![open("f", 3)]).ok().opened().stateid;
     other.run(vec![put(&fh), close(stateid)]).ok();
 
-    // The server's machine loses its power.
+    // A power cut of the server's machine.
     let server = setup(2).start();
     let mut cut_off = Client::without_reclaim_complete(&server, b"client", sys(ALICE), FORE);
     cut_off.run(vec![put(&fh), previous(3)]).expect(NFS4ERR_RECLAIM_BAD);

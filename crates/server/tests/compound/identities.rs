@@ -1,4 +1,5 @@
-//! A call's rights on folders of this machine, and the set-id bits that a change of data clears.
+//! A call's permissions on folders of this machine, and the set-id bits that a change of data
+//! clears.
 
 use crate::helper::*;
 use crate::local::{Folder, folder};
@@ -19,7 +20,7 @@ fn size(size: u64) -> Fattr4<'static> {
     fattr(AttributeValues { size: Some(size), ..Default::default() })
 }
 
-/// Each way to change the data of `fh`, with other data in `from`.
+/// Each operation that changes the data of `fh`, with other data in `from`.
 const CHANGES: [Change; 7] = [
     ("WRITE", |fh, _| vec![put(fh), write(ANONYMOUS, 0, b"evil")]),
     ("WRITE behind the end", |fh, _| vec![put(fh), write(ANONYMOUS, 1 << 20, b"evil")]),

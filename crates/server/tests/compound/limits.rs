@@ -33,11 +33,11 @@ fn a_reply_never_exceeds_what_was_agreed_with_all_headers_counted() // RFC 8881 
     run(&mut client, fits(1100), max).ok();
     run(&mut client, fits(1400), max).expect(NFS4ERR_REP_TOO_BIG);
     run(&mut client, fits(u32::MAX), max).expect(NFS4ERR_REP_TOO_BIG);
-    // A short file is read whole, whatever was asked for.
+    // A short file is read to its end, with any count.
     let short = client.make_file("export", "short", b"abc");
     let reply = run(&mut client, vec![put(&short), read(Stateid4::ANONYMOUS, 0, 100_000)], max).ok();
     assert_eq!(data(reply.last()), (b"abc".to_vec(), true));
-    // Every prefix that fits is kept, and the error has its place.
+    // Every prefix that fits is kept, and there is room for the error.
     let many = vec![[put(&fh), getfh(), getattr(&[FATTR4_OWNER, FATTR4_FILEHANDLE])]; 20].concat();
     let reply = run(&mut client, many, max).expect(NFS4ERR_REP_TOO_BIG);
     assert!(reply.results.len() > 5);

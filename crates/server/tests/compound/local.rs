@@ -1,5 +1,4 @@
-//! Folders of this machine as exports: what several exports of one folder, and local programs, mean
-//! to each other.
+//! Folders of this machine as exports: several exports of one folder, and local programs.
 
 use crate::helper::*;
 use nfs4::NfsLockType4::WRITE_LT;
@@ -16,8 +15,8 @@ use tempfile::TempDir;
 use vfs::Export;
 use vfs_local::{LocalBackend, LocalOptions, become_server};
 
-/// A folder where everybody may write; it is removed as the server, since a thread may have a
-/// caller's identity still.
+/// A folder with write permission for all. It is removed as the server, since the thread may still
+/// have a caller's identity.
 pub struct Folder(Option<TempDir>);
 
 impl Folder {
@@ -35,7 +34,7 @@ impl Folder {
         self.path().join(name)
     }
 
-    /// Makes a folder in it where everybody may write.
+    /// Makes a folder in it with write permission for all.
     pub fn make(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         fs::create_dir(&path).unwrap();
@@ -51,13 +50,13 @@ impl Drop for Folder {
     }
 }
 
-/// An export of a folder.
+/// Makes an export of a folder.
 pub fn folder(pseudo: &str, path: &Path) -> Export {
     let backend = LocalBackend::open(path, &LocalOptions::default()).unwrap();
     all_flavors(Export::new(pseudo, Arc::new(backend)).unwrap())
 }
 
-/// A server that exports a folder as "export" and one in it as "inner", and two clients.
+/// Starts a server that exports a folder as "export" and one inside as "inner".
 fn overlapping(folder_of: &Folder) -> Server {
     let inner = folder_of.make("sub");
     Setup::with_exports(vec![folder("/export", folder_of.path()), folder("/inner", &inner)]).start()
@@ -129,11 +128,11 @@ fn a_delegation_is_recalled_by_whoever_comes_by_another_export() // RFC 8881 sec
     }
 }
 
-/// How long a test waits for what has to come.
+/// The time that a test waits for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NO_DELEGATION: u32 = OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
 
-/// A server with one export, and a client that can be called back.
+/// A server with one export, and a client with a backchannel.
 struct Leased<'s> {
     server: &'s Server,
     wire: Wire,
@@ -147,7 +146,7 @@ impl<'s> Leased<'s> {
         Self { server, wire, alice }
     }
 
-    /// A file with data, which nobody has open.
+    /// Makes a file with data that no client has open.
     fn make(&mut self, name: &str) -> Vec<u8> {
         let reply = self.alice.at("export", vec![open_create(name, 3 | NO_DELEGATION), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
@@ -155,13 +154,13 @@ impl<'s> Leased<'s> {
         fh
     }
 
-    /// Opens the file; returns the delegation and the open.
+    /// Opens the file. Returns the delegation and the open.
     fn delegate(&mut self, name: &str, access: u32) -> (Stateid4, Stateid4) {
         let reply = self.alice.at("export", vec![open(name, access)]).ok();
         (granted(&reply), reply.opened().stateid)
     }
 
-    /// Waits until the file system wants a delegation back; returns the recall.
+    /// Waits until the file system breaks a delegation. Returns the recall.
     #[track_caller]
     fn broken(&mut self) -> (Stateid4, Vec<u8>) {
         assert!(self.server.nfs.wait_for_breaks(PATIENCE), "the file system says nothing");
@@ -172,7 +171,7 @@ impl<'s> Leased<'s> {
     }
 }
 
-/// A folder and a server that exports it; nothing where its file system has no leases.
+/// Makes a folder and a server that exports it; `None` where its file system has no leases.
 fn leasing() -> Option<(Folder, Server)> {
     let place = Folder::new();
     fs::write(place.join("probe"), b"").unwrap();
@@ -188,7 +187,7 @@ fn leasing() -> Option<(Folder, Server)> {
     Some((place, server))
 }
 
-/// A program of this machine that opens a file, and waits until it may.
+/// Opens a file as a local program, and blocks until that is granted.
 fn local_open(path: PathBuf, write: bool) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut how = fs::File::options();
@@ -337,7 +336,7 @@ fn an_open_for_writing_by_the_holder_waits_for_its_own_delegation() // RFC 8881 
     let mut leased = Leased::new(&server);
     let fh = leased.make("f");
     let (stateid, _) = leased.delegate("f", 1);
-    // The kernel would tell of no local writer once the server is one.
+    // Once the server is a writer, the kernel would report no local writer.
     leased.alice.at("export", vec![open("f", 2)]).expect(NFS4ERR_DELAY);
     assert_eq!(leased.broken(), (stateid, fh.clone()));
     leased.alice.run(vec![put(&fh), delegreturn(stateid)]).ok();

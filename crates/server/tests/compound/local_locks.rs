@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A program of this machine with a file open.
+/// A local program with an open file.
 struct Local(File);
 
 impl Local {
@@ -31,7 +31,7 @@ impl Local {
         }
     }
 
-    /// Locks without waiting; a length of 0 is to the end.
+    /// Locks without waiting. A length of 0 extends to the end.
     fn lock(&self, write: bool, first: u64, length: u64) -> bool {
         let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
         fcntl(&self.0, FcntlArg::F_OFD_SETLK(&Self::words(kind, first, length))).is_ok()
@@ -41,7 +41,7 @@ impl Local {
         fcntl(&self.0, FcntlArg::F_OFD_SETLK(&Self::words(libc::F_UNLCK, 0, 0))).unwrap();
     }
 
-    /// Whether it could lock, without doing so.
+    /// Returns whether it could lock, without doing so.
     fn may(&self, write: bool, first: u64, length: u64) -> bool {
         let kind = if write { libc::F_WRLCK } else { libc::F_RDLCK };
         let mut words = Self::words(kind, first, length);
@@ -81,7 +81,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// The lock in the way.
+/// Returns the conflicting lock.
 fn denied(reply: &Reply) -> (u64, u64, NfsLockType4, u64) {
     match reply.last() {
         NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied))
@@ -205,7 +205,7 @@ fn locks_are_made_weaker_and_stronger_in_place() // RFC 8881 section 9.5
     assert!(!world.local.may(false, 0, 1));
 }
 
-/// Its newest sequence number, whichever that is.
+/// Returns the stateid with sequence number 0, which stands for the newest.
 fn stateid_of(stateid: Stateid4) -> Stateid4 {
     Stateid4 { seqid: 0, ..stateid }
 }

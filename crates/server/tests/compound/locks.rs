@@ -35,7 +35,7 @@ fn a_lock_stands_in_the_way_of_others_until_it_is_undone() // RFC 8881 sections 
     other.run(vec![put(&fh), lock_new(READ_LT, 0, u64::MAX, open_b, b"b")]).ok();
 }
 
-/// The owner of the lock in the way.
+/// Returns the owner of the conflicting lock.
 #[track_caller]
 fn owner_in_the_way(reply: &Reply) -> Vec<u8> {
     match reply.last() {

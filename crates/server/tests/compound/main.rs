@@ -1,4 +1,4 @@
-//! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend at a given time.
+//! Whole COMPOUNDs in, whole COMPOUNDs out, against the memory backend with a clock that tests set.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -128,8 +128,8 @@ fn an_open_file_outlives_its_name() // RFC 8881 section 18.25.4
     client.run(vec![put(&fh), commit.clone()]).ok();
     let cut = AttributeValues { size: Some(2), ..AttributeValues::default() };
     client.run(vec![put(&fh), setattr(stateid, fattr(cut))]).ok();
-    // Linux asks for attributes before it closes, in the same COMPOUND: an open whose CLOSE did not
-    // come would stay.
+    // Linux asks for attributes before it closes, in the same COMPOUND: if GETATTR failed, CLOSE
+    // would not run and the open would remain.
     let ask = || getattr(&[FATTR4_SIZE, FATTR4_NUMLINKS]);
     let reply = client.run(vec![put(&fh), ask(), close(stateid)]).ok();
     assert_eq!((reply.attributes().size, reply.attributes().numlinks), (Some(2), Some(0)));

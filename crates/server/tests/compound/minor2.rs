@@ -1,4 +1,5 @@
-//! What NFSv4.2 does with the data of files (RFC 7862 section 15): space, holes, advice and copies.
+//! Operations of NFSv4.2 on the data of files (RFC 7862 section 15): space, holes, advice and
+//! copies.
 
 use crate::helper::*;
 use nfs4::DataContent4::*;
@@ -7,11 +8,11 @@ use nfs4::*;
 
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
 const BOTH: (Stateid4, Stateid4) = (ANONYMOUS, ANONYMOUS);
-/// A distance of which the memory backend makes a hole.
+/// A distance that the memory backend turns into a hole, in bytes.
 const MEGA: u64 = 1 << 20;
 const HALF: u64 = MEGA / 2;
 
-/// A client of minor version 2 and a file of 3 MiB whose middle is a hole.
+/// Makes a client of minor version 2 and a file of 3 MiB whose middle is a hole.
 fn with_hole(server: &Server) -> (Client<'_>, Vec<u8>) {
     let mut client = Client::new(server);
     client.minor = 2;
@@ -89,7 +90,7 @@ fn space_is_allocated_and_given_back() // RFC 7862 sections 15.1 and 15.4
     client.run(vec![put(&fh), allocate(ANONYMOUS, 0, 1 << 50)]).expect(NFS4ERR_NOSPC);
     let reply = client.at("export", vec![open("f", 1)]).ok();
     client.run(vec![put(&fh), allocate(reply.opened().stateid, 0, 1)]).expect(NFS4ERR_OPENMODE);
-    // Two names: neither alone frees anything (section 12.2.2).
+    // Two names: removing one frees nothing (section 12.2.2).
     let reply =
         client.run(vec![put(&fh), savefh(), put_root(), lookup("export"), link("g"), put(&fh), look]).ok();
     assert_eq!(reply.attributes().space_freed, Some(0));
@@ -130,7 +131,7 @@ fn advice_that_nobody_follows_is_no_error() // RFC 7862 section 15.5.3
     client.at("export", vec![advise(ANONYMOUS)]).expect(NFS4ERR_ISDIR);
 }
 
-/// The result of a COPY: bytes, and what it says of itself.
+/// Returns the result of a COPY: bytes, stability and requirements.
 fn copied(reply: &Reply) -> (u64, StableHow4, CopyRequirements4) {
     match reply.last() {
         NfsResop4::OP_COPY(Copy4Res::NFS4_OK(ok)) => {

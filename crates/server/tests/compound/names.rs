@@ -1,5 +1,5 @@
-//! Owners that are not in a cache (RFC 8881 section 5.9): a thread that must not wait asks no
-//! directory.
+//! Owners that are not in a cache (RFC 8881 section 5.9): a thread that must not block queries no
+//! directory of users.
 
 use crate::helper::*;
 use crate::local::{Folder, folder};
@@ -11,10 +11,10 @@ use orthrus_server::dispatch::WaitsFor;
 use std::sync::{Arc, Condvar, Mutex};
 use vfs::VfsError;
 
-/// The lane of what waits for names.
+/// The lane of COMPOUNDs that wait for names.
 const NAMES: u32 = u32::MAX;
 
-/// A directory that knows alice once its gate is open.
+/// A directory of users that answers for alice once its gate is open.
 #[derive(Clone, Default)]
 struct Directory(Arc<(Mutex<bool>, Condvar)>);
 
@@ -70,7 +70,7 @@ fn readdir(attributes: &[u32]) -> Op {
     })
 }
 
-/// Every way in which a name is asked for.
+/// Every operation that looks up a name.
 fn asking(stateid: Stateid4) -> Vec<Op> {
     let (alice, set) = (b"alice@example.org", |values| setattr(stateid, values));
     vec![
@@ -83,7 +83,7 @@ fn asking(stateid: Stateid4) -> Vec<Op> {
     ]
 }
 
-/// Has a COMPOUND tried while the directory hangs, and carried out when it answers.
+/// Tries a COMPOUND while the directory hangs, and resumes it when the directory answers.
 fn tried(directory: &Directory, client: &Client<'_>, tried: Tried) -> Compound4Res<'static> {
     let waiting = tried.waits();
     assert_eq!(waiting.suspended.lane(), NAMES, "it holds up nobody who waits for a disk");

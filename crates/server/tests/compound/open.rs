@@ -172,7 +172,7 @@ fn wants_are_answered_with_a_reason() // RFC 8881 section 18.16.3
         }
     };
     assert_eq!(why(&mut client, 0), None);
-    // A client without a backchannel could not be told when to give it back.
+    // A client without a backchannel could not be asked to return it.
     let refused = Some(WhyNoDelegation4::WND4_RESOURCE);
     assert_eq!(why(&mut client, OPEN4_SHARE_ACCESS_WANT_READ_DELEG), refused);
     assert_eq!(why(&mut client, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG), refused);
@@ -204,7 +204,7 @@ fn share_reservations_hold_against_opens_and_anonymous_stateids() // RFC 8881 se
     other.at("export/f", vec![setattr(Stateid4::ANONYMOUS, cut())]).expect(NFS4ERR_LOCKED);
     alice.at("export/f", vec![close(stateid)]).ok();
     other.at("export/f", vec![write(Stateid4::ANONYMOUS, 0, b"x")]).ok();
-    // A cut by OPEN does not pass a reservation either.
+    // Truncation by OPEN respects share reservations as well.
     let deny = open_how(NOCREATE, by_name("f"), READ, OPEN4_SHARE_DENY_WRITE, b"o");
     alice.at("export", vec![deny]).ok();
     let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(cut()));
@@ -224,7 +224,7 @@ fn an_open_is_widened_without_the_mode_that_its_file_has_by_now() // RFC 8881 se
     let second = second.opened().stateid;
     assert_eq!((second.other, second.seqid), (first.other, first.seqid + 1));
     client.run(vec![put(&fh), write(second, 0, b"x"), read(second, 0, 1)]).ok();
-    // Another owner gets what the mode allows.
+    // Another owner gets the access of the mode.
     let other = open_how(NOCREATE, by_name("f"), WRITE, 0, b"another");
     client.at("export", vec![other]).expect(NFS4ERR_ACCESS);
 }
@@ -242,7 +242,7 @@ fn the_access_of_an_open_is_what_read_and_write_have() // RFC 8881 section 9.1.2
         share_access: READ,
         share_deny: 0,
     });
-    // Only what was asked for once can be gone back to: there was no OPEN for READ alone.
+    // Only the access of an earlier OPEN can be restored: there was no OPEN for READ alone.
     client.run(vec![put(&fh), downgrade.clone()]).expect(NFS4ERR_INVAL);
     let stateid = client.at("export", vec![open("f", READ)]).ok().opened().stateid;
     let NfsArgop4::OP_OPEN_DOWNGRADE(mut args) = downgrade else { panic!() };
@@ -346,7 +346,7 @@ fn open_takes_what_open_arguments_says() // RFC 9754
     let other = client.make_file("export", "other", b"");
     for access in 1..=3 {
         for deny in 0..=3 {
-            // Each by itself: an owner's own open counts against it as well.
+            // One at a time, since the owner's own open counts as well.
             let open = open_how(NOCREATE, by_name("other"), access, deny, b"owner");
             let stateid = client.at("export", vec![open]).ok().opened().stateid;
             client.run(vec![put(&other), close(stateid)]).ok();

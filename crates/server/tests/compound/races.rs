@@ -1,4 +1,4 @@
-//! Several threads at once.
+//! Races between several threads that call the server at once.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -122,7 +122,7 @@ impl Client<'_> {
         NfsArgop4::OP_SEQUENCE(args)
     }
 
-    /// A SEQUENCE on slot 1, used once for each of slot 0's rounds.
+    /// Returns a SEQUENCE on slot 1, used once for each of slot 0's rounds.
     fn slot_1(&self) -> Op {
         static USED: AtomicUsize = AtomicUsize::new(0);
         let NfsArgop4::OP_SEQUENCE(mut args) = self.sequence_again() else { panic!() };

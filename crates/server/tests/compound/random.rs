@@ -194,13 +194,13 @@ proptest! {
     {
         let server = Setup::default().start();
         let wire = Wire::under(&server);
-        // Both can be called back, so that they get delegations and stand in each other's way.
+        // Both have backchannels, so that they get delegations that conflict.
         let mut clients = [Client::delegated(&server, &wire, b"a", 1), Client::delegated(&server, &wire, b"b", 2)];
         clients.iter_mut().for_each(|client| client.minor = minor);
         for (turn, ops) in compounds.into_iter().enumerate() {
             let reply = clients[turn % 2].at("export", ops);
-            // What stands for a status that the operation's list has not got; memory has no errors
-            // of its own.
+            // The last substitutes for a status that the operation's list lacks; the memory backend
+            // has no such errors.
             let last_resort = matches!(reply.status, Nfsstat4::NFS4ERR_SERVERFAULT | Nfsstat4::NFS4ERR_IO);
             prop_assert!(!last_resort, "{:?}", reply.results);
         }
@@ -218,7 +218,8 @@ proptest! {
         let mut all = vec![client.next_sequence(), put_root(), lookup("export")];
         all.extend(ops);
         let mut args = encode(1, &all);
-        // What stands before the operations behind SEQUENCE stays whole, so that they are reached.
+        // The part up to and including SEQUENCE stays intact, so that the operations behind it are
+        // reached.
         let whole = 8 + 4 + 4 + 4 + 36;
         for (index, value) in &damage {
             let at = whole + index.index(args.len() - whole);

@@ -1,4 +1,4 @@
-//! READ_PLUS (RFC 7862 section 15.10), held against READ.
+//! READ_PLUS (RFC 7862 section 15.10), compared with READ.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
 const MEGA: u64 = 1 << 20;
 
-/// Puts the segments together; each has to begin where the one before has ended.
+/// Joins the segments; each has to begin at the end of the one before.
 fn joined(segments: &[ReadPlusContent<'_>], offset: u64) -> Vec<u8> {
     let mut all = Vec::new();
     for segment in segments {
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_left_for_the_next_call() // RFC 7862 section 15.10.3
     assert_eq!(all.iter().filter(|byte| **byte == 1).count(), 200 * 50);
 }
 
-/// What happens to a file before it is read.
+/// A change of a file before it is read.
 #[derive(Clone, Debug)]
 enum Change {
     Write(u64, u8, usize),

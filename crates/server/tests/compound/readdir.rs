@@ -18,7 +18,7 @@ fn listed(reply: &Reply) -> &Readdir4Resok<'static> {
     }
 }
 
-/// Lists a directory to its end in replies of `maxcount`; returns names with fileids.
+/// Lists a directory to its end in replies of `maxcount` bytes. Returns names with fileids.
 fn list_all(
     client: &mut Client<'_>,
     path: &str,

@@ -1,5 +1,4 @@
-//! Recalls on the wire: how they reach their client, and what becomes of what is and is not given
-//! back.
+//! Recalls on the wire: their delivery, and the fate of delegations that are or are not returned.
 
 use crate::helper::*;
 use nfs4::*;

@@ -1,12 +1,13 @@
-//! Where a wrong flavor is told, and where not: each position of RFC 8881 section 2.6.3.1, and
-//! flavors by network.
+//! Positions at which a wrong flavor is reported, and at which it is not: each one of RFC 8881
+//! section 2.6.3.1, and flavors by network.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use vfs::{Export, SecFlavor};
 
-/// A weak client's handles of things that it may not use: a directory and a file of "/private".
+/// A weak client's filehandles of objects that it may not use: a directory and a file of
+/// "/private".
 struct Closed {
     server: Server,
     directory: Vec<u8>,
@@ -14,7 +15,8 @@ struct Closed {
     inner: Vec<u8>,
 }
 
-/// "/open" and "/private/inner" take any flavor, "/private" only krb5p and krb5i.
+/// Starts a server: "/open" and "/private/inner" accept any flavor, "/private" only krb5p and
+/// krb5i.
 fn closed() -> Closed {
     let flavors = vec![SecFlavor::Krb5p, SecFlavor::Krb5i];
     let private = Export { flavors, ..export("/private", &memory()) };
@@ -39,7 +41,7 @@ fn no_name() -> [Op; 2] {
     [SecinfoStyle4::SECINFO_STYLE4_CURRENT_FH, SecinfoStyle4::SECINFO_STYLE4_PARENT].map(secinfo_no_name)
 }
 
-/// How many flavors SECINFO or SECINFO_NO_NAME has told at the end.
+/// Returns the number of flavors in the last result, of SECINFO or SECINFO_NO_NAME.
 fn told(reply: &Reply) -> usize {
     match reply.last() {
         NfsResop4::OP_SECINFO(Secinfo4Res::NFS4_OK(list)) => list.len(),
@@ -48,8 +50,7 @@ fn told(reply: &Reply) -> usize {
     }
 }
 
-/// Operations that put the directory there, by each way that there is: the number of results with
-/// the last one's.
+/// Returns all ways to set the current filehandle to the directory.
 fn puts(closed: &Closed) -> Vec<Vec<Op>> {
     let restore = NfsArgop4::OP_RESTOREFH;
     vec![
@@ -91,7 +92,7 @@ fn an_operation_that_goes_by_name_complains_itself_and_of_what_the_name_stands_f
     }
     let mut strong = Client::with(&closed.server, b"s", krb5(SecFlavor::Krb5i, "alice", ALICE), FORE);
     strong.run(vec![put(&closed.directory), lookup("new")]).expect(NFS4ERR_NOENT);
-    // What the name stands for may take flavors that its directory does not take.
+    // The object of the name may accept flavors that its directory does not.
     let private = strong.fh_of("private");
     weak.run(vec![put(&private), lookup("inner"), getfh()]).ok();
     weak.run(vec![put_root(), lookup("private")]).expect(NFS4ERR_WRONGSEC);
@@ -106,7 +107,7 @@ fn lookupp_complains_of_the_directory_above() // RFC 8881 section 2.6.3.1.1.4
         let reply = weak.run(with(&ops, &[NfsArgop4::OP_LOOKUPP])).expect(NFS4ERR_WRONGSEC);
         assert_eq!(reply.results.len(), ops.len() + 2);
     }
-    // Out of an export that takes the flavor, into one that does not; and the other way round.
+    // Out of an export that accepts the flavor, into one that does not; and the other way round.
     weak.run(vec![put(&closed.inner), NfsArgop4::OP_LOOKUPP]).expect(NFS4ERR_WRONGSEC);
     let mut strong = Client::with(&closed.server, b"s", krb5(SecFlavor::Krb5p, "alice", ALICE), FORE);
     let private = strong.fh_of("private");
@@ -123,7 +124,7 @@ fn who_asks_for_the_flavors_is_told_them_with_any_flavor() // RFC 8881 section 2
         weak.run(with(&ops, &[secinfo("nothing")])).expect(NFS4ERR_NOENT);
         for style in no_name() {
             assert_eq!(told(&weak.run(with(&ops, std::slice::from_ref(&style))).ok()), 2);
-            // It takes the filehandle with it (section 2.6.3.1.1.8).
+            // It consumes the filehandle (section 2.6.3.1.1.8).
             weak.run(with(&ops, &[style, getfh()])).expect(NFS4ERR_NOFILEHANDLE);
         }
         weak.run(with(&ops, &[secinfo("f"), getattr(&[FATTR4_TYPE])])).expect(NFS4ERR_NOFILEHANDLE);
@@ -233,15 +234,15 @@ fn sys_from_an_unprivileged_port_is_the_wrong_flavor_everywhere() // RFC 8881 se
     for path in ["both", "only"] {
         sys.at(path, vec![getfh()]).expect(NFS4ERR_WRONGSEC);
     }
-    // What was opened before does not stay open to it either.
+    // An open from before does not keep the access either.
     sys.run(vec![put(&both), read(by_sys, 0, 4)]).expect(NFS4ERR_WRONGSEC);
     sys.run(vec![put(&both), getattr(&[1])]).expect(NFS4ERR_WRONGSEC);
-    // SECINFO tells what this caller may use: another flavor, or none.
+    // SECINFO returns only flavors that this caller may use: another one, or none.
     assert_eq!(told(&sys.at("", vec![secinfo("both")]).ok()), 1);
     assert_eq!(told(&sys.at("", vec![secinfo("only")]).ok()), 0);
     assert_eq!(told(&sys.at("", vec![secinfo("open")]).ok()), 2);
     sys.at("open/f", vec![getattr(&[1])]).ok();
-    // Kerberos proves who calls, whatever the port.
+    // Kerberos authenticates the caller, at any port.
     krb5i.at("both/f", vec![read(Stateid4::ANONYMOUS, 0, 4)]).ok();
 
     *server.peer.lock().unwrap() = ([192, 0, 2, 1], 1023).into();

@@ -7,7 +7,7 @@ use vfs::{Export, SecFlavor};
 
 const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
-/// "/open" takes any flavor, "/private" only krb5p and krb5i.
+/// Starts a server: "/open" accepts any flavor, "/private" only krb5p and krb5i.
 fn server() -> Server {
     let flavors = vec![SecFlavor::Krb5p, SecFlavor::Krb5i];
     let private = Export { flavors, ..export("/private", &memory()) };
@@ -30,7 +30,7 @@ fn secinfo_no_name(style: SecinfoStyle4) -> Op {
     NfsArgop4::OP_SECINFO_NO_NAME(style)
 }
 
-/// The flavors of a SECINFO or SECINFO_NO_NAME as "sys", "krb5", "krb5i", "krb5p".
+/// Returns the flavors of a SECINFO or SECINFO_NO_NAME as "sys", "krb5", "krb5i", "krb5p".
 fn flavors(reply: &Reply) -> Vec<&'static str> {
     let list = reply.results.iter().find_map(|result| match result {
         NfsResop4::OP_SECINFO(Secinfo4Res::NFS4_OK(list)) => Some(list),
@@ -103,20 +103,20 @@ fn a_filehandle_is_put_with_the_wrong_flavor_only_on_the_way_to_another() // RFC
         let reply = sys.run([vec![put(&f)], ops].concat()).expect(NFS4ERR_WRONGSEC);
         assert_eq!(reply.results.len(), 2, "PUTFH says it: {:?}", reply.results);
     }
-    // By name, the next operation says it.
+    // Before an operation by name, that operation reports the flavor.
     for op in [lookup("f"), open("f", 1), open_create("new", 2), NfsArgop4::OP_LOOKUPP] {
         let reply = sys.run(vec![put(&root), op.clone()]);
         let parent = matches!(op, NfsArgop4::OP_LOOKUPP);
         assert_eq!(reply.status, if parent { NFS4_OK } else { NFS4ERR_WRONGSEC });
         assert_eq!(reply.results.len(), 3);
     }
-    // Nothing, another filehandle, or a question for the flavors behind it: no complaint.
+    // Before nothing, another filehandle, or a query for the flavors: no error.
     sys.run(vec![put(&f)]).ok();
     sys.run(vec![put(&f), savefh()]).ok();
     sys.run(vec![put(&f), put_root(), getfh()]).ok();
     sys.run(vec![put(&root), secinfo("f")]).ok();
     sys.run(vec![put(&f), secinfo_no_name(SecinfoStyle4::SECINFO_STYLE4_CURRENT_FH)]).ok();
-    // What was saved on the way does not come back.
+    // A filehandle saved on the way cannot be restored.
     let restore = NfsArgop4::OP_RESTOREFH;
     sys.run(vec![put(&f), savefh(), put_root(), restore, getfh()]).expect(NFS4ERR_WRONGSEC);
 }
@@ -184,7 +184,7 @@ fn a_principal_without_account_is_nobody() // RFC 8881 section 5.9
     assert_eq!(reply.attributes().owner.as_deref(), Some(&b"65534"[..]));
 }
 
-/// A client whose state belongs to its machine: CLOSE may be sent by the machine for any user.
+/// Makes a client whose state belongs to its machine: the machine may send CLOSE for any user.
 fn machine_client(server: &Server) -> Client<'_> {
     let machine = krb5(SecFlavor::Krb5i, "host/client", 65534);
     let protect = StateProtect4A::SP4_MACH_CRED(StateProtectOps4 {
@@ -285,7 +285,7 @@ fn a_stateid_in_the_wrong_hands_opens_nothing() // RFC 8881 section 2.10.8.1: on
     let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
     alice.run(vec![put(&fh), write(stateid, 0, b"secret")]).ok();
 
-    // Bob has read session and stateid off the wire, and uses them in his own name.
+    // Bob has read session and stateid off the wire, and uses them under his own identity.
     alice.security = sys(BOB);
     alice.run(vec![put(&fh), read(stateid, 0, 6)]).expect(NFS4ERR_ACCESS);
     alice.run(vec![put(&fh), write(stateid, 0, b"forged")]).expect(NFS4ERR_ACCESS);

@@ -143,7 +143,7 @@ fn what_4_2_adds_is_illegal_in_4_1_and_what_it_lacks_is_not_supported() // RFC 7
         let in_4_2 = if lacks.contains(&number) { NFS4ERR_NOTSUPP } else { NFS4ERR_NOFILEHANDLE };
         for (minor, expected) in [(1, NFS4ERR_OP_ILLEGAL), (2, in_4_2)] {
             let mut args = encode(minor, &[client.next_sequence(), savefh()]);
-            // SAVEFH is nothing but its number.
+            // SAVEFH consists only of its number.
             args.truncate(args.len() - 4);
             args.extend_from_slice(&number.to_be_bytes());
             let reply = server.call_bytes(&client.security, client.connection, client.now, &args);

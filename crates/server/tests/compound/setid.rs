@@ -1,4 +1,4 @@
-//! An export that allows no set-id bits (`setid = false`), on every way to a mode.
+//! An export without set-id bits (`setid = false`), for every operation that sets a mode.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -13,7 +13,7 @@ fn strict() -> Setup {
     Setup::with_exports(vec![Export { setid: false, ..export("/export", &memory()) }])
 }
 
-/// The same bits by way of mode and of mode_umask (RFC 8275).
+/// Returns the bits as mode and as mode_umask (RFC 8275).
 fn both_attributes(bits: u32) -> [Fattr4<'static>; 2] {
     let mode_umask = Some(ModeUmask4 { mu_mode: bits, mu_umask: 0o22 });
     [mode(bits), fattr(AttributeValues { mode_umask, ..Default::default() })]
@@ -96,7 +96,7 @@ fn create_makes_nothing_with_set_id_bits_but_directories_of_a_group() // RFC 888
         client.at("export", vec![create(Createtype4::NF4DIR, "x", mode(bits))]).expect(NFS4ERR_PERM);
     }
     client.at("export", vec![lookup("x")]).expect(NFS4ERR_NOENT);
-    // There the bit says only which group new files have.
+    // On a directory the bit only selects the group of new files.
     client.at("export", vec![create(Createtype4::NF4DIR, "d", mode(0o2775))]).ok();
     assert_eq!(mode_of(&mut client, "export/d"), Some(0o2775));
     client.at("export/d", vec![setattr(Stateid4::ANONYMOUS, mode(0o2770))]).ok();

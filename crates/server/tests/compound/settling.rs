@@ -1,5 +1,5 @@
-//! What has been changed of names and attributes is on stable storage before it is acknowledged,
-//! and holds up nobody on its way there.
+//! Group commit: changes of names and attributes are on stable storage before they are
+//! acknowledged, and delay no other request until then.
 
 use crate::helper::*;
 use crate::waiting::{Site, try_on};
@@ -59,7 +59,7 @@ fn what_does_not_get_to_the_disk_is_not_acknowledged_nor_what_was_done_after_it(
     assert!(matches!(reply.resarray[3], NfsResop4::OP_OPEN(Open4Res::Default(NFS4ERR_IO))));
     assert_eq!(site.server.nfs.counts().opens, opens, "nobody could close it");
     assert_eq!(site.server.nfs.outcomes().errors(), [("OPEN", 5, 1)]);
-    // The retry hears the same, and the slot goes on.
+    // The retry gets the same reply, and the slot continues.
     assert_eq!(try_on(&client, 1, 1, operations()).answered(NFS4ERR_IO), reply);
     try_on(&client, 1, 2, vec![put_root()]).answered(NFS4_OK);
 }
@@ -91,8 +91,8 @@ fn who_waits_by_itself_settles_by_itself() {
         client.at("export", vec![operation]).ok();
         assert_eq!(site.disk.take_settled().len(), 1);
     }
-    // Several of one directory in one COMPOUND, once; a size as well, though it is set through an
-    // open file.
+    // One sync for several changes of one directory in a COMPOUND. A size counts as well, though it
+    // is set through an open file.
     client.at("export", vec![open_create("h", 3), put_root(), lookup("export"), remove("h")]).ok();
     assert_eq!(site.disk.take_settled().len(), 1);
     let size = AttributeValues { size: Some(3), ..AttributeValues::default() };

@@ -1,5 +1,5 @@
-//! A removed file that a client with an expired lease has open still takes space: the courtesy ends
-//! where that runs out (RFC 8881 section 8.4.3).
+//! A removed file that a client with an expired lease has open still takes space: courtesy ends
+//! when space runs out (RFC 8881 section 8.4.3).
 
 use crate::helper::*;
 use crate::waiting::{Tried, try_on};
@@ -37,7 +37,7 @@ fn hold_removed(client: &mut Client<'_>, name: &str, size: usize) -> (Vec<u8>, S
     (fh, stateid)
 }
 
-/// Writes a file as long as there is space; returns how long it came to be.
+/// Writes to a file until the disk is full. Returns the bytes written.
 fn fill(client: &mut Client<'_>, fh: &[u8], stateid: Stateid4) -> usize {
     let mut at = 0;
     while at < FILE {

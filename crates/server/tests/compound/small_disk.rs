@@ -1,4 +1,4 @@
-//! A small file system of its own for tests that may fill it.
+//! A small file system for tests that may fill it.
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A tmpfs with a folder `export` where everybody may write and a folder `outside`; unmounted by
-/// dropping it.
+/// A tmpfs with a folder `export` with write permission for all and a folder `outside`; unmounted
+/// by dropping it.
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one of so many bytes; `None`, with the reason, where that is not possible.
+    /// Mounts one of this size; `None`, with the reason printed, where that is not possible.
     pub fn mount(bytes: u64) -> Option<Self> {
         if !geteuid().is_root() {
             eprintln!("skipped: only root mounts file systems");

@@ -1,4 +1,4 @@
-//! COMPOUNDs that would wait for a disk are suspended, and everything else goes on.
+//! COMPOUNDs that would wait for a disk are suspended, and all other requests are served.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -13,17 +13,17 @@ use std::time::Duration;
 use vfs::{Export, VfsResult};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Bytes that stand in the reply before COMPOUND4res.
+/// Bytes in the reply buffer before COMPOUND4res.
 const BEFORE: usize = 28;
 
-/// A COMPOUND on its way.
+/// A suspended COMPOUND with its reply so far.
 pub struct Waiting {
     args: Vec<u8>,
     reply: Encoder,
     pub suspended: Box<CompoundState>,
 }
 
-/// How a COMPOUND came out of a thread that must not wait.
+/// The outcome of a COMPOUND on a thread that must not block.
 pub enum Tried {
     Answered(Compound4Res<'static>),
     Waits(Waiting),
@@ -96,7 +96,7 @@ impl Tried {
 }
 
 impl Waiting {
-    /// Goes on to where only stable storage is waited for.
+    /// Continues until only the sync is left.
     #[track_caller]
     pub fn go_on(mut self, client: &Client<'_>) -> Self {
         let ran = with_call(client, &self.args, client.now, |call| {
@@ -108,7 +108,7 @@ impl Waiting {
         }
     }
 
-    /// Ends when stable storage has been waited for.
+    /// Ends the COMPOUND after the sync.
     pub fn settled(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
         with_call(client, &[], client.now, |call| {
             client.server.nfs.settled(call, &mut self.reply, self.suspended, outcome)
@@ -134,7 +134,8 @@ impl Waiting {
     }
 }
 
-/// A server on a slow disk with a file of eleven bytes, open for both, and the disk's knob.
+/// A server on a slow disk with a file of eleven bytes, open for READ and WRITE, and the control of
+/// the disk.
 pub struct Site {
     pub server: Server,
     pub disk: Arc<Slow>,
@@ -362,7 +363,7 @@ fn quotas_are_told_to_whom_they_concern_and_waited_for_elsewhere() // RFC 8881 s
     assert!(!reply.attributes().supported_attrs.unwrap().contains(FATTR4_QUOTA_USED));
 }
 
-/// What a thread that must not wait makes of a look at size and change.
+/// Tries a GETATTR of size and change on a thread that must not block.
 fn try_look(pair: &mut Pair<'_>) -> Tried {
     let ops = vec![put(&pair.fh), getattr(&[FATTR4_CHANGE, FATTR4_SIZE])];
     pair.b.sequence += 1;
@@ -402,7 +403,7 @@ fn a_look_that_nobody_answers_is_told_to_come_again() // RFC 8881 sections 10.4.
     let asked = pair.wire.one();
     assert_eq!(waiting.resume(&pair.b).status, NFS4ERR_DELAY, "its time is up");
     assert!(server.nfs.getattr_pending(look), "but the answer would still be its");
-    // Refused: the delegation is recalled, and nobody waits any longer.
+    // Refused: the delegation is recalled, and no COMPOUND waits any longer.
     server.answer(pair.a.now, &asked, NFS4_OK, NFS4ERR_BADHANDLE);
     assert!(!server.nfs.getattr_pending(look));
     assert_eq!(try_look(&mut pair).answered(NFS4ERR_DELAY).resarray.len(), 3);
@@ -423,7 +424,7 @@ fn those_who_wait_for_answers_are_called_when_one_is_there() // RFC 8881 section
     pair.delegate(3);
     let first = try_look(&mut pair).waits();
     let asked = pair.wire.one();
-    // A third client asks while the callback is out: it gets the next answer, not this one.
+    // A third client asks while the callback is in flight: it gets the next answer, not this one.
     let mut c = Client::delegated(&server, &pair.wire, b"c", 13);
     c.sequence += 1;
     let ops = vec![put(&pair.fh), getattr(&[FATTR4_SIZE])];

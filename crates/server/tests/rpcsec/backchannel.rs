@@ -1,4 +1,4 @@
-//! Callbacks by contexts that the client has established (RFC 8881 sections 2.10.8.2, 18.33.3 and
+//! Callbacks with contexts that the client has established (RFC 8881 sections 2.10.8.2, 18.33.3 and
 //! 18.36.3).
 
 use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, encoded};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use xdr::{Decode, Decoder, Encoder};
 
-/// The client's name for the context.
+/// The client's handle for the context.
 const BACK: &[u8] = b"by this name";
 
 #[derive(Clone, Default)]
@@ -27,7 +27,7 @@ impl CallbackTransport for Wire {
     }
 }
 
-/// A client that is called back.
+/// A client with a backchannel.
 struct Mount {
     host: Host<Nfs>,
     wire: Wire,
@@ -49,7 +49,7 @@ fn gss(service: RpcGssServiceT, handle: &[u8]) -> CallbackSecParms4<'static> {
     })
 }
 
-/// A callback, and what its protection has shown.
+/// A callback after its protection is checked.
 struct Callback {
     xid: u32,
     sequence: u32,
@@ -57,7 +57,7 @@ struct Callback {
 }
 
 impl Mount {
-    /// Creates a session with these ways to be called back.
+    /// Creates a session with these security parameters for callbacks.
     fn create(
         parms: impl FnOnce(&mut Host<Nfs>, &Client) -> Vec<CallbackSecParms4<'static>>,
     ) -> Result<Self, Nfsstat4> {
@@ -89,7 +89,7 @@ impl Mount {
         Self::create(|_, client| vec![gss(service, &client.handle)]).unwrap()
     }
 
-    /// Runs operations on slot 0; returns the status and sr_status_flags.
+    /// Runs operations on slot 0. Returns the status and sr_status_flags.
     fn run(&mut self, operations: Vec<NfsArgop4<'static>>) -> (Nfsstat4, u32) {
         self.slot_sequence += 1;
         let sequence = NfsArgop4::OP_SEQUENCE(Sequence4Args {
@@ -112,7 +112,7 @@ impl Mount {
         std::mem::take(&mut *self.wire.0.lock().unwrap())
     }
 
-    /// The one record that was sent.
+    /// Returns the only record sent.
     fn record(&self) -> Vec<u8> {
         let mut all = self.records();
         assert_eq!(all.len(), 1);
@@ -151,7 +151,7 @@ impl Mount {
         Callback { xid: header.xid, sequence: credential.sequence, args }
     }
 
-    /// The answer to CB_SEQUENCE with everything about it as a test wants it.
+    /// Makes the answer to CB_SEQUENCE, with parameters for all that a test may get wrong.
     fn answer(&self, callback: &Callback, service: RpcGssServiceT, signed: u32, inner: u32) -> Vec<u8> {
         let [NfsCbArgop4::OP_CB_SEQUENCE(args)] = &callback.args.argarray[..] else { panic!() };
         let sequence = CbSequence4Res::NFS4_OK(CbSequence4Resok {
@@ -243,7 +243,7 @@ fn a_repeated_callback_has_a_sequence_number_of_its_own() // RFC 2203 section 5.
     let first = mount.callback(INTEGRITY, &mount.record());
     let [NfsCbArgop4::OP_CB_SEQUENCE(args)] = &first.args.argarray[..] else { panic!() };
     assert_eq!(args.csa_sequenceid, 1);
-    // Nobody answers: SEQUENCE says so, and another connection is bound and tried.
+    // Without an answer SEQUENCE reports the path down, and another connection is bound and probed.
     mount.host.advance(Duration::from_secs(11));
     mount.host.server.housekeeping();
     assert_ne!(mount.run(vec![]).1 & SEQ4_STATUS_CB_PATH_DOWN, 0);
@@ -341,7 +341,7 @@ fn the_context_of_a_backchannel_stays_as_long_as_its_session() // RFC 8881 secti
         assert_eq!(mount.run(Vec::new()).0, Nfsstat4::NFS4_OK);
     }
     assert_eq!(len(&mount), 2, "the caller's and the backchannel's");
-    // The lease runs out, and with the session goes what kept the contexts.
+    // The lease expires, and with the session the contexts are no longer kept.
     for _ in 0..12 {
         mount.host.advance(Duration::from_secs(60));
         (0..16).for_each(|_| mount.host.server.housekeeping());

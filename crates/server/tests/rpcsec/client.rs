@@ -1,4 +1,4 @@
-//! The other side: makes calls, honest or not, and checks replies as a client would.
+//! The client's side: makes calls, valid or not, and checks replies as a client would.
 
 use crate::server::{Host, KEY, token};
 use krb5::{ContextKeys, Enctype, Role, Segments, UnwrapMessage, WRAP_HEADROOM, WrapMessage};
@@ -20,20 +20,20 @@ pub const ENCTYPES: [Enctype; 4] = [
     Enctype::Aes256CtsHmacSha384_192,
 ];
 
-/// NFSv4 COMPOUND.
+/// Program, version and procedure of NFSv4 COMPOUND.
 pub const COMPOUND: (u32, u32, u32) = (100_003, 4, 1);
 
-/// NFSv4 NULL.
+/// Program, version and procedure of NFSv4 NULL.
 pub const NULL: (u32, u32, u32) = (100_003, 4, 0);
 
-/// Everything about a call that a test may want to be wrong.
+/// The parts of a call, each of which a test may falsify.
 #[derive(Clone)]
 pub struct CallParts {
     pub target: (u32, u32, u32),
     pub version: u32,
     pub procedure: RpcGssProcT,
     pub sequence: u32,
-    /// The number inside the body.
+    /// The sequence number inside the body.
     pub body_sequence: u32,
     pub service: RpcGssServiceT,
     pub handle: Vec<u8>,
@@ -54,7 +54,7 @@ pub fn encoded(value: &impl Encode) -> Vec<u8> {
     encoder.into_vec()
 }
 
-/// A call with any credential and verifier.
+/// Makes a call with any credential and verifier.
 pub fn plain_call(
     xid: u32,
     target: (u32, u32, u32),
@@ -69,7 +69,7 @@ pub fn plain_call(
     encoder.into_vec()
 }
 
-/// An INIT call with this token.
+/// Makes an INIT call with this token.
 pub fn init_call(token: &[u8]) -> Vec<u8> {
     let credential =
         GssCredential { procedure: RpcGssProcT::RPCSEC_GSS_INIT, sequence: 0, service: NONE, handle: &[] };
@@ -95,7 +95,7 @@ pub fn denied(reply: &[u8]) -> Denied {
 }
 
 impl Client {
-    /// Makes a context at the server and checks the reply.
+    /// Creates a context at the server and checks the reply.
     pub fn establish<E: Engine>(host: &mut Host<E>, enctype: Enctype, principal: &str) -> Self {
         let reply = host.answer(init_call(&token(enctype, principal))).expect("an answer");
         Self::from_reply(&reply, enctype)
@@ -113,7 +113,7 @@ impl Client {
         Self { keys, handle: result.handle.to_vec(), window: result.seq_window, sequence: 0 }
     }
 
-    /// An honest call with the next sequence number.
+    /// Makes the parts of a valid call with the next sequence number.
     pub fn parts(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> CallParts {
         self.sequence += 1;
         CallParts {
@@ -137,7 +137,7 @@ impl Client {
         CallParts { target: NULL, procedure: RpcGssProcT::RPCSEC_GSS_DESTROY, ..self.parts(NONE, &[]) }
     }
 
-    /// The record of a call: signed, its body protected as its service says.
+    /// Encodes a call: signed, its body protected according to its service.
     pub fn sign(&self, parts: &CallParts) -> Vec<u8> {
         let credential = GssCredential {
             procedure: parts.procedure,
@@ -205,12 +205,13 @@ impl Client {
         data.to_vec()
     }
 
-    /// The reply's verifier is the MIC of the call's sequence number (RFC 2203 section 5.3.3.2).
+    /// Checks that the reply's verifier is the MIC of the call's sequence number (RFC 2203 section
+    /// 5.3.3.2).
     pub fn check_verifier(&self, verifier: &OpaqueAuth<'_>, sequence: u32) {
         self.keys.verify(&sequence.to_be_bytes(), verifier.body).expect("the reply's verifier");
     }
 
-    /// An honest call that must succeed.
+    /// Makes a valid call that must succeed.
     pub fn exchange(&mut self, host: &mut Host, service: RpcGssServiceT, arguments: &[u8]) {
         let record = self.call(service, arguments);
         let reply = host.answer(record).expect("an answer");

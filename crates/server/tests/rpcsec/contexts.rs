@@ -1,4 +1,4 @@
-//! Contexts come and go: expiry, eviction, renewal.
+//! The life of contexts: expiry, eviction, renewal.
 
 use crate::client::{Client, NONE, PRIVACY, denied};
 use crate::server::{Host, LIFETIME};

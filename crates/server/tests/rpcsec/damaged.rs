@@ -1,5 +1,4 @@
-//! Calls that were damaged on the way or made up, from a fixed seed: none is carried out, and none
-//! costs the context anything.
+//! Damaged and forged calls, from a fixed seed: none is run, and none harms the context.
 
 use crate::client::{
     CallParts, Client, ENCTYPES, INTEGRITY, NONE, PRIVACY, SERVICES, accepted, denied, encoded,
@@ -17,7 +16,7 @@ const ETYPE: Enctype = Enctype::Aes128CtsHmacSha256_128;
 const ARGUMENTS: &[u8] = b"arguments of a call.";
 const CREDENTIAL_PROBLEM: Denied = Denied::Auth(AuthStat::RPCSEC_GSS_CREDPROBLEM);
 
-/// A sequence of numbers that is the same in each run.
+/// A deterministic generator of pseudo-random numbers.
 struct CallRng(u64);
 
 impl CallRng {
@@ -37,7 +36,7 @@ impl CallRng {
     }
 }
 
-/// Where the body of a call begins: behind the header that the MIC covers, and the MIC.
+/// Returns the offset of a call's body: behind the header that the MIC covers, and the MIC.
 fn body_at(client: &Client, parts: &CallParts) -> usize {
     let credential = 20 + parts.handle.len();
     4 * 6 + 8 + credential + 8 + client.keys.mic_len()
@@ -68,7 +67,7 @@ fn no_bit_of_a_call_can_change_and_a_changed_header_uses_up_no_number()
                     assert_eq!(executed, Ok(false), "{what}");
                 }
                 assert!(host.seen().is_empty(), "{what} reached the engine");
-                // The number is used up by a genuine header alone.
+                // Only a genuine header uses up the number.
                 if bit / 8 < head {
                     let reply = host.answer(genuine).unwrap_or_else(|| panic!("{what}: no answer"));
                     assert_eq!(client.open(&reply, parts.sequence, service), ARGUMENTS, "{what}");
@@ -86,7 +85,7 @@ fn a_call_signed_with_another_contexts_keys_is_denied_by_any_handle() // RFC 220
 {
     let mut host = Host::new();
     let mut alice = Client::establish(&mut host, ETYPE, "alice@TEST");
-    // Contexts of this host share a key. The keys of a thief are its own.
+    // Contexts of this host share a key. A thief has different keys.
     let keys = ContextKeys::new(ETYPE, &[5; 16], Role::Initiator, true).unwrap();
     let thief = Client { keys, handle: alice.handle.clone(), window: alice.window, sequence: 0 };
     for service in SERVICES {
@@ -95,7 +94,7 @@ fn a_call_signed_with_another_contexts_keys_is_denied_by_any_handle() // RFC 220
             let reply = host.answer(thief.sign(&parts)).unwrap();
             assert_eq!(denied(&reply), CREDENTIAL_PROBLEM, "{service} {sequence}");
         }
-        // Its own header in front of a body that alice has protected, and the other way round.
+        // The thief's header in front of a body that alice has protected, and the other way round.
         let parts = alice.parts(service, ARGUMENTS);
         let (own, genuine) = (thief.sign(&parts), alice.sign(&parts));
         let at = body_at(&alice, &parts);
@@ -121,7 +120,7 @@ fn thousands_of_guessed_handles_find_no_context() // RFC 2203 section 5.3.3.3
     let neighbour = Client::establish(&mut host, ETYPE, "bob@TEST");
     let genuine = client.handle.clone();
     let mut guesses: Vec<Vec<u8>> = Vec::new();
-    // Near a known one: any bit, numbers before and after it, parts of it, parts of two.
+    // Close to a known one: any bit, numbers before and after it, parts of it, parts of two.
     for bit in 0..genuine.len() * 8 {
         let mut near = genuine.clone();
         near[bit / 8] ^= 0x80 >> (bit % 8);
@@ -153,7 +152,7 @@ fn thousands_of_guessed_handles_find_no_context() // RFC 2203 section 5.3.3.3
     client.exchange(&mut host, PRIVACY, b"no guess used up a number");
 }
 
-/// A record with a genuine header and any body.
+/// Makes a record with a genuine header and any body.
 fn with_body(client: &Client, parts: &CallParts, body: &[u8]) -> Vec<u8> {
     let credential = encoded(&GssCredential {
         procedure: parts.procedure,
@@ -175,7 +174,7 @@ fn opaque(bytes: &[u8]) -> Vec<u8> {
     encoder.into_vec()
 }
 
-/// A body that is not the one of a call with privacy, in one of several ways.
+/// Makes an invalid body for a call with privacy, in one of several ways.
 fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng) -> Vec<u8> {
     let content = [&parts.sequence.to_be_bytes()[..], &parts.arguments].concat();
     let mut token = client.wrap(&content);
@@ -185,7 +184,7 @@ fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng)
         0 => token[2] ^= 1 << random.below(3),
         1 => token[3] = token[3].wrapping_add(1 + random.next().to_be_bytes()[0] % 255),
         2 => token[4..6].copy_from_slice(&(1 + random.below(0xffff) as u16).to_be_bytes()),
-        // A rotation by nothing is the same token.
+        // A rotation by zero bytes is the same token.
         3 => {
             let rotation = 1 + random.below(body_length - 1);
             token[6..8].copy_from_slice(&(rotation as u16).to_be_bytes());
@@ -213,7 +212,7 @@ fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng)
             let length = random.below(200);
             token = random.bytes(length);
         }
-        // Genuine tokens of something else.
+        // Genuine tokens of other data.
         11 => token = client.keys.mic(78, &content).to_vec(),
         12 => token = client.wrap(&parts.arguments),
         13 => token = client.wrap(&content[..random.below(4)]),
@@ -223,7 +222,7 @@ fn damaged(client: &Client, parts: &CallParts, how: usize, random: &mut CallRng)
             let (handle, window) = (parts.handle.clone(), client.window);
             token = Client { keys, handle, window, sequence: 0 }.wrap(&content);
         }
-        // Other frames than that of a token.
+        // Frames other than that of a token.
         16 => {
             let mut frame = opaque(&token);
             let lie = [0, 1, 15, 16, token.len() - 4, token.len() + 4, 1 << 20, u32::MAX as usize];
@@ -254,7 +253,7 @@ fn damaged_bodies_are_garbage_and_the_genuine_ones_of_the_same_batch_are_not()
         for index in 0..32 {
             let length = 4 * random.below(if index % 7 == 0 { 600 } else { 20 }) + 16;
             let parts = client.parts(PRIVACY, &random.bytes(length));
-            // About every fourth is genuine, at places that differ from tick to tick.
+            // About one in four is genuine, at positions that differ from tick to tick.
             let how = (random.below(4) != 0).then(|| random.below(KINDS));
             requests.push((
                 ConnectionId(index),

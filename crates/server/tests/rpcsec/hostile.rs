@@ -1,4 +1,4 @@
-//! Bytes that nobody sends by accident.
+//! Hostile records, which no correct client sends.
 
 use crate::client::{Client, SERVICES, init_call, plain_call};
 use crate::server::{CONNECTION, Host, token};
@@ -9,8 +9,8 @@ use rpc::{OpaqueAuth, ReplyHeader};
 
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
-/// Sends one record; whatever it is, there is at most one reply, well-formed and no longer than the
-/// call allows, or a closed connection.
+/// Sends one record. It must cause at most one reply, well-formed and no longer than the call
+/// allows, or a closed connection.
 fn survives(host: &mut Host, record: Vec<u8>) -> Result<(), TestCaseError> {
     let bound = record.len() + 512;
     let replies = host.tick(vec![(CONNECTION, record)]);
@@ -59,8 +59,8 @@ proptest! {
         let at = place.index(record.len());
         record[at] ^= change;
         survives(&mut host, record)?;
-        // A change of the padding or of a filler that nothing covers may pass; changed arguments
-        // may not.
+        // A change of the padding or of a filler without protection may pass; changed arguments may
+        // not.
         prop_assert!(host.seen().iter().all(|seen| seen.args == b"the arguments..."));
         client.exchange(&mut host, service, b"next");
     }

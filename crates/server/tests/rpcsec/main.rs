@@ -1,4 +1,4 @@
-//! RPCSEC_GSS and the dispatch, bytes in and bytes out, with keys made by hand.
+//! RPCSEC_GSS and the dispatch, bytes in and bytes out, with fixed keys.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

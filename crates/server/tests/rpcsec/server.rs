@@ -1,5 +1,5 @@
-//! A server under test: COMPOUNDs are echoed, tokens are what the test makes up, time stands still
-//! until moved.
+//! A server under test: COMPOUNDs are echoed, tests make up the tokens, and time stands still until
+//! a test moves it.
 
 use identity::{Identity, Mapped, PrincipalError};
 use krb5::{ContextKeys, Enctype, Role};
@@ -21,13 +21,13 @@ use xdr::Encoder;
 /// The connection that most tests use.
 pub const CONNECTION: ConnectionId = ConnectionId(1);
 
-/// The key of every context made up here.
+/// The key of every context in these tests.
 pub const KEY: [u8; 32] = *b"the key both sides of tests know";
 
-/// The lifetime of every ticket made up here.
+/// The lifetime of every ticket in these tests.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What the engine saw of a call.
+/// The parts of a call that the engine has received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub flavor: SecFlavor,
@@ -87,7 +87,7 @@ pub struct Host<E = Echo> {
     pub server: Server<E>,
     scratch: Scratch,
     seconds: Arc<AtomicU64>,
-    /// Nanoseconds by which each look moves the clock, and by which looks have moved it.
+    /// Nanoseconds by which each reading moves the clock, and the sum of these moves.
     looks: Arc<(AtomicU64, AtomicU64)>,
 }
 
@@ -107,7 +107,7 @@ impl Identities for Accounts {
     }
 }
 
-/// A token of this test: the enctype, then the principal.
+/// A token of these tests: the enctype, then the principal.
 pub fn token(enctype: Enctype, principal: &str) -> Vec<u8> {
     [&[enctype as u8], principal.as_bytes()].concat()
 }
@@ -174,29 +174,29 @@ impl<E: Engine> Host<E> {
         self.seconds.fetch_add(time.as_secs(), Relaxed);
     }
 
-    /// Has each look at the clock move it by so many nanoseconds.
+    /// Makes each reading of the clock move it by this time.
     pub fn move_by_looks(&self, nanoseconds: u64) {
         self.looks.0.store(nanoseconds, Relaxed);
     }
 
-    /// The time of the clock, without a look at it.
+    /// Returns the time of the clock without moving it.
     pub fn now(&self) -> Duration {
         Duration::from_secs(self.seconds.load(Relaxed)) + Duration::from_nanos(self.looks.1.load(Relaxed))
     }
 
-    /// Has the records of the next ticks have arrived at this time.
+    /// Sets the time at which the records of the next ticks have arrived.
     pub fn arrived(&mut self, at: Duration) {
         self.scratch.arrived(at);
     }
 
-    /// One tick with these records.
+    /// Runs one tick with these records.
     pub fn tick(&mut self, requests: Vec<(ConnectionId, Vec<u8>)>) -> Vec<(ConnectionId, Action)> {
         let mut replies = Vec::new();
         self.tick_into(requests, &mut |connection, action| replies.push((connection, action)));
         replies
     }
 
-    /// One tick whose results go elsewhere.
+    /// Runs one tick with this sink for its results.
     pub fn tick_into(
         &mut self,
         requests: Vec<(ConnectionId, Vec<u8>)>,
@@ -207,12 +207,13 @@ impl<E: Engine> Host<E> {
         self.server.tick(&mut self.scratch, requests, outlet);
     }
 
-    /// Gives back a call that was away, for the next tick.
+    /// Returns a deferred call to the server for the next tick.
     pub fn take_back(&mut self, back: CompletedCall) {
         self.server.take_back(&mut self.scratch, back);
     }
 
-    /// One record on the usual connection: its reply without the room for the mark, or nothing.
+    /// Sends one record on the usual connection. Returns its reply without the room for the mark,
+    /// if any.
     pub fn answer(&mut self, record: Vec<u8>) -> Option<Vec<u8>> {
         match self.tick(vec![(CONNECTION, record)]).pop() {
             Some((CONNECTION, Action::Send(reply))) => Some(reply[4..].to_vec()),
@@ -220,7 +221,7 @@ impl<E: Engine> Host<E> {
         }
     }
 
-    /// One record that must be met with a closed connection and nothing else.
+    /// Sends one record, and returns whether the only result is a closed connection.
     pub fn is_closed_by(&mut self, record: Vec<u8>) -> bool {
         self.tick(vec![(CONNECTION, record)]) == [(CONNECTION, Action::Close)]
     }

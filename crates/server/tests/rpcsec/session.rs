@@ -1,4 +1,4 @@
-//! Sessions and contexts live apart: what happens to one while the other goes on.
+//! Sessions and contexts have separate lives: one goes on when the other ends.
 
 use crate::client::{CallParts, Client, INTEGRITY, NONE, PRIVACY, denied};
 use crate::server::{Host, LIFETIME};
@@ -45,7 +45,7 @@ pub fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     encoder.into_vec()
 }
 
-/// The results of a COMPOUND; a reply that is not one is a failure of the test.
+/// Runs a COMPOUND and returns its results; any other reply fails the test.
 pub fn run(host: &mut Host<Nfs>, client: &mut Client, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
     let record = client.call(service, arguments);
     let reply = host.answer(record).expect("an answer");
@@ -110,7 +110,7 @@ impl Mount {
         Self { host, client, session, slot_sequence: 0 }
     }
 
-    /// The arguments of a COMPOUND on slot 0 with the next number of the slot.
+    /// Encodes a COMPOUND on slot 0 with the next number of the slot.
     fn on_slot(&mut self, operations: Vec<NfsArgop4<'static>>) -> Vec<u8> {
         self.slot_sequence += 1;
         let sequence = NfsArgop4::OP_SEQUENCE(Sequence4Args {
@@ -138,7 +138,7 @@ impl Mount {
         self.client = Client::establish(&mut self.host, ETYPE, principal);
     }
 
-    /// Makes a call by the current context and sees it refused for the context's sake.
+    /// Calls with the current context, and returns whether the context is refused.
     fn has_lost_its_context(&mut self) -> bool {
         let arguments = self.on_slot(Vec::new());
         self.slot_sequence -= 1;
@@ -174,7 +174,7 @@ fn a_session_outlives_a_destroyed_context() // RFC 8881 section 2.10.3
 fn an_open_session_outlives_an_expired_context() // RFC 8881 section 2.10.3
 {
     let mut mount = Mount::new();
-    // The lease is kept all the while.
+    // The lease is renewed all the time.
     const STEP: Duration = Duration::from_secs(20);
     for _ in 0..LIFETIME.as_secs() / STEP.as_secs() - 1 {
         mount.host.advance(STEP);
@@ -229,7 +229,7 @@ fn misused_sequence_numbers_leave_the_slot_as_it_was() // RFC 8881 section 2.10.
     let reply = mount.host.answer([&head[..body_at], &body[body_at..]].concat()).unwrap();
     assert_eq!(crate::client::accepted(&reply).1, rpc::Accepted::GarbageArgs);
 
-    // The slot still waits for the number that none of them used up.
+    // The slot still expects the number that none of them used up.
     let results = mount.run(PRIVACY, &honest.arguments);
     assert_eq!(decoded(&results).status, Nfsstat4::NFS4_OK);
 }

@@ -1,5 +1,5 @@
-//! Where the time of calls goes. The clock of these tests moves by a microsecond with each look at
-//! it, so what passes is the number of looks, and each stage that is timed alone takes one.
+//! The time of calls. The clock of these tests moves by a microsecond with each reading, so the
+//! elapsed time is the number of readings, and each stage that is timed alone takes one.
 
 use crate::client::{COMPOUND, Client, INTEGRITY, NONE, PRIVACY, SERVICES, encoded, plain_call};
 use crate::server::{CONNECTION, Host};
@@ -28,7 +28,7 @@ fn new_host() -> (Host, Client) {
     (host, client)
 }
 
-/// Queue, unwrap, execute, wrap.
+/// Returns the time of queue, unwrap, execute and wrap.
 fn stages<E: Engine>(host: &Host<E>, kind: Kind) -> [Duration; 4] {
     Stage::ALL.map(|stage| host.server.metrics().times.spent(kind, stage))
 }
@@ -53,7 +53,7 @@ fn each_service_has_its_header_or_body_checked_and_its_reply_protected() // RFC 
         let (mut host, mut client) = new_host();
         let requests = (0..3).map(|_| (CONNECTION, client.call(service, b"args"))).collect();
         assert_eq!(host.tick(requests).len(), 3);
-        // Reading headers, and running: two looks.
+        // Reading headers, and running: two readings.
         assert_eq!(stages(&host, kind), [NOTHING, LOOK, 2 * LOOK, LOOK], "{kind:?}");
         assert_eq!(host.server.metrics().times.calls(kind), 3);
         assert_eq!(stages(&host, Kind::Sys), [NOTHING; 4]);
@@ -69,21 +69,21 @@ fn in_a_mixed_tick_each_kind_has_its_part_and_all_parts_are_the_whole() {
     }
     let (before, others) = (host.now(), stages(&host, Kind::Other));
     assert_eq!(host.tick(requests).len(), 7);
-    // The first look begins the tick.
+    // The first reading begins the tick.
     let passed = host.now() - before - LOOK;
     assert_eq!(stages(&host, Kind::Other), others);
     let all = [Kind::Sys, Kind::Krb5, Kind::Krb5i, Kind::Krb5p].map(|kind| stages(&host, kind));
     let sum: Duration = all.iter().flatten().sum();
-    // What is shared is rounded down to nanoseconds.
+    // Shared time is rounded down to nanoseconds.
     assert!(sum <= passed && passed - sum < Duration::from_nanos(50), "{sum:?} of {passed:?}: {all:?}");
     let [sys, krb5, krb5i, krb5p] = all;
     assert_eq!([sys[1], sys[3]], [NOTHING; 2]);
     for kind in [krb5, krb5i, krb5p] {
         assert!(kind[1..].iter().all(|time| *time > NOTHING), "{kind:?}");
     }
-    // A third of checking headers, and bodies: theirs alone.
+    // A third of checking headers, and only their own bodies.
     assert!(krb5[1] < LOOK && krb5i[1] > LOOK && krb5p[1] > LOOK, "{all:?}");
-    // A body is more to sign than a verifier.
+    // Signing a body is more work than signing a verifier.
     assert!(krb5[3] * 10 < krb5i[3] && krb5p[3] > LOOK, "{all:?}");
 }
 
@@ -114,7 +114,7 @@ fn a_call_that_was_away_has_waited_for_its_thread_and_its_shard_and_run_on_the_t
     let [queue, unwrap, execute, wrap] = stages(&host, Kind::Krb5p);
     assert_eq!((unwrap, wrap), (NOTHING, NOTHING));
     assert_eq!(execute, Duration::from_millis(1));
-    // The second look of the thread moved the clock as well.
+    // The second reading by the thread moved the clock as well.
     assert_eq!(queue, Duration::from_secs(7) + Duration::from_millis(1));
     assert_eq!(host.server.metrics().times.calls(Kind::Krb5p), 1);
 }

@@ -1,4 +1,4 @@
-//! What implementers of RPCSEC_GSS get wrong, each as a test.
+//! Common mistakes of RPCSEC_GSS implementations, each as a test.
 
 use crate::client::{
     CallParts, Client, ENCTYPES, INTEGRITY, NONE, NULL, PRIVACY, SERVICES, accepted, denied, encoded,
@@ -93,7 +93,7 @@ fn what_follows_a_discarded_call_on_its_connection_is_left_for_the_resend() {
     let other = ConnectionId(2);
     let replies = host.tick(vec![(CONNECTION, first), (CONNECTION, second.clone()), (other, third)]);
     assert!(matches!(&replies[..], [(ConnectionId(2), Action::Send(_)), (CONNECTION, Action::Close)]));
-    // The one left out did not use up its number.
+    // The ignored one did not use up its number.
     assert!(host.answer(second).is_some());
     assert_eq!(host.seen().len(), 2);
 }
@@ -172,7 +172,7 @@ fn a_body_with_integrity_does_not_pass_for_privacy() // RFC 2203 section 5.3.3.4
 {
     let (mut host, mut client) = alice();
     let parts = client.parts(PRIVACY, b"open");
-    // The body of an integrity call under a header that says privacy.
+    // The body of an integrity call under a header for privacy.
     let body = client.sign(&CallParts { service: INTEGRITY, ..parts.clone() });
     let head = client.sign(&parts);
     let at = 4 * 6 + 8 + 36 + 8 + client.keys.mic_len();
@@ -209,7 +209,7 @@ fn a_new_context_serves_any_connection_at_once() // RFC 2203 section 5.2.3.1
 {
     let mut host = Host::new();
     let reply = host.answer(init_call(&token(ETYPE, "alice@TEST"))).unwrap();
-    // The client's own check of the verifier over the window is in here (RFC 2203 section 5.2.3.1).
+    // This includes the client's check of the verifier over the window (RFC 2203 section 5.2.3.1).
     let mut client = Client::from_reply(&reply, ETYPE);
     let record = client.call(PRIVACY, b"data");
     let replies = host.tick(vec![(ConnectionId(99), record)]);

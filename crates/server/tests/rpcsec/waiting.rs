@@ -1,4 +1,4 @@
-//! Calls that would wait: sent away, carried out on another thread, answered by a later tick.
+//! Deferred calls: run on another thread, answered by a later tick.
 
 use crate::client::{Client, INTEGRITY, NONE, PRIVACY, SERVICES, init_call};
 use crate::server::{CONNECTION, Host, token};
@@ -13,10 +13,10 @@ use xdr::Encoder;
 
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
-/// Echoes arguments, and waits before it does so for those that begin with "slow".
+/// Echoes arguments, and blocks first if they begin with "slow".
 pub struct Slow;
 
-/// What a Slow call has put into its reply before it stopped.
+/// The part of the reply that a [`Slow`] call has made before it stopped.
 pub struct Half;
 
 impl WaitsFor for Half {
@@ -55,7 +55,7 @@ impl Engine for Slow {
     fn housekeeping(&self, _: Duration) {}
 }
 
-/// Keeps what is sent away, as long as there is room.
+/// Keeps deferred calls, as long as there is room.
 pub struct Elsewhere {
     room: usize,
     pub away: Vec<DeferredCall<Half>>,
@@ -92,8 +92,7 @@ impl Elsewhere {
         }
     }
 
-    /// Carries out on another thread what is away, and has it answered by a tick with nothing else
-    /// in it.
+    /// Runs the deferred calls on another thread, and answers them by a tick without other calls.
     fn carry_out(&mut self, host: &mut Host<Slow>) {
         let server = &host.server;
         let work = |away: Vec<_>| away.into_iter().map(|away| server.carry_out(away)).collect::<Vec<_>>();

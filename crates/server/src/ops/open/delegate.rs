@@ -105,8 +105,7 @@ fn delegate(
     Ok(delegated)
 }
 
-/// Takes a lease, so that the file system reports accesses by local processes, on backends with
-/// such.
+/// Takes a lease, so that the file system reports accesses by local processes, if it has any.
 fn lease(
     c: &Compound<'_>,
     file: &FileKey,

@@ -1,4 +1,4 @@
-//! Clients that can be called back, and what they are told.
+//! Clients with a backchannel, and the callbacks that they get.
 
 use super::*;
 use orthrus_server::callback::CallbackTransport;
@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicBool;
 /// A record, and the connection that it was sent on.
 type Sent = (u64, Vec<u8>);
 
-/// What the server has sent besides replies, until the test looks at it.
+/// The records that the server has sent besides replies, until the test takes them.
 #[derive(Clone, Default)]
 pub struct Wire {
     records: Arc<Mutex<Vec<Sent>>>,
-    /// Whether nothing can be sent.
+    /// Whether every send fails.
     pub full: Arc<AtomicBool>,
 }
 
@@ -46,32 +46,32 @@ impl Callback {
         }
     }
 
-    /// Slot and sequence id.
+    /// Returns slot and sequence ID.
     pub fn place(&self) -> (u32, u32) {
         (self.sequence().csa_slotid, self.sequence().csa_sequenceid)
     }
 
-    /// The operation behind CB_SEQUENCE, if there is one.
+    /// Returns the operation behind CB_SEQUENCE, if there is one.
     pub fn operation(&self) -> Option<&NfsCbArgop4<'static>> {
         self.args.argarray.get(1)
     }
 }
 
 impl Wire {
-    /// Puts a wire under a server.
+    /// Connects a new wire to a server.
     pub fn under(server: &Server) -> Self {
         let wire = Self::default();
         server.nfs.connect_callbacks(Box::new(wire.clone()));
         wire
     }
 
-    /// The callbacks since the last look.
+    /// Returns the callbacks since the last call.
     pub fn take(&self) -> Vec<Callback> {
         let records = std::mem::take(&mut *self.records.lock().unwrap());
         records.into_iter().map(|(connection, record)| parse(connection, &record)).collect()
     }
 
-    /// The one callback since the last look.
+    /// Returns the only callback since the last call.
     #[track_caller]
     pub fn one(&self) -> Callback {
         let mut all = self.take();
@@ -91,7 +91,8 @@ fn parse(connection: u64, record: &[u8]) -> Callback {
     Callback { connection, xid: header.xid, program: header.program, credential, args }
 }
 
-/// The answer to a callback: the status of CB_SEQUENCE, and of what follows it if that was done.
+/// Encodes the answer to a callback: the status of CB_SEQUENCE, and of the operation behind it if
+/// that has run.
 pub fn answer(callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) -> Vec<u8> {
     let args = callback.sequence();
     let sequence = match sequence {
@@ -126,7 +127,7 @@ fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
     }
 }
 
-/// The record of a reply with these results.
+/// Encodes a reply with these results.
 pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Accepted::Success.encode(&mut encoder, callback.xid, &OpaqueAuth::NONE);
@@ -134,7 +135,7 @@ pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
     encoder.into_vec()
 }
 
-/// The answer to a CB_GETATTR.
+/// Encodes the answer to a CB_GETATTR.
 pub fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Vec<u8> {
     let record = answer(callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
     let at = record.len() - 8;
@@ -146,21 +147,21 @@ pub fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Ve
 }
 
 impl Server {
-    /// Gives the server an answer to a callback, on the connection that it came on.
+    /// Passes the server an answer to a callback, on the connection of the callback.
     #[track_caller]
     pub fn answer(&self, now: Duration, callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) {
         let record = answer(callback, sequence, operation);
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 
-    /// Answers a CB_GETATTR.
+    /// Answers a CB_GETATTR on its connection.
     #[track_caller]
     pub fn answer_attributes(&self, now: Duration, callback: &Callback, values: AttributeValues<'_>) {
         let record = attributes_answer(callback, values);
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 
-    /// Answers a callback as a client does that has nothing against it.
+    /// Answers a callback with success.
     #[track_caller]
     pub fn answer_ok(&self, now: Duration, callback: &Callback) {
         self.answer(now, callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
@@ -168,8 +169,8 @@ impl Server {
 }
 
 impl<'s> Client<'s> {
-    /// A client whose first connection carries callbacks, authenticated as `security` says; not yet
-    /// probed.
+    /// Makes a client whose first connection carries callbacks, authenticated by `security`; not
+    /// yet probed.
     pub fn called_back(
         server: &'s Server,
         owner: &[u8],
@@ -186,7 +187,7 @@ impl<'s> Client<'s> {
         client
     }
 
-    /// A client that can be called back by AUTH_NONE, ready to work; its probe is answered.
+    /// Makes a client with a backchannel by AUTH_NONE whose probe is answered.
     pub fn delegated(server: &'s Server, wire: &Wire, owner: &[u8], connection: u64) -> Self {
         let mut client = Self::called_back(server, owner, connection, vec![CallbackSecParms4::AUTH_NONE]);
         client.run(vec![reclaim_complete()]).ok();
@@ -194,7 +195,7 @@ impl<'s> Client<'s> {
         client
     }
 
-    /// BIND_CONN_TO_SESSION for both channels, over a connection.
+    /// Sends BIND_CONN_TO_SESSION for both channels over a connection.
     pub fn bind(&self, connection: u64) {
         let bind = NfsArgop4::OP_BIND_CONN_TO_SESSION(BindConnToSession4Args {
             bctsa_sessid: self.session,
@@ -204,7 +205,7 @@ impl<'s> Client<'s> {
         self.server.call(&self.security, connection, self.now, self.minor, &[bind]).ok();
     }
 
-    /// sr_status_flags of a COMPOUND of SEQUENCE alone.
+    /// Returns sr_status_flags of a COMPOUND with SEQUENCE alone.
     pub fn status_flags(&mut self) -> u32 {
         match self.run(vec![]).ok().last() {
             NfsResop4::OP_SEQUENCE(Sequence4Res::NFS4_OK(ok)) => ok.sr_status_flags,

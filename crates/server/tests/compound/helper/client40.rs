@@ -3,7 +3,7 @@
 use super::*;
 use std::cell::Cell;
 
-/// A client whose id is confirmed, with one open-owner and one lock-owner.
+/// A client with a confirmed client ID, one open-owner and one lock-owner.
 pub struct Client40<'s> {
     pub server: &'s Server,
     pub security: Security,
@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// The stateid of the last operation.
+    /// Returns the stateid of the last operation.
     #[track_caller]
     pub fn stateid(&self) -> Stateid4 {
         match self.last() {
@@ -58,7 +58,7 @@ impl Reply {
 }
 
 impl<'s> Client40<'s> {
-    /// A client of alice's by AUTH_SYS.
+    /// Makes a client of alice's by AUTH_SYS.
     pub fn new(server: &'s Server) -> Self {
         Self::with(server, b"client", sys(ALICE), [1; 8])
     }
@@ -136,8 +136,8 @@ impl<'s> Client40<'s> {
         NfsArgop4::OP_CLOSE(Close4Args { seqid: self.next_open(), open_stateid })
     }
 
-    /// Creates or opens a file of the export and confirms that if asked to; its filehandle and
-    /// stateid.
+    /// Creates or opens a file of the export, and confirms the open if requested. Returns its
+    /// filehandle and stateid.
     #[track_caller]
     pub fn opened(&self, name: &str) -> (Vec<u8>, Stateid4) {
         let reply = self.at("export", vec![self.create_op(name), getfh()]).ok();
@@ -149,7 +149,7 @@ impl<'s> Client40<'s> {
         (fh, stateid)
     }
 
-    /// LOCK of the lock-owner's first range under an open.
+    /// The first LOCK of the lock-owner under an open.
     pub fn first_lock_op(&self, open_stateid: Stateid4, offset: u64, length: u64) -> Op {
         let lock_owner = StateOwner4 { clientid: self.clientid, owner: bytes(LOCK_OWNER) };
         let new = OpenToLockOwner4 {

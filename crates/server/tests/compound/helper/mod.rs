@@ -40,7 +40,7 @@ pub type Res = NfsResop4<'static>;
 pub const ALICE: u32 = 1000;
 pub const BOB: u32 = 1001;
 
-/// What a test may choose of a server.
+/// The parameters of a server under test.
 pub struct Setup {
     pub config: NfsConfig,
     pub exports: Vec<Export>,
@@ -69,7 +69,7 @@ impl Default for Setup {
     }
 }
 
-/// A memory backend whose root everybody may write to.
+/// A memory backend with write permission on its root for all.
 pub fn memory() -> Arc<MemoryBackend> {
     let backend = MemoryBackend::new(MemoryLimits::default()).unwrap();
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
@@ -82,7 +82,7 @@ pub fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
     all_flavors(Export::new(path, backend.clone()).unwrap())
 }
 
-/// Lets clients use an export with every flavor.
+/// Opens an export to every flavor.
 pub fn all_flavors(export: Export) -> Export {
     Export { flavors: SecFlavor::ALL.to_vec(), ..export }
 }
@@ -92,7 +92,7 @@ impl Setup {
         Self { exports, ..Self::default() }
     }
 
-    /// Has names looked up there.
+    /// Sets the source of names.
     pub fn names(self, source: impl IdentitySource + 'static) -> Self {
         Self { mapper: mapper(source), ..self }
     }
@@ -123,16 +123,16 @@ impl Setup {
 
 pub struct Server {
     pub nfs: Nfs,
-    /// What it exports, to be replaced.
+    /// The exports, which a test may replace.
     pub exports: Arc<Exports>,
-    /// The next call's.
+    /// The XID of the next call.
     pub xid: AtomicU32,
-    /// Where calls come from.
+    /// The source address of calls.
     pub peer: Mutex<SocketAddr>,
     pub mapper: Arc<Mapper>,
 }
 
-/// A COMPOUND's reply, and what the engine said about it.
+/// A COMPOUND's reply, and its outcome in the engine.
 pub struct Reply {
     pub status: Nfsstat4,
     pub results: Vec<Res>,
@@ -141,12 +141,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The result of the last operation that ran.
+    /// Returns the result of the last operation that ran.
     pub fn last(&self) -> &Res {
         self.results.last().expect("a result")
     }
 
-    /// The filehandle that the `index`th GETFH returned.
+    /// Returns the filehandle of the `index`th GETFH.
     pub fn fh(&self, index: usize) -> Vec<u8> {
         let mut all = self.results.iter().filter_map(|result| match result {
             NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
@@ -234,13 +234,14 @@ impl Server {
     }
 }
 
-/// The minor version of COMPOUND4args.
+/// Returns the minor version of COMPOUND4args.
 fn minor_of(args: &[u8]) -> u32 {
     let mut args = Decoder::new(args);
     args.opaque(1024).and_then(|_| args.u32()).unwrap_or(1)
 }
 
-/// RFC 8881 section 15.2, and of NFSv4.0 RFC 7530 section 13.2: of every reply of every test.
+/// Checks every reply of every test against RFC 8881 section 15.2, and of NFSv4.0 against RFC 7530
+/// section 13.2.
 fn check_statuses(minor: u32, reply: &Compound4Res<'_>) {
     let valid = if minor == 0 { valid_error_40 } else { valid_error };
     for result in &reply.resarray {
@@ -313,7 +314,7 @@ fn create_session_args(
 }
 
 impl<'s> Client<'s> {
-    /// A client of alice's by AUTH_SYS, ready to work.
+    /// Makes a client of alice's by AUTH_SYS that has completed its reclaims.
     pub fn new(server: &'s Server) -> Self {
         Self::with(server, b"client", sys(ALICE), FORE)
     }
@@ -333,7 +334,7 @@ impl<'s> Client<'s> {
         Self::create(server, owner, security, 1, |id, sequence| create_session(id, sequence, fore))
     }
 
-    /// EXCHANGE_ID, and the CREATE_SESSION that `create` makes.
+    /// Sends EXCHANGE_ID, and the CREATE_SESSION that `create` makes.
     fn create(
         server: &'s Server,
         owner: &[u8],
@@ -366,7 +367,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// The SEQUENCE of the next call.
+    /// Returns the SEQUENCE of the next call.
     pub fn next_sequence(&mut self) -> Op {
         self.sequence += 1;
         self.sequence_again()
@@ -401,7 +402,7 @@ impl<'s> Client<'s> {
         self.at(path, vec![getfh()]).ok().fh(0)
     }
 
-    /// Creates a file with data and closes it; returns its filehandle.
+    /// Creates a file with data and closes it. Returns its filehandle.
     pub fn make_file(&mut self, directory: &str, name: &str, data: &[u8]) -> Vec<u8> {
         let reply = self.at(directory, vec![open_create(name, 3), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);

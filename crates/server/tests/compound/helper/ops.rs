@@ -1,4 +1,4 @@
-//! Operations with the arguments that tests care about.
+//! Constructors of operations, with only the arguments that tests vary.
 
 use super::{Op, Res};
 use nfs4::*;
@@ -116,7 +116,7 @@ pub fn reclaim_complete() -> Op {
     NfsArgop4::OP_RECLAIM_COMPLETE(ReclaimComplete4Args { rca_one_fs: false })
 }
 
-/// The data and eof of a READ.
+/// Returns data and eof of a READ.
 #[track_caller]
 pub fn data(result: &Res) -> (Vec<u8>, bool) {
     match result {
@@ -141,12 +141,12 @@ pub fn remove_xattr(name: &[u8]) -> Op {
     NfsArgop4::OP_REMOVEXATTR(Removexattr4Args { rxa_name: bytes(name) })
 }
 
-/// READ_PLUS.
+/// Makes a READ_PLUS of this range.
 pub fn read_plus(rpa_stateid: Stateid4, rpa_offset: u64, rpa_count: u32) -> Op {
     NfsArgop4::OP_READ_PLUS(ReadPlus4Args { rpa_stateid, rpa_offset, rpa_count })
 }
 
-/// The segments and eof of a READ_PLUS.
+/// Returns segments and eof of a READ_PLUS.
 #[track_caller]
 pub fn segments(result: &Res) -> (Vec<ReadPlusContent<'static>>, bool) {
     match result {

@@ -1,13 +1,13 @@
-//! Two clients that can be called back, and a file that each wants.
+//! Two clients with backchannels that compete for a file.
 
 use super::*;
 
-/// The delegation that an OPEN came with.
+/// Returns the delegation granted by an OPEN.
 pub fn delegation(reply: &Reply) -> &OpenDelegation4<'static> {
     &reply.opened().delegation
 }
 
-/// Its stateid.
+/// Returns the stateid of the granted delegation.
 #[track_caller]
 pub fn granted(reply: &Reply) -> Stateid4 {
     match delegation(reply) {
@@ -21,7 +21,7 @@ pub fn delegreturn(deleg_stateid: Stateid4) -> Op {
     NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid })
 }
 
-/// The stateid of the CB_RECALL in a callback.
+/// Returns stateid and filehandle of the CB_RECALL in a callback.
 #[track_caller]
 pub fn recalled(callback: &Callback) -> (Stateid4, Vec<u8>) {
     match callback.operation() {
@@ -30,7 +30,7 @@ pub fn recalled(callback: &Callback) -> (Stateid4, Vec<u8>) {
     }
 }
 
-/// A server, and two clients that can be called back; a file "f" that both may write.
+/// A server, two clients with backchannels, and a file "f" that both may write.
 pub struct Pair<'s> {
     pub server: &'s Server,
     pub wire: Wire,
@@ -55,14 +55,15 @@ impl<'s> Pair<'s> {
         Self { server, wire, a, b, fh }
     }
 
-    /// `a` opens the file and gets a delegation; it keeps the open.
+    /// Opens the file as `a` with a delegation, and keeps it open.
     #[track_caller]
     pub fn delegate(&mut self, access: u32) -> (Stateid4, Stateid4) {
         let reply = self.a.at("export", vec![open("f", access)]).ok();
         (granted(&reply), reply.opened().stateid)
     }
 
-    /// `b` runs this into `a`'s delegation, which is recalled and given back; then it works.
+    /// Runs operations as `b` that conflict with `a`'s delegation: it is recalled and returned,
+    /// then they succeed.
     #[track_caller]
     pub fn conflicts(&mut self, name: &str, stateid: Stateid4, ops: impl Fn(&[u8]) -> Vec<Op>) {
         let reply = self.b.at("export", ops(&self.fh));

@@ -1,4 +1,4 @@
-//! A file system on a disk that a test heats and cools.
+//! A file system whose cache a test empties and fills.
 
 use super::memory;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +8,19 @@ use vfs::{
     SetAttributes, VfsError, VfsResult,
 };
 
-/// The memory backend, which now and then would have to wait.
+/// The memory backend, with operations that would block on demand.
 pub struct Slow {
     inner: Arc<MemoryBackend>,
-    /// Whether nothing is in any cache.
+    /// Whether the cache is empty.
     cold: Arc<AtomicBool>,
-    /// Whether it is all in memory, as if nothing ever waited.
+    /// Whether all of it is in memory, so that nothing ever blocks.
     quick: AtomicBool,
-    /// Whether names and attributes are to be settled, and what has been.
+    /// Whether changes of names and attributes need a sync, and the objects synced so far.
     settles: AtomicBool,
     settled: Mutex<Vec<ObjectHandle>>,
-    /// Whether that fails.
+    /// Whether a sync fails.
     sick: AtomicBool,
-    /// What happens, once, in the middle of the next look-up.
+    /// Runs once, in the middle of the next lookup.
     during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -46,22 +46,22 @@ impl Slow {
         self.cold.store(cold, Ordering::SeqCst);
     }
 
-    /// Changes of names and attributes are to be settled from now on.
+    /// Makes changes of names and attributes need a sync from now on.
     pub fn start_settling(&self) {
         self.settles.store(true, Ordering::SeqCst);
     }
 
-    /// What has been settled since this was last asked, in this order.
+    /// Returns the objects synced since the last call, in order.
     pub fn take_settled(&self) -> Vec<ObjectHandle> {
         std::mem::take(&mut *self.settled.lock().unwrap())
     }
 
-    /// Nothing can be settled any more.
+    /// Makes every sync fail from now on.
     pub fn fall_sick(&self) {
         self.sick.store(true, Ordering::SeqCst);
     }
 
-    /// Nothing is waited for from now on, and this happens in the middle of the next look-up.
+    /// Makes nothing block from now on, and runs `happens` in the middle of the next lookup.
     pub fn during_lookup(&self, happens: impl FnOnce() + Send + 'static) {
         self.quick.store(true, Ordering::SeqCst);
         *self.during.lock().unwrap() = Some(Box::new(happens));

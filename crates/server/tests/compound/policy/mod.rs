@@ -1,11 +1,11 @@
-//! The rules of an export hold for every operation: made from the table of operations, so that a
-//! new one cannot be forgotten.
+//! Checks that the rules of an export hold for every operation. The cases are derived from the
+//! table of operations, so that a new one cannot be forgotten.
 //!
-//! Each operation is sent to an export whose flavor, address or port rule excludes the caller, with
-//! the export's filehandle as the current and as the saved one, put there in each way that there
-//! is, and with operations behind it that read. Nothing of the export may be in a reply, nothing of
-//! it may change, and the operation must not succeed. A caller whom the rule admits sends the same,
-//! and must succeed: samples that prove nothing are noticed.
+//! Each operation is sent to an export whose flavor, address or port rule excludes the caller. The
+//! export's filehandle is the current and the saved one, set in each possible way, and followed by
+//! operations that read. No reply may hold anything of the export, nothing in it may change, and
+//! the operation must not succeed. An admitted caller sends the same and must succeed, which
+//! detects samples that prove nothing.
 
 mod samples;
 mod world;
@@ -18,25 +18,27 @@ use samples::{Sample, Samples, samples};
 use vfs::SecFlavor;
 use world::{Kind, Rule, World};
 
-/// The operations of a minor version, with whether they need a filehandle and whether they modify.
+/// Returns the operations of a minor version.
 fn operations(minor: u32) -> impl Iterator<Item = &'static table::Operation> {
     (0..200).filter_map(move |number| table::find(number, minor))
 }
 
-/// What an operation may do in an export that is closed to its caller: lead on, or tell the flavors
-/// (RFC 8881 section 2.6.3.1). None of these tells or changes anything of the export.
+/// Returns whether an operation may succeed in an export that is closed to its caller, to lead on
+/// or to return the flavors (RFC 8881 section 2.6.3.1). None of these reveals or changes anything
+/// of the export.
 fn leads_on(opnum: NfsOpnum4) -> bool {
     use NfsOpnum4::*;
     matches!(opnum, OP_SAVEFH | OP_RESTOREFH | OP_PUTFH | OP_SECINFO | OP_SECINFO_NO_NAME)
 }
 
-/// What NFSv4.0 refuses to another principal than its client's, whatever the export.
+/// Returns whether NFSv4.0 refuses the operation to another principal than its client's, on any
+/// export.
 fn names_owner(opnum: NfsOpnum4) -> bool {
     use NfsOpnum4::*;
     matches!(opnum, OP_OPEN | OP_OPEN_CONFIRM | OP_OPEN_DOWNGRADE | OP_CLOSE | OP_LOCK | OP_LOCKT | OP_LOCKU)
 }
 
-/// Operations that read what the current filehandle is, to follow one that may have put it there.
+/// Operations that read the current filehandle, sent behind one that may have set it.
 fn probes() -> Vec<Vec<Op>> {
     let sizes = [FATTR4_SIZE, FATTR4_FILEID];
     vec![
@@ -48,7 +50,7 @@ fn probes() -> Vec<Vec<Op>> {
     ]
 }
 
-/// The ways to make filehandles current and saved.
+/// Returns all ways to set the current and the saved filehandle.
 fn placements(current: &[u8], saved: Option<&[u8]>, other: &[u8]) -> Vec<Vec<Op>> {
     let restore = || NfsArgop4::OP_RESTOREFH;
     match saved {
@@ -102,7 +104,7 @@ fn attack(world: &mut World<'_>, opnum: NfsOpnum4, sample: &Sample) {
                 assert!(expected.contains(&reply.status), "{what}: {:?}", reply.results);
             }
         }
-        // It may also come as the saved filehandle of an operation that is thought to use only the
+        // The closed filehandle may also be the saved one of an operation that should use only the
         // current one.
         if sample.saved.is_none() {
             let before = [put(&closed[sample.on]), savefh(), put(&open[sample.on])];
@@ -141,8 +143,8 @@ fn check_rule(rule: Rule) {
             let server = World::server(rule);
             let mut world = World::new(&server, rule, minor);
             let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { panic!("it had samples") };
-            // The same by a caller whom the rule admits, and then again by the other one: NFSv4.0
-            // repeats replies.
+            // The same by an admitted caller, and then again by the excluded one: NFSv4.0 repeats
+            // replies.
             for sample in &of {
                 let before = placements(
                     &world.closed[sample.on],
@@ -189,7 +191,7 @@ fn no_operation_changes_a_read_only_export() // RFC 8881 section 15.1.5.2: NFS4E
         for operation in operations(minor) {
             let opnum = operation.opnum;
             let server = World::read_only_server();
-            // The strong caller is in the export, which changes nothing for anybody.
+            // The export admits the strong caller and is read-only for all.
             let mut world = World::new(&server, Rule::Address, minor);
             let Some(Samples::Of(of)) = samples(opnum, minor, &world) else { continue };
             let unchanged = world.snapshot();

@@ -1,4 +1,4 @@
-//! How each operation is called, with arguments that succeed.
+//! Sample calls of each operation, with arguments that succeed.
 
 use super::world::{Kind, World};
 use crate::helper::*;
@@ -6,15 +6,15 @@ use nfs4::Nfsstat4::*;
 use nfs4::*;
 use xdr::{Encode, Encoder};
 
-/// One call of an operation.
+/// One sample call of an operation.
 pub struct Sample {
-    /// Number and arguments.
+    /// The encoded operation: number and arguments.
     pub bytes: Vec<u8>,
-    /// What the current filehandle has to be.
+    /// The kind of the current filehandle.
     pub on: Kind,
-    /// What the saved filehandle has to be, where it matters.
+    /// The kind of the saved filehandle, where it matters.
     pub saved: Option<Kind>,
-    /// What a caller may hear whom the export admits.
+    /// The statuses that an admitted caller may get.
     pub expect: Vec<Nfsstat4>,
     /// Whether a read-only export refuses it, although the operation as such may be used there.
     pub modifies: bool,
@@ -37,11 +37,11 @@ impl Sample {
     }
 }
 
-/// How an operation stands to filehandles.
+/// The use of filehandles by an operation.
 pub enum Samples {
     /// It neither uses nor sets one.
     NoFilehandle,
-    /// It does.
+    /// It uses or sets one, as in these samples.
     Of(Vec<Sample>),
 }
 
@@ -55,14 +55,14 @@ fn one(sample: Sample) -> Option<Samples> {
     Some(Samples::Of(vec![sample]))
 }
 
-/// An operation that the server does not have: its arguments are not read.
+/// Returns the sample of an unsupported operation, whose arguments are not read.
 fn without_arguments(opnum: NfsOpnum4) -> Option<Samples> {
     let bytes = (opnum as u32).to_be_bytes().to_vec();
     let expect = vec![NFS4ERR_NOTSUPP];
     one(Sample { bytes, on: Kind::File, saved: None, expect, modifies: false })
 }
 
-/// Returns how an operation is called; `None` for one that nobody has described here yet.
+/// Returns the samples of an operation; `None` for one without samples here.
 pub fn samples(opnum: NfsOpnum4, minor: u32, w: &World<'_>) -> Option<Samples> {
     use Kind::*;
     use NfsOpnum4::*;
@@ -208,7 +208,7 @@ pub fn samples(opnum: NfsOpnum4, minor: u32, w: &World<'_>) -> Option<Samples> {
     }
 }
 
-/// What NFSv4.0 calls otherwise: owners have sequence numbers.
+/// Returns the samples that differ in NFSv4.0: owners have sequence numbers.
 fn of_nfs40(opnum: NfsOpnum4, w: &World<'_>) -> Option<Samples> {
     use Kind::*;
     use NfsOpnum4::*;
@@ -234,7 +234,7 @@ fn of_nfs40(opnum: NfsOpnum4, w: &World<'_>) -> Option<Samples> {
                 on(Directory, open(b"four", create(empty()), "secret-victim", 3)).modifies(),
             ]))
         }
-        // There is nothing to confirm any more.
+        // There is nothing left to confirm.
         OP_OPEN_CONFIRM => one(on(File, client.confirm_op(w.open_stateid)).or(NFS4ERR_BAD_STATEID)),
         OP_OPEN_DOWNGRADE => {
             let (open_stateid, share_access) = (w.open_stateid, OPEN4_SHARE_ACCESS_BOTH);

@@ -1,5 +1,4 @@
-//! A server with an export that is closed to some, and two callers: one whom the rule admits, and
-//! one whom it does not.
+//! A server with an export that is closed to some, and two callers: one admitted and one excluded.
 
 use crate::helper::*;
 use nfs4::*;
@@ -9,20 +8,20 @@ use std::sync::Arc;
 use vfs::{Backend, Caller, Export, MemoryBackend, ObjectHandle, OpenAccess, SecFlavor, Timestamp};
 use xdr::{Encode, Encoder};
 
-/// What no reply to an excluded caller may hold, besides the size of the file.
+/// Data that no reply to an excluded caller may hold, besides the size of the file.
 const SECRETS: [&[u8]; 5] =
     [b"SECRET-CONTENT", b"secret-name", b"secret-target", b"secret-key", b"secret-value"];
-/// The size of the file: no other number in a reply is like it.
+/// The size of the file in bytes. No other number in a reply resembles it.
 pub const SIZE: u64 = 84_523;
 
-/// What keeps the weak caller out.
+/// The rule that excludes the weak caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The export takes all flavors but this.
+    /// The export accepts all flavors but this.
     Flavor(SecFlavor),
     /// The export is for another network.
     Address,
-    /// The export wants a privileged port.
+    /// The export requires a privileged port.
     Port,
 }
 
@@ -51,7 +50,7 @@ impl Index<Kind> for Handles {
     }
 }
 
-/// The server, and what it exports.
+/// The server and its exports.
 pub struct Site {
     server: Server,
     backend: Arc<MemoryBackend>,
@@ -86,15 +85,15 @@ impl Session<'_> {
     }
 }
 
-/// The two callers.
+/// The two callers of a server, and the filehandles that they use.
 pub struct World<'s> {
     pub rule: Rule,
     pub minor: u32,
-    /// Results before those of a test's operations: SEQUENCE's.
+    /// The number of results before the test's operations: SEQUENCE's.
     pub offset: usize,
     pub closed: Handles,
     pub open: Handles,
-    /// Of the strong caller, with the file of the closed export.
+    /// The strong caller's open of the file of the closed export.
     pub open_stateid: Stateid4,
     pub lock_stateid: Stateid4,
     site: &'s Site,
@@ -122,7 +121,7 @@ impl<'s> World<'s> {
         Self::start(closed, backend, false)
     }
 
-    /// The same with an export that is read only, and admits everybody.
+    /// Starts such a server whose export is read-only and admits every caller.
     pub fn read_only_server() -> Site {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
@@ -167,7 +166,7 @@ impl<'s> World<'s> {
         Self { rule, minor, offset, closed, open, open_stateid, lock_stateid, site, strong, weak }
     }
 
-    /// The client of NFSv4.0 whom the rule admits.
+    /// Returns the admitted client of NFSv4.0.
     pub fn old(&self) -> &Client40<'s> {
         match &self.strong {
             Session::Old(client) => client,
@@ -198,7 +197,8 @@ impl<'s> World<'s> {
         assert!(!holds(&SIZE.to_be_bytes()), "{what} tells the size: {:?}", reply.results);
     }
 
-    /// Everything of the closed export that a modification would move, seen from behind the server.
+    /// Describes all state of the closed export that a modification would change, read directly
+    /// from the backend.
     pub fn snapshot(&self) -> Vec<String> {
         let (backend, root) = (&self.site.backend, Caller::root());
         let mut all = Vec::new();
@@ -223,7 +223,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// A directory with a file, a file to be changed and a symbolic link, all of Alice's.
+/// Makes a directory with a file, a file to be changed and a symbolic link, all of Alice's.
 fn filled(content: &[u8], name: &str) -> Arc<MemoryBackend> {
     let backend = memory();
     let alice = Caller { uid: ALICE, gid: ALICE, groups: [].into() };
@@ -251,7 +251,7 @@ fn filled(content: &[u8], name: &str) -> Arc<MemoryBackend> {
     backend
 }
 
-/// The filehandles of an export's objects.
+/// Returns the filehandles of an export's objects.
 fn handles(session: &mut Session<'_>, export: &str, name: &str) -> Handles {
     let mut fh = |path: &[&str]| {
         let mut ops = vec![put_root(), lookup(export), lookup("d")];

@@ -1,4 +1,4 @@
-//! What there is in the minor version 0, and what is not.
+//! The operations of minor version 0, and the ones that it lacks.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
@@ -77,7 +77,7 @@ fn claims_and_modes_of_later_minor_versions_cannot_be_decoded() // RFC 7531
     let seqid = client.open_seqid.get() - 1;
     let open = client.open_as(OPEN_OWNER, seqid, Openflag4::OPEN4_CREATE(how), by_name("g"), 3, 0);
     client.at("export", vec![open]).expect(NFS4ERR_BADXDR);
-    // Wants are bits that do not exist, and a sequence number that the server has not taken is used
+    // Wants are undefined bits, and a sequence number that the server has not consumed is used
     // again.
     let open = client.open_as(OPEN_OWNER, seqid, NOCREATE, by_name("f"), 1 | 0x400, 0);
     client.at("export", vec![open]).expect(NFS4ERR_INVAL);

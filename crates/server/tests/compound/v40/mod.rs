@@ -1,4 +1,4 @@
-//! NFSv4.0 (RFC 7530).
+//! Tests of NFSv4.0 (RFC 7530).
 
 mod clients;
 mod minor;

@@ -16,7 +16,7 @@ fn a_new_owner_confirms_its_first_open_and_no_other() // RFC 7530 section 9.1.11
     let reply = client.at("export", vec![client.create_op("f"), getfh()]).ok();
     let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
     assert_ne!(reply.opened().rflags & OPEN4_RESULT_CONFIRM, 0);
-    // Until then the stateid is good for nothing.
+    // Until it is confirmed, the stateid is not valid.
     client.run(vec![put(&fh), write(stateid, 0, b"x")]).expect(NFS4ERR_BAD_STATEID);
     let close = NfsArgop4::OP_CLOSE(Close4Args { seqid: client.open_seqid.get(), open_stateid: stateid });
     client.run(vec![put(&fh), close]).expect(NFS4ERR_BAD_STATEID);
@@ -146,7 +146,7 @@ fn locks_are_taken_in_the_sequences_of_both_owners() // RFC 7530 sections 16.10 
     let denied = other.run(vec![put(&fh), other.first_lock_op(theirs, 5, 1)]).expect(NFS4ERR_DENIED);
     let NfsResop4::OP_LOCK(Lock4Res::NFS4ERR_DENIED(denied)) = denied.last() else { panic!() };
     assert_eq!((denied.owner.clientid, &*denied.owner.owner), (client.clientid, LOCK_OWNER));
-    // Its first LOCK came to nothing: the lock-owner may begin anywhere.
+    // Its first LOCK failed: the lock-owner may begin with any number.
     other.lock_seqid.set(70);
     other.run(vec![put(&fh), other.first_lock_op(theirs, 100, 1)]).ok();
     let unlocked = client.run(vec![put(&fh), client.unlock_op(more, 0, 10)]).ok().stateid();

@@ -6,8 +6,8 @@ use crate::random::{claim, how, name, of_files, others};
 use nfs4::*;
 use proptest::prelude::*;
 
-/// A choice of what a client of NFSv4.0 knows by then: a stateid by its place, and how the sequence
-/// number is off.
+/// A choice of a stateid among the ones known at run time, by index, and an offset of the sequence
+/// number.
 fn known() -> impl Strategy<Value = (usize, u32)> {
     (0_usize..8, prop_oneof![6 => Just(0_u32), 1 => Just(1), 1 => Just(u32::MAX), 1 => any::<u32>()])
 }
@@ -21,7 +21,7 @@ enum Sequenced {
     Close,
     Lock(bool, u64, u64),
     Unlock(u64, u64),
-    /// Anything else, put behind the file's filehandle.
+    /// Any other operation, put behind the file's filehandle.
     Other(Op),
 }
 
@@ -41,7 +41,7 @@ fn sequenced() -> impl Strategy<Value = Sequenced> {
     ]
 }
 
-/// The operation, with a stateid and a sequence number that the client could use.
+/// Returns the operation, with a stateid and a sequence number that the client could use.
 fn of_client_40(client: &Client40<'_>, what: Sequenced, stateid: Stateid4, off: u32) -> Op {
     let (open, lock) = (client.open_seqid.get(), client.lock_seqid.get());
     client.open_seqid.set(open.wrapping_add(off));
@@ -62,7 +62,7 @@ fn of_client_40(client: &Client40<'_>, what: Sequenced, stateid: Stateid4, off: 
     }
 }
 
-/// Creates or opens a file and confirms that, if nothing is in the way.
+/// Creates or opens a file and confirms the open, unless there is a conflict.
 fn open_and_confirm(client: &Client40<'_>, name: &str) -> Option<(Vec<u8>, Stateid4)> {
     let before = (client.open_seqid.get(), client.lock_seqid.get());
     let ops = vec![client.create_op(name), getfh()];
@@ -77,7 +77,7 @@ fn open_and_confirm(client: &Client40<'_>, name: &str) -> Option<(Vec<u8>, State
     Some((fh, confirmed.stateid()))
 }
 
-/// Moves the sequences on as far as the server has taken requests (RFC 7530 section 9.1.7).
+/// Advances the sequences as far as the server has consumed requests (RFC 7530 section 9.1.7).
 fn follow(client: &Client40<'_>, before: (u32, u32), prefix: usize, ops: &[Op], reply: &Reply) {
     use Nfsstat4::*;
     let again = matches!(
@@ -113,7 +113,7 @@ fn follow(client: &Client40<'_>, before: (u32, u32), prefix: usize, ops: &[Op], 
     client.lock_seqid.set(lock);
 }
 
-/// The stateids that a reply has given out.
+/// Returns the stateids in a reply.
 fn given(reply: &Reply) -> Vec<Stateid4> {
     let stateid = |result: &Res| match result {
         NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
@@ -136,7 +136,7 @@ proptest! {
     {
         let server = Setup::default().start();
         let wire = Wire::under(&server);
-        // One that gets delegations, so that there is what 4.0 stands against.
+        // One that gets delegations, so that NFSv4.0 meets conflicts.
         let mut delegated = Client::delegated(&server, &wire, b"a", 1);
         let clients = [Client40::new(&server), Client40::with(&server, b"other", sys(BOB), [1; 8])];
         let mut all_known = [Vec::new(), Vec::new()];
@@ -145,7 +145,7 @@ proptest! {
             if turn % 4 < 2 {
                 known.extend(open_and_confirm(client, &file));
             }
-            // The file of a stateid, or a directory or a file that may be there.
+            // The file of a stateid, or a directory or a file that may exist.
             let newest = known.last().filter(|_| turn % 3 > 0).cloned();
             let mut prefix = vec![put_root(), lookup("export")];
             match &newest {

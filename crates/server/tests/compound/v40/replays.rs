@@ -1,12 +1,12 @@
-//! Copies of requests: by the sequence of their owner, or by their XID.
+//! Copies of requests, detected by the sequence of their owner or by their XID.
 
 use crate::helper::*;
 use nfs4::Nfsstat4::*;
 use nfs4::*;
 use vfs::{Export, ExportTable, SecFlavor, Timestamp};
 
-/// Runs operations twice, as another RPC the second time: the same answer, and nothing more was
-/// done.
+/// Runs operations twice, as another RPC the second time. The answer must be the same, and nothing
+/// more may change.
 #[track_caller]
 fn twice(client: &Client40<'_>, ops: &[Op]) -> Reply {
     let first = client.run(ops.to_vec());
@@ -51,7 +51,7 @@ fn another_request_with_a_number_that_was_used_is_refused() // RFC 7530 section 
     client.at("export", vec![open("g")]).expect(NFS4ERR_BAD_SEQID);
     let close = NfsArgop4::OP_CLOSE(Close4Args { seqid, open_stateid: stateid });
     client.run(vec![put(&fh), close]).expect(NFS4ERR_BAD_SEQID);
-    // Nor does another user get what was answered.
+    // Nor does another user get the cached reply.
     let mine = encode(0, &[put_root(), lookup("export"), open("f")]);
     server.call_bytes(&sys(BOB), 40, client.now.get(), &mine).expect(NFS4ERR_BAD_SEQID);
 }
@@ -89,13 +89,13 @@ fn a_copy_of_a_change_is_answered_from_memory() // RFC 7530 section 3.1.1
     copy(12, &at(remove("e"))).expect(NFS4ERR_NOENT);
     client.now.set(client.now.get() + std::time::Duration::from_secs(121));
     copy(12, &at(remove("d"))).expect(NFS4ERR_NOENT);
-    // What only looks is looked at again.
+    // An operation that only reads runs again.
     copy(13, &at(lookup("f"))).expect(NFS4ERR_NOENT);
     client.opened("f");
     copy(13, &at(lookup("f"))).ok();
 }
 
-/// A server with "/p" for krb5p alone, and whatever client may come.
+/// Starts a server with "/p" for krb5p alone that accepts clients of any flavor.
 fn protected(flavors: &[SecFlavor]) -> (Server, impl Fn(&[SecFlavor]) -> Vec<Export>) {
     let backend = memory();
     let exports = move |flavors: &[SecFlavor]| {
@@ -162,14 +162,14 @@ fn the_same_number_in_another_directory_is_no_copy() // RFC 7530 sections 9.1.9 
     client.at("export", vec![mkdir("b")]).ok();
     client.at("export/b", vec![client.create_op("f"), getfh()]).ok();
     let open = |owner: &[u8], seqid| client.open_as(owner, seqid, NOCREATE, by_name("f"), 1, 0);
-    // An owner whose first OPEN has failed begins anew, elsewhere or in the same place.
+    // An owner whose first OPEN has failed begins anew, with the same or another OPEN.
     client.at("export/a", vec![open(b"new", 1)]).expect(NFS4ERR_NOENT);
     client.at("export/b", vec![open(b"new", 1)]).ok();
     client.at("export/a", vec![open(b"other", 1)]).expect(NFS4ERR_NOENT);
     client.at("export/a", vec![client.create_op("f")]).ok();
     client.at("export/a", vec![open(b"other", 1)]).ok();
     client.at("export/a", vec![remove("f")]).ok();
-    // An owner that is confirmed has to move on.
+    // A confirmed owner has to continue its sequence.
     client.open_seqid.set(1);
     client.opened("x");
     let seqid = client.next_open();
