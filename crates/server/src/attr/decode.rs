@@ -63,7 +63,7 @@ impl Settable {
 }
 
 /// Decodes a fattr4 of SETATTR, CREATE or OPEN. `made` is the type of an object that is created in
-/// the current directory; without a type, they are for the current filehandle.
+/// the current directory; `None` if the attributes are for the current filehandle.
 ///
 /// # Errors
 /// NFS4ERR_PERM for set-id bits where the export allows none; NFS4ERR_ATTRNOTSUPP; NFS4ERR_INVAL

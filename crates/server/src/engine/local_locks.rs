@@ -73,10 +73,10 @@ struct Turn<'l> {
 enum TurnEnd {
     /// The turn has ended.
     Ended,
-    /// These ranges were unlocked meanwhile, and are to be brought up to date.
+    /// These ranges were unlocked meanwhile and are to be updated.
     Unlocked(Vec<LockRange>),
-    /// Nothing of the file is locked any more: this is to be unlocked and dropped. The next turn
-    /// may lock through the same description.
+    /// The file has no locks left: this description is to be unlocked and dropped. The next turn
+    /// may lock through the same one.
     Release(Arc<dyn RangeLocks>),
 }
 

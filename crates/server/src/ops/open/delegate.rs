@@ -105,7 +105,8 @@ fn delegate(
     Ok(delegated)
 }
 
-/// Takes a lease, so that the file system reports accesses by local processes, if it has any.
+/// Takes a lease, so that the file system reports accesses by local processes. Without local
+/// processes there is no lease.
 fn lease(
     c: &Compound<'_>,
     file: &FileKey,

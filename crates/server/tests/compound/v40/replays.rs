@@ -95,7 +95,8 @@ fn a_copy_of_a_change_is_answered_from_memory() // RFC 7530 section 3.1.1
     copy(13, &at(lookup("f"))).ok();
 }
 
-/// Starts a server with "/p" for krb5p alone that accepts clients of any flavor.
+/// Starts a server with "/p" for these flavors and "/export" for all, and returns a function that
+/// makes these exports with other flavors.
 fn protected(flavors: &[SecFlavor]) -> (Server, impl Fn(&[SecFlavor]) -> Vec<Export>) {
     let backend = memory();
     let exports = move |flavors: &[SecFlavor]| {
