@@ -1,4 +1,4 @@
-//! Whole files by path.
+//! Reads and writes whole files by path.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use crate::error::Error;
 use crate::ops::{Attributes, Entry, Handle, OpenFile, OpenHow, read_result, write_result};
 use crate::options::Options;
 
-/// Requests that are kept at the server while a file is read or written.
+/// Requests in flight while a file is read or written.
 const PIPELINE: usize = 16;
 
-/// A part of a file on its way to the server.
+/// A part of a file in flight to the server.
 struct Piece<'a> {
     offset: u64,
     data: &'a [u8],
     ticket: Ticket,
 }
 
-/// An export as a place for files. Paths are relative to it and use `/`.
+/// An export as a file system. Paths are relative to it and separated by `/`.
 #[derive(Debug)]
 pub struct Filesystem {
     client: Client,
@@ -27,7 +27,7 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// Connects and looks `export` up.
+    /// Connects and looks up `export`.
     ///
     /// # Errors
     /// Any of [`Client::connect`], and those of LOOKUP.
@@ -37,7 +37,7 @@ impl Filesystem {
         Ok(Self { client, root: export.trim_end_matches('/').to_owned() })
     }
 
-    /// The client underneath.
+    /// Returns the underlying client.
     pub const fn client(&mut self) -> &mut Client {
         &mut self.client
     }
@@ -45,7 +45,7 @@ impl Filesystem {
     /// Ends the session.
     ///
     /// # Errors
-    /// As [`Client::close`].
+    /// The same as [`Client::close`].
     pub fn unmount(self) -> Result<(), Error> {
         self.client.close()
     }
@@ -54,43 +54,43 @@ impl Filesystem {
         format!("{}/{}", self.root, path.trim_start_matches('/'))
     }
 
-    /// The directory of a path, and the name in it.
+    /// Returns the directory of a path, and the name in it.
     fn place<'a>(&mut self, path: &'a str) -> Result<(Handle, &'a [u8]), Error> {
         let (directory, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
         let (handle, _) = self.lookup(directory)?;
         Ok((handle, name.as_bytes()))
     }
 
-    /// Looks a path up.
+    /// Looks up a path.
     ///
     /// # Errors
-    /// Those of LOOKUP.
+    /// The errors of LOOKUP.
     pub fn lookup(&mut self, path: &str) -> Result<(Handle, Attributes), Error> {
         let full = self.full(path);
         self.client.lookup_path(&full)
     }
 
-    /// The attributes of a path.
+    /// Returns the attributes of a path.
     ///
     /// # Errors
-    /// Those of LOOKUP.
+    /// The errors of LOOKUP.
     pub fn stat(&mut self, path: &str) -> Result<Attributes, Error> {
         self.lookup(path).map(|(_, attributes)| attributes)
     }
 
-    /// The attributes of the file system: sizes, counts and limits.
+    /// Returns the attributes of the file system: sizes, counts and limits.
     ///
     /// # Errors
-    /// Those of LOOKUP and GETATTR.
+    /// The errors of LOOKUP and GETATTR.
     pub fn statfs(&mut self, path: &str) -> Result<Attributes, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.getattr(&handle, Attributes::STATFS)
     }
 
-    /// Whether there is something at a path.
+    /// Returns whether a path exists.
     ///
     /// # Errors
-    /// Those of LOOKUP other than NFS4ERR_NOENT.
+    /// The errors of LOOKUP other than NFS4ERR_NOENT.
     pub fn exists(&mut self, path: &str) -> Result<bool, Error> {
         match self.lookup(path) {
             Ok(_) => Ok(true),
@@ -102,7 +102,7 @@ impl Filesystem {
     /// Opens a file.
     ///
     /// # Errors
-    /// Those of LOOKUP and OPEN.
+    /// The errors of LOOKUP and OPEN.
     pub fn open(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
         let (directory, name) = self.place(path)?;
         self.client.open(&directory, name, how)
@@ -111,7 +111,7 @@ impl Filesystem {
     /// Closes a file.
     ///
     /// # Errors
-    /// Those of CLOSE.
+    /// The errors of CLOSE.
     pub fn close(&mut self, file: &OpenFile) -> Result<(), Error> {
         self.client.close_file(file)
     }
@@ -119,7 +119,7 @@ impl Filesystem {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// Those of OPEN, READ and CLOSE.
+    /// The errors of OPEN, READ and CLOSE.
     pub fn read_file(&mut self, path: &str) -> Result<Vec<u8>, Error> {
         let file = self.open(path, &OpenHow::read())?;
         let data = self.read_all(&file);
@@ -127,10 +127,10 @@ impl Filesystem {
         data
     }
 
-    /// Reads an open file from its beginning to its end, with several requests at the server.
+    /// Reads an open file from beginning to end, with several requests in flight.
     ///
     /// # Errors
-    /// Those of READ.
+    /// The errors of READ.
     pub fn read_all(&mut self, file: &OpenFile) -> Result<Vec<u8>, Error> {
         let piece = self.client.read_size_max();
         let mut data = Vec::new();
@@ -140,7 +140,7 @@ impl Filesystem {
             self.client.abandon(ticket);
         }
         read?;
-        // Behind a short read, or when the file has grown.
+        // Handles short reads and a file that has grown.
         loop {
             let (more, end) = self.client.read(&file.handle, file.stateid, data.len() as u64, piece)?;
             data.extend_from_slice(&more);
@@ -175,10 +175,10 @@ impl Filesystem {
         }
     }
 
-    /// Makes or replaces a file, and commits it.
+    /// Creates or replaces a file, and commits it.
     ///
     /// # Errors
-    /// Those of OPEN, WRITE, COMMIT and CLOSE.
+    /// The errors of OPEN, WRITE, COMMIT and CLOSE.
     pub fn write_file(&mut self, path: &str, data: &[u8]) -> Result<(), Error> {
         let file = self.open(path, &OpenHow::create(0o644))?;
         let written = self.write_all(&file, 0, data);
@@ -186,11 +186,11 @@ impl Filesystem {
         written
     }
 
-    /// Writes `data` at `offset` of an open file, with several requests at the server, and commits
-    /// it. What a restart of the server may have lost meanwhile is written again.
+    /// Writes `data` at `offset` of an open file with several requests in flight, and commits it.
+    /// Repeats writes that a server restart may have lost.
     ///
     /// # Errors
-    /// Those of WRITE and COMMIT.
+    /// The errors of WRITE and COMMIT.
     pub fn write_all(&mut self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<(), Error> {
         loop {
             let verifiers = self.write_pieces(file, offset, data)?;
@@ -202,7 +202,7 @@ impl Filesystem {
         }
     }
 
-    /// Returns the write verifiers of the pieces.
+    /// Writes all pieces and returns their write verifiers.
     fn write_pieces(&mut self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<Vec<[u8; 8]>, Error> {
         let size = (self.client.write_size_max() as usize).max(1);
         let chunks = data.chunks(size).enumerate();
@@ -223,7 +223,7 @@ impl Filesystem {
         written
     }
 
-    /// Submits pieces and waits for the first of those at the server.
+    /// Submits pieces and waits for the oldest one in flight.
     fn write_ahead<'a>(
         &mut self,
         file: &OpenFile,
@@ -252,10 +252,10 @@ impl Filesystem {
         Ok(Some(written.writeverf))
     }
 
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     ///
     /// # Errors
-    /// Those of LOOKUP and READDIR.
+    /// The errors of LOOKUP and READDIR.
     pub fn list(&mut self, path: &str) -> Result<Vec<String>, Error> {
         let entries = self.list_entries(path, Bitmap4::of(&[FATTR4_FILEID]))?;
         let mut names: Vec<_> =
@@ -264,56 +264,56 @@ impl Filesystem {
         Ok(names)
     }
 
-    /// The entries of a directory with the attributes in `wanted`.
+    /// Returns the entries of a directory with the attributes in `wanted`.
     ///
     /// # Errors
-    /// Those of LOOKUP and READDIR.
+    /// The errors of LOOKUP and READDIR.
     pub fn list_entries(&mut self, path: &str, wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.readdir(&handle, wanted)
     }
 
-    /// Makes a directory.
+    /// Creates a directory with mode 0755.
     ///
     /// # Errors
-    /// Those of LOOKUP and CREATE.
+    /// The errors of LOOKUP and CREATE.
     pub fn mkdir(&mut self, path: &str) -> Result<Handle, Error> {
         let (directory, name) = self.place(path)?;
         self.client.mkdir(&directory, name, 0o755)
     }
 
-    /// Makes a symbolic link at `path`.
+    /// Creates a symbolic link at `path`.
     ///
     /// # Errors
-    /// Those of LOOKUP and CREATE.
+    /// The errors of LOOKUP and CREATE.
     pub fn symlink(&mut self, target: &str, path: &str) -> Result<Handle, Error> {
         let (directory, name) = self.place(path)?;
         self.client.symlink(&directory, name, target.as_bytes())
     }
 
-    /// Reads a symbolic link.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
-    /// Those of LOOKUP and READLINK.
+    /// The errors of LOOKUP and READLINK.
     pub fn readlink(&mut self, path: &str) -> Result<Vec<u8>, Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.readlink(&handle)
     }
 
-    /// Gives the file at `path` the further name `new`.
+    /// Creates the hard link `new` to the file at `path`.
     ///
     /// # Errors
-    /// Those of LOOKUP and LINK.
+    /// The errors of LOOKUP and LINK.
     pub fn link(&mut self, path: &str, new: &str) -> Result<(), Error> {
         let (file, _) = self.lookup(path)?;
         let (directory, name) = self.place(new)?;
         self.client.link(&file, &directory, name)
     }
 
-    /// Renames.
+    /// Renames a file or directory.
     ///
     /// # Errors
-    /// Those of LOOKUP and RENAME.
+    /// The errors of LOOKUP and RENAME.
     pub fn rename(&mut self, old: &str, new: &str) -> Result<(), Error> {
         let (from, old) = self.place(old)?;
         let (to, new) = self.place(new)?;
@@ -323,16 +323,16 @@ impl Filesystem {
     /// Removes a file or an empty directory.
     ///
     /// # Errors
-    /// Those of LOOKUP and REMOVE.
+    /// The errors of LOOKUP and REMOVE.
     pub fn remove(&mut self, path: &str) -> Result<(), Error> {
         let (directory, name) = self.place(path)?;
         self.client.remove(&directory, name).map(drop)
     }
 
-    /// Sets those attributes of a path that have a value.
+    /// Sets the attributes of a path that have a value.
     ///
     /// # Errors
-    /// Those of LOOKUP and SETATTR.
+    /// The errors of LOOKUP and SETATTR.
     pub fn setattr(&mut self, path: &str, values: &AttributeValues<'_>) -> Result<(), Error> {
         let (handle, _) = self.lookup(path)?;
         self.client.setattr(&handle, Stateid4::ANONYMOUS, values).map(drop)

@@ -16,7 +16,7 @@ const PORTS: RangeInclusive<u16> = 665..=1023;
 /// free.
 ///
 /// # Errors
-/// As [`TcpStream::connect_timeout`].
+/// The same as [`TcpStream::connect_timeout`].
 pub(crate) fn connect_low(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let first = u16::try_from(getrandom::u32().unwrap_or_default() % u32::from(count())).unwrap_or_default();
     for step in 0..count() {

@@ -47,7 +47,7 @@ impl RawConnection {
     /// one: servers require it of AUTH_SYS callers.
     ///
     /// # Errors
-    /// As [`RawConnection::connect`].
+    /// The same as [`RawConnection::connect`].
     pub fn connect_low(
         addresses: &[SocketAddr],
         timeout: Duration,

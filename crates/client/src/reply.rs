@@ -130,7 +130,7 @@ impl<'a> Results<'a> {
     /// Reads the `resok` type of an operation, behind its status NFS4_OK.
     ///
     /// # Errors
-    /// As [`Results::done`].
+    /// The same as [`Results::done`].
     pub fn take<T: Decode<'a>>(&mut self, operation: NfsOpnum4) -> Result<T, Error> {
         self.done(operation)?;
         Ok(self.decoder.value()?)

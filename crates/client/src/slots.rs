@@ -30,7 +30,8 @@ pub struct SlotTable {
 }
 
 impl SlotTable {
-    /// The largest table in slots, even if the server grants more.
+    /// The largest number of slots in a table. The client uses no more even if the server grants
+    /// them.
     pub const SLOTS_MAX: u32 = 4096;
 
     /// Creates a table of `slots` slots, at least one, all at sequence id 1.

@@ -1,4 +1,4 @@
-//! RPCSEC_GSS as the client speaks it, checked with the keys of the other side.
+//! RPCSEC_GSS of the client, checked with the keys of the other side.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -45,7 +45,7 @@ fn call(record: &[u8]) -> CallHeader<'_> {
     }
 }
 
-/// What a server does with a call: the arguments, or what is wrong.
+/// Verifies a call as a server does. Returns the arguments, or the part that is wrong.
 fn accept(keys: &ContextKeys, record: &[u8]) -> Result<Vec<u8>, &'static str> {
     let head = call(record);
     let credential = GssCredential::parse(head.credential.body).map_err(|_| "credential")?;
@@ -78,7 +78,7 @@ fn accept(keys: &ContextKeys, record: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(record[arguments].to_vec())
 }
 
-/// A server's reply; `sequence` is that of the call.
+/// Builds a server's reply; `sequence` is that of the call.
 fn reply(keys: &ContextKeys, xid: u32, sequence: u32, service: RpcGssServiceT, results: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new();
     let verifier = keys.mic(5, &sequence.to_be_bytes());
@@ -114,7 +114,7 @@ fn sealed(call: GssCall, arguments: &[u8]) -> Vec<u8> {
     record[4..].to_vec()
 }
 
-/// Makes a call to a server that answers once with what `answer` makes of the record.
+/// Sends a call to a server that replies once with the result of `answer`.
 fn exchange(head: &Head, answer: impl FnOnce(&[u8]) -> Vec<u8> + Send) -> Result<Vec<u8>, Error> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");

@@ -1,4 +1,4 @@
-//! Sessions, slots and repairs, against a peer that does what the test tells it to.
+//! Sessions, slots and repairs, against a peer that follows the script of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn read(client: &mut Client, offset: u64) -> Result<Reply, Error> {
     client.wait(ticket)
 }
 
-/// A script that does `first` with the first COMPOUND that has `operation`.
+/// Returns a script that uses `first` for the first COMPOUND with `operation`.
 fn once(operation: NfsOpnum4, first: Answer) -> impl FnMut(&peer::Seen) -> Answer + Send {
     let mut first = Some(first);
     move |seen| {
@@ -255,7 +255,7 @@ fn calls_fail_when_the_server_stays_away() {
     let peer = Peer::start(|seen| if has(seen, READ) { Answer::Close } else { Answer::Normal });
     let mut options = peer.options();
     options.reconnect_max = Duration::ZERO;
-    // The peer accepts connections all the time: it is the port that goes away.
+    // The peer accepts connections at any time; only its port goes away.
     options.connect_timeout = Duration::from_millis(100);
     let mut client = Client::connect(options).expect("the peer makes a session");
     client.set_addresses(vec!["127.0.0.1:1".parse().expect("an address")]);

@@ -1,4 +1,4 @@
-//! The calls in progress.
+//! The table of calls in progress.
 
 use std::time::{Duration, Instant};
 
@@ -9,54 +9,53 @@ use crate::message::Message;
 use crate::security::Expected;
 use crate::slots::Slot;
 
-/// Bits of an XID that are the place in the table; the rest tells the calls of one place apart.
+/// XID bits that hold the index in the table; the remaining bits distinguish calls of one index.
 const PLACE_BITS: u32 = 14;
 
-/// The most calls in progress.
+/// The largest number of calls in progress.
 pub const CALLS_MAX: usize = 1 << PLACE_BITS;
 
-/// Where a call is on its way.
+/// The progress of a call.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// Waits for a slot.
+    /// The call waits for a slot.
     Waiting,
-    /// Has a slot and a connection, waits for the next flush.
+    /// The call has a slot and a connection, and waits for the next flush.
     Queued,
-    /// Is being written, or has been.
+    /// The record is being written or has been written.
     Sent(Expected),
 }
 
 /// A call from its submission to its reply.
 #[derive(Debug)]
 pub struct Call {
-    /// Transaction.
+    /// Transaction id of the current attempt.
     pub xid: u32,
-    /// What the caller gets back.
+    /// The ticket that identifies the call to its caller.
     pub ticket: Ticket,
-    /// The caller's own mark.
+    /// The value of [`CallOptions::tag`].
     pub tag: u64,
-    /// Arguments and record.
+    /// The arguments, and the sealed record.
     pub message: Message,
     /// Index of the identity.
     pub identity: usize,
-    /// Another service than the identity's.
+    /// A service that overrides the identity's.
     pub service: Option<RpcGssServiceT>,
-    /// Whether it may be done twice.
+    /// Whether the call may execute twice.
     pub repeatable: bool,
-    /// Whether this is the client's own call, to renew its lease: nobody waits for it.
+    /// Whether the client renews its lease with the call, so that no caller waits for it.
     pub internal: bool,
-    /// Its slot, once it has one.
+    /// The slot, once one is assigned.
     pub slot: Option<Slot>,
-    /// Index of its connection, once it has a slot.
+    /// Index of the connection, once a slot is assigned.
     pub link: usize,
-    /// Where it is.
+    /// The current stage of the call.
     pub stage: Stage,
-    /// When to give up.
+    /// The time at which the call fails with a timeout.
     pub deadline: Instant,
-    /// Whether the caller has been told that it timed out. The slot stays taken: the server may
-    /// still work.
+    /// Whether the call has timed out. It keeps its slot, since the server may still execute it.
     pub abandoned: bool,
-    /// How often a new context has been made for it.
+    /// The number of contexts established for this call so far.
     pub renewals: u8,
 }
 
@@ -69,21 +68,21 @@ pub struct Calls {
     tickets: u64,
 }
 
-/// What the table does not know of a new call.
+/// The input of the table for a new call.
 #[derive(Debug)]
 pub struct NewCall {
-    /// The COMPOUND.
+    /// The COMPOUND to send.
     pub message: Message,
-    /// Whether it may be done twice.
+    /// Whether the call may execute twice.
     pub repeatable: bool,
-    /// Whether nobody waits for it.
+    /// Whether no caller waits for the call.
     pub internal: bool,
-    /// Whose, and how.
+    /// Identity, service, timeout and tag.
     pub options: CallOptions,
 }
 
 impl Calls {
-    /// The number of calls in progress.
+    /// Returns the number of calls in progress.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -120,35 +119,35 @@ impl Calls {
         Some(place)
     }
 
-    /// The call at a place.
+    /// Returns the call at an index.
     pub fn get(&self, place: u32) -> Option<&Call> {
         self.entries.get(place as usize)?.as_ref()
     }
 
-    /// The call at a place.
+    /// Returns the call at an index.
     pub fn get_mut(&mut self, place: u32) -> Option<&mut Call> {
         self.entries.get_mut(place as usize)?.as_mut()
     }
 
-    /// Takes a call out of the table.
+    /// Removes a call from the table.
     pub fn remove(&mut self, place: u32) -> Option<Call> {
         let call = self.entries.get_mut(place as usize)?.take()?;
         self.free.push(place);
         Some(call)
     }
 
-    /// The place of the call with this transaction.
+    /// Returns the index of the call with this transaction id.
     pub fn find(&self, xid: u32) -> Option<u32> {
         let place = xid & (CALLS_MAX as u32 - 1);
         self.get(place).filter(|call| call.xid == xid).map(|_| place)
     }
 
-    /// All calls with their places.
+    /// Returns all calls with their indexes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Call)> {
         self.entries.iter_mut().enumerate().filter_map(|(place, call)| Some((place as u32, call.as_mut()?)))
     }
 
-    /// Takes every call out of the table.
+    /// Removes all calls from the table.
     pub fn drain(&mut self) -> Vec<Call> {
         self.free.clear();
         self.entries.drain(..).flatten().collect()

@@ -1,4 +1,4 @@
-//! From a submitted call to bytes on a socket.
+//! Turns submitted calls into bytes on a socket.
 
 use std::time::Instant;
 
@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::security::{Expected, Head, Outgoing, seal};
 use nfs4::NFSPROC4_COMPOUND;
 
-/// Calls that go over one connection before it is the next one's turn: those of one flush cost one
-/// system call, and the server gets as many at once as its cipher has lanes.
+/// Calls that use one connection before the next one takes over. The calls of one flush share a
+/// system call and reach the server together, as many as its cipher has lanes.
 const RUN_MAX: usize = 16;
 
-/// A call that is about to be sealed.
+/// A call that is ready to be sealed.
 struct Ready {
     place: u32,
     link: usize,
@@ -23,12 +23,11 @@ struct Ready {
 }
 
 impl Client {
-    /// Submits a COMPOUND as the user; nothing is sent before the next [`Client::flush`] or
-    /// [`Client::poll`]. With all slots taken it waits for one.
+    /// Submits a COMPOUND as the user. The next [`Client::flush`] or [`Client::poll`] sends it; if
+    /// all slots are in use, it waits for one.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a COMPOUND that is not of a session and when 16,384 calls are in
-    /// progress.
+    /// [`Error::Misuse`] for a COMPOUND without a session, and if 16,384 calls are in progress.
     pub fn submit(&mut self, compound: Compound) -> Result<Ticket, Error> {
         self.submit_with(compound, CallOptions::default())
     }
@@ -36,7 +35,7 @@ impl Client {
     /// Submits a COMPOUND; see [`Client::submit`].
     ///
     /// # Errors
-    /// As [`Client::submit`], and for an identity that this client does not have.
+    /// As [`Client::submit`], and for an unknown identity.
     pub fn submit_with(&mut self, compound: Compound, options: CallOptions) -> Result<Ticket, Error> {
         let place = self.accept(compound, options, false)?;
         self.calls.get(place).map(|call| call.ticket).ok_or(Error::Misuse("the call is gone"))
@@ -63,10 +62,10 @@ impl Client {
         Ok(place)
     }
 
-    /// Sends what has been submitted, as far as slots and sockets allow.
+    /// Sends submitted calls, as far as slots and sockets allow.
     ///
     /// # Errors
-    /// Only when the system has no random bytes; failures of calls come with their completions.
+    /// Fails only if the system has no random bytes; completions report the failures of calls.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.assign_slots();
         self.make_contexts();
@@ -89,10 +88,9 @@ impl Client {
         Ok(())
     }
 
-    /// Gives slots to waiting calls, the first first.
+    /// Assigns slots to waiting calls in order of submission.
     fn assign_slots(&mut self) {
-        // Connections that are held back hold little, so that the others have calls to overtake
-        // them.
+        // Connections that are held back get few calls, so that others have calls to overtake them.
         let run_max = if self.options.lag_max.is_some() { 1 } else { RUN_MAX };
         let mut run = 0;
         while let Some(place) = self.waiting.front().copied() {
@@ -100,7 +98,7 @@ impl Client {
                 self.waiting.pop_front();
                 continue;
             };
-            // A window smaller than the slot table bounds what is outstanding (RFC 2203 section
+            // A window smaller than the slot table bounds the calls in flight (RFC 2203 section
             // 5.3.3.1).
             let outstanding_max =
                 self.identities.get(call.identity).map_or(u32::MAX, |identity| identity.outstanding_max());
@@ -126,8 +124,8 @@ impl Client {
         }
     }
 
-    /// Takes connections in turn, those that are cut only if all are, and none that is held back
-    /// with calls.
+    /// Selects connections in turn. Uses failed connections only if all have failed, and none that
+    /// holds back calls.
     fn next_link(&self) -> usize {
         let count = self.links.len().max(1);
         let turn = |step| (self.last_link + step) % count;
@@ -136,7 +134,7 @@ impl Client {
         up.unwrap_or_else(|| turn(1))
     }
 
-    /// Makes the contexts that queued calls need.
+    /// Establishes the contexts that queued calls need.
     fn make_contexts(&mut self) {
         let now = Instant::now();
         let needed = |identity: &crate::security::Identity| identity.needs_context() || identity.is_worn(now);
@@ -152,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Takes the queued calls of all connections out of the table, to be sealed.
+    /// Takes the queued calls of all connections for sealing.
     fn take_ready(&mut self) -> Result<Vec<Ready>, Error> {
         let mut ready = Vec::new();
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_up()) {
@@ -161,7 +159,7 @@ impl Client {
                 let Some(call) = self.calls.get_mut(place) else { continue };
                 let Some(identity) = self.identities.get(call.identity) else { continue };
                 if identity.needs_context() {
-                    // There will be one later, or the call runs out of time.
+                    // A context may follow later; otherwise the call times out.
                     link.queued.push_back(place);
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! One connection of the session, without blocking.
+//! One non-blocking connection of the session.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -15,62 +15,62 @@ use super::pace::Pace;
 use crate::error::TransportError;
 use crate::raw::RawConnection;
 
-/// Buffers in one system call; Linux takes 1,024.
+/// Buffers per system call; Linux accepts 1,024.
 const SLICES_MAX: usize = 256;
 
 /// One of the session's connections.
 #[derive(Debug)]
 pub struct Link {
-    /// The connection, or when to try again.
+    /// The connection, or the schedule of reconnects.
     pub state: LinkState,
     /// Calls that wait for the next flush.
     pub queued: VecDeque<u32>,
-    /// Whether the server wants the connection to be bound to the session.
+    /// Whether the server requires the connection to be bound to the session.
     pub must_bind: bool,
-    /// Whether it is held back.
+    /// The schedule that holds the connection back.
     pub pace: Pace,
 }
 
-/// Whether there is a connection.
+/// The state of a connection.
 #[derive(Debug)]
 pub enum LinkState {
-    /// Connected.
+    /// The connection is established.
     Up(Connection),
-    /// Cut.
+    /// The connection has failed.
     Down {
-        /// When.
+        /// The time of the failure.
         since: Instant,
-        /// When to try again.
+        /// The time of the next attempt.
         retry_at: Instant,
-        /// The wait behind that.
+        /// The delay after the next attempt.
         backoff: Duration,
     },
 }
 
-/// A connected socket with what is on its way.
+/// A connected socket and the records in transit.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     limits: RecordLimits,
     reader: RecordReader,
-    /// Answers to callbacks, with their record marks: they go between calls.
+    /// Answers to callbacks, with their record marks, which are written between calls.
     answers: VecDeque<Vec<u8>>,
-    /// Bytes of the first of them that have been written.
+    /// Bytes of the first answer that have been written.
     answered: usize,
     /// Calls whose records are to be written, in order.
     outbox: VecDeque<u32>,
-    /// Bytes of the first of them that have been written.
+    /// Bytes of the first call that have been written.
     written: usize,
 }
 
 impl Link {
-    /// A link over a connection.
+    /// Creates a link over an established connection.
     pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let state = LinkState::Up(Connection::new(connection)?);
         Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: Pace::default() })
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if it is up.
     pub fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.state {
             LinkState::Up(connection) => Some(connection),
@@ -78,7 +78,7 @@ impl Link {
         }
     }
 
-    /// The number of calls that it has and does not write.
+    /// Returns the number of calls that the link holds back.
     pub fn held_calls(&self) -> usize {
         match &self.state {
             LinkState::Up(connection) if self.pace.is_held() => connection.outbox.len(),
@@ -86,19 +86,19 @@ impl Link {
         }
     }
 
-    /// Whether it has calls that it does not write.
+    /// Returns whether the link holds back calls.
     pub fn is_held(&self) -> bool {
         self.held_calls() > 0
     }
 
-    /// Whether there is a connection.
+    /// Returns whether the connection is up.
     pub fn is_up(&self) -> bool {
         matches!(self.state, LinkState::Up(_))
     }
 }
 
 impl Connection {
-    /// Takes a connection over, at the boundary of a record.
+    /// Wraps a connection that is at a record boundary.
     pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let limits = connection.limits();
         let stream = connection.into_stream();
@@ -108,7 +108,7 @@ impl Connection {
         Ok(Self { stream, limits, reader, answers, answered: 0, outbox, written: 0 })
     }
 
-    /// Makes a blocking connection of it, if nothing is on its way.
+    /// Converts it to a blocking connection, if no record is in transit.
     pub fn into_raw(self) -> Option<RawConnection> {
         if self.reader.is_mid_record() || self.wants_to_write() {
             return None;
@@ -117,27 +117,27 @@ impl Connection {
         Some(RawConnection::from_stream(self.stream, self.limits.record_size_max))
     }
 
-    /// The socket.
+    /// Returns the socket's descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Whether something waits to be written.
+    /// Returns whether records wait to be written.
     pub fn wants_to_write(&self) -> bool {
         !self.outbox.is_empty() || !self.answers.is_empty()
     }
 
-    /// Adds a sealed call to what is to be written.
+    /// Queues a sealed call for writing.
     pub fn push(&mut self, place: u32) {
         self.outbox.push_back(place);
     }
 
-    /// Adds an answer to a callback to what is to be written.
+    /// Queues an answer to a callback for writing.
     pub fn answer(&mut self, record: Vec<u8>) {
         self.answers.push_back(record);
     }
 
-    /// Writes the answers to callbacks, between two calls; says whether all of them have been.
+    /// Writes answers to callbacks between two calls. Returns whether all are written.
     fn write_answers(&mut self) -> Result<bool, TransportError> {
         while let Some(answer) = self.answers.front().filter(|_| self.written == 0) {
             let rest = answer.get(self.answered..).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     pub fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
         while self.write_answers()? && !self.outbox.is_empty() {
             let mut slices = Vec::with_capacity(self.outbox.len().min(SLICES_MAX));
@@ -194,8 +194,8 @@ impl Connection {
         }
     }
 
-    /// Reads what the socket has, once, and moves complete records to `records`. Says whether there
-    /// may be more.
+    /// Reads from the socket once and moves complete records to `records`. Returns whether more may
+    /// be available.
     pub fn read(&mut self, scratch: &mut [u8], records: &mut Vec<Vec<u8>>) -> Result<bool, TransportError> {
         let target = self.reader.target();
         let (room, wanted) = (target.len(), target.len() + scratch.len());

@@ -1,9 +1,9 @@
-//! Many calls at once on several connections, from one thread.
+//! Many calls in flight on several connections, from one thread.
 //!
-//! A call goes: [`submit`](crate::Client::submit) gives it a slot and a connection; a flush seals
-//! all calls that wait as one batch and writes once a connection; receiving reads once a
-//! connection, opens all replies as one batch and completes their calls. A cut connection gets its
-//! calls back when it is made again.
+//! [`submit`](crate::Client::submit) assigns a slot and a connection to a call. A flush seals all
+//! waiting calls as one batch and writes once per connection. Receiving reads once per connection,
+//! opens all replies as one batch and completes their calls. After a reconnect, the connection's
+//! calls are sent again.
 
 mod call;
 mod flush;

@@ -1,40 +1,40 @@
-//! Holds connections back at random, for tests of servers and of the order of replies.
+//! Holds connections back at random, for tests of servers and of reply order.
 
 use std::time::{Duration, Instant};
 
 use super::link::Link;
 use crate::client::Client;
 
-/// No connection is held back for longer, however slowly the others go.
+/// The longest time for which a connection is held back.
 const HELD_MAX: Duration = Duration::from_secs(2);
 
-/// Whether a connection writes what it has, and until when that stays so.
+/// Whether a connection is held back, and the time of the next change.
 #[derive(Debug, Default)]
 pub struct Pace {
     held: bool,
-    /// Calls that the client has sent when this turns.
+    /// The number of sent calls at which `held` flips.
     turns_at: u64,
-    /// When it turns at the latest.
+    /// The latest time at which `held` flips.
     until: Option<Instant>,
 }
 
 impl Pace {
-    /// Whether the connection waits.
+    /// Returns whether the connection is held back.
     pub const fn is_held(&self) -> bool {
         self.held
     }
 }
 
 impl Client {
-    /// Holds connections back and lets them go: each in turn for up to
-    /// [`Options::lag_max`](crate::Options::lag_max) calls over the others, at most half of them at
+    /// Holds connections back and releases them: each in turn for up to
+    /// [`Options::lag_max`](crate::Options::lag_max) calls on the others, at most half of them at
     /// once.
     pub(super) fn pace(&mut self, now: Instant) {
         let Some(lag_max) = self.options.lag_max.filter(|_| self.links.len() > 1) else { return };
         let sent = self.statistics.calls_sent;
         let stuck: usize = self.links.iter().map(Link::held_calls).sum();
         if stuck > 0 && stuck == self.calls.len() {
-            // Nothing would ever overtake them.
+            // No further call would overtake them.
             let free = || Pace { held: false, turns_at: sent + 1, until: Some(now + HELD_MAX) };
             self.links.iter_mut().for_each(|link| link.pace = free());
         }
@@ -51,7 +51,7 @@ impl Client {
             if pace.held {
                 room -= 1;
             }
-            // SplitMix64: the same order in every run.
+            // SplitMix64: the order is the same in every run.
             self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             pace.turns_at = sent + 1 + (mixed ^ (mixed >> 27)) % u64::from(lag_max.max(1));

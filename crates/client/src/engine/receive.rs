@@ -1,4 +1,4 @@
-//! From bytes on a socket to completions.
+//! Turns bytes on a socket into completions.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,24 @@ use crate::reply::{Body, Reply};
 use crate::security::{Expected, Incoming, open};
 use crate::slots::Slot;
 
-/// How often deadlines, cut connections and the lease are looked at.
+/// Interval of the checks of deadlines, failed connections and the lease.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often a call is repeated in a new context.
+/// The number of new contexts in which one call is repeated.
 const RENEWALS_MAX: u8 = 2;
 
-/// Reads of one connection before the others get their turn.
+/// Reads of one connection before the others take their turn.
 const READS_MAX: usize = 8;
 
-/// Bytes of records that a thread which drives clients keeps for further ones.
+/// Bytes of record buffers that a thread with clients keeps for reuse.
 const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Client {
-    /// Sends what waits, then waits until at least one call is done or `timeout` has passed, and
-    /// appends what is done to `done`. Returns how many were appended; 0 at once when nothing is in
-    /// progress.
+    /// Sends waiting calls, waits until a call completes or `timeout` passes, and appends the
+    /// completions to `done`. Returns the number appended; 0 at once if no call is in progress.
     ///
     /// # Errors
-    /// Only when the system fails this process; failures of calls come with their completions.
+    /// Fails only if a system call of this process fails; completions report the failures of calls.
     pub fn poll(&mut self, timeout: Duration, done: &mut Vec<Completion>) -> Result<usize, Error> {
         let before = done.len();
         let deadline = Instant::now() + timeout;
@@ -50,11 +49,11 @@ impl Client {
         }
     }
 
-    /// Calls a COMPOUND as the user and waits for its reply. Other calls that end meanwhile are
-    /// kept for [`Client::poll`].
+    /// Calls a COMPOUND as the user and waits for its reply. Keeps the completions of other calls
+    /// for [`Client::poll`].
     ///
     /// # Errors
-    /// Any; a failed operation is not one: see [`Reply::check`].
+    /// Any [`Error`] but that of a failed operation: see [`Reply::check`].
     pub fn call(&mut self, compound: Compound) -> Result<Reply, Error> {
         self.call_with(compound, CallOptions::default())
     }
@@ -62,16 +61,16 @@ impl Client {
     /// Calls a COMPOUND and waits for its reply; see [`Client::call`].
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// The same as [`Client::call`].
     pub fn call_with(&mut self, compound: Compound, options: CallOptions) -> Result<Reply, Error> {
         let ticket = self.submit_with(compound, options)?;
         self.wait(ticket)
     }
 
-    /// Waits for a submitted call; each call ends by its deadline at the latest.
+    /// Waits for a submitted call; each call completes by its deadline.
     ///
     /// # Errors
-    /// As [`Client::call`], and [`Error::Misuse`] for a call whose end has been fetched already.
+    /// As [`Client::call`], and [`Error::Misuse`] for a call whose completion was already returned.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
         loop {
             if let Some(at) = self.done.iter().rposition(|completion| completion.ticket == ticket) {
@@ -89,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Takes no more interest in a submitted call: its end will not be reported.
+    /// Abandons a submitted call: its completion is not reported.
     pub fn abandon(&mut self, ticket: Ticket) {
         self.done.retain(|completion| completion.ticket != ticket);
         if let Some((_, call)) = self.calls.iter_mut().find(|(_, call)| call.ticket == ticket) {
@@ -97,11 +96,11 @@ impl Client {
         }
     }
 
-    /// Waits until nothing is in progress that anybody waits for; completions are kept for
+    /// Waits until all calls with a waiting caller have completed; keeps completions for
     /// [`Client::poll`].
     ///
     /// # Errors
-    /// As [`Client::poll`].
+    /// The same as [`Client::poll`].
     pub fn wait_all(&mut self) -> Result<(), Error> {
         while self.calls.iter_mut().any(|(_, call)| !call.abandoned) {
             self.step(CHECK_INTERVAL * 5)?;
@@ -109,16 +108,16 @@ impl Client {
         Ok(())
     }
 
-    /// One round: repair, send, wait, receive.
+    /// Runs one round: repair, send, wait, receive.
     fn step(&mut self, wait: Duration) -> Result<(), Error> {
         self.round(wait, false)
     }
 
-    /// As [`Client::step`]; `idle` says whether to wait although nothing is in progress.
+    /// Runs one round like [`Client::step`]; `idle` means to wait even if no call is in progress.
     fn round(&mut self, wait: Duration, idle: bool) -> Result<(), Error> {
         let now = Instant::now();
         if now >= self.next_check {
-            // The thread may be another one than before.
+            // The client may have moved to another thread.
             rpc::memory::keep(SPARE_BYTES_MAX);
             self.next_check = now + CHECK_INTERVAL;
             self.check(now)?;
@@ -140,8 +139,7 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for sockets; returns the connections that can be read. Those that can be written are
-    /// flushed.
+    /// Waits for sockets, writes to the writable ones and returns the readable connections.
     fn ready_links(&mut self, wait: Duration) -> Result<Vec<usize>, Error> {
         let mut indexes = Vec::with_capacity(self.links.len());
         let mut fds = Vec::with_capacity(self.links.len());
@@ -170,7 +168,7 @@ impl Client {
             .collect())
     }
 
-    /// Reads what a connection has. An error means that it is over; what came before it counts.
+    /// Reads from a connection. On an error the records before it still count.
     fn receive(&mut self, index: usize, records: &mut Vec<Vec<u8>>) -> Result<(), TransportError> {
         for _ in 0..READS_MAX {
             let Some(connection) = self.links.get_mut(index).and_then(|link| link.connection()) else {
@@ -183,7 +181,7 @@ impl Client {
         Ok(())
     }
 
-    /// Finds the calls of the records of all connections, opens all of them and completes the
+    /// Matches the records of all connections to calls, opens them as one batch and completes the
     /// calls.
     fn process(&mut self, records: Vec<(usize, Vec<u8>)>) {
         let mut places = Vec::with_capacity(records.len());
@@ -204,7 +202,7 @@ impl Client {
         }
     }
 
-    /// Answers a callback; what is none is a reply that comes too late.
+    /// Answers a callback; any other record is a late reply.
     fn process_call(&mut self, index: usize, record: &[u8]) {
         let answer = if self.options.backchannel { self.call_back(record) } else { None };
         let connection = self.links.get_mut(index).and_then(|link| link.connection());
@@ -222,10 +220,10 @@ impl Client {
         }
     }
 
-    /// Answers callbacks for so long, and sees to connections that are cut and to the lease.
+    /// Answers callbacks for `time`, and maintains connections and the lease.
     ///
     /// # Errors
-    /// As [`Client::poll`].
+    /// The same as [`Client::poll`].
     pub fn serve_callbacks(&mut self, time: Duration) -> Result<(), Error> {
         let until = Instant::now() + time;
         loop {
@@ -258,7 +256,7 @@ impl Client {
             Err(Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status }) => {
                 self.finish_refused(place, slot, status);
             }
-            // The server has not looked at the slot.
+            // The server has not processed the slot.
             Err(error @ (Error::Rpc(_) | Error::Compound(_))) => {
                 self.complete(place, Some((slot, false)), Err(error))
             }
@@ -280,7 +278,7 @@ impl Client {
         }
     }
 
-    /// SEQUENCE failed: nothing of the COMPOUND was done (RFC 8881 section 18.46.3).
+    /// Handles a failed SEQUENCE: no operation was executed (RFC 8881 section 18.46.3).
     fn finish_refused(&mut self, place: u32, slot: Slot, status: Nfsstat4) {
         let refused = Error::Nfs { operation: NfsOpnum4::OP_SEQUENCE, status };
         let Some(call) = self.calls.get_mut(place) else { return };
@@ -294,8 +292,8 @@ impl Client {
                 }
                 _ => self.complete(place, Some((slot, false)), Err(refused)),
             },
-            // It was done before the connection was cut, and the result is lost: done again it is
-            // the same.
+            // It executed before the connection failed, and the result is lost. Repeating it is
+            // safe.
             Nfsstat4::NFS4ERR_RETRY_UNCACHED_REP if repeatable => {
                 call.slot = None;
                 call.stage = Stage::Waiting;
@@ -307,7 +305,7 @@ impl Client {
         }
     }
 
-    /// The server no longer knows the context: the call is repeated in a new one, in the same slot.
+    /// Repeats the call in a new context and the same slot, because the server lost the context.
     fn repeat_in_new_context(&mut self, place: u32, expected: &Expected) -> bool {
         let (Some(call), Expected::Gss { context, .. }) = (self.calls.get_mut(place), expected) else {
             return false;
@@ -326,8 +324,8 @@ impl Client {
         true
     }
 
-    /// Ends a call. The slot comes with whether the server used its sequence id up; a call that
-    /// ends without it keeps the slot taken.
+    /// Completes a call. `slot` says whether the server consumed the sequence id; without it the
+    /// slot stays in use.
     pub(super) fn complete(&mut self, place: u32, slot: Option<(Slot, bool)>, result: Result<Reply, Error>) {
         if let Some((slot, executed)) = slot {
             self.slots.release(slot.id, executed);
@@ -339,7 +337,7 @@ impl Client {
         call.message.recycle();
     }
 
-    /// Renews the lease when it is time and nothing else does.
+    /// Renews the lease when it is due and no other call does so.
     pub(super) fn renew_lease(&mut self, now: Instant) -> Result<(), Error> {
         if now.saturating_duration_since(self.last_sent) < self.lease * 2 / 3 || self.calls.len() > 0 {
             return Ok(());

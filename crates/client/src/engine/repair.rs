@@ -1,4 +1,4 @@
-//! Deadlines, cut connections, contexts to be renewed, lost sessions.
+//! Handles deadlines, failed connections, context renewal and lost sessions.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::raw::RawConnection;
 use crate::slots::SlotTable;
 
 impl Client {
-    /// Looks after all that time changes.
+    /// Checks everything that depends on the time.
     pub(super) fn check(&mut self, now: Instant) -> Result<(), Error> {
         for index in 0..self.links.len() {
             self.reconnect(index, now);
@@ -21,8 +21,8 @@ impl Client {
         self.renew_lease(now)
     }
 
-    /// Tells the callers of calls whose time is over. A call that has a slot keeps it until the
-    /// server answers, because the server may still be at work on it (RFC 8881 section 2.10.6.2).
+    /// Completes calls whose deadline has passed. A call with a slot keeps it until the server
+    /// replies, because the server may still execute the call (RFC 8881 section 2.10.6.2).
     fn time_out(&mut self, now: Instant) {
         let late = |call: &super::Call| !call.abandoned && now >= call.deadline;
         let places: Vec<_> =
@@ -42,8 +42,8 @@ impl Client {
         }
     }
 
-    /// Takes note that a connection is cut. Its calls are sent again, in the same slots, when there
-    /// is a new one (RFC 8881 section 2.10.6.2).
+    /// Records that a connection has failed. After the reconnect its calls are sent again in the
+    /// same slots (RFC 8881 section 2.10.6.2).
     pub(crate) fn cut(&mut self, index: usize) {
         let now = Instant::now();
         let Some(link) = self.links.get_mut(index).filter(|link| link.is_up()) else { return };
@@ -58,12 +58,12 @@ impl Client {
         }
     }
 
-    /// Cuts a connection, as a test of what follows.
+    /// Closes a connection, for tests of reconnects.
     pub fn cut_connection(&mut self, index: usize) {
         self.cut(index);
     }
 
-    /// Makes a cut connection again if it is time to try.
+    /// Reconnects a failed connection if an attempt is due.
     fn reconnect(&mut self, index: usize, now: Instant) {
         let Some(link) = self.links.get(index) else { return };
         let LinkState::Down { since, retry_at, backoff } = link.state else { return };
@@ -91,15 +91,15 @@ impl Client {
         }
     }
 
-    /// Fails the calls of a connection that cannot be made again.
+    /// Fails the calls of a connection that cannot be restored.
     fn give_up(&mut self, index: usize) {
         let Some(link) = self.links.get_mut(index) else { return };
         let given_up = self.options.reconnect_max;
         for place in std::mem::take(&mut link.queued) {
             let slot = self.calls.get(place).and_then(|call| call.slot);
             let error = TransportError::GaveUp(given_up);
-            // Whether the server has seen the request is not known. If it has not, the slot answers
-            // NFS4ERR_SEQ_MISORDERED from now on; if it has, the other guess gives false replays.
+            // It is unknown whether the server has seen the request. If not, the slot returns
+            // NFS4ERR_SEQ_MISORDERED from now on; the opposite guess risks false replays.
             self.complete(place, slot.map(|slot| (slot, true)), Err(error.into()));
         }
     }
@@ -112,7 +112,7 @@ impl Client {
         Ok(Connection::new(connection)?)
     }
 
-    /// Binds a connection to the session. If the session is gone that is for the calls to find out.
+    /// Binds a connection to the session. A lost session is left for the calls to detect.
     fn bind(&mut self, connection: &mut RawConnection) -> Result<(), Error> {
         let session = self.session.id;
         let direction = match self.options.backchannel {
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// Makes a further connection for the session.
+    /// Opens a further connection of the session.
     pub(crate) fn new_link(&mut self) -> Result<Link, Error> {
         let connection = self.connect_link(false)?;
         Ok(Link {
@@ -136,8 +136,8 @@ impl Client {
         })
     }
 
-    /// Makes a new context for an identity. What fails for good fails the calls that need it; what
-    /// may work later is tried again until they run out of time.
+    /// Establishes a new context for an identity. A permanent failure fails the calls that need it;
+    /// a temporary one is retried until they time out.
     pub(super) fn renew_context(&mut self, id: IdentityId, now: Instant) {
         if now < self.context_retry_at {
             return;
@@ -149,7 +149,7 @@ impl Client {
             }
             Err(error) => {
                 self.context_retry_at = Instant::now() + self.options.backoff;
-                // A worn context still serves; without one the calls cannot be made.
+                // A worn context still works; without any context the calls fail.
                 if self.identities.get(id.0).is_some_and(|identity| identity.needs_context()) {
                     self.fail_queued(id, error);
                 }
@@ -166,7 +166,7 @@ impl Client {
         Ok(())
     }
 
-    /// Fails the queued calls of an identity; the first gets the error itself.
+    /// Fails the queued calls of an identity; the first one gets the original error.
     fn fail_queued(&mut self, id: IdentityId, error: Error) {
         let mut error = Some(error);
         for index in 0..self.links.len() {
@@ -190,12 +190,12 @@ impl Client {
         }
     }
 
-    /// Makes the client and the session anew at a server that has lost them, as after its restart.
-    /// Calls in progress fail with [`TransportError::Closed`]. Opens and locks are to be reclaimed
-    /// by their owners, and then [`Client::finish_reclaim`] ends it.
+    /// Creates the client and the session again after the server has lost them, for example in a
+    /// restart. Calls in progress fail with [`TransportError::Closed`]. The owners then reclaim
+    /// opens and locks, and [`Client::finish_reclaim`] ends the reclaim.
     ///
     /// # Errors
-    /// Any.
+    /// Any [`Error`] of the new connection or session.
     pub fn recover(&mut self) -> Result<(), Error> {
         for call in self.calls.drain() {
             if !call.abandoned && !call.internal {

@@ -1,4 +1,4 @@
-//! LOOKUP, GETFH, GETATTR, SETATTR, ACCESS.
+//! LOOKUP, GETFH, GETATTR, SETATTR and ACCESS.
 
 use nfs4::attributes::{KNOWN, fattr4};
 use nfs4::*;
@@ -8,12 +8,12 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::reply::{Reply, Results};
 
-/// Received attributes.
+/// The attributes of one object, as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes(pub Fattr4<'static>);
 
 impl Attributes {
-    /// Which attributes were asked for by default: those that `stat` shows.
+    /// The attributes that are requested by default: those that `stat` shows.
     pub const STAT: Bitmap4 = Bitmap4::of(&[
         FATTR4_TYPE,
         FATTR4_CHANGE,
@@ -49,14 +49,14 @@ impl Attributes {
         FATTR4_SPACE_TOTAL,
     ]);
 
-    /// What quotas leave, where there are any that the user may know.
+    /// The remaining quota, which the server reports only to permitted users.
     pub const QUOTA: Bitmap4 =
         Bitmap4::of(&[FATTR4_QUOTA_AVAIL_HARD, FATTR4_QUOTA_AVAIL_SOFT, FATTR4_QUOTA_USED]);
 
-    /// Reads the values.
+    /// Decodes the attribute values.
     ///
     /// # Errors
-    /// [`Error::Results`] when they are not what the bitmap says.
+    /// [`Error::Results`] if the values do not match the bitmap.
     pub fn values(&self) -> Result<AttributeValues<'_>, Error> {
         decode_fattr4(&self.0, Purpose::Learn, &KNOWN).map_err(|cause| match cause {
             AttributeError::Xdr(cause) => cause.into(),
@@ -65,7 +65,7 @@ impl Attributes {
     }
 }
 
-/// Reads GETFH and GETATTR.
+/// Reads the results of GETFH and GETATTR.
 fn handle_and_attributes(results: &mut Results<'_>) -> Result<(Handle, Attributes), Error> {
     let handle = results.take::<Getfh4Resok<'_>>(NfsOpnum4::OP_GETFH)?.into_owned().object;
     let attributes = results.take::<Getattr4Resok<'_>>(NfsOpnum4::OP_GETATTR)?.into_owned().obj_attributes;
@@ -77,7 +77,7 @@ fn parts(path: &str) -> usize {
 }
 
 impl Client {
-    /// Looks a path up from the root of the pseudo file system.
+    /// Looks up a path from the root of the pseudo file system.
     ///
     /// # Errors
     /// NFS4ERR_NOENT and the other errors of LOOKUP.
@@ -97,7 +97,7 @@ impl Client {
         )
     }
 
-    /// Looks a name up in a directory.
+    /// Looks up a name in a directory.
     ///
     /// # Errors
     /// NFS4ERR_NOENT and the other errors of LOOKUP.
@@ -114,10 +114,10 @@ impl Client {
         )
     }
 
-    /// Looks the directory above a directory up.
+    /// Looks up the parent of a directory.
     ///
     /// # Errors
-    /// NFS4ERR_NOENT at the root.
+    /// NFS4ERR_NOENT at the root, and the other errors of LOOKUPP.
     pub fn lookup_parent(&mut self, directory: &[u8]) -> Result<(Handle, Attributes), Error> {
         self.perform(
             |compound| {
@@ -131,10 +131,10 @@ impl Client {
         )
     }
 
-    /// Reads attributes.
+    /// Returns the attributes in `wanted`.
     ///
     /// # Errors
-    /// Those of GETATTR.
+    /// The errors of GETATTR.
     pub fn getattr(&mut self, handle: &[u8], wanted: Bitmap4) -> Result<Attributes, Error> {
         self.perform(
             |compound| {
@@ -149,11 +149,11 @@ impl Client {
         )
     }
 
-    /// Sets those attributes that have a value, and returns which were set. A size needs the
+    /// Sets the attributes that have a value, and returns the bitmap of those set. A size needs the
     /// stateid of an open for writing, or the anonymous one.
     ///
     /// # Errors
-    /// Those of SETATTR.
+    /// The errors of SETATTR.
     pub fn setattr(
         &mut self,
         handle: &[u8],
@@ -172,7 +172,7 @@ impl Client {
     /// Reads the access control list (RFC 8881 section 6).
     ///
     /// # Errors
-    /// Those of GETATTR; [`Error::Misuse`] when the server has none of the object.
+    /// The errors of GETATTR; [`Error::Misuse`] if the server reports no ACL for the object.
     pub fn acl(&mut self, handle: &[u8]) -> Result<Vec<Nfsace4<'static>>, Error> {
         let attributes = self.getattr(handle, Bitmap4::of(&[FATTR4_ACL]))?;
         let list =
@@ -183,16 +183,17 @@ impl Client {
     /// Sets the access control list.
     ///
     /// # Errors
-    /// Those of SETATTR; NFS4ERR_ATTRNOTSUPP for what the server's file system cannot say.
+    /// The errors of SETATTR; NFS4ERR_ATTRNOTSUPP if the server's file system cannot express the
+    /// ACL.
     pub fn set_acl(&mut self, handle: &[u8], acl: Vec<Nfsace4<'_>>) -> Result<(), Error> {
         let values = AttributeValues { acl: Some(acl), ..AttributeValues::default() };
         self.setattr(handle, Stateid4::ANONYMOUS, &values).map(drop)
     }
 
-    /// Asks which of the ACCESS4 bits in `wanted` are allowed.
+    /// Returns the subset of the ACCESS4 bits in `wanted` that is allowed.
     ///
     /// # Errors
-    /// Those of ACCESS.
+    /// The errors of ACCESS.
     pub fn access(&mut self, handle: &[u8], wanted: u32) -> Result<Access4Resok, Error> {
         self.perform(
             |compound| {
@@ -202,10 +203,10 @@ impl Client {
         )
     }
 
-    /// Asks the server for its lease and takes it over.
+    /// Fetches the lease time from the server and adopts it.
     ///
     /// # Errors
-    /// Those of GETATTR.
+    /// The errors of GETATTR.
     pub fn fetch_lease(&mut self) -> Result<std::time::Duration, Error> {
         let (root, _) = self.lookup_path("")?;
         let attributes = self.getattr(&root, Bitmap4::of(&[FATTR4_LEASE_TIME]))?;

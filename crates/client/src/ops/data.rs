@@ -1,4 +1,4 @@
-//! READ, WRITE, COMMIT: blocking, and submitted for the fast path.
+//! READ, WRITE and COMMIT: blocking, and submitted for the fast path.
 
 use nfs4::*;
 
@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::reply::Reply;
 
 impl Client {
-    /// Reads at most `count` bytes at `offset` and says whether the end of the file was reached.
-    /// The server may return less than was asked for.
+    /// Reads at most `count` bytes at `offset`. Returns the data and whether it reaches the end of
+    /// the file. The server may return fewer bytes.
     ///
     /// # Errors
-    /// Those of READ.
+    /// The errors of READ.
     pub fn read(
         &mut self,
         handle: &[u8],
@@ -27,10 +27,10 @@ impl Client {
         )
     }
 
-    /// Writes `data` at `offset`. The server may write less.
+    /// Writes `data` at `offset`. The server may write fewer bytes.
     ///
     /// # Errors
-    /// Those of WRITE.
+    /// The errors of WRITE.
     pub fn write(
         &mut self,
         handle: &[u8],
@@ -47,11 +47,11 @@ impl Client {
         )
     }
 
-    /// Makes what was written durable; a `count` of 0 is all behind `offset`. Returns the write
-    /// verifier: if it differs from that of the WRITEs they have to be repeated.
+    /// Commits written data; a `count` of 0 commits everything behind `offset`. Returns the write
+    /// verifier: if it differs from that of the WRITEs, they have to be repeated.
     ///
     /// # Errors
-    /// Those of COMMIT.
+    /// The errors of COMMIT.
     pub fn commit(&mut self, handle: &[u8], offset: u64, count: u32) -> Result<[u8; 8], Error> {
         self.perform(
             |compound| {
@@ -68,7 +68,7 @@ impl Client {
     /// Submits PUTFH and READ; [`read_result`] reads the reply.
     ///
     /// # Errors
-    /// As [`Client::submit`].
+    /// The same as [`Client::submit`].
     pub fn submit_read(
         &mut self,
         handle: &[u8],
@@ -85,7 +85,7 @@ impl Client {
     /// Submits PUTFH and WRITE, copying the data once; [`write_result`] reads the reply.
     ///
     /// # Errors
-    /// As [`Client::submit`].
+    /// The same as [`Client::submit`].
     pub fn submit_write(
         &mut self,
         handle: &[u8],
@@ -101,10 +101,10 @@ impl Client {
     }
 }
 
-/// Reads the reply to [`Client::submit_read`]; the data stays where it was received.
+/// Reads the reply to [`Client::submit_read`], borrowing the data from the record.
 ///
 /// # Errors
-/// Those of PUTFH and READ.
+/// The errors of PUTFH and READ.
 pub fn read_result(reply: &Reply) -> Result<Read4Resok<'_>, Error> {
     reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_READ)
 }
@@ -112,7 +112,7 @@ pub fn read_result(reply: &Reply) -> Result<Read4Resok<'_>, Error> {
 /// Reads the reply to [`Client::submit_write`].
 ///
 /// # Errors
-/// Those of PUTFH and WRITE.
+/// The errors of PUTFH and WRITE.
 pub fn write_result(reply: &Reply) -> Result<Write4Resok, Error> {
     reply.results().done(NfsOpnum4::OP_PUTFH)?.take(NfsOpnum4::OP_WRITE)
 }

@@ -1,4 +1,4 @@
-//! CREATE, REMOVE, RENAME, LINK, READLINK, READDIR.
+//! CREATE, REMOVE, RENAME, LINK, READLINK and READDIR.
 
 use nfs4::attributes::fattr4;
 use nfs4::*;
@@ -7,25 +7,25 @@ use super::{Attributes, Handle};
 use crate::client::Client;
 use crate::error::{Error, ResultsError};
 
-/// The most bytes of names and attributes in one reply to READDIR.
+/// The largest reply to READDIR in bytes, counting names and attributes.
 const READDIR_SIZE: u32 = 64 << 10;
 
-/// An entry of a directory.
+/// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The name of the entry.
     pub name: Vec<u8>,
-    /// The position behind it.
+    /// The cookie to continue the listing behind this entry.
     pub cookie: u64,
-    /// Its attributes.
+    /// The attributes that were requested.
     pub attributes: Attributes,
 }
 
 impl Client {
-    /// Makes an object that is not a regular file, with those attributes that have a value.
+    /// Creates an object other than a regular file, with the attributes that have a value.
     ///
     /// # Errors
-    /// Those of CREATE.
+    /// The errors of CREATE.
     pub fn create(
         &mut self,
         directory: &[u8],
@@ -50,19 +50,19 @@ impl Client {
         )
     }
 
-    /// Makes a directory.
+    /// Creates a directory with `mode`.
     ///
     /// # Errors
-    /// Those of CREATE.
+    /// The errors of CREATE.
     pub fn mkdir(&mut self, directory: &[u8], name: &[u8], mode: u32) -> Result<Handle, Error> {
         let values = AttributeValues { mode: Some(mode), ..AttributeValues::default() };
         self.create(directory, name, Createtype4::NF4DIR, &values).map(|(handle, _)| handle)
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link to `target`.
     ///
     /// # Errors
-    /// Those of CREATE.
+    /// The errors of CREATE.
     pub fn symlink(&mut self, directory: &[u8], name: &[u8], target: &[u8]) -> Result<Handle, Error> {
         let kind = Createtype4::NF4LNK(target.into());
         self.create(directory, name, kind, &AttributeValues::default()).map(|(handle, _)| handle)
@@ -71,7 +71,7 @@ impl Client {
     /// Removes a file or an empty directory.
     ///
     /// # Errors
-    /// Those of REMOVE.
+    /// The errors of REMOVE.
     pub fn remove(&mut self, directory: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
         self.perform(
             |compound| {
@@ -81,10 +81,10 @@ impl Client {
         )
     }
 
-    /// Renames `old` in one directory to `new` in another or the same.
+    /// Renames `old` in directory `from` to `new` in directory `to`.
     ///
     /// # Errors
-    /// Those of RENAME.
+    /// The errors of RENAME.
     pub fn rename(&mut self, from: &[u8], old: &[u8], to: &[u8], new: &[u8]) -> Result<(), Error> {
         self.perform(
             |compound| {
@@ -94,10 +94,10 @@ impl Client {
         )
     }
 
-    /// Gives a file a further name.
+    /// Creates a hard link to a file.
     ///
     /// # Errors
-    /// Those of LINK.
+    /// The errors of LINK.
     pub fn link(&mut self, file: &[u8], directory: &[u8], name: &[u8]) -> Result<(), Error> {
         self.perform(
             |compound| {
@@ -107,10 +107,10 @@ impl Client {
         )
     }
 
-    /// Reads a symbolic link.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
-    /// Those of READLINK.
+    /// The errors of READLINK.
     pub fn readlink(&mut self, handle: &[u8]) -> Result<Vec<u8>, Error> {
         self.perform(
             |compound| {
@@ -125,11 +125,11 @@ impl Client {
         )
     }
 
-    /// Reads one piece of a directory from `cookie` on, at first 0 with a verifier of zeros.
-    /// Returns the entries, the verifier for the next piece, and whether this was the last.
+    /// Reads one chunk of a directory. The first call uses cookie 0 and a verifier of zeros.
+    /// Returns the entries, the verifier for the next chunk, and whether this was the last.
     ///
     /// # Errors
-    /// Those of READDIR.
+    /// The errors of READDIR.
     pub fn readdir_piece(
         &mut self,
         directory: &[u8],
@@ -157,8 +157,8 @@ impl Client {
     /// Reads a whole directory with the attributes in `wanted`.
     ///
     /// # Errors
-    /// Those of READDIR; [`Error::Results`] if the server returns pieces without an entry or an
-    /// end.
+    /// The errors of READDIR; [`Error::Results`] if the server returns chunks without an entry or
+    /// an end.
     pub fn readdir(&mut self, directory: &[u8], wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
         let mut found = Vec::new();
         let mut arguments = Readdir4Args {

@@ -1,4 +1,4 @@
-//! LOCK, LOCKT, LOCKU.
+//! LOCK, LOCKT, LOCKU, and operations on stateids.
 
 use nfs4::*;
 
@@ -9,17 +9,17 @@ use crate::error::Error;
 /// The byte-range locks of one lock-owner on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// The lock's stateid.
+    /// The stateid of the locks.
     pub stateid: Stateid4,
-    /// The lock-owner.
+    /// The lock-owner that holds the locks.
     pub owner: Vec<u8>,
 }
 
-/// Who stands in the way of a lock.
+/// The conflicting lock that denied a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial(pub Lock4Denied<'static>);
 
-/// Reads the result of LOCK, of which NFS4ERR_DENIED is one that says who.
+/// Reads the result of LOCK, in which NFS4ERR_DENIED describes the conflicting lock.
 fn read_lock(result: Option<NfsResop4<'_>>) -> Result<Result<Stateid4, Denial>, Error> {
     let operation = NfsOpnum4::OP_LOCK;
     match result {
@@ -31,11 +31,11 @@ fn read_lock(result: Option<NfsResop4<'_>>) -> Result<Result<Stateid4, Denial>, 
 }
 
 impl Client {
-    /// Locks a range of an open file as a new lock-owner; a `length` of `u64::MAX` is to the end.
-    /// The inner error says who has a lock there.
+    /// Locks a range of an open file as a new lock-owner; a `length` of `u64::MAX` extends to the
+    /// end. The inner error describes the conflicting lock.
     ///
     /// # Errors
-    /// Those of LOCK other than NFS4ERR_DENIED.
+    /// The errors of LOCK other than NFS4ERR_DENIED.
     pub fn lock(
         &mut self,
         file: &OpenFile,
@@ -55,11 +55,11 @@ impl Client {
         Ok(locked.map(|stateid| Lock { stateid, owner: owner.to_vec() }))
     }
 
-    /// Locks a further range for a lock-owner that has locks already; the new stateid is put into
+    /// Locks a further range for a lock-owner with existing locks, and stores the new stateid in
     /// `lock`.
     ///
     /// # Errors
-    /// Those of LOCK other than NFS4ERR_DENIED.
+    /// The errors of LOCK other than NFS4ERR_DENIED.
     pub fn lock_more(
         &mut self,
         handle: &[u8],
@@ -74,10 +74,10 @@ impl Client {
         Ok(locked.map(|stateid| lock.stateid = stateid))
     }
 
-    /// LOCK with any arguments.
+    /// Calls LOCK with any arguments.
     ///
     /// # Errors
-    /// Those of LOCK other than NFS4ERR_DENIED.
+    /// The errors of LOCK other than NFS4ERR_DENIED.
     pub fn lock_with(
         &mut self,
         handle: &[u8],
@@ -95,10 +95,10 @@ impl Client {
         )
     }
 
-    /// Asks whether `owner` could lock a range; `None` if so.
+    /// Tests whether `owner` could lock a range; `None` means that it could.
     ///
     /// # Errors
-    /// Those of LOCKT other than NFS4ERR_DENIED.
+    /// The errors of LOCKT other than NFS4ERR_DENIED.
     pub fn test_lock(
         &mut self,
         handle: &[u8],
@@ -130,10 +130,10 @@ impl Client {
         )
     }
 
-    /// Unlocks a range; the new stateid is put into `lock`.
+    /// Unlocks a range, and stores the new stateid in `lock`.
     ///
     /// # Errors
-    /// Those of LOCKU.
+    /// The errors of LOCKU.
     pub fn unlock(&mut self, handle: &[u8], lock: &mut Lock, offset: u64, length: u64) -> Result<(), Error> {
         let arguments = Locku4Args {
             locktype: NfsLockType4::WRITE_LT,
@@ -151,10 +151,10 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for the state of stateids.
+    /// Returns the status of each stateid.
     ///
     /// # Errors
-    /// Those of TEST_STATEID.
+    /// The errors of TEST_STATEID.
     pub fn test_stateids(&mut self, stateids: &[Stateid4]) -> Result<Vec<Nfsstat4>, Error> {
         self.perform(
             |compound| {
@@ -167,10 +167,10 @@ impl Client {
         )
     }
 
-    /// Gives a delegation back.
+    /// Returns a delegation to the server.
     ///
     /// # Errors
-    /// Those of DELEGRETURN.
+    /// The errors of DELEGRETURN.
     pub fn delegreturn(&mut self, file: &[u8], stateid: Stateid4) -> Result<(), Error> {
         self.perform(
             |compound| {
@@ -180,10 +180,10 @@ impl Client {
         )
     }
 
-    /// Frees the stateid of locks that are all unlocked, or of a delegation that was revoked.
+    /// Frees the stateid of locks that are all unlocked, or of a revoked delegation.
     ///
     /// # Errors
-    /// Those of FREE_STATEID.
+    /// The errors of FREE_STATEID.
     pub fn free_stateid(&mut self, stateid: Stateid4) -> Result<(), Error> {
         self.perform(
             |compound| {

@@ -1,4 +1,4 @@
-//! One method an operation: blocking, as one COMPOUND, with a typed result.
+//! One blocking method per operation, as one COMPOUND with a typed result.
 
 mod attributes;
 mod data;
@@ -24,19 +24,19 @@ use crate::compound::Compound;
 use crate::error::Error;
 use crate::reply::Reply;
 
-/// A filehandle of the server's.
+/// A filehandle of the server.
 pub type Handle = nfs4::NfsFh4<'static>;
 
-/// The wait before what the server answered with NFS4ERR_DELAY is tried again.
+/// The delay before a retry after NFS4ERR_DELAY.
 const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Client {
-    /// Calls the COMPOUND that `build` makes and reads its reply with `read`; again and again, for
-    /// as long as [`Options::delay_max`](crate::Options::delay_max), while the server asks to try
+    /// Calls the COMPOUND that `build` creates and reads its reply with `read`. Retries for up to
+    /// [`Options::delay_max`](crate::Options::delay_max) while the server asks the client to try
     /// later.
     ///
     /// # Errors
-    /// Any that the call or `read` gives.
+    /// Any error of the call or of `read`.
     pub fn perform<T>(
         &mut self,
         build: impl Fn(&mut Compound),
@@ -45,10 +45,10 @@ impl Client {
         self.perform_as(self.identity, build, read)
     }
 
-    /// As [`Client::perform`], on behalf of `identity`.
+    /// Calls a COMPOUND like [`Client::perform`], as `identity`.
     ///
     /// # Errors
-    /// As [`Client::perform`].
+    /// The same as [`Client::perform`].
     pub fn perform_as<T>(
         &mut self,
         identity: IdentityId,
@@ -75,13 +75,13 @@ impl Client {
         }
     }
 
-    /// Sets whose calls [`Client::perform`] and the methods around it make from now on.
+    /// Sets the identity of later calls by [`Client::perform`] and the methods built on it.
     pub fn act_as(&mut self, identity: IdentityId) {
         self.identity = identity;
     }
 }
 
-/// Reads nothing: all operations have to have succeeded.
+/// Checks that all operations succeeded.
 fn nothing(reply: &Reply) -> Result<(), Error> {
     reply.check()
 }

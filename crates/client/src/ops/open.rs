@@ -1,4 +1,4 @@
-//! OPEN, OPEN_DOWNGRADE, CLOSE.
+//! OPEN, OPEN_DOWNGRADE and CLOSE.
 
 use nfs4::attributes::fattr4;
 use nfs4::*;
@@ -8,96 +8,96 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::reply::Results;
 
-/// How to open.
+/// Share access, share denial and creation mode of an open.
 #[derive(Clone, Debug)]
 pub struct OpenHow {
-    /// OPEN4_SHARE_ACCESS bits, wishes for delegations included.
+    /// OPEN4_SHARE_ACCESS bits, including the WANT bits for delegations.
     pub access: u32,
-    /// OPEN4_SHARE_DENY bits.
+    /// OPEN4_SHARE_DENY bits of the open.
     pub deny: u32,
-    /// Whether and how to create the file.
+    /// The creation mode of the file.
     pub create: Create,
-    /// The open-owner; each open gets one of its own if `None`.
+    /// The open-owner; `None` uses a new one for each open.
     pub owner: Option<Vec<u8>>,
 }
 
-/// Whether and how to create the file.
+/// The creation mode of OPEN.
 #[derive(Clone, Debug)]
 pub enum Create {
-    /// It has to exist.
+    /// The file must exist.
     No,
-    /// Created if it does not exist, with these attributes; of an existing file only a size of 0
-    /// counts.
+    /// UNCHECKED4: creates the file with these attributes if it does not exist; an existing file
+    /// only takes a size of 0.
     Unchecked(Box<AttributeValues<'static>>),
-    /// It must not exist.
+    /// GUARDED4: the file must not exist.
     Guarded(Box<AttributeValues<'static>>),
-    /// It must not exist, unless it was created with this verifier.
+    /// EXCLUSIVE4: the file must not exist, unless it was created with this verifier.
     Exclusive([u8; 8]),
-    /// The same with attributes.
+    /// EXCLUSIVE4_1: the same, with attributes.
     ExclusiveWith([u8; 8], Box<AttributeValues<'static>>),
 }
 
-/// An open file.
+/// An open file and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
-    /// The file.
+    /// The filehandle of the file.
     pub handle: Handle,
-    /// The open's stateid.
+    /// The stateid of the open.
     pub stateid: Stateid4,
-    /// The file's attributes.
+    /// The attributes of the file after the open.
     pub attributes: Attributes,
     /// `rflags` of the result.
     pub flags: u32,
-    /// How the directory changed.
+    /// The change of the directory by the open.
     pub change: ChangeInfo4,
-    /// The delegation that came with the open.
+    /// The delegation granted with the open.
     pub delegation: OpenDelegation4<'static>,
-    /// The open-owner.
+    /// The open-owner of the open.
     pub owner: Vec<u8>,
 }
 
 impl OpenHow {
-    /// To read what exists.
+    /// Opens an existing file for reading.
     pub const fn read() -> Self {
         Self::new(OPEN4_SHARE_ACCESS_READ)
     }
 
-    /// To read and write what exists.
+    /// Opens an existing file for reading and writing.
     pub const fn write() -> Self {
         Self::new(OPEN4_SHARE_ACCESS_BOTH)
     }
 
-    /// With these access bits what exists, denying nothing and without a delegation.
+    /// Opens an existing file with these access bits, denying nothing and requesting no delegation.
     pub const fn new(access: u32) -> Self {
         let access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
         Self { access, deny: OPEN4_SHARE_DENY_NONE, create: Create::No, owner: None }
     }
 
-    /// To read and write, created with `mode` if it does not exist and emptied if it does.
+    /// Opens for reading and writing; creates the file with `mode` or truncates it.
     pub fn create(mode: u32) -> Self {
         let values = AttributeValues { mode: Some(mode), size: Some(0), ..AttributeValues::default() };
         Self { create: Create::Unchecked(Box::new(values)), ..Self::write() }
     }
 
-    /// To read and write what must not exist yet.
+    /// Opens for reading and writing a file that must not exist.
     pub fn create_new(mode: u32) -> Self {
         let values = AttributeValues { mode: Some(mode), ..AttributeValues::default() };
         Self { create: Create::Guarded(Box::new(values)), ..Self::write() }
     }
 
-    /// Denies others the access in `deny`.
+    /// Denies other opens the access in `deny`.
     pub fn deny(mut self, deny: u32) -> Self {
         self.deny = deny;
         self
     }
 
-    /// Opens as this open-owner.
+    /// Opens with this open-owner.
     pub fn owner(mut self, owner: impl Into<Vec<u8>>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// The arguments of OPEN.
+    /// Returns the arguments of OPEN.
     pub fn arguments<'a>(&self, owner: &'a [u8], claim: OpenClaim4<'a>) -> Open4Args<'a> {
         let attributes = |values: &AttributeValues<'_>| fattr4(&values.present(), values);
         let how = match &self.create {
@@ -138,16 +138,16 @@ fn read_open(results: &mut Results<'_>, owner: &[u8]) -> Result<OpenFile, Error>
 }
 
 impl Client {
-    /// An open-owner that this client has not used yet.
+    /// Returns an open-owner that this client has not used yet.
     pub fn new_owner(&mut self) -> Vec<u8> {
         self.open_owners += 1;
         format!("owner {}", self.open_owners).into_bytes()
     }
 
-    /// Opens the file `name` of a directory.
+    /// Opens the file `name` in a directory.
     ///
     /// # Errors
-    /// Those of OPEN.
+    /// The errors of OPEN.
     pub fn open(&mut self, directory: &[u8], name: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
         self.open_claiming(directory, OpenClaim4::CLAIM_NULL(name.into()), how)
     }
@@ -155,7 +155,7 @@ impl Client {
     /// Opens a file by its filehandle (CLAIM_FH).
     ///
     /// # Errors
-    /// Those of OPEN.
+    /// The errors of OPEN.
     pub fn open_handle(&mut self, file: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
         self.open_claiming(file, OpenClaim4::CLAIM_FH, how)
     }
@@ -163,16 +163,16 @@ impl Client {
     /// Reclaims an open after a restart of the server (CLAIM_PREVIOUS).
     ///
     /// # Errors
-    /// NFS4ERR_NO_GRACE when it is too late, and the others of OPEN.
+    /// NFS4ERR_NO_GRACE after the grace period, and the other errors of OPEN.
     pub fn reclaim_open(&mut self, file: &[u8], how: &OpenHow) -> Result<OpenFile, Error> {
         let had = OpenDelegationType4::OPEN_DELEGATE_NONE;
         self.open_claiming(file, OpenClaim4::CLAIM_PREVIOUS(had), how)
     }
 
-    /// Opens with any claim; `handle` becomes the current filehandle.
+    /// Opens with any claim; `handle` is the current filehandle.
     ///
     /// # Errors
-    /// Those of OPEN.
+    /// The errors of OPEN.
     pub fn open_claiming(
         &mut self,
         handle: &[u8],
@@ -195,20 +195,20 @@ impl Client {
         )
     }
 
-    /// Opens a file by its path.
+    /// Opens a file by path.
     ///
     /// # Errors
-    /// Those of LOOKUP and OPEN.
+    /// The errors of LOOKUP and OPEN.
     pub fn open_path(&mut self, path: &str, how: &OpenHow) -> Result<OpenFile, Error> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let (directory, _) = self.lookup_path(directory)?;
         self.open(&directory, name.as_bytes(), how)
     }
 
-    /// Gives some access and denial of an open back; the new stateid is put into `file`.
+    /// Reduces the access and denial of an open, and stores the new stateid in `file`.
     ///
     /// # Errors
-    /// Those of OPEN_DOWNGRADE.
+    /// The errors of OPEN_DOWNGRADE.
     pub fn open_downgrade(&mut self, file: &mut OpenFile, access: u32, deny: u32) -> Result<(), Error> {
         let (handle, stateid) = (&file.handle, file.stateid);
         let result: OpenDowngrade4Resok = self.perform(
@@ -221,10 +221,10 @@ impl Client {
         Ok(())
     }
 
-    /// Closes an open.
+    /// Closes an open file.
     ///
     /// # Errors
-    /// NFS4ERR_LOCKS_HELD and the others of CLOSE.
+    /// NFS4ERR_LOCKS_HELD and the other errors of CLOSE.
     pub fn close_file(&mut self, file: &OpenFile) -> Result<(), Error> {
         self.perform(
             |compound| {

@@ -1,35 +1,35 @@
-//! ALLOCATE, DEALLOCATE, SEEK, READ_PLUS, IO_ADVISE, COPY and CLONE of NFSv4.2: blocking.
+//! Blocking ALLOCATE, DEALLOCATE, SEEK, READ_PLUS, IO_ADVISE, COPY and CLONE of NFSv4.2.
 
 use nfs4::*;
 
 use crate::client::Client;
 use crate::error::Error;
 
-/// A place in an open file.
+/// A position in an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePosition<'a> {
-    /// The file.
+    /// The filehandle of the file.
     pub handle: &'a [u8],
-    /// Of an open that allows what is done.
+    /// The stateid of an open that permits the operation.
     pub stateid: Stateid4,
-    /// Where it begins, in bytes.
+    /// Offset of the range, in bytes.
     pub offset: u64,
 }
 
 impl Client {
-    /// Reserves space for a range; the file grows to hold it.
+    /// Reserves space for a range, and extends the file if necessary.
     ///
     /// # Errors
-    /// Those of ALLOCATE.
+    /// The errors of ALLOCATE.
     pub fn allocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Allocate4Args { aa_stateid: at.stateid, aa_offset: at.offset, aa_length: length };
         self.change_file(at.handle, &NfsArgop4::OP_ALLOCATE(args), NfsOpnum4::OP_ALLOCATE)
     }
 
-    /// Makes a hole of a range.
+    /// Punches a hole into a range.
     ///
     /// # Errors
-    /// Those of DEALLOCATE.
+    /// The errors of DEALLOCATE.
     pub fn deallocate(&mut self, at: FilePosition<'_>, length: u64) -> Result<(), Error> {
         let args = Deallocate4Args { da_stateid: at.stateid, da_offset: at.offset, da_length: length };
         self.change_file(at.handle, &NfsArgop4::OP_DEALLOCATE(args), NfsOpnum4::OP_DEALLOCATE)
@@ -49,10 +49,10 @@ impl Client {
         )
     }
 
-    /// Finds the next data or hole; says whether only the end of the file was found.
+    /// Finds the next data or hole. The result says whether only the end of the file was found.
     ///
     /// # Errors
-    /// Those of SEEK; NFS4ERR_NXIO behind the end.
+    /// The errors of SEEK; NFS4ERR_NXIO beyond the end.
     pub fn seek(&mut self, at: FilePosition<'_>, what: DataContent4) -> Result<SeekRes4, Error> {
         let args = Seek4Args { sa_stateid: at.stateid, sa_offset: at.offset, sa_what: what };
         self.perform(
@@ -63,10 +63,10 @@ impl Client {
         )
     }
 
-    /// Reads at most `count` bytes as data and holes.
+    /// Reads at most `count` bytes as segments of data and holes.
     ///
     /// # Errors
-    /// Those of READ_PLUS.
+    /// The errors of READ_PLUS.
     pub fn read_plus(&mut self, at: FilePosition<'_>, count: u32) -> Result<ReadPlusRes4<'static>, Error> {
         let args = ReadPlus4Args { rpa_stateid: at.stateid, rpa_offset: at.offset, rpa_count: count };
         self.perform(
@@ -82,10 +82,10 @@ impl Client {
         )
     }
 
-    /// Gives advice on a range, IO_ADVISE_type4 as bits; returns which of it the server follows.
+    /// Sends IO_ADVISE_type4 hints for a range; returns the subset that the server follows.
     ///
     /// # Errors
-    /// Those of IO_ADVISE.
+    /// The errors of IO_ADVISE.
     pub fn advise(&mut self, at: FilePosition<'_>, count: u64, hints: Bitmap4) -> Result<Bitmap4, Error> {
         let args = IoAdvise4Args {
             iaa_stateid: at.stateid,
@@ -106,11 +106,11 @@ impl Client {
         )
     }
 
-    /// Has the server copy bytes from file to file, 0 meaning all up to the source's end, and waits
-    /// for that. It may copy fewer: `cr_response.wr_count` says.
+    /// Copies bytes from file to file on the server and waits for the end; a length of 0 means up
+    /// to the end of the source. The server may copy fewer bytes: see `cr_response.wr_count`.
     ///
     /// # Errors
-    /// Those of COPY.
+    /// The errors of COPY.
     pub fn copy(
         &mut self,
         from: FilePosition<'_>,
@@ -120,11 +120,11 @@ impl Client {
         self.copy_with(from, to, count, true)
     }
 
-    /// As [`Client::copy`], but lets the server answer before it is done: then there is a
-    /// `wr_callback_id`, and CB_OFFLOAD tells of the end (see [`Client::on_callback`]).
+    /// Copies like [`Client::copy`], but permits an asynchronous copy. Then the result has a
+    /// `wr_callback_id`, and CB_OFFLOAD reports the end (see [`Client::on_callback`]).
     ///
     /// # Errors
-    /// Those of COPY.
+    /// The errors of COPY.
     pub fn begin_copy(
         &mut self,
         from: FilePosition<'_>,
@@ -134,10 +134,10 @@ impl Client {
         self.copy_with(from, to, count, false)
     }
 
-    /// Asks how far a copy has come, and how it ended if it has.
+    /// Returns the progress of an asynchronous copy, and its status if it has ended.
     ///
     /// # Errors
-    /// Those of OFFLOAD_STATUS.
+    /// The errors of OFFLOAD_STATUS.
     pub fn copy_status(&mut self, handle: &[u8], stateid: Stateid4) -> Result<OffloadStatus4Resok, Error> {
         let operation = NfsArgop4::OP_OFFLOAD_STATUS(OffloadStatus4Args { osa_stateid: stateid });
         self.perform(
@@ -148,10 +148,10 @@ impl Client {
         )
     }
 
-    /// Stops a copy.
+    /// Cancels an asynchronous copy.
     ///
     /// # Errors
-    /// Those of OFFLOAD_CANCEL.
+    /// The errors of OFFLOAD_CANCEL.
     pub fn cancel_copy(&mut self, handle: &[u8], stateid: Stateid4) -> Result<(), Error> {
         let operation = NfsArgop4::OP_OFFLOAD_CANCEL(OffloadCancel4Args { oca_stateid: stateid });
         self.change_file(handle, &operation, NfsOpnum4::OP_OFFLOAD_CANCEL)
@@ -187,10 +187,11 @@ impl Client {
         )
     }
 
-    /// Makes a range share another file's blocks, 0 meaning all up to the source's end.
+    /// Clones a range of another file by sharing its blocks; a length of 0 means up to the source's
+    /// end.
     ///
     /// # Errors
-    /// Those of CLONE.
+    /// The errors of CLONE.
     pub fn clone_range(
         &mut self,
         from: FilePosition<'_>,

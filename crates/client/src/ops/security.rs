@@ -1,4 +1,4 @@
-//! SECINFO, SECINFO_NO_NAME.
+//! The operations SECINFO and SECINFO_NO_NAME.
 
 use nfs4::*;
 
@@ -14,10 +14,10 @@ const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 const KERBEROS_DER: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 impl Client {
-    /// Asks how `name` in a directory may be accessed, the server's favourite first.
+    /// Returns the security flavors for `name` in a directory, in the server's order of preference.
     ///
     /// # Errors
-    /// Those of SECINFO.
+    /// The errors of SECINFO.
     pub fn secinfo(&mut self, directory: &[u8], name: &[u8]) -> Result<Vec<Secinfo4<'static>>, Error> {
         self.perform(
             |compound| {
@@ -32,10 +32,10 @@ impl Client {
         )
     }
 
-    /// Asks how a filehandle, or its parent, may be accessed.
+    /// Returns the security flavors for a filehandle or its parent.
     ///
     /// # Errors
-    /// Those of SECINFO_NO_NAME.
+    /// The errors of SECINFO_NO_NAME.
     pub fn secinfo_no_name(
         &mut self,
         handle: &[u8],
@@ -55,7 +55,7 @@ impl Client {
     }
 }
 
-/// The flavor that an entry of SECINFO stands for; `None` for those that this client does not have.
+/// Returns the flavor of a SECINFO entry; `None` if this client does not support it.
 pub fn flavor_of(entry: &Secinfo4<'_>) -> Option<Flavor> {
     match entry {
         Secinfo4::RPCSEC_GSS(info) if *info.oid == *KERBEROS || *info.oid == *KERBEROS_DER => {

@@ -1,18 +1,18 @@
-//! GETXATTR, SETXATTR, LISTXATTRS and REMOVEXATTR of NFSv4.2 (RFC 8276): blocking.
+//! Blocking GETXATTR, SETXATTR, LISTXATTRS and REMOVEXATTR of NFSv4.2 (RFC 8276).
 
 use nfs4::*;
 
 use crate::client::Client;
 use crate::error::Error;
 
-/// Bytes of names that one LISTXATTRS asks for.
+/// The reply size that LISTXATTRS requests, in bytes of names.
 const LIST_COUNT: u32 = 16 << 10;
 
 impl Client {
     /// Reads an extended attribute.
     ///
     /// # Errors
-    /// Those of GETXATTR; NFS4ERR_NOXATTR.
+    /// The errors of GETXATTR, such as NFS4ERR_NOXATTR.
     pub fn get_xattr(&mut self, handle: &[u8], name: &[u8]) -> Result<Vec<u8>, Error> {
         let operation = NfsArgop4::OP_GETXATTR(Getxattr4Args { gxa_name: name.into() });
         self.perform(
@@ -31,7 +31,7 @@ impl Client {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// Those of SETXATTR; NFS4ERR_XATTR2BIG.
+    /// The errors of SETXATTR, such as NFS4ERR_XATTR2BIG.
     pub fn set_xattr(
         &mut self,
         handle: &[u8],
@@ -52,7 +52,7 @@ impl Client {
     /// Lists the names of all extended attributes.
     ///
     /// # Errors
-    /// Those of LISTXATTRS.
+    /// The errors of LISTXATTRS.
     pub fn list_xattrs(&mut self, handle: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let (mut names, mut cookie) = (Vec::new(), 0);
         loop {
@@ -69,7 +69,7 @@ impl Client {
                     Ok((more, part.lxr_cookie, part.lxr_eof))
                 },
             )?;
-            // A server that goes in circles is not followed.
+            // Stop if the server makes no progress.
             let stuck = more.is_empty();
             names.extend(more);
             if eof || stuck {
@@ -82,7 +82,7 @@ impl Client {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// Those of REMOVEXATTR; NFS4ERR_NOXATTR.
+    /// The errors of REMOVEXATTR, such as NFS4ERR_NOXATTR.
     pub fn remove_xattr(&mut self, handle: &[u8], name: &[u8]) -> Result<ChangeInfo4, Error> {
         let operation = NfsArgop4::OP_REMOVEXATTR(Removexattr4Args { rxa_name: name.into() });
         self.perform(

@@ -1,5 +1,5 @@
-//! The server calls back by RPCSEC_GSS (RFC 8881 sections 2.10.8.2 and 18.36.3): by a context that
-//! this client has made, with a name of the client's for this direction.
+//! Callbacks by RPCSEC_GSS (RFC 8881 sections 2.10.8.2 and 18.36.3): the server uses a context that
+//! this client has established, under a handle that the client chooses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use xdr::Encoder;
 use super::{Damage, GssContext, random};
 use crate::error::Error;
 
-/// The context by which the server is to call back.
+/// The context that the server uses for callbacks.
 #[derive(Clone, Debug)]
 pub(crate) struct CallbackContext {
     context: Arc<GssContext>,
     service: RpcGssServiceT,
-    /// The client's name for it.
+    /// The handle that the client chose for the context.
     handle: [u8; 8],
 }
 
 impl CallbackContext {
-    /// Has callbacks go by a context, with this service.
+    /// Selects a context and a service for callbacks, with a random handle.
     pub(crate) fn new(context: Arc<GssContext>, service: RpcGssServiceT) -> Result<Self, Error> {
         Ok(Self { context, service, handle: random()? })
     }
 
-    /// What CREATE_SESSION and BACKCHANNEL_CTL say of it.
+    /// Returns the `callback_sec_parms4` for CREATE_SESSION and BACKCHANNEL_CTL.
     pub(crate) fn parms(&self) -> CallbackSecParms4<'static> {
         let gcbp_service = match self.service {
             RpcGssServiceT::rpc_gss_svc_none => RpcGssSvcT::RPC_GSS_SVC_NONE,
@@ -45,14 +45,14 @@ impl CallbackContext {
         })
     }
 
-    /// A window for the sequence numbers of callbacks, as wide as that of calls (RFC 8881 section
-    /// 18.36.3).
+    /// Returns a window for the sequence numbers of callbacks, as wide as that of calls (RFC 8881
+    /// section 18.36.3).
     pub(crate) fn window(&self) -> SequenceWindow {
         SequenceWindow::new(self.context.window())
     }
 
-    /// Checks who calls back, then the sequence number, and returns that. A call whose number was
-    /// used before is met with silence (RFC 2203 section 5.3.3.1): `Err(None)`.
+    /// Checks the credential and the sequence number of a callback, and returns the number. A
+    /// repeated number gets no answer (RFC 2203 section 5.3.3.1): `Err(None)`.
     pub(crate) fn admit(
         &self,
         window: &mut SequenceWindow,
@@ -78,7 +78,7 @@ impl CallbackContext {
         }
     }
 
-    /// Takes the protection off the arguments; nothing if they are not what the server has sent.
+    /// Unwraps the arguments; `None` if they fail verification.
     pub(crate) fn arguments(&self, record: &[u8], at: usize, sequence: u32) -> Option<Vec<u8>> {
         self.channel(sequence).open(record, at).ok().map(Cow::into_owned)
     }
@@ -87,7 +87,7 @@ impl CallbackContext {
         Channel { keys: self.context.keys(), service: self.service, sequence }
     }
 
-    /// The record of an answer, with room for its mark.
+    /// Builds the record of an answer, with room for the record mark.
     pub(crate) fn answer(
         &self,
         xid: u32,
@@ -121,7 +121,7 @@ impl CallbackContext {
     }
 }
 
-/// Breaks the last bit, if it is to be broken.
+/// Flips the last bit if `breaks` is set.
 fn flip(bytes: &mut [u8], breaks: bool) {
     if let Some(last) = bytes.last_mut() {
         *last ^= u8::from(breaks);

@@ -1,28 +1,28 @@
-//! Confounders of sealed calls (RFC 3961 section 5.3), drawn many at a time.
+//! Confounders of sealed calls (RFC 3961 section 5.3), drawn in batches.
 
 use super::fill_random;
 use crate::error::Error;
 
-/// Confounders drawn at once, so that a call that is alone does not cost a system call.
+/// Confounders per batch; a single call then needs no system call of its own.
 const DRAWN: usize = 64;
 
 /// The length of a confounder in bytes: a block of AES.
 const LEN: usize = 16;
 
-/// Random bytes for the calls to come; each is used once.
+/// A stock of random confounders; each is used once.
 #[derive(Debug, Default)]
 pub struct Confounders(Vec<[u8; LEN]>);
 
 impl Confounders {
-    /// Returns the next one.
+    /// Returns the next confounder.
     ///
     /// # Errors
-    /// Only when the system has no random bytes.
+    /// Fails only if the system has no random bytes.
     pub fn next(&mut self) -> Result<[u8; LEN], Error> {
         if self.0.is_empty() {
             self.0.resize(DRAWN, [0; LEN]);
             if let Err(error) = fill_random(self.0.as_flattened_mut()) {
-                // Nobody is to find zeros here the next time.
+                // Drops the zeros, so that the next call does not use them.
                 self.0.clear();
                 return Err(error);
             }

@@ -1,4 +1,4 @@
-//! One RPCSEC_GSS context (RFC 2203): made, used by all connections and threads, destroyed.
+//! An RPCSEC_GSS context (RFC 2203): established, shared by all connections and threads, destroyed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,14 +19,13 @@ use crate::raw::RawConnection;
 /// GSS_S_CONTINUE_NEEDED (RFC 2744 section 3.9.1).
 const GSS_S_CONTINUE_NEEDED: u32 = 1;
 
-/// A context is renewed when this many sequence numbers are left, so that calls in flight still
-/// fit.
+/// A context is renewed when fewer sequence numbers are left, so that calls in flight still fit.
 const SEQUENCES_LEFT_MIN: u32 = 1 << 16;
 
 /// A context is renewed this long before it expires.
 const RENEW_BEFORE: Duration = Duration::from_secs(30);
 
-/// An established context.
+/// An established RPCSEC_GSS context.
 pub struct GssContext {
     keys: ContextKeys,
     handle: Vec<u8>,
@@ -47,11 +46,12 @@ impl std::fmt::Debug for GssContext {
 }
 
 impl GssContext {
-    /// Makes a context with RPCSEC_GSS_INIT and as many RPCSEC_GSS_CONTINUE_INIT as it takes.
+    /// Establishes a context with RPCSEC_GSS_INIT and as many RPCSEC_GSS_CONTINUE_INIT as
+    /// necessary.
     ///
     /// # Errors
-    /// [`Error::Gss`] when Kerberos refuses here, [`Error::Protection`] when the server refuses or
-    /// its proof is wrong, and those of the transport.
+    /// [`Error::Gss`] if Kerberos fails on this side, [`Error::Protection`] if the server refuses
+    /// or its verifier is wrong, and any transport error.
     pub fn establish(
         connection: &mut RawConnection,
         credential: &GssCredential,
@@ -83,14 +83,15 @@ impl GssContext {
         }
     }
 
-    /// The verifier of the last reply is the MIC of the window (RFC 2203 section 5.2.3.1).
+    /// Checks that the verifier of the last reply is the MIC of the window (RFC 2203 section
+    /// 5.2.3.1).
     fn finish(established: Established, verifier: &[u8], result: &InitRes<'_>) -> Result<Self, Error> {
         let window = result.seq_window.to_be_bytes();
         established.keys.verify(&window, verifier).map_err(|_| ProtectionError::Verifier)?;
         Ok(Self::new(established, result.handle.to_vec(), result.seq_window))
     }
 
-    /// A context whose exchange of tokens has been done elsewhere.
+    /// Returns a context whose token exchange was completed elsewhere.
     pub fn new(established: Established, handle: Vec<u8>, window: u32) -> Self {
         Self {
             keys: established.keys,
@@ -103,10 +104,10 @@ impl GssContext {
         }
     }
 
-    /// Ends the context at the server with RPCSEC_GSS_DESTROY (RFC 2203 section 5.4).
+    /// Destroys the context at the server with RPCSEC_GSS_DESTROY (RFC 2203 section 5.4).
     ///
     /// # Errors
-    /// The server's refusal and those of the transport.
+    /// The server's refusal and any transport error.
     pub fn destroy(self: &Arc<Self>, connection: &mut RawConnection, timeout: Duration) -> Result<(), Error> {
         let mut call = GssCall::new(self.clone(), RpcGssServiceT::rpc_gss_svc_none);
         call.gss_procedure = RpcGssProcT::RPCSEC_GSS_DESTROY;
@@ -114,22 +115,22 @@ impl GssContext {
         head.call(connection, &[], timeout).map(drop)
     }
 
-    /// The keys of both directions.
+    /// Returns the keys of both directions.
     pub const fn keys(&self) -> &ContextKeys {
         &self.keys
     }
 
-    /// The server's name for the context.
+    /// Returns the server's handle of the context.
     pub fn handle(&self) -> &[u8] {
         &self.handle
     }
 
-    /// How many sequence numbers may be outstanding.
+    /// Returns the number of sequence numbers that may be outstanding.
     pub const fn window(&self) -> u32 {
         self.window
     }
 
-    /// The server's principal.
+    /// Returns the server's principal.
     pub fn principal(&self) -> &str {
         &self.principal
     }
@@ -149,15 +150,15 @@ impl GssContext {
         self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a new context should take this one's place: its numbers or its time are nearly used
-    /// up.
+    /// Returns whether a new context should replace this one, because its sequence numbers or its
+    /// lifetime are nearly exhausted.
     pub fn is_worn(&self, now: Instant) -> bool {
         let next = self.next_sequence.load(Ordering::Relaxed);
         let expired = self.expires.is_some_and(|expires| now + RENEW_BEFORE >= expires);
         next >= MAXSEQ - SEQUENCES_LEFT_MIN || expired
     }
 
-    /// Until when the context is valid; `None` if for longer than this machine can say.
+    /// Returns the expiry time; `None` if it is beyond the range of the clock.
     pub const fn expires(&self) -> Option<Instant> {
         self.expires
     }
@@ -184,7 +185,7 @@ fn exchange_token(
     connection.exchange(record.get(4..).unwrap_or_default(), timeout)
 }
 
-/// Takes the verifier and the result out of a reply to INIT; a refusal becomes an error.
+/// Extracts the verifier and the result from a reply to INIT; a refusal becomes an error.
 fn read_result(reply: &[u8]) -> Result<(Vec<u8>, InitRes<'_>), Error> {
     let (verifier, results_at) = match ReplyHeader::parse(reply).map_err(RpcError::from)? {
         ReplyHeader::Denied { why, .. } => return Err(RpcError::from(why).into()),

@@ -1,4 +1,4 @@
-//! Somebody on whose behalf calls are made.
+//! An identity that calls act as.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::error::Error;
 use crate::options::{GssCredential, Security};
 use crate::raw::RawConnection;
 
-/// An identity, with its context if it has one.
+/// An identity and its security context, if established.
 #[derive(Debug)]
 pub enum Identity {
     /// AUTH_NONE or AUTH_SYS: the flavor and the encoded credential.
     Plain { flavor: u32, body: Arc<[u8]> },
-    /// RPCSEC_GSS.
+    /// RPCSEC_GSS, and the context once there is one.
     Gss { credential: GssCredential, context: Option<Arc<GssContext>> },
 }
 
 impl Identity {
-    /// Makes an identity, without a context yet.
+    /// Creates an identity without a context.
     pub fn new(security: &Security) -> Result<Self, Error> {
         Ok(match security {
             Security::None => Self::Plain { flavor: AuthFlavor::AUTH_NONE as u32, body: Arc::default() },
@@ -37,7 +37,7 @@ impl Identity {
         })
     }
 
-    /// The context in use.
+    /// Returns the context in use.
     pub fn context(&self) -> Option<&Arc<GssContext>> {
         match self {
             Self::Plain { .. } => None,
@@ -45,17 +45,17 @@ impl Identity {
         }
     }
 
-    /// Whether a context has to be made before the next call.
+    /// Returns whether a context has to be established before the next call.
     pub fn needs_context(&self) -> bool {
         matches!(self, Self::Gss { context: None, .. })
     }
 
-    /// Whether it is time to renew the context.
+    /// Returns whether the context is due for renewal.
     pub fn is_worn(&self, now: Instant) -> bool {
         self.context().is_some_and(|context| context.is_worn(now))
     }
 
-    /// Forgets `context` if it is still the one in use: the server no longer knows it.
+    /// Drops `context` if it is still in use, because the server no longer knows it.
     pub fn forget(&mut self, stale: &Arc<GssContext>) {
         if let Self::Gss { context, .. } = self
             && context.as_ref().is_some_and(|current| Arc::ptr_eq(current, stale))
@@ -64,7 +64,7 @@ impl Identity {
         }
     }
 
-    /// Makes a new context, which takes the place of the old one.
+    /// Establishes a new context, which replaces the old one.
     pub fn renew(&mut self, connection: &mut RawConnection, timeout: Duration) -> Result<(), Error> {
         if let Self::Gss { credential, context } = self {
             *context = Some(GssContext::establish(connection, credential, timeout)?);
@@ -72,12 +72,12 @@ impl Identity {
         Ok(())
     }
 
-    /// How many calls of this identity may be outstanding.
+    /// Returns the number of calls of this identity that may be outstanding.
     pub fn outstanding_max(&self) -> u32 {
         self.context().map_or(u32::MAX, |context| context.window().max(1))
     }
 
-    /// The protection of the next call; `service` overrides the identity's own.
+    /// Returns the protection of the next call; `service` overrides that of the identity.
     pub fn protection(&self, service: Option<RpcGssServiceT>) -> Result<Protection, Error> {
         match self {
             Self::Plain { flavor, body } => Ok(Protection::Plain { flavor: *flavor, body: body.clone() }),
@@ -88,8 +88,8 @@ impl Identity {
         }
     }
 
-    /// The protection of calls about the client and its session: integrity at least
-    /// (RFC 8881 section 2.10.8.3).
+    /// Returns the protection of client and session operations: at least integrity (RFC 8881
+    /// section 2.10.8.3).
     pub fn machine_protection(&self) -> Result<Protection, Error> {
         let service = match self {
             Self::Gss { credential, .. } if credential.service == RpcGssServiceT::rpc_gss_svc_none => {

@@ -17,14 +17,14 @@ pub(crate) use seal::{Outgoing, seal};
 
 use crate::error::Error;
 
-/// Draws random bytes.
+/// Returns `N` random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     fill_random(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Fills `bytes` with random ones.
+/// Fills `bytes` with random values.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), Error> {
     getrandom::fill(bytes).map_err(|cause| std::io::Error::other(cause.to_string()).into())
 }

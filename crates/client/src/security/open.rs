@@ -1,4 +1,4 @@
-//! Checks replies and takes their protection off, many at a time.
+//! Verifies and unwraps replies in batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::{GssContext, Protection};
 use crate::error::{Error, ProtectionError, RpcError};
 use crate::reply::Body;
 
-/// Where the verifier's bytes begin in an accepted reply: behind XID, message type, status, flavor,
-/// length.
+/// Offset of the verifier's bytes in an accepted reply: behind XID, message type, status, flavor
+/// and length.
 const VERIFIER_AT: usize = 20;
 
-/// What the reply to a call must prove.
+/// The proof that a reply must carry.
 #[derive(Clone, Debug)]
 pub enum Expected {
-    /// Nothing.
+    /// The reply carries no proof.
     Nothing,
-    /// The MIC of the call's sequence number, and the call's service.
+    /// The verifier is the MIC of the call's sequence number, and the service is the call's.
     Gss { context: Arc<GssContext>, sequence: u32, service: RpcGssServiceT },
 }
 
 impl Expected {
-    /// What to expect of the reply to a call with this protection.
+    /// Returns the proof required of the reply to a call with this protection.
     pub fn of(protection: &Protection) -> Self {
         match protection {
             Protection::Plain { .. } => Self::Nothing,
@@ -36,7 +36,7 @@ impl Expected {
     }
 }
 
-/// A reply that has arrived.
+/// A received reply during verification.
 #[derive(Debug)]
 pub struct Incoming {
     record: Vec<u8>,
@@ -44,16 +44,16 @@ pub struct Incoming {
     /// The bytes that the verifier signs.
     signed: [u8; SEQUENCE_LEN],
     verifier: Range<usize>,
-    /// What of the record is signed, with its checksum; of bodies with integrity.
+    /// The signed range of the record and its checksum, for bodies with integrity.
     checksum: Option<(Range<usize>, Range<usize>)>,
-    /// The token of an encrypted body.
+    /// The range of the token of an encrypted body.
     token: Option<Range<usize>>,
-    /// Where the results are, as far as is known.
+    /// The range of the results, as far as it is known.
     result: Result<Range<usize>, Error>,
 }
 
 impl Incoming {
-    /// A reply to a call whose expectations were kept.
+    /// Wraps a reply to a call with the given expectations.
     pub fn new(record: Vec<u8>, expected: Expected) -> Self {
         let signed = match &expected {
             Expected::Nothing => [0; SEQUENCE_LEN],
@@ -62,12 +62,12 @@ impl Incoming {
         Self { record, expected, signed, verifier: 0..0, checksum: None, token: None, result: Ok(0..0) }
     }
 
-    /// The results, or why there are none.
+    /// Returns the results or the error.
     pub fn into_body(self) -> Result<Body, Error> {
         self.into_parts().1
     }
 
-    /// What was expected, and the results, or why there are none.
+    /// Returns the expectations, and the results or the error.
     pub fn into_parts(self) -> (Expected, Result<Body, Error>) {
         (self.expected, self.result.map(|results| Body { record: self.record, results }))
     }
@@ -78,7 +78,7 @@ impl Incoming {
         }
     }
 
-    /// Finds out what there is to check.
+    /// Parses the reply and finds the parts to verify.
     fn parse(&mut self) -> Result<Range<usize>, Error> {
         let (verifier, results_at) = match ReplyHeader::parse(&self.record).map_err(RpcError::from)? {
             ReplyHeader::Denied { why, .. } => return Err(RpcError::from(why).into()),
@@ -110,7 +110,7 @@ impl Incoming {
         }
     }
 
-    /// Takes note of what a token held.
+    /// Stores the contents of an unwrapped token.
     fn opened(&mut self, opened: Result<krb5::Unwrapped, TokenError>) {
         let Some(token) = self.token.take() else { return };
         let Ok(opened) = opened else { return self.fail(ProtectionError::Integrity) };
@@ -129,7 +129,7 @@ impl Incoming {
     }
 }
 
-/// Checks and opens replies. As with [`seal`](super::seal), all of one kind at once.
+/// Verifies and unwraps replies; like [`seal`](super::seal), in one batch per kind.
 pub fn open(replies: &mut [Incoming]) {
     for reply in replies.iter_mut() {
         reply.result = reply.parse();

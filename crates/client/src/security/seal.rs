@@ -1,4 +1,4 @@
-//! Puts heads, proofs and protection around the arguments of calls, many at a time.
+//! Adds headers, verifiers and protection to the arguments of calls, in batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,72 +16,72 @@ use crate::message::Message;
 use crate::raw::RawConnection;
 use crate::reply::Body;
 
-/// The head of a call.
+/// The RPC header of a call.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// Transaction.
+    /// Transaction id of the call.
     pub xid: u32,
-    /// Remote program.
+    /// Number of the remote program.
     pub program: u32,
-    /// Its version.
+    /// Version of the program.
     pub version: u32,
-    /// Its procedure.
+    /// Procedure of the program.
     pub procedure: u32,
-    /// Credential and proof.
+    /// Credential and verifier of the call.
     pub protection: Protection,
 }
 
-/// How a call proves who makes it.
+/// The credential of a call, and the proof of its caller.
 #[derive(Clone, Debug)]
 pub enum Protection {
-    /// A credential that needs no proof.
+    /// A credential without a verifier.
     Plain {
-        /// AUTH_NONE, AUTH_SYS, or RPCSEC_GSS while a context is made.
+        /// AUTH_NONE, AUTH_SYS, or RPCSEC_GSS while a context is established.
         flavor: u32,
-        /// The encoded credential.
+        /// The encoded body of the credential.
         body: Arc<[u8]>,
     },
-    /// A context.
+    /// A credential of an RPCSEC_GSS context.
     Gss(GssCall),
 }
 
-/// What RPCSEC_GSS says about one call. Every field can be set to something wrong.
+/// The RPCSEC_GSS fields of one call. Tests can set any field to an invalid value.
 #[derive(Clone, Debug)]
 pub struct GssCall {
     /// The context whose keys are used.
     pub context: Arc<GssContext>,
-    /// 1.
+    /// The RPCSEC_GSS version, normally 1.
     pub gss_version: u32,
-    /// RPCSEC_GSS_DATA, or RPCSEC_GSS_DESTROY.
+    /// RPCSEC_GSS_DATA, or RPCSEC_GSS_DESTROY to end the context.
     pub gss_procedure: RpcGssProcT,
     /// The sequence number in the credential.
     pub sequence: u32,
-    /// The sequence number in the protected body, which should be the same.
+    /// The sequence number in the protected body, normally the same.
     pub body_sequence: u32,
     /// The service that the credential names.
     pub service: RpcGssServiceT,
-    /// The service that the body really has.
+    /// The service that actually protects the body.
     pub body_service: RpcGssServiceT,
-    /// Another handle than the context's.
+    /// A handle that replaces the context's.
     pub handle: Option<Vec<u8>>,
-    /// What is broken on purpose.
+    /// The deliberate damage, for tests.
     pub damage: Damage,
 }
 
-/// What is broken on purpose, for tests of the server.
+/// Deliberate damage to a call, for tests of servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
-    /// Nothing.
+    /// The call is undamaged.
     #[default]
     None,
-    /// A bit of the verifier.
+    /// Flips a bit of the verifier.
     Verifier,
-    /// A bit of the body's checksum or token.
+    /// Flips a bit of the body's checksum or token.
     Body,
 }
 
 impl GssCall {
-    /// A sound call with the next sequence number of `context`.
+    /// Returns a valid call with the next sequence number of `context`.
     pub fn new(context: Arc<GssContext>, service: RpcGssServiceT) -> Self {
         let sequence = context.next_sequence();
         Self {
@@ -107,15 +107,15 @@ impl GssCall {
 }
 
 impl Head {
-    /// The head of a call of NFSv4.
+    /// Returns the header of an NFSv4 call.
     pub const fn nfs(xid: u32, procedure: u32, protection: Protection) -> Self {
         Self { xid, program: NFS4_PROGRAM, version: NFS_V4, procedure, protection }
     }
 
-    /// The whole record with its mark.
+    /// Builds the whole record with its mark.
     ///
     /// # Errors
-    /// Only when the system has no random bytes.
+    /// Fails only if the system has no random bytes.
     pub fn record(&self, arguments: &[u8]) -> Result<Vec<u8>, Error> {
         let mut message = Message::of(arguments);
         let mut calls = [Outgoing { message: &mut message, head: self }];
@@ -123,10 +123,10 @@ impl Head {
         Ok(message.record().to_vec())
     }
 
-    /// Makes the call and waits for the results.
+    /// Sends the call and waits for the results.
     ///
     /// # Errors
-    /// [`Error::Timeout`], and all that can be wrong with a reply.
+    /// [`Error::Timeout`], and every error of a reply.
     pub fn call(
         &self,
         connection: &mut RawConnection,
@@ -141,7 +141,7 @@ impl Head {
         incoming.into_body()
     }
 
-    /// Appends the part of the head that the verifier signs; `scratch` is for the credential.
+    /// Appends the part of the header that the verifier signs; `scratch` holds the credential.
     fn signed(&self, encoder: &mut Encoder, scratch: &mut Encoder) {
         let target = (self.program, self.version, self.procedure);
         match &self.protection {
@@ -157,28 +157,28 @@ impl Head {
     }
 }
 
-/// A call to be sent.
+/// A call to be sealed.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
-    /// The arguments; afterwards the record.
+    /// The arguments before sealing, the record afterwards.
     pub message: &'a mut Message,
-    /// What to put in front.
+    /// The header to prepend.
     pub head: &'a Head,
 }
 
-/// What is known of a call on the way through [`seal`].
+/// The intermediate state of one call in [`seal`].
 struct Work {
-    /// Where among the heads of all calls the signed part of its own is.
+    /// Range of the call's signed header in the buffer of all headers.
     signed: Range<usize>,
     verifier: MicToken,
     checksum: MicToken,
 }
 
-/// Room for the signed part of a head.
+/// Initial capacity for the signed part of a header, in bytes.
 const HEAD_CAPACITY: usize = 128;
 
-/// Makes records of calls. Checksums are computed and bodies encrypted as one batch, because many
-/// at once cost much less than one after the other.
+/// Seals calls into records. Checksums and encryption run as one batch, which costs much less than
+/// call by call.
 pub fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) -> Result<(), Error> {
     let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
     let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));
@@ -215,7 +215,7 @@ impl Head {
         }
     }
 
-    /// The call, if its body has a frame.
+    /// Returns the call if its body is wrapped.
     fn protected(&self) -> Option<&GssCall> {
         self.gss().filter(|call| call.body_service != RpcGssServiceT::rpc_gss_svc_none)
     }
@@ -272,7 +272,7 @@ fn encrypt(
         let sequence = gss.context.next_token();
         buffer.resize(buffer.len() + keys.wrap_trailer_len(), 0);
         let (front, token) = buffer.split_at_mut(at + 4);
-        // The token's length, as XDR puts it in front.
+        // XDR prefixes the token with its length.
         if let Some(length) = front.last_chunk_mut() {
             *length = (token.len() as u32).to_be_bytes();
         }
@@ -321,7 +321,7 @@ fn finish(call: &mut Outgoing<'_>, work: &Work, heads: &[u8], scratch: &mut Enco
         scratch.truncate(0);
         scratch.raw(&[0; 3][..padding(length)]).opaque(&work.checksum);
         if damaged {
-            // Tokens are of whole units: nothing follows their last bit.
+            // A token is a whole number of XDR units, so its last bit is not padding.
             flip_last_bit(scratch.as_mut_vec());
         }
         call.message.append(scratch.as_slice());

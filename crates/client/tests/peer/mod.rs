@@ -1,4 +1,4 @@
-//! A server that does what a test tells it to.
+//! A server that follows the script of a test.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -10,33 +10,33 @@ use orthrus_client::{Client, Options, RawConnection, Security};
 use rpc::{Accepted, Message, OpaqueAuth};
 use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 
-/// The session of every client of a peer.
+/// The session ID that every client of a peer receives.
 pub const SESSION: [u8; 16] = [0x5e; 16];
 
-/// What a peer has received: the connection's number and the COMPOUND.
+/// A COMPOUND that a peer has received, and the number of its connection.
 pub type Seen = (usize, Compound4Args<'static>);
 
-/// What a peer does with a COMPOUND.
+/// The reaction of a peer to a COMPOUND.
 pub enum Answer {
-    /// What a server does.
+    /// Answers as a server does.
     Normal,
-    /// SEQUENCE fails.
+    /// Answers SEQUENCE with this error.
     Refuse(Nfsstat4),
-    /// Nothing.
+    /// Sends no answer at all.
     Silence,
-    /// Closes the connection.
+    /// Closes the connection at once.
     Close,
-    /// The normal answer, and then the connection is closed before it is sent.
+    /// Executes the COMPOUND, and closes the connection instead of sending the answer.
     ExecuteAndClose,
-    /// The normal answer, after this time.
+    /// Sends the normal answer after this time.
     Late(Duration),
-    /// The normal answer of a SEQUENCE with this target.
+    /// Sends the normal answer, with this target in the result of SEQUENCE.
     Target(u32),
 }
 
 type Script = Box<dyn FnMut(&Seen) -> Answer + Send>;
 
-/// A listening peer.
+/// A listening server with a script.
 pub struct Peer {
     pub address: SocketAddr,
     pub seen: Arc<Mutex<Vec<Seen>>>,
@@ -60,7 +60,7 @@ impl Peer {
         Self { address, seen }
     }
 
-    /// Options of a client of this peer, quick to repair.
+    /// Returns options for a client of this peer, with a short backoff.
     pub fn options(&self) -> Options {
         let mut options = Options::new("127.0.0.1", Security::sys_as(1000, 1000)).port(self.address.port());
         options.backoff = Duration::from_millis(5);
@@ -68,13 +68,12 @@ impl Peer {
         options
     }
 
-    /// A client of this peer.
+    /// Connects a client to this peer.
     pub fn client(&self) -> Client {
         Client::connect(self.options()).expect("the peer makes a session")
     }
 
-    /// The SEQUENCE arguments received in COMPOUNDs with `operation`, with the number of the
-    /// connection.
+    /// Returns the SEQUENCE arguments of COMPOUNDs with `operation`, with the connection's number.
     pub fn sequences_with(&self, operation: NfsOpnum4) -> Vec<(usize, Sequence4Args)> {
         let seen = self.seen.lock().expect("no test panicked with it");
         let has =
@@ -84,7 +83,7 @@ impl Peer {
     }
 }
 
-/// The SEQUENCE of a COMPOUND.
+/// Returns the SEQUENCE of a COMPOUND, if it has one.
 pub fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args> {
     match compound.argarray.first() {
         Some(NfsArgop4::OP_SEQUENCE(sequence)) => Some(*sequence),
@@ -92,7 +91,7 @@ pub fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args> {
     }
 }
 
-/// Whether the COMPOUND has the operation.
+/// Returns whether the COMPOUND has the operation.
 pub fn has(seen: &Seen, operation: NfsOpnum4) -> bool {
     seen.1.argarray.iter().any(|op| op.discriminant() == operation)
 }
@@ -131,7 +130,7 @@ fn refused(status: Nfsstat4) -> Compound4Res<'static> {
     Compound4Res { status, tag: Default::default(), resarray }
 }
 
-/// The answers of a server that succeeds with everything.
+/// Returns the answers of a server on which every operation succeeds.
 fn normal(compound: &Compound4Args<'_>, target: u32) -> Compound4Res<'static> {
     let status = Nfsstat4::NFS4_OK;
     let answer = |operation: &NfsArgop4<'_>| match operation {
