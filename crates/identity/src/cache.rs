@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Remembers values until they expire; at the limit the oldest entry goes.
+/// A cache of values until they expire; at the limit it drops the oldest entry.
 pub struct Cache<K, V> {
     max: usize,
     inner: Mutex<Inner<K, V>>,
@@ -14,7 +14,7 @@ pub struct Cache<K, V> {
 
 struct Inner<K, V> {
     entries: HashMap<K, (V, Duration)>,
-    /// Keys in order of insertion. A key stands here exactly once while it is an entry.
+    /// Keys in order of insertion. A key occurs exactly once while it has an entry.
     order: VecDeque<K>,
 }
 
@@ -32,7 +32,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         inner.entries.get(key).filter(|(_, expires)| now < *expires).map(|(value, _)| value.clone())
     }
 
-    /// Returns a value, expired or not.
+    /// Returns a value even if it has expired.
     pub fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -41,7 +41,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         inner.entries.get(key).map(|(value, _)| value.clone())
     }
 
-    /// Remembers a value until `expires`.
+    /// Stores a value until `expires`.
     pub fn put(&self, key: K, value: V, expires: Duration) {
         if self.max == 0 {
             return;
@@ -57,7 +57,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Forgets everything.
+    /// Drops all entries at once.
     pub fn clear(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.entries.clear();

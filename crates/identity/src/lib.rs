@@ -1,15 +1,14 @@
-//! Principals to uids and gids, and owners to names and back.
+//! Maps principals to uids and gids, and owners to names and back.
 //!
-//! A Kerberos principal becomes the [`Identity`] that its calls act with once a context
-//! ([`Mapper::principal`]); the attributes `owner` and `owner_group` are strings on the wire and
-//! numbers in the file system ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9).
-//! Where names come from is an [`IdentitySource`]: the system's name service ([`NssSource`]) or a
-//! table ([`StaticSource`]).
+//! A Kerberos principal maps to the [`Identity`] of its calls when a context is established
+//! ([`Mapper::principal`]). The attributes `owner` and `owner_group` are strings on the wire and
+//! numbers in the file system ([`Mapper::owner_of_uid`] and its siblings, RFC 8881 section 5.9). An
+//! [`IdentitySource`] supplies the names: the system's name service ([`NssSource`]) or a table
+//! ([`StaticSource`]).
 //!
-//! Expiry takes `now`; only waits read a clock. Name services may be slow or hang. Principals are
-//! looked up on the thread of the caller, which may wait for as long as it takes. Owners are looked
-//! up on threads of this crate, and callers wait for these for a moment at most, or not at all
-//! ([`Wait`]).
+//! Expiry uses the caller's `now`; only waits read a clock. Name services may be slow or hang.
+//! Principals are looked up on the caller's thread without a time limit. Owners are looked up on
+//! threads of this crate, and callers wait a bounded time or not at all ([`Wait`]).
 
 mod cache;
 mod lookups;
@@ -30,15 +29,15 @@ pub use source::{IdentitySource, SourceError, StaticSource};
 
 use std::sync::Arc;
 
-/// The user and the group `nobody`, whom callers without an account act as.
+/// The user and the group `nobody`, which callers without an account use.
 pub const ANONYMOUS_ID: u32 = 65_534;
 
-/// Whom a caller acts as.
+/// The account that a caller acts as.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// User.
+    /// Numeric id of the user.
     pub uid: u32,
-    /// Primary group.
+    /// Numeric id of the primary group.
     pub gid: u32,
     /// Supplementary groups, any number; the primary group may be among them.
     pub groups: Arc<[u32]>,

@@ -1,4 +1,4 @@
-//! Lookups of owners in a name service that may be slow: on threads of their own, each key once,
+//! Looks up owners in a name service that may be slow: on separate threads, once per key in flight,
 //! with a bounded wait.
 
 use std::cell::Cell;
@@ -9,43 +9,42 @@ use std::time::{Duration, Instant};
 
 use crate::{IdentitySource, SourceError};
 
-/// Threads that look owners up at once; the only ones that a name service can hang.
+/// Threads that look up owners; a name service can hang no others.
 const LOOKUP_THREADS_MAX: usize = 8;
-/// Lookups in flight, with those that wait for a thread; further owners count as late at once.
+/// Lookups in flight or queued. Further lookups count as late at once.
 const LOOKUPS_MAX: usize = 4096;
-/// Calls that wait for a lookup at once. Others count as late at once: the threads that calls run
-/// on are needed for disks.
+/// Calls that wait for lookups at once. Further calls count as late at once, because disk I/O needs
+/// their threads.
 const LOOKUP_WAITERS_MAX: usize = 32;
-/// How long a lookup may take until its answer counts as late, and how long one call waits for all
-/// of its lookups.
+/// Time after which a lookup counts as late, and for which one call waits for all of its lookups.
 pub const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a thread without work stays.
+/// Time after which an idle thread ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
-/// What is looked up.
+/// The key of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// The name of a user.
+    /// The name of a user id.
     User(u32),
-    /// The name of a group.
+    /// The name of a group id.
     Group(u32),
-    /// The number of a user.
+    /// The id of a user name.
     Uid(String),
-    /// The number of a group.
+    /// The id of a group name.
     Gid(String),
 }
 
-/// What a name service said.
+/// The answer of the name service.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Of a number.
+    /// The name of an id, if there is one.
     Name(Result<Option<String>, SourceError>),
-    /// Of a name.
+    /// The id of a name, if there is one.
     Id(Result<Option<u32>, SourceError>),
 }
 
 impl Key {
-    /// Asks the name service, however long that takes.
+    /// Looks up the key in the name service, without a time limit.
     pub fn look_up(&self, source: &dyn IdentitySource) -> Answer {
         match self {
             Self::User(uid) => Answer::Name(source.user(*uid)),
@@ -56,40 +55,40 @@ impl Key {
     }
 }
 
-/// Whether and how long a lookup is waited for.
+/// The wait of a caller for a lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait<'w> {
-    /// Not at all: the caller comes again where it may wait.
+    /// Does not wait; the caller retries where it may wait.
     Never,
-    /// As long as is left of this, which shrinks by the time that has passed.
+    /// Waits up to this time, and subtracts the time that has passed.
     Within(&'w Cell<Duration>),
 }
 
-/// How a lookup went.
+/// The outcome of a lookup.
 #[derive(Debug)]
 pub enum Asked {
     /// The name service has answered.
     Answered(Answer),
-    /// It takes too long, or too much is looked up already; the answer will be in the cache once it
-    /// is there.
+    /// The lookup takes too long, or too many are in flight. The answer goes to the cache when it
+    /// arrives.
     Late,
-    /// The answer would have to be waited for.
+    /// The caller would have to wait for the answer.
     MustWait,
 }
 
-/// Takes an answer, with the time at which it came.
+/// Receives an answer and the time at which it arrived.
 type Sink = Box<dyn Fn(&Key, &Answer, Duration) + Send + Sync>;
 
-/// The lookups in flight. Dropping it ends the threads as soon as the name service lets go of them.
+/// The lookups in flight. Dropping it ends the threads once the name service returns.
 pub struct Lookups(Arc<Shared>);
 
 struct Shared {
     source: Arc<dyn IdentitySource>,
     sink: Sink,
     inner: Mutex<Inner>,
-    /// Something is to be looked up, or all is to end.
+    /// Signals that a lookup is queued or that the threads should end.
     work: Condvar,
-    /// A lookup has ended.
+    /// Signals that a lookup has ended.
     done: Condvar,
 }
 
@@ -97,7 +96,7 @@ struct Shared {
 struct Inner {
     flights: HashMap<Key, Arc<Flight>>,
     queue: VecDeque<(Key, Arc<Flight>)>,
-    /// When each running lookup began.
+    /// Start times of the running lookups.
     running: Vec<Instant>,
     threads: usize,
     idle: usize,
@@ -105,7 +104,7 @@ struct Inner {
     ended: bool,
 }
 
-/// One lookup that everybody who asks for its key shares.
+/// One lookup, shared by all callers that need its key.
 struct Flight {
     since: Instant,
     /// The caller's time at `since`.
@@ -114,7 +113,7 @@ struct Flight {
 }
 
 impl Lookups {
-    /// Makes lookups of a source; `sink` gets each answer before those who wait do.
+    /// Creates the lookups of a source; `sink` gets each answer before the waiting callers do.
     pub fn new(
         source: Arc<dyn IdentitySource>,
         sink: impl Fn(&Key, &Answer, Duration) + Send + Sync + 'static,
@@ -123,10 +122,10 @@ impl Lookups {
         Self(Arc::new(Shared { source, sink, inner, work: Condvar::new(), done: Condvar::new() }))
     }
 
-    /// Has a key looked up, or joins the lookup in flight.
+    /// Starts the lookup of a key, or joins the one in flight.
     ///
-    /// `cached` reads the cache that the sink fills. A lookup may end between the caller's miss and
-    /// this call; without the second look the name service would be asked twice.
+    /// `cached` reads the cache that the sink fills. A lookup may end between the caller's cache
+    /// miss and this call; the second look at the cache avoids a repeated lookup.
     pub fn ask(
         &self,
         key: Key,
@@ -163,7 +162,7 @@ impl Lookups {
         }
     }
 
-    /// Has no answer of a lookup in flight believed: each key is looked up anew.
+    /// Discards the lookups in flight: each key is looked up again.
     pub fn forget(&self) {
         let mut inner = self.0.lock();
         inner.queue.clear();
@@ -172,8 +171,7 @@ impl Lookups {
 }
 
 impl Inner {
-    /// Whether every thread waits for a name service that does not answer: then nobody else need
-    /// wait for it.
+    /// Returns whether every thread hangs in the name service. Further callers then do not wait.
     fn is_stuck(&self) -> bool {
         self.running.len() >= LOOKUP_THREADS_MAX
             && self.running.iter().all(|since| since.elapsed() >= LOOKUP_WAIT_MAX)
@@ -185,8 +183,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that a thread takes what is queued; false when there is none and the system gives
-    /// none.
+    /// Ensures that a thread takes the queued lookups. Returns false if there is no thread and the
+    /// system provides none.
     fn staff(this: &Arc<Self>, inner: &mut Inner) -> bool {
         if inner.queue.len() > inner.idle && inner.threads < LOOKUP_THREADS_MAX {
             let shared = this.clone();
@@ -219,7 +217,7 @@ impl Shared {
         flight.answer.get().cloned().map_or(Asked::Late, Asked::Answered)
     }
 
-    /// Looks up what is queued until there is nothing more.
+    /// Runs queued lookups until the thread should end.
     fn work(&self) {
         while let Some((key, flight, began)) = self.next() {
             // A source that panics must not leave its key in flight for ever.
@@ -229,7 +227,7 @@ impl Shared {
             if let Some(at) = inner.running.iter().position(|since| *since == began) {
                 inner.running.swap_remove(at);
             }
-            // After `forget` the key may be in flight again, or nowhere.
+            // After `forget` another lookup of the key may be in flight, or none.
             if inner.flights.get(&key).is_some_and(|current| Arc::ptr_eq(current, &flight)) {
                 inner.flights.remove(&key);
                 if let Some(answer) = &answer {
@@ -237,7 +235,7 @@ impl Shared {
                 }
             }
             if let Some(answer) = answer {
-                // Cannot fail: one thread takes each flight.
+                // This never fails: one thread takes each flight.
                 let _ = flight.answer.set(answer);
             }
             drop(inner);
@@ -245,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// Takes the next lookup; `None` when the thread is to end.
+    /// Takes the next lookup; `None` if the thread should end.
     fn next(&self) -> Option<(Key, Arc<Flight>, Instant)> {
         let mut inner = self.lock();
         loop {
@@ -287,7 +285,7 @@ mod tests {
     use crate::Identity;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-    /// Counts how often it is asked.
+    /// A source that counts its lookups.
     #[derive(Default)]
     struct Directory(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! The mapping itself, with its caches.
+//! Maps principals and owners, with caches.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::lookups::{Answer, Asked, Key, LOOKUP_WAIT_MAX, Lookups, Wait};
 use crate::owner::Owner;
 use crate::{Identity, IdentitySource, OwnerError, Principal, Rules, SourceError, Unknown};
 
-/// Whom a principal acts as.
+/// The account of a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// The account; `None` for a principal without one, who acts as the export's anonymous user.
+    /// The account; `None` for a principal without one, which acts as the export's anonymous user.
     pub identity: Option<Identity>,
-    /// Whether the principal is a machine's, as in SP4_MACH_CRED (RFC 8881 section 2.10.8.3).
+    /// Whether the principal belongs to a machine, as in SP4_MACH_CRED (RFC 8881 section 2.10.8.3).
     pub machine: bool,
 }
 
@@ -25,10 +25,10 @@ impl Mapped {
     }
 }
 
-/// Why a principal gets no context.
+/// The reason why a principal gets no context.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrincipalError {
-    /// It has no account and the rules refuse such principals.
+    /// The principal has no account and the rules refuse such principals.
     #[error("the principal {0} has no account here, and unknown = \"refused\"")]
     Refused(String),
     /// The name service failed; the client may try again.
@@ -36,7 +36,7 @@ pub enum PrincipalError {
     Source(#[from] SourceError),
 }
 
-/// Maps principals and owners by the site's rules. Shared by threads; no lock is held during a
+/// Maps principals and owners by the site's rules. Threads share it, and no lock is held during a
 /// lookup.
 pub struct Mapper {
     rules: Rules,
@@ -46,7 +46,7 @@ pub struct Mapper {
     lookups: Lookups,
 }
 
-/// What is known of owners.
+/// The caches of owners and groups.
 struct Owners {
     uids: Cache<String, Option<u32>>,
     gids: Cache<String, Option<u32>>,
@@ -69,7 +69,7 @@ impl Owners {
         }
     }
 
-    /// Remembers an answer that came at `now`.
+    /// Caches an answer that arrived at `now`.
     fn learn(&self, key: &Key, answer: &Answer, now: Duration) {
         let until = |found: bool| now.saturating_add(if found { self.expiry } else { self.absence_expiry });
         match (key, answer) {
@@ -81,14 +81,14 @@ impl Owners {
                 let name = plain(name);
                 self.groups.put(*id, name.clone(), until(name.is_some()));
             }
-            // The failure of a name service is no answer: the name may do later.
+            // A failure of the name service is not cached: a retry may succeed.
             (Key::Uid(name), Answer::Id(Ok(id))) => self.uids.put(name.clone(), *id, until(id.is_some())),
             (Key::Gid(name), Answer::Id(Ok(id))) => self.gids.put(name.clone(), *id, until(id.is_some())),
             _ => {}
         }
     }
 
-    /// Returns an answer that is remembered and has not expired at `now`.
+    /// Returns a cached answer that has not expired at `now`.
     fn known(&self, key: &Key, now: Duration) -> Option<Answer> {
         match key {
             Key::User(id) => self.users.get(id, now).map(|name| Answer::Name(Ok(name))),
@@ -106,14 +106,14 @@ impl Owners {
     }
 }
 
-/// A name that may stand before `@domain`. A failing name service gives numbers, for as long as an
-/// absence is believed: a directory listing must not ask it once for each entry.
+/// Returns a name that may precede `@domain`. If the name service fails, returns none, and the
+/// failure is cached like an absent name: a directory listing must not repeat it for each entry.
 fn plain(name: &Result<Option<String>, SourceError>) -> Option<String> {
     name.as_ref().ok().cloned().flatten().filter(|name| !name.contains('@'))
 }
 
 impl Mapper {
-    /// Makes a mapper with empty caches.
+    /// Creates a mapper with empty caches.
     pub fn new(rules: Rules, source: impl IdentitySource + 'static) -> Self {
         let source: Arc<dyn IdentitySource> = Arc::new(source);
         let owners = Arc::new(Owners::new(&rules));
@@ -124,12 +124,12 @@ impl Mapper {
         Self { rules, source, principals, owners, lookups }
     }
 
-    /// Returns the rules.
+    /// Returns the rules of the site.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Forgets everything cached, as after a reload.
+    /// Drops all cached answers, for a reload.
     pub fn forget(&self) {
         self.principals.clear();
         self.lookups.forget();
@@ -138,11 +138,11 @@ impl Mapper {
 
     /// Maps an authenticated principal, `alice@REALM`.
     ///
-    /// A machine's principal and `root@REALM` are nobody unless [`Rules::principals`] names them,
-    /// and without that no principal becomes uid 0, whatever the name service says.
+    /// A machine's principal and `root@REALM` have no account unless [`Rules::principals`] names
+    /// them. Without that no principal becomes uid 0, regardless of the name service.
     ///
     /// # Errors
-    /// `Refused` by the rules; `Source` when the name service fails, which is not remembered.
+    /// `Refused` by the rules; `Source` if the name service fails, which is not cached.
     pub fn principal(&self, text: &str, now: Duration) -> Result<Mapped, PrincipalError> {
         let mapped = match self.principals.get(text, now) {
             Some(mapped) => mapped,
@@ -150,7 +150,7 @@ impl Mapper {
                 let mapped = self.look_up(text)?;
                 let life =
                     if mapped.identity.is_some() { self.rules.expiry } else { self.rules.absence_expiry };
-                // Longer texts than any account's are mapped, to nobody, and not kept.
+                // Texts longer than any account name have no account, and are not cached.
                 if text.len() <= 2 * self.rules.name_max {
                     self.principals.put(text.to_owned(), mapped.clone(), now.saturating_add(life));
                 }
@@ -185,32 +185,32 @@ impl Mapper {
         plain && self.rules.realms.iter().any(|accepted| accepted == realm)
     }
 
-    /// Returns a user as `owner`: `alice@domain`, or the number when it has no name (RFC 8881
-    /// section 5.9) or its name takes long. Waits for a moment at most.
+    /// Returns a user as `owner`: `alice@domain`, or the number if it has no name (RFC 8881 section
+    /// 5.9) or the lookup is late. Waits at most two seconds.
     pub fn owner_of_uid(&self, uid: u32, now: Duration) -> String {
         let left = Cell::new(LOOKUP_WAIT_MAX);
         self.owner_of_uid_within(uid, now, Wait::Within(&left)).unwrap_or_else(|| uid.to_string())
     }
 
-    /// Returns a group as `owner_group`, as [`Mapper::owner_of_uid`] does.
+    /// Returns a group as `owner_group`; see [`Mapper::owner_of_uid`].
     pub fn owner_of_gid(&self, gid: u32, now: Duration) -> String {
         let left = Cell::new(LOOKUP_WAIT_MAX);
         self.owner_of_gid_within(gid, now, Wait::Within(&left)).unwrap_or_else(|| gid.to_string())
     }
 
-    /// As [`Mapper::owner_of_uid`]; `None` where the name would have to be waited for and must not
-    /// be.
+    /// Returns a user as [`Mapper::owner_of_uid`] does; `None` if `wait` forbids the necessary
+    /// wait.
     pub fn owner_of_uid_within(&self, uid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         self.name(uid, &self.owners.users, Key::User(uid), now, wait)
     }
 
-    /// As [`Mapper::owner_of_gid`]; `None` where the name would have to be waited for and must not
-    /// be.
+    /// Returns a group as [`Mapper::owner_of_gid`] does; `None` if `wait` forbids the necessary
+    /// wait.
     pub fn owner_of_gid_within(&self, gid: u32, now: Duration, wait: Wait<'_>) -> Option<String> {
         self.name(gid, &self.owners.groups, Key::Group(gid), now, wait)
     }
 
-    /// Returns the user that an `owner` names. Waits for a moment at most.
+    /// Returns the user that an `owner` names. Waits at most two seconds.
     ///
     /// # Errors
     /// NFS4ERR_BADOWNER for names that are malformed, foreign or unknown; NFS4ERR_DELAY suits
@@ -220,17 +220,17 @@ impl Mapper {
         self.uid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
     }
 
-    /// Returns the group that an `owner_group` names. Waits for a moment at most.
+    /// Returns the group that an `owner_group` names. Waits at most two seconds.
     ///
     /// # Errors
-    /// As [`Mapper::uid_of_owner`].
+    /// The same as [`Mapper::uid_of_owner`].
     pub fn gid_of_owner(&self, owner: &[u8], now: Duration) -> Result<u32, OwnerError> {
         let left = Cell::new(LOOKUP_WAIT_MAX);
         self.gid_of_owner_within(owner, now, Wait::Within(&left)).unwrap_or_else(|| Err(late(owner)))
     }
 
-    /// As [`Mapper::uid_of_owner`]; `None` where the number would have to be waited for and must
-    /// not be.
+    /// Returns a user as [`Mapper::uid_of_owner`] does; `None` if `wait` forbids the necessary
+    /// wait.
     pub fn uid_of_owner_within(
         &self,
         owner: &[u8],
@@ -240,8 +240,8 @@ impl Mapper {
         self.id(owner, &self.owners.uids, Key::Uid, now, wait)
     }
 
-    /// As [`Mapper::gid_of_owner`]; `None` where the number would have to be waited for and must
-    /// not be.
+    /// Returns a group as [`Mapper::gid_of_owner`] does; `None` if `wait` forbids the necessary
+    /// wait.
     pub fn gid_of_owner_within(
         &self,
         owner: &[u8],
@@ -251,7 +251,7 @@ impl Mapper {
         self.id(owner, &self.owners.gids, Key::Gid, now, wait)
     }
 
-    /// Looks a key up that is not in a cache.
+    /// Looks up a key that is not cached.
     fn ask(&self, key: Key, now: Duration, wait: Wait<'_>) -> Asked {
         if self.source.may_block() {
             return self.lookups.ask(key, now, wait, |key| self.owners.known(key, now));
@@ -274,7 +274,7 @@ impl Mapper {
             None => match self.ask(key, now, wait) {
                 Asked::Answered(Answer::Name(name)) => plain(&name),
                 Asked::MustWait => return None,
-                // What the name was is more likely than none.
+                // The previous name is more likely than none.
                 _ => cache.get_stale(&id).flatten(),
             },
         };
@@ -306,7 +306,7 @@ impl Mapper {
     }
 }
 
-/// The failure of a lookup that takes too long.
+/// Returns the error of a lookup that takes too long.
 fn late(owner: &[u8]) -> OwnerError {
     let what = String::from_utf8_lossy(owner).into_owned();
     OwnerError::Source(SourceError { what, why: "it takes too long".to_owned() })

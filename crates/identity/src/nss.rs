@@ -1,4 +1,4 @@
-//! The system's name service: files, SSSD, LDAP, whatever `/etc/nsswitch.conf` names.
+//! The system's name service: files, SSSD, LDAP and other services in `/etc/nsswitch.conf`.
 
 use std::ffi::CString;
 
@@ -7,7 +7,7 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 
 use crate::{Identity, IdentitySource, SourceError};
 
-/// Looks accounts up with getpwnam_r, getgrouplist and their siblings.
+/// Looks up accounts with getpwnam_r, getgrouplist and their siblings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NssSource;
 
@@ -40,7 +40,7 @@ impl IdentitySource for NssSource {
     }
 }
 
-/// Sorts a result: some name service modules report an absent account as an error.
+/// Converts a result: some name service modules report an absent account as an error.
 fn found<T>(result: Result<Option<T>, Errno>, what: impl ToString) -> Result<Option<T>, SourceError> {
     match result {
         Ok(account) => Ok(account),

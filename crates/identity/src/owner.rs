@@ -1,36 +1,35 @@
 //! Owners on the wire: `name@domain` or a number (RFC 8881 section 5.9).
 
-/// Why an owner string names nobody; all but the last become NFS4ERR_BADOWNER, a syntax error too.
+/// The error of an owner string. All but `Source` become NFS4ERR_BADOWNER, even syntax errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
     /// Not UTF-8, empty, too long, or neither a number nor `name@domain`.
     #[error("not an owner: neither a number nor name@domain")]
     Malformed,
-    /// A name of another domain.
+    /// The name belongs to another domain.
     #[error("the owner is of another domain than {0}")]
     Domain(String),
-    /// No such account.
+    /// The name has no account.
     #[error("no account has the owner's name")]
     Unknown,
-    /// The name service failed; the same string may do later.
+    /// The name service failed; a retry may succeed.
     #[error(transparent)]
     Source(#[from] crate::SourceError),
 }
 
-/// What an owner string says.
+/// A parsed owner string.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
-    /// A number in decimal, as clients without a common name service send.
+    /// A decimal number, which clients without a common name service send.
     Number(u32),
-    /// A local account's name, its domain being ours.
+    /// The name of a local account in the server's domain.
     Name(&'a str),
 }
 
 impl<'a> Owner<'a> {
-    /// Takes an owner string apart.
+    /// Parses an owner string.
     ///
-    /// A number has no sign, no leading zero and no domain. A name without domain is taken as a
-    /// local one.
+    /// A number has no sign, no leading zero and no domain. A name without domain counts as local.
     pub fn parse(bytes: &'a [u8], domain: &str, name_max: usize) -> Result<Self, OwnerError> {
         let text = std::str::from_utf8(bytes).map_err(|_| OwnerError::Malformed)?;
         let (name, theirs) = match text.rsplit_once('@') {
@@ -50,7 +49,7 @@ impl<'a> Owner<'a> {
 
 fn number(text: &str) -> Option<u32> {
     let canonical = text == "0" || !text.starts_with(['0', '+']);
-    // 2^32-1 is no account: chown takes it as "leave alone".
+    // 2^32-1 is no account: chown interprets it as "no change".
     text.parse().ok().filter(|id| canonical && *id != u32::MAX)
 }
 

@@ -1,17 +1,16 @@
-//! Kerberos principals in text (RFC 1964 section 2.1.1).
+//! Textual Kerberos principals (RFC 1964 section 2.1.1).
 
-/// A principal taken apart: `primary[/instance…]@REALM`.
+/// A parsed principal: `primary[/instance…]@REALM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The components before the realm, unescaped, one at least.
+    /// The unescaped components before the realm, at least one.
     pub components: Vec<String>,
-    /// The realm, `None` when the text had none.
+    /// The realm, or `None` if the text has none.
     pub realm: Option<String>,
 }
 
 impl Principal {
-    /// Takes a principal's text apart; `None` for empty text, an empty first component or a hanging
-    /// `\`.
+    /// Parses a principal; `None` for empty text, an empty first component or a trailing `\`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut components = vec![String::new()];
         let mut realm: Option<String> = None;
@@ -37,7 +36,7 @@ impl Principal {
         sound.then_some(Self { components, realm })
     }
 
-    /// Returns the user's name when the principal is a person's: one component.
+    /// Returns the user's name if the principal has one component, as a person's does.
     pub fn user(&self) -> Option<&str> {
         match self.components.as_slice() {
             [name] => Some(name),
@@ -45,8 +44,8 @@ impl Principal {
         }
     }
 
-    /// Whether this is a machine's or a service's principal: `host/…`, `nfs/…`, `root/…`, any with
-    /// an instance, and the `CLIENT$` that Active Directory gives to machines.
+    /// Returns whether the principal belongs to a machine or a service: `host/…`, `nfs/…`,
+    /// `root/…`, any with an instance, and the `CLIENT$` of machines in Active Directory.
     pub fn is_machine(&self) -> bool {
         self.user().is_none_or(|name| name.ends_with('$'))
     }

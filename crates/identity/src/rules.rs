@@ -3,36 +3,36 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What happens to a principal without an account.
+/// The policy for principals without an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
-    /// It acts as the export's anonymous user.
+    /// The principal acts as the export's anonymous user.
     #[default]
     Anonymous,
-    /// Its context is refused.
+    /// The server refuses the principal's context.
     Refused,
 }
 
-/// How principals and owners are mapped.
+/// The mapping of principals and owners.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The domain behind the `@` of owners, such as `example.org`; compared without case (RFC 8881
     /// section 5.9).
     pub domain: String,
-    /// The realms whose users are the local users of the same name.
+    /// The realms in which a user is the local user of the same name.
     pub realms: Vec<String>,
-    /// Principals, written in full, that act as a local user of another name. The only way to map a
-    /// machine's principal, and the only way for a principal to become uid 0.
+    /// Full principals that act as a local user of another name. Only this maps a machine's
+    /// principal, or any principal to uid 0.
     pub principals: HashMap<String, String>,
-    /// What happens to principals without an account.
+    /// The policy for principals without an account.
     pub unknown: Unknown,
-    /// Longest name that is looked up, in bytes.
+    /// Longest name in lookups, in bytes.
     pub name_max: usize,
-    /// Most entries of each cache.
+    /// Largest number of entries in each cache.
     pub cache_max: usize,
-    /// How long a found name is believed.
+    /// Time for which a found name is cached.
     pub expiry: Duration,
-    /// How long the absence of a name is believed.
+    /// Time for which the absence of a name is cached.
     pub absence_expiry: Duration,
 }
 
@@ -52,8 +52,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Makes the usual rules of a site: owners in `domain`, the users of `realm` are the local
-    /// users.
+    /// Returns the usual rules of a site: owners are in `domain`, and users of `realm` are the
+    /// local users.
     pub fn new(domain: &str, realm: &str) -> Self {
         Self { domain: domain.to_owned(), realms: vec![realm.to_owned()], ..Self::default() }
     }

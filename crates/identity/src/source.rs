@@ -1,39 +1,39 @@
-//! Where accounts come from.
+//! The sources of accounts.
 
 use std::collections::HashMap;
 
 use crate::Identity;
 
-/// The name service failed, which is not the same as "no such account": it may know tomorrow.
+/// A failure of the name service, unlike "no such account": a retry may succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the name service failed while looking up {what}: {why}")]
 pub struct SourceError {
-    /// What was looked up.
+    /// The name or number of the lookup.
     pub what: String,
-    /// What it said.
+    /// The reason that the service reports.
     pub why: String,
 }
 
-/// A directory of local accounts. Lookups may block; they never see names longer than
+/// A directory of local accounts. Lookups may block; names are never longer than
 /// [`Rules::name_max`](crate::Rules::name_max).
 pub trait IdentitySource: Send + Sync {
-    /// Says whether lookups may take longer than a look into memory.
+    /// Returns whether lookups may do more than read memory.
     fn may_block(&self) -> bool {
         true
     }
     /// Returns the account of a user with all of its groups, `None` if there is none.
     fn identity(&self, user: &str) -> Result<Option<Identity>, SourceError>;
-    /// Returns a user's number.
+    /// Returns the number of a user.
     fn uid(&self, user: &str) -> Result<Option<u32>, SourceError>;
-    /// Returns a group's number.
+    /// Returns the number of a group.
     fn gid(&self, group: &str) -> Result<Option<u32>, SourceError>;
-    /// Returns a user's name.
+    /// Returns the name of a user.
     fn user(&self, uid: u32) -> Result<Option<String>, SourceError>;
-    /// Returns a group's name.
+    /// Returns the name of a group.
     fn group(&self, gid: u32) -> Result<Option<String>, SourceError>;
 }
 
-/// Accounts from a table, for tests and for servers without a name service.
+/// A table of accounts, for tests and for servers without a name service.
 #[derive(Clone, Debug, Default)]
 pub struct StaticSource {
     users: HashMap<String, Identity>,
@@ -41,13 +41,13 @@ pub struct StaticSource {
 }
 
 impl StaticSource {
-    /// Adds a user with its primary group's number and supplementary groups.
+    /// Adds a user with its primary and supplementary group numbers.
     pub fn with_user(mut self, name: &str, uid: u32, gid: u32, groups: &[u32]) -> Self {
         self.users.insert(name.to_owned(), Identity { uid, gid, groups: groups.into() });
         self
     }
 
-    /// Adds a group.
+    /// Adds a group with its number.
     pub fn with_group(mut self, name: &str, gid: u32) -> Self {
         self.groups.insert(name.to_owned(), gid);
         self

@@ -1,5 +1,5 @@
-//! Owners while the name service hangs: who may wait does so for a moment, and nobody else waits at
-//! all.
+//! Owners while the name service hangs: callers that may wait do so for a bounded time, all others
+//! return at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 const T0: Duration = Duration::from_secs(1000);
-/// Long enough for a loaded machine.
+/// Time limit of each step, long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory that answers while its gate is open.

@@ -1,4 +1,4 @@
-//! Principals and owners by rule, against tables and a source that counts and fails.
+//! Maps principals and owners by rule, with tables and with a source that counts and fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -57,7 +57,8 @@ fn machine_principals_are_nobody_unless_configured() {
     for text in
         ["nfs/root@EXAMPLE.ORG", "host/alice@EXAMPLE.ORG", "alice/x@EXAMPLE.ORG", "ALICE$@EXAMPLE.ORG"]
     {
-        // Not refused even where unknown users are: a mount begins with the machine's principal.
+        // A machine's principal is accepted even if unknown users are refused: a mount begins with
+        // it.
         let mapped = mapper.principal(text, T0).unwrap();
         assert_eq!((mapped.identity, mapped.machine), (None, true), "{text}");
     }
