@@ -1,12 +1,11 @@
-//! Folders and files that no other user of the machine can read or exchange.
+//! Folders and files that no other user of the machine can read or replace.
 //!
-//! Trials, benchmarks and tests often run as root, and keep keys, tickets and exports in folders of
-//! their own. All of these come from here: [`claim`] makes a folder or takes an empty place that is
-//! safe, [`temporary`] makes one that is removed when it is dropped, and [`check`] looks at one
-//! that exists.
+//! Trials, benchmarks and tests often run as root, and keep keys, tickets and exports in private
+//! folders. [`claim`] creates a folder or accepts an existing safe one, [`temporary`] creates one
+//! that is removed on drop, and [`check`] checks an existing one.
 //!
 //! A folder is private if its user owns it, others have no permission for it, and no other user can
-//! exchange it or a folder above it: root or the user own all of these, and nobody else may rename
+//! replace it or a folder above it: root or the user own all of these, and no other user may rename
 //! their entries.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};
@@ -23,19 +22,19 @@ const FILE_MODE: u32 = 0o600;
 const OTHERS: u32 = 0o077;
 /// Search permission of group and others.
 const OTHERS_SEARCH: u32 = 0o011;
-/// Only owners may rename and remove entries.
+/// Only owners may rename and remove entries of a folder with this bit.
 const STICKY: u32 = 0o1000;
 
-/// Why a folder is not private.
+/// The reason why a folder is not private.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateError {
-    /// A link leads where its owner wants, also later.
+    /// The path is a link, whose owner can change its target later.
     #[error("{} is a symbolic link: name the folder itself", .0.display())]
     Link(PathBuf),
-    /// Not a folder.
+    /// The path is not a folder.
     #[error("{} is no folder: give a new or an empty one", .0.display())]
     NotAFolder(PathBuf),
-    /// Its owner could read or exchange what is in it.
+    /// The owner of the folder could read or replace its contents.
     #[error(
         "{} belongs to user {owner}, who could read or exchange what is in it: give a folder of your own, or work as that user",
         path.display()
@@ -43,21 +42,21 @@ pub enum PrivateError {
     Owner {
         /// The folder, or one above it.
         path: PathBuf,
-        /// The user's number.
+        /// The numeric id of the owner.
         owner: u32,
     },
-    /// Others could put something of theirs in its place.
+    /// Other users could replace the folder.
     #[error("other users may write to {}: give another folder, or take that away (chmod go-w {})", .0.display(), .0.display())]
     Writable(PathBuf),
-    /// Others could read it.
+    /// Other users could read the folder.
     #[error("other users may read {}: take that away (chmod 700 {})", .0.display(), .0.display())]
     Readable(PathBuf),
-    /// The system's error.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -66,8 +65,8 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PrivateError {
     move |source| PrivateError::Io { path: path.to_owned(), source }
 }
 
-/// Makes a private folder, with those above it, or takes one that exists and is this user's; group
-/// and others lose the right to read it. Returns whether it was made.
+/// Creates a private folder and its parents, or accepts an existing folder of this user and removes
+/// the permissions of group and others. Returns whether it was created.
 ///
 /// # Errors
 /// A link, a folder of another user or one that others may write to, each with its remedy.
@@ -80,7 +79,7 @@ pub fn claim(dir: &Path) -> Result<bool, PrivateError> {
         above(&base.join("new"), rustix::process::geteuid().as_raw())?;
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&dir).map_err(io_error(&dir))?;
     }
-    // Whatever happened meanwhile.
+    // Another user may have acted between the two checks.
     match check(dir) {
         Err(PrivateError::Readable(_)) => {
             fs::set_permissions(dir, Permissions::from_mode(FOLDER_MODE)).map_err(io_error(dir))?;
@@ -93,7 +92,7 @@ pub fn claim(dir: &Path) -> Result<bool, PrivateError> {
 /// Checks that a folder is private.
 ///
 /// # Errors
-/// Says what is wrong and what helps.
+/// The violated condition and its remedy.
 pub fn check(dir: &Path) -> Result<(), PrivateError> {
     let found = fs::symlink_metadata(dir).map_err(io_error(dir))?;
     if found.is_symlink() {
@@ -113,18 +112,18 @@ pub fn check(dir: &Path) -> Result<(), PrivateError> {
     if found.mode() & OTHERS != 0 { Err(PrivateError::Readable(dir.to_owned())) } else { Ok(()) }
 }
 
-/// Makes a private temporary folder below the usual place; it goes with the value.
+/// Creates a private temporary folder in the default place, which is removed on drop.
 ///
 /// # Errors
-/// As [`temporary_in`].
+/// The same as [`temporary_in`].
 pub fn temporary(prefix: &str) -> Result<TempDir, PrivateError> {
     temporary_in(prefix, &std::env::temp_dir())
 }
 
-/// Makes a private temporary folder in `parent`; it goes with the value.
+/// Creates a private temporary folder in `parent`, which is removed on drop.
 ///
 /// # Errors
-/// When it cannot be made, or another user could exchange it.
+/// An error if the folder cannot be created, or if another user could replace it.
 pub fn temporary_in(prefix: &str, parent: &Path) -> Result<TempDir, PrivateError> {
     let mode = Permissions::from_mode(FOLDER_MODE);
     let made = tempfile::Builder::new().prefix(prefix).permissions(mode).tempdir_in(parent);
@@ -133,17 +132,17 @@ pub fn temporary_in(prefix: &str, parent: &Path) -> Result<TempDir, PrivateError
     Ok(made)
 }
 
-/// Writes a new file that this user alone may read.
+/// Writes a new file that only this user may read.
 ///
 /// # Errors
-/// `AlreadyExists` for whatever has the name, a link included, and the system's.
+/// `AlreadyExists` if the name exists, even as a link, and any other I/O error.
 pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(path)?;
     file.write_all(contents)
 }
 
-/// Checks the folders above from the root on: below one that others cannot enter, permissions do
-/// not matter.
+/// Checks the parent folders from the root down. Permissions do not matter below a folder that
+/// others cannot enter.
 fn above(whole: &Path, me: u32) -> Result<(), PrivateError> {
     let parents: Vec<&Path> = whole.ancestors().skip(1).collect();
     for parent in parents.into_iter().rev() {
@@ -161,8 +160,8 @@ fn above(whole: &Path, me: u32) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Whether others may exchange entries that are not theirs. The user's own group counts as the
-/// user: many systems give each user one, and a umask that lets it write.
+/// Returns whether others may replace entries that they do not own. The user's own group counts as
+/// the user: many systems create a group per user, with a umask that permits its writes.
 fn may_rename(folder: &Metadata) -> bool {
     let group = folder.mode() & 0o020 != 0 && folder.gid() != rustix::process::getegid().as_raw();
     let others = folder.mode() & 0o002 != 0;
@@ -242,7 +241,7 @@ mod tests {
         set_mode(&open, 0o777);
         set_mode(&closed, 0o700);
         claim(&open.join("a")).unwrap();
-        // From here on others get there.
+        // From here on others can reach the folder.
         set_mode(top.path(), 0o755);
         set_mode(&closed, 0o755);
         assert!(matches!(claim(&open.join("b")), Err(PrivateError::Writable(_))));

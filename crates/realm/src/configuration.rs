@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::{RealmError, RealmOptions};
 
-/// Writes the files of a realm whose KDC listens on `kdc`.
+/// Writes the configuration of a realm with a KDC at `kdc`.
 pub fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
     let put = |name: &str, text: String| {
         let path = dir.join(name);
@@ -18,14 +18,14 @@ pub fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), 
     put("env", env(dir))
 }
 
-/// What MIT 1.21, and Debian's 1.20, want to hear before they use RC4 or 3DES.
+/// The settings that MIT 1.21, and Debian's 1.20, require for RC4 and 3DES.
 const WEAK: &str = "
   allow_weak_crypto = true
   allow_rc4 = true
   allow_des3 = true";
 
-/// No name of the realm ever goes to a resolver, and TCP only: no fragments, no waiting for lost
-/// datagrams.
+/// Returns krb5.conf. It disables DNS lookups and uses TCP only, which avoids fragments and waits
+/// for lost datagrams.
 fn krb5_conf(options: &RealmOptions, kdc: SocketAddr) -> String {
     let realm = &options.realm;
     let domain = realm.to_lowercase();

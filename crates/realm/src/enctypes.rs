@@ -1,4 +1,4 @@
-//! Encryption types that a realm can have.
+//! Encryption types of a realm.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use crate::RealmError;
 /// One encryption type of a realm's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RealmEnctype {
-    /// 17, RFC 3962.
+    /// Encryption type 17, RFC 3962.
     Aes128Sha1,
-    /// 18, RFC 3962.
+    /// Encryption type 18, RFC 3962.
     Aes256Sha1,
-    /// 19, RFC 8009.
+    /// Encryption type 19, RFC 8009.
     Aes128Sha2,
-    /// 20, RFC 8009.
+    /// Encryption type 20, RFC 8009.
     Aes256Sha2,
-    /// 16, broken: only to see it refused.
+    /// Encryption type 16, which is broken; only for tests that it is refused.
     Des3,
-    /// 23, broken: only to see it refused.
+    /// Encryption type 23, which is broken; only for tests that it is refused.
     Rc4,
 }
 
 impl RealmEnctype {
-    /// Returns the name that MIT's configuration uses.
+    /// Returns the name in MIT's configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aes128Sha1 => "aes128-cts-hmac-sha1-96",
@@ -35,7 +35,7 @@ impl RealmEnctype {
         }
     }
 
-    /// Returns the assigned number.
+    /// Returns the assigned encryption type number.
     pub fn number(self) -> i32 {
         match self {
             Self::Des3 => 16,
@@ -47,7 +47,7 @@ impl RealmEnctype {
         }
     }
 
-    /// Types with the same family may stand side by side in a service's keys.
+    /// Returns the family. A service's keys may mix types of one family only.
     fn family(self) -> u8 {
         match self {
             Self::Aes128Sha1 | Self::Aes256Sha1 => 1,
@@ -61,32 +61,32 @@ impl RealmEnctype {
     }
 }
 
-/// The encryption types of a realm, the preferred one first.
+/// The encryption types of a realm, in order of preference.
 ///
-/// A service's keys are of the first one's family only: Linux clients that hold credentials of
-/// mixed families answer with EIO.
+/// A service has keys of the first type's family only: Linux clients with credentials of mixed
+/// families fail with EIO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enctypes(Vec<RealmEnctype>);
 
 impl Enctypes {
-    /// RFC 3962, which every client has: 18, then 17.
+    /// Returns the types of RFC 3962, which every client supports: 18, then 17.
     pub fn sha1() -> Self {
         Self(vec![RealmEnctype::Aes256Sha1, RealmEnctype::Aes128Sha1])
     }
 
-    /// RFC 8009, which Linux clients have from 6.3 on: 20, then 19.
+    /// Returns the types of RFC 8009, which Linux clients support since 6.3: 20, then 19.
     pub fn sha2() -> Self {
         Self(vec![RealmEnctype::Aes256Sha2, RealmEnctype::Aes128Sha2])
     }
 
-    /// All four; services have the keys that every client knows.
+    /// Returns all four types; services have only the keys that every client supports.
     pub fn all() -> Self {
         let mut all = Self::sha1().0;
         all.extend(Self::sha2().0);
         Self(all)
     }
 
-    /// One type and no other.
+    /// Returns a single type.
     pub fn only(enctype: RealmEnctype) -> Self {
         Self(vec![enctype])
     }
@@ -99,12 +99,12 @@ impl Enctypes {
         self.0.iter().any(|e| e.is_weak())
     }
 
-    /// Names for `permitted_enctypes`.
+    /// Returns the type names for `permitted_enctypes`.
     pub(crate) fn names(&self) -> String {
         join(self.0.iter().map(|e| e.name().to_owned()), " ")
     }
 
-    /// Key types for kadmin, of all types or of a service's.
+    /// Returns the key types for kadmin, either all or those of a service.
     pub(crate) fn key_salts(&self, service: bool) -> String {
         let family = self.first().family();
         let chosen = self.0.iter().filter(|e| !service || e.family() == family);
@@ -125,7 +125,7 @@ impl Default for Enctypes {
 impl FromStr for Enctypes {
     type Err = RealmError;
 
-    /// Reads `sha1`, `sha2`, `all`, or numbers and names with commas: `20`, `18,17`,
+    /// Parses `sha1`, `sha2`, `all`, or a comma-separated list of numbers and names: `20`, `18,17`,
     /// `aes256-cts-hmac-sha1-96`.
     fn from_str(text: &str) -> Result<Self, RealmError> {
         use RealmEnctype::{Aes128Sha1, Aes128Sha2, Aes256Sha1, Aes256Sha2};

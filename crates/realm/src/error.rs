@@ -1,70 +1,70 @@
-//! What can go wrong with a realm, and what helps.
+//! The errors of a realm and their remedies.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Why a realm could not be made, opened or removed.
+/// A failure to create, open or remove a realm.
 #[derive(Debug, thiserror::Error)]
 pub enum RealmError {
     /// A program of MIT Kerberos is not installed.
     #[error("{tool} is not installed: apt install {package}")]
     Missing {
-        /// The program.
+        /// The name of the program.
         tool: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
-    /// Another user could read or exchange the realm's keys.
+    /// Another user could read or replace the realm's keys.
     #[error("no realm here: {0}")]
     NotPrivate(#[from] private::PrivateError),
-    /// The folder has other things in it.
+    /// The folder contains other files.
     #[error("{} exists and is no realm of ours: give a new or an empty folder", .0.display())]
     Foreign(PathBuf),
-    /// The folder is a realm already.
+    /// The folder already contains a realm.
     #[error("{} is a realm already: `orthrus realm down` removes it", .0.display())]
     Exists(PathBuf),
-    /// The folder is no realm.
+    /// The folder contains no realm.
     #[error("{} is no realm: it has no file {}", .0.display(), crate::folder::MARKER)]
     NotARealm(PathBuf),
-    /// An option's value would not do.
+    /// The value of an option is not allowed.
     #[error("{what} {value:?}: {rule}")]
     Option {
-        /// Which option.
+        /// The name of the option.
         what: &'static str,
-        /// What it was given.
+        /// The value that was given.
         value: String,
-        /// What is allowed.
+        /// The rule for valid values.
         rule: &'static str,
     },
-    /// The address asked for is taken, or no free port was found.
+    /// The requested address is in use, or no free port was found.
     #[error("no KDC can listen on {address}: {why}")]
     Listen {
-        /// The address.
+        /// The address of the KDC.
         address: SocketAddr,
-        /// What the system or the KDC said.
+        /// The reason that the system or the KDC reports.
         why: String,
     },
     /// A program of MIT Kerberos failed.
     #[error("{tool} failed: {output}")]
     Tool {
-        /// The program.
+        /// The name of the program.
         tool: &'static str,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
-    /// Reading or writing failed.
+    /// Reading or writing a file failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl RealmError {
-    /// Names the file with an I/O error.
+    /// Adds the path to an I/O error.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), source }
     }

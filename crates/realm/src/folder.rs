@@ -1,4 +1,4 @@
-//! A realm's folder: made, opened, removed.
+//! Creates, opens and removes a realm's folder.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,10 +9,10 @@ use std::process::Command;
 use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
 use crate::{RealmError, RealmOptions, kdc, principals};
 
-/// The file that makes a folder a realm's; only a folder with it is ever removed.
+/// The file that marks a realm's folder; a folder without it is never removed.
 pub const MARKER: &str = ".orthrus-realm";
 
-/// Everything that a realm puts into its folder, the marker last.
+/// All files that a realm creates in its folder, the marker last.
 const FILES: [&str; 18] = [
     "krb5.conf",
     "kdc.conf",
@@ -34,7 +34,7 @@ const FILES: [&str; 18] = [
     MARKER,
 ];
 
-/// A realm in a folder, with a KDC that runs on its own.
+/// A realm in a folder, with a KDC that runs as a separate process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm {
     dir: PathBuf,
@@ -42,21 +42,21 @@ pub struct Realm {
     kdc: SocketAddr,
 }
 
-/// What [`Realm::down`] found and left.
+/// The result of [`Realm::down`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Whether a KDC ran.
+    /// Whether a KDC was running.
     pub kdc_ran: bool,
-    /// Files that are not the realm's and were left, with the folder.
+    /// Foreign files, which were kept together with the folder.
     pub left: Vec<PathBuf>,
 }
 
 impl Realm {
-    /// Makes a realm in a new or empty folder, which becomes this user's alone, and starts its KDC.
+    /// Creates a realm in a new or empty folder, makes the folder private, and starts the KDC.
     ///
     /// # Errors
-    /// `NotPrivate` for a folder that another user could read or exchange. `Missing` names the
-    /// package to install; nothing is left behind by a failure.
+    /// `NotPrivate` if another user could read or replace the folder. `Missing` names the package
+    /// to install. A failure leaves nothing behind.
     pub fn create(dir: &Path, options: &RealmOptions) -> Result<Self, RealmError> {
         options.check()?;
         for tool in [KDC, KDB5_UTIL, KADMIN, KINIT] {
@@ -66,7 +66,7 @@ impl Realm {
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         let created = fill(&dir, options);
         if created.is_err() {
-            // The error tells more than a failure to clean up after it would.
+            // The original error is more useful than a failure of this cleanup.
             let _ = kdc::stop(&dir);
             let _ = remove_files(&dir);
             if made {
@@ -76,10 +76,10 @@ impl Realm {
         created
     }
 
-    /// Opens a realm that exists; its KDC need not run.
+    /// Opens an existing realm, with or without a running KDC.
     ///
     /// # Errors
-    /// `NotARealm` for any other folder, `NotPrivate` for one that another user could change.
+    /// `NotARealm` for any other folder, `NotPrivate` if another user could change it.
     pub fn open(dir: &Path) -> Result<Self, RealmError> {
         let not_a_realm = || RealmError::NotARealm(dir.to_owned());
         let marker = fs::read_to_string(dir.join(MARKER)).map_err(|_| not_a_realm())?;
@@ -87,16 +87,16 @@ impl Realm {
         let (Some(name), Some(Ok(kdc))) = (field("realm "), field("kdc ").map(str::parse)) else {
             return Err(not_a_realm());
         };
-        // MIT's library runs what a configuration names.
+        // MIT's library executes plugins that a configuration names.
         private::check(dir)?;
         let dir = dir.canonicalize().map_err(RealmError::io(dir))?;
         Ok(Self { dir, name: name.to_owned(), kdc })
     }
 
-    /// Ends the KDC and removes the realm's files, and the folder when nothing else is in it.
+    /// Stops the KDC and removes the realm's files, and the folder if it is then empty.
     ///
     /// # Errors
-    /// `NotARealm` for a folder without the marker, which is left alone.
+    /// `NotARealm` for a folder without the marker, which stays unchanged.
     pub fn down(dir: &Path) -> Result<Removed, RealmError> {
         if !dir.join(MARKER).is_file() {
             return Err(RealmError::NotARealm(dir.to_owned()));
@@ -125,40 +125,40 @@ impl Realm {
         &self.name
     }
 
-    /// Returns where the KDC listens, by TCP.
+    /// Returns the TCP address of the KDC.
     pub fn kdc(&self) -> SocketAddr {
         self.kdc
     }
 
-    /// Whether the KDC runs.
+    /// Returns whether the KDC runs.
     pub fn is_running(&self) -> bool {
         kdc::running(&self.dir).is_ok_and(|process| process.is_some())
     }
 
-    /// Ends the KDC and leaves the files, for tests of an unreachable one.
+    /// Stops the KDC and keeps the files, for tests of an unreachable KDC.
     ///
     /// # Errors
-    /// `Io` when the process cannot be signalled.
+    /// `Io` if the process cannot be signalled.
     pub fn stop_kdc(&self) -> Result<(), RealmError> {
         kdc::stop(&self.dir).map(|_| ())
     }
 
-    /// Returns the file with the users' passwords: a line `NAME PASSWORD` each.
+    /// Returns the file of the users' passwords, one `NAME PASSWORD` per line.
     pub fn passwords(&self) -> PathBuf {
         self.dir.join(principals::PASSWORDS)
     }
 
-    /// Returns the krb5.conf.
+    /// Returns the path of krb5.conf.
     pub fn krb5_conf(&self) -> PathBuf {
         self.dir.join("krb5.conf")
     }
 
-    /// Returns the keytab of the server: `nfs/HOST` for each of its names.
+    /// Returns the keytab of the server, with `nfs/HOST` for each of its names.
     pub fn server_keytab(&self) -> PathBuf {
         self.dir.join("server.keytab")
     }
 
-    /// Returns the keytab of the client machines: `host/NAME` and `nfs/NAME`.
+    /// Returns the keytab of the client machines, with `host/NAME` and `nfs/NAME`.
     pub fn client_keytab(&self) -> PathBuf {
         self.dir.join("client.keytab")
     }
@@ -168,35 +168,36 @@ impl Realm {
         self.dir.join("users.keytab")
     }
 
-    /// Returns the file to source in a shell.
+    /// Returns the file that sets the environment of a shell.
     pub fn env_file(&self) -> PathBuf {
         self.dir.join("env")
     }
 
-    /// Returns the variables that make a program see this realm.
+    /// Returns the environment variables that select this realm.
     pub fn env(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("KRB5_CONFIG", self.krb5_conf()), ("KRB5_KDC_PROFILE", self.dir.join("kdc.conf"))]
     }
 
-    /// Makes a command that sees this realm.
+    /// Returns a command that uses this realm.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.envs(self.env());
         command
     }
 
-    /// Gets a ticket for a user with the users' keytab into a cache file.
+    /// Gets a ticket for a user into a cache file, with the users' keytab.
     ///
     /// # Errors
-    /// `Tool` with kinit's words.
+    /// `Tool` with the output of kinit.
     pub fn kinit(&self, user: &str, ccache: &Path) -> Result<(), RealmError> {
         self.kinit_with(user, ccache, &self.users_keytab(), &[])
     }
 
-    /// As [`Realm::kinit`], with a keytab of choice and more arguments of kinit, such as `-l 2s`.
+    /// Gets a ticket like [`Realm::kinit`], with another keytab and further arguments such as `-l
+    /// 2s`.
     ///
     /// # Errors
-    /// `Tool` with kinit's words.
+    /// `Tool` with the output of kinit.
     pub fn kinit_with(
         &self,
         principal: &str,
@@ -213,17 +214,16 @@ impl Realm {
         Err(KINIT.failed(&String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Runs queries of kadmin.local, one a line.
+    /// Runs queries of kadmin.local, one per line.
     ///
     /// # Errors
-    /// `Tool` with its words when a query failed.
+    /// `Tool` with the output if a query failed.
     pub fn kadmin(&self, queries: &str) -> Result<String, RealmError> {
         let said = KADMIN.run_with_input(&self.dir, ["-r", &self.name], queries)?;
         if said.lines().any(|line| line.contains(" while ")) { Err(KADMIN.failed(&said)) } else { Ok(said) }
     }
 
-    /// Returns the lines that tell a person what to do next, with a mount of `port` on this
-    /// machine.
+    /// Returns instructions for the user, with a mount of `port` on this machine.
     pub fn instructions(&self, port: u16) -> String {
         let dir = self.dir.display();
         format!(
@@ -247,18 +247,18 @@ A Linux client of this machine, as root (rpc.gssd reads /etc/krb5.conf and /etc/
     }
 }
 
-/// Makes the folder, or takes an empty one; returns whether it was made.
+/// Creates the folder, or accepts an empty one; returns whether it was created.
 fn claim(dir: &Path) -> Result<bool, RealmError> {
     if dir.join(MARKER).exists() {
         return Err(RealmError::Exists(dir.to_owned()));
     }
-    // Permissions of a folder with other things in it are not changed.
+    // The permissions of a folder with other files stay unchanged.
     let is_empty = |dir: &Path| fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     if dir.exists() && !is_empty(dir) {
         return Err(RealmError::Foreign(dir.to_owned()));
     }
     let made = private::claim(dir)?;
-    // From now on nobody else can put anything there.
+    // From here on no other user can add files.
     if is_empty(dir) { Ok(made) } else { Err(RealmError::Foreign(dir.to_owned())) }
 }
 
@@ -271,7 +271,7 @@ fn fill(dir: &Path, options: &RealmOptions) -> Result<Realm, RealmError> {
     let marker = dir.join(MARKER);
     // Written first, so that an interrupted creation can be removed.
     fs::write(&marker, "").map_err(RealmError::io(&marker))?;
-    // The principals do not depend on the port; any will do until the KDC has one.
+    // The principals do not depend on the port, so any port works until the KDC has one.
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 88));
     crate::configuration::write(dir, options, anywhere)?;
     principals::create(dir, options)?;

@@ -1,4 +1,4 @@
-//! Realms for tests.
+//! Temporary realms for tests.
 
 use std::ops::Deref;
 use std::os::unix::process::CommandExt;
@@ -7,14 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Realm, RealmError, RealmOptions};
 
-/// Ends the KDC and removes the folder when its input ends: then the process that made the realm
-/// has ended, be it by SIGKILL. The KDC is known by its pid file, which stands on its command line.
+/// Stops the KDC and removes the folder when its input ends, which means that the creating process
+/// has ended, even by SIGKILL. The KDC is identified by the pid file on its command line.
 const WATCH: &str = r#"cat >/dev/null
 pid=$(cat "$0/kdc.pid" 2>/dev/null) && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$0/kdc.pid" && kill "$pid"
 rm -rf "${0%/realm}""#;
 
-/// A realm in a temporary folder; both end when it is dropped, and when this process ends however
-/// it does.
+/// A realm in a temporary folder. Both end when it is dropped or when this process ends in any way.
 #[derive(Debug)]
 pub struct TemporaryRealm {
     realm: Realm,
@@ -24,14 +23,14 @@ pub struct TemporaryRealm {
 }
 
 impl TemporaryRealm {
-    /// Makes a realm in a new temporary folder.
+    /// Creates a realm in a new temporary folder.
     ///
     /// # Errors
-    /// As [`Realm::create`].
+    /// The same as [`Realm::create`].
     pub fn create(options: &RealmOptions) -> Result<Self, RealmError> {
         let folder = private::temporary("orthrus-realm-")?;
         let realm = Realm::create(&folder.path().join("realm"), options)?;
-        // In a group of its own: Ctrl-C is for those who work in the realm.
+        // A process group of its own: Ctrl-C must not reach it.
         let watch = Command::new("sh")
             .args(["-c", WATCH])
             .arg(realm.dir())
@@ -54,7 +53,7 @@ impl Deref for TemporaryRealm {
 
 impl Drop for TemporaryRealm {
     fn drop(&mut self) {
-        // Nothing sensible can be done about a failure here; the folder goes in any case.
+        // No remedy exists for a failure here; the folder is removed in any case.
         let _ = Realm::down(self.realm.dir());
         drop(self.watch.stdin.take());
         let _ = self.watch.wait();
@@ -64,15 +63,15 @@ impl Drop for TemporaryRealm {
 const INSIDE: &str = "ORTHRUS_TEST_REALM";
 const RAN: &str = "test-ran";
 
-/// Runs the body of a test in a process that sees a fresh realm.
+/// Runs the body of a test in a process that uses a new realm.
 ///
-/// MIT's library takes its configuration from the environment, which a test process with threads
-/// must not change. So the test starts its own binary once more for itself alone, with the
-/// variables set; `test` is its full name, modules included. Without MIT's programs the test is
-/// skipped, and says which package they are in.
+/// MIT's library reads its configuration from the environment, which a multi-threaded test process
+/// must not change. So the test starts its own binary again for itself alone, with the variables
+/// set; `test` is its full name, including modules. Without MIT's programs the test is skipped, and
+/// names the package that contains them.
 ///
 /// # Panics
-/// When the test fails inside, with its output, or when the realm cannot be made.
+/// If the test fails inside, with its output, or if the realm cannot be created.
 pub fn in_realm(test: &str, options: &RealmOptions, body: impl FnOnce(&Realm)) {
     if let Some(dir) = std::env::var_os(INSIDE) {
         let dir = Path::new(&dir);
@@ -112,7 +111,7 @@ mod tests {
             Err(error) => panic!("{error}"),
         };
         assert!(realm.is_running());
-        // What SIGKILL does to the pipe; the watch ends when it has done its work.
+        // SIGKILL closes the pipe in the same way; the watch ends after its cleanup.
         drop(realm.watch.stdin.take());
         realm.watch.wait().unwrap();
         assert!(!realm.dir().exists());
@@ -124,7 +123,7 @@ mod tests {
                 line.split(|byte| *byte == 0).any(|word| word == pid_file.as_os_str().as_encoded_bytes())
             })
         };
-        // It was told to end, which takes it a moment.
+        // The KDC needs a moment to handle the signal.
         let tries = (0..1000).take_while(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             runs()

@@ -1,5 +1,5 @@
-//! The KDC's process: started on a port of its own, ended by a descriptor that cannot mean another
-//! process.
+//! The KDC process: starts it on a free port, and stops it by a process descriptor, which cannot
+//! refer to another process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,24 +17,23 @@ use crate::{RealmError, RealmOptions, configuration};
 
 pub const PID_FILE: &str = "kdc.pid";
 
-/// How often another free port is tried when somebody was faster.
+/// Number of attempts to find a free port when another process takes it first.
 const TRIES_MAX: u32 = 16;
-/// How long a KDC has to end after SIGTERM, before SIGKILL.
+/// Time that a KDC has to end after SIGTERM, before SIGKILL.
 const END_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// How long a KDC that listens has to write its pid file.
+/// Time that a listening KDC has to write its pid file.
 const PID_WAIT: Duration = Duration::from_secs(10);
 
-/// Starts the KDC of the realm in `dir` and returns where it listens.
+/// Starts the KDC of the realm in `dir` and returns its address.
 ///
-/// Between the choice of a free port and the KDC's own bind somebody else may take it. MIT's KDC
-/// sets SO_REUSEPORT, so that two of them would then share it in silence: hence the look at who
-/// listens.
+/// Another process may take the free port before the KDC binds it. MIT's KDC sets SO_REUSEPORT, so
+/// that two KDCs would silently share the port. The count of listening sockets detects this.
 pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
     let mut last = None;
     for _ in 0..TRIES_MAX {
         let address = free_address(options.listen)?;
         configuration::write(dir, options, address)?;
-        // It daemonises, and its first process ends only when the sockets listen.
+        // The KDC daemonises, and its first process ends only once the sockets listen.
         let started = KDC.run(dir, ["-r", &options.realm, "-P", &dir.join(PID_FILE).display().to_string()]);
         match started.and_then(|output| wait_for_pid_file(dir).map(|()| output)) {
             Ok(_) if listeners(address) <= 1 => return Ok(address),
@@ -59,8 +58,8 @@ pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmErro
     }))
 }
 
-/// Waits until the KDC can be found by its pid file: its daemon writes that after the first process
-/// has ended, and until then nobody could stop it.
+/// Waits for the pid file of the KDC. The daemon writes it after the first process has ended, and
+/// until then the KDC cannot be stopped.
 fn wait_for_pid_file(dir: &Path) -> Result<(), RealmError> {
     let begin = Instant::now();
     while running(dir)?.is_none() {
@@ -81,7 +80,7 @@ fn free_address(asked: Option<SocketAddr>) -> Result<SocketAddr, RealmError> {
         .map_err(|error| RealmError::Listen { address, why: error.to_string() })
 }
 
-/// Counts the sockets that listen on `address`; 0 where /proc does not say.
+/// Returns the number of sockets that listen on `address`; 0 if /proc is not readable.
 fn listeners(address: SocketAddr) -> usize {
     const LISTEN: &str = "0A";
     let (file, ip) = match address {
@@ -100,10 +99,10 @@ fn listeners(address: SocketAddr) -> usize {
     fs::read_to_string(file).unwrap_or_default().lines().filter(|line| listens(line)).count()
 }
 
-/// Ends the KDC of the realm in `dir`, if one runs; returns whether one did.
+/// Stops the KDC of the realm in `dir`, and returns whether one was running.
 ///
-/// The process is held by a descriptor before it is looked at: a number that has gone to another
-/// process in the meantime is never signalled.
+/// A process descriptor is opened before the process is identified, so that a reused process id is
+/// never signalled.
 pub fn stop(dir: &Path) -> Result<bool, RealmError> {
     let Some((process, _)) = running(dir)? else { return Ok(false) };
     for signal in [Signal::TERM, Signal::KILL] {

@@ -1,12 +1,11 @@
-//! A throw-away MIT Kerberos realm in a folder: made without root in a fraction of a second, gone
-//! with it.
+//! A disposable MIT Kerberos realm in a folder, created without root in a fraction of a second.
 //!
-//! [`Realm::create`] makes the database, the principals, the keytabs and the configuration in a
+//! [`Realm::create`] creates the database, the principals, the keytabs and the configuration in a
 //! folder and starts a KDC on a free loopback port. The KDC outlives its creator; [`Realm::down`]
-//! ends it and removes what was made. [`TemporaryRealm`] does so by itself, for tests, and
-//! [`in_realm`] runs a test inside one.
+//! stops it and removes its files. [`TemporaryRealm`] does this automatically for tests, and
+//! [`in_realm`] runs a test inside a realm.
 //!
-//! It is for trying things and for tests. Other users of the machine get nothing from it: passwords
+//! The realm is for trials and tests. It exposes nothing to other users of the machine: passwords
 //! are random, and all keys are in the folder, which only its owner can enter.
 
 mod configuration;

@@ -1,30 +1,30 @@
-//! What a realm is made of.
+//! The options of a realm: name, address, encryption types and principals.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::{Enctypes, RealmError};
 
-/// The options of `realm up`; the defaults make a realm for this machine alone.
+/// The options of `realm up`; the defaults suit this machine alone.
 #[derive(Clone, Debug)]
 pub struct RealmOptions {
-    /// The realm's name.
+    /// The name of the realm.
     pub realm: String,
-    /// Where the KDC listens, by TCP; `None` chooses a free port of 127.0.0.1.
+    /// The TCP address of the KDC; `None` chooses a free port of 127.0.0.1.
     pub listen: Option<SocketAddr>,
     /// The encryption types of all keys.
     pub enctypes: Enctypes,
-    /// Users beside `alice` and `bob`.
+    /// Users in addition to `alice` and `bob`.
     pub users: Vec<String>,
-    /// Hosts of the server beside `localhost`, `127.0.0.1` and this machine's name: a key
-    /// `nfs/HOST` each.
+    /// Hosts of the server in addition to `localhost`, `127.0.0.1` and this machine's name. Each
+    /// gets a key `nfs/HOST`.
     pub hosts: Vec<String>,
-    /// The client machines' names: keys `host/NAME` and `nfs/NAME` each. Empty: this machine's
-    /// name.
+    /// The names of the client machines. Each gets keys `host/NAME` and `nfs/NAME`. If empty, this
+    /// machine's name.
     pub clients: Vec<String>,
-    /// How long tickets last.
+    /// The lifetime of tickets.
     pub ticket_life: Duration,
-    /// How far clocks may differ, and how long a ticket outlives its time.
+    /// The accepted clock difference, also after a ticket's expiry.
     pub clock_skew: Duration,
 }
 
@@ -46,27 +46,27 @@ impl Default for RealmOptions {
 /// The users that every realm has.
 pub const USERS: [&str; 2] = ["alice", "bob"];
 
-/// Longest name of a user, host or realm.
+/// Longest name of a user, host or realm, in bytes.
 const NAME_MAX: usize = 128;
 
 impl RealmOptions {
-    /// Returns all users, without repetitions.
+    /// Returns all users without duplicates.
     pub(crate) fn all_users(&self) -> Vec<String> {
         unique(USERS.iter().map(|u| (*u).to_owned()).chain(self.users.iter().cloned()))
     }
 
-    /// Returns all host names of the server, without repetitions.
+    /// Returns all host names of the server without duplicates.
     pub(crate) fn all_hosts(&self) -> Vec<String> {
         let own = ["localhost".to_owned(), "127.0.0.1".to_owned(), machine_name()];
         unique(own.into_iter().chain(self.hosts.iter().cloned()))
     }
 
-    /// Returns the client machines' names.
+    /// Returns the names of the client machines.
     pub(crate) fn all_clients(&self) -> Vec<String> {
         if self.clients.is_empty() { vec![machine_name()] } else { unique(self.clients.iter().cloned()) }
     }
 
-    /// Refuses what could be misread in a configuration file or by kadmin.
+    /// Rejects values that a configuration file or kadmin could misinterpret.
     pub(crate) fn check(&self) -> Result<(), RealmError> {
         check("realm", std::slice::from_ref(&self.realm))?;
         check("user", &self.users)?;
@@ -100,8 +100,8 @@ fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Returns this machine's name in lower case, as Kerberos writes hosts; `localhost` if it has none
-/// that is plain.
+/// Returns this machine's name in lower case, as Kerberos writes hosts; `localhost` if the name is
+/// not a valid host name.
 fn machine_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     if check("host", std::slice::from_ref(&name)).is_ok() { name } else { "localhost".to_owned() }

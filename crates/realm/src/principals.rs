@@ -1,31 +1,32 @@
-//! The database and who is in it.
+//! The principal database and the keytabs.
 
 use std::path::Path;
 
 use crate::tools::{KADMIN, KDB5_UTIL};
 use crate::{RealmError, RealmOptions};
 
-/// The file with the users' passwords.
+/// The file that holds the users' passwords.
 pub const PASSWORDS: &str = "passwords";
 
-/// Random bytes of a password: the KDC gives tickets without pre-authentication, and a ticket can
-/// be tried out on passwords at leisure.
+/// Random bytes of a password. The KDC issues tickets without pre-authentication, which permits
+/// offline guessing.
 const PASSWORD_BYTES: usize = 16;
 
 /// Creates the database with its principals, the users' passwords and the keytabs `server`,
 /// `client` and `users`.
 pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
-    // Its key lies beside it, and the folder protects both.
+    // The master key is stored beside it, and the folder protects both.
     KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", "throw-away"])?;
-    // kadmin.local works on the database itself: no kadmind is needed.
+    // kadmin.local opens the database directly, without kadmind.
     let passwords = options.all_users().into_iter().map(|user| Ok((user, password()?)));
     let passwords = passwords.collect::<Result<Vec<_>, RealmError>>()?;
     let file = dir.join(PASSWORDS);
     let lines: String = passwords.iter().map(|(user, password)| format!("{user} {password}\n")).collect();
     private::write_new(&file, lines.as_bytes()).map_err(RealmError::io(&file))?;
     let said = KADMIN.run_with_input(dir, ["-r", realm], &script(dir, options, &passwords))?;
-    // It exits with 0 whatever its queries do; a failed one says what failed "while" what.
+    // kadmin.local exits with 0 even if a query fails; the output of a failed query contains
+    // "while".
     if said.lines().any(|line| line.contains(" while ")) {
         return Err(KADMIN.failed(&said));
     }
@@ -45,7 +46,7 @@ fn password() -> Result<String, RealmError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes the queries; names have been checked and quote nothing.
+/// Returns the queries; the names are already validated and need no quoting.
 fn script(dir: &Path, options: &RealmOptions, passwords: &[(String, String)]) -> String {
     let service_keys = format!("-randkey -e \"{}\"", options.enctypes.key_salts(true));
     let mut script = Script { dir, queries: String::new() };
@@ -81,7 +82,7 @@ impl Script<'_> {
         self.queries.push_str(&format!("addprinc {how} {principal}\n"));
     }
 
-    /// Exports the keys as they are, so that a password stays good beside its keytab.
+    /// Exports the existing keys, so that the password stays valid beside the keytab.
     fn export(&mut self, principal: &str, keytab: &str) {
         let keytab = self.dir.join(keytab);
         self.queries.push_str(&format!("ktadd -k \"{}\" -norandkey {principal}\n", keytab.display()));

@@ -1,4 +1,4 @@
-//! MIT's programs: found, or the package named that has them; run, or their words repeated.
+//! Finds and runs MIT's programs. Errors name the missing package or repeat the program's output.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::RealmError;
 
-/// A program that a realm needs.
+/// A program that a realm requires.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
     pub name: &'static str,
@@ -19,14 +19,14 @@ pub const KDB5_UTIL: Tool = Tool { name: "kdb5_util", package: "krb5-kdc" };
 pub const KADMIN: Tool = Tool { name: "kadmin.local", package: "krb5-admin-server" };
 pub const KINIT: Tool = Tool { name: "kinit", package: "krb5-user" };
 
-/// Folders of administrators' programs, which a user's PATH leaves out.
+/// Folders of administration programs, which are not in a user's PATH.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// How much of a failed program's output is repeated, in bytes from its end.
+/// Bytes at the end of a failed program's output that the error repeats.
 const OUTPUT_MAX: usize = 2000;
 
 impl Tool {
-    /// Finds the program in PATH and in the folders of administrators' programs.
+    /// Finds the program in PATH and in the folders of administration programs.
     pub fn find(self) -> Result<PathBuf, RealmError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
@@ -36,7 +36,7 @@ impl Tool {
             .ok_or(RealmError::Missing { tool: self.name, package: self.package })
     }
 
-    /// Makes a command that sees the realm in `dir` and nothing of the user's own Kerberos.
+    /// Returns a command that uses the realm in `dir` and ignores the user's own Kerberos settings.
     pub fn command(self, dir: &Path) -> Result<Command, RealmError> {
         let mut command = Command::new(self.find()?);
         command.env("KRB5_CONFIG", dir.join("krb5.conf")).env("KRB5_KDC_PROFILE", dir.join("kdc.conf"));
@@ -47,7 +47,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// Runs the program to its end.
+    /// Runs the program and waits for its end.
     pub fn run<S: AsRef<OsStr>>(
         self,
         dir: &Path,
@@ -69,7 +69,8 @@ impl Tool {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ends early closes its end; its exit status tells more than EPIPE does.
+            // A program that ends early closes its input; its exit status is more useful than
+            // EPIPE.
             let _ = stdin.write_all(input.as_bytes());
         }
         self.finished(child.wait_with_output().map_err(failed())?)
@@ -81,7 +82,7 @@ impl Tool {
         if output.status.success() { Ok(text) } else { Err(self.failed(&text)) }
     }
 
-    /// Makes the error that repeats the end of what the program printed.
+    /// Returns an error with the end of the program's output.
     pub fn failed(self, text: &str) -> RealmError {
         let start = text.len().saturating_sub(OUTPUT_MAX);
         let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);

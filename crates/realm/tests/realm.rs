@@ -1,4 +1,4 @@
-//! Realms made, used and removed.
+//! Creates, uses and removes realms.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use orthrus_realm::{Enctypes, Realm, RealmEnctype, RealmError, RealmOptions, TemporaryRealm};
 
-/// Makes a realm, or says why the test cannot run here.
+/// Creates a realm, or reports why the test cannot run here.
 fn made(options: &RealmOptions) -> Option<TemporaryRealm> {
     match TemporaryRealm::create(options) {
         Ok(realm) => Some(realm),
@@ -43,7 +43,7 @@ fn a_realm_gives_tickets() {
     assert!(matches!(realm.kinit("carol", &ccache), Err(RealmError::Tool { .. })));
 }
 
-/// Gets a ticket with a password; says whether it was good.
+/// Gets a ticket with a password, and returns whether the password is valid.
 fn kinit_with_password(realm: &Realm, user: &str, password: &str) -> bool {
     let mut kinit = realm.command("kinit");
     kinit.arg("-c").arg(realm.dir().join("ccache")).arg(user);
@@ -95,7 +95,7 @@ fn a_folder_that_others_may_write_to_becomes_no_realm() {
     }
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
     Realm::create(&dir, &RealmOptions::default()).unwrap();
-    // What others have changed since is not used, and not run.
+    // A realm that others may have changed is neither used nor executed.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(Realm::open(&dir), Err(RealmError::NotPrivate(_))));
     assert!(matches!(Realm::down(&dir), Err(RealmError::NotPrivate(_))));
