@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Steps of a shard between two waits.
+/// The steps of a shard between two waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Takes its mail, and closes connections.
+    /// Takes its mail, and closes ended connections.
     Keeping,
     /// Reads from a connection.
     Reading,
@@ -68,29 +68,30 @@ impl Activity {
         }
     }
 
-    /// Returns where the service writes the number of the operation that it runs; 0 for none.
+    /// Returns the cell in which the service stores the number of its running operation; 0 for
+    /// none.
     pub(crate) fn operation(&self) -> &Arc<AtomicU32> {
         &self.operation
     }
 
-    /// Notes that the shard has stopped waiting.
+    /// Records that the shard has stopped waiting.
     pub(crate) fn wake(&self) {
         self.step(Step::Keeping, 0);
         self.woke.store(self.milliseconds(), Relaxed);
     }
 
-    /// Notes that the shard waits.
+    /// Records that the shard waits.
     pub(crate) fn rest(&self) {
         self.woke.store(0, Relaxed);
     }
 
-    /// Notes a step of the shard and its connection, 0 for none.
+    /// Records a step of the shard and its connection, 0 for none.
     pub(crate) fn step(&self, step: Step, connection: u64) {
         self.step.store(step as u8, Relaxed);
         self.connection.store(connection, Relaxed);
     }
 
-    /// Notes that the shard's thread has ended.
+    /// Records that the shard's thread has ended.
     pub(crate) fn end(&self) {
         self.rest();
         self.ended.store(true, Relaxed);

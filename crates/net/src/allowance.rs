@@ -7,32 +7,32 @@
 
 use std::time::{Duration, Instant};
 
-/// The part of the time that an allowance gets.
+/// The divisor of the time that an allowance gets: one tenth.
 const PART: u32 = 10;
-/// What an allowance holds at most: enough for a client to mount without a wait.
+/// The most time that an allowance holds: enough for a client to mount without a wait.
 const BURST: Duration = Duration::from_millis(4);
-/// What an allowance in debt must hold before it opens again.
+/// The time that an allowance in debt must hold before it opens again.
 const QUANTUM: Duration = Duration::from_micros(400);
-/// The largest debt: a single long step must not close an allowance for longer than that.
+/// The largest debt: a single long step must not close an allowance for longer.
 const DEBT_MAX: Duration = Duration::from_millis(50);
 
 /// A token bucket of time.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Time that may be spent, counted from `DEBT_MAX` below nothing.
+    /// Remaining time, counted from a debt of `DEBT_MAX`.
     held: Duration,
     filled: Instant,
-    /// Whether it is in debt, or was and does not hold a quantum yet.
+    /// Whether it is in debt, or has not held a quantum since its last debt.
     closed: bool,
 }
 
 impl Allowance {
-    /// Makes a full allowance.
+    /// Creates a full allowance.
     pub(crate) fn new(now: Instant) -> Self {
         Self { held: DEBT_MAX + BURST, filled: now, closed: false }
     }
 
-    /// Returns how long the owner must wait until it may work; zero when it may now.
+    /// Returns how long the owner must wait before it may work; zero if it may work now.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         self.fill(now);
         if self.closed && self.held >= DEBT_MAX + QUANTUM {
@@ -44,7 +44,7 @@ impl Allowance {
         }
     }
 
-    /// Pays for work that has been done.
+    /// Charges work that has been done.
     pub(crate) fn spend(&mut self, now: Instant, time: Duration) {
         self.fill(now);
         self.held = self.held.saturating_sub(time);

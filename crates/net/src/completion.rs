@@ -1,49 +1,49 @@
-//! Calls that are carried out elsewhere and answered later.
+//! Calls that other threads execute and that are answered later.
 
 use rpc::ConnectionId;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What another thread has made of a call that was away.
+/// The result of a deferred call.
 #[derive(Debug)]
 pub struct CompletionEvent<T> {
-    /// The connection that the call came on.
+    /// The connection of the call.
     pub connection: ConnectionId,
-    /// What [`Action::Away`](crate::Action::Away) said that the call holds, in bytes.
+    /// The bytes that the call holds, as in [`Action::Away`](crate::Action::Away).
     pub held: usize,
-    /// What the service makes the reply from.
+    /// The service's own value, from which it builds the reply.
     pub item: T,
 }
 
-/// Gives calls back to the shard that has their connections, from any thread.
+/// Returns deferred calls to the shard of their connections, from any thread.
 ///
-/// What comes back after its connection has closed, or after the shard has ended, is dropped.
+/// Completions are dropped if their connection has closed or the shard has ended.
 pub struct CompletionSender<T> {
     waiting: Arc<Mutex<Vec<CompletionEvent<T>>>>,
     ring: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl<T> CompletionSender<T> {
-    /// Makes the sink of a shard that `ring` wakes; the shard is to take what waits each time it
-    /// wakes.
+    /// Creates the sender of a shard that `ring` wakes. The shard must take waiting completions
+    /// each time it wakes.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
         Self { waiting: Arc::default(), ring: Arc::new(ring) }
     }
 
-    /// Gives a call back.
+    /// Sends a completion to the shard.
     pub fn send(&self, late: CompletionEvent<T>) {
         let first = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.push(late);
             waiting.len() == 1
         };
-        // Whoever was first has woken the shard for all that follow until it takes them.
+        // The first completion wakes the shard for all that follow until it takes them.
         if first {
             (self.ring)();
         }
     }
 
-    /// Moves what waits behind `into`, in the order in which it was sent.
+    /// Appends the waiting completions to `into` in the order of sending.
     pub fn take(&self, into: &mut Vec<CompletionEvent<T>>) {
         into.append(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
     }

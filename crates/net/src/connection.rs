@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     link: Link,
     input: Input,
     output: Output,
-    /// Requests that wait until the peer has read its replies, or for their turn.
+    /// Requests that wait for their turn, or until the peer has read its replies.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
     /// When the last complete record arrived.
@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     traffic: Traffic,
     /// Class of the last reply.
     class: u8,
-    /// Of a stranger: its place in the lane, and the readiness that it has not used yet.
+    /// For strangers: the place in the lane, and the unused readiness.
     ticket: Option<TurnTicket>,
     readiness: Readiness,
 }
@@ -102,12 +102,12 @@ impl Connection {
                 self.input.reuse_memory();
                 driver.promote(&mut self.link)
             }
-            // Condemned meanwhile.
+            // The ledger has condemned it meanwhile.
             false => Ok(()),
         }
     }
 
-    /// Notes that a stranger is ready.
+    /// Records that a stranger is ready.
     pub(crate) fn report(&mut self, ready: Ready) {
         self.link.disarm();
         match ready {
@@ -129,7 +129,7 @@ impl Connection {
         &mut self.ticket
     }
 
-    /// Returns the address by which the peer takes turns with others.
+    /// Returns the address under which the peer takes turns.
     pub(crate) fn address(&self) -> IpAddr {
         address(self.account.peer().ip())
     }
@@ -158,7 +158,7 @@ impl Connection {
             return Progress::Closed;
         }
         self.note_input(ledger, requests.len() > known);
-        // Strangers are read in small steps, by turns; the rest waits in the kernel.
+        // Strangers are read in small steps, in turn; the rest waits in the kernel.
         if received.more && self.account.is_trusted() {
             Progress::More(received.count)
         } else {
@@ -202,7 +202,7 @@ impl Connection {
         let (trusted, waiting) = (self.account.is_trusted(), self.output.memory());
         let output_max = if trusted { limits.output_bytes_max } else { limits.untrusted_output_bytes_max };
         waiting > output_max
-            // One call at a time, or a batch of each connection would use up the rest.
+            // One call at a time; a batch of each connection would exhaust the budget.
             || (waiting > 0 || self.served) && ledger.is_short(Budget::Output)
             || self.away >= limits.away_requests_max
             || self.away_bytes > limits.away_bytes_max
@@ -217,7 +217,7 @@ impl Connection {
         may
     }
 
-    /// Notes that the service has handled a request.
+    /// Records that the service has handled a request.
     pub(crate) fn end_call(&mut self) {
         self.served = false;
         self.traffic.done();
@@ -230,15 +230,15 @@ impl Connection {
         stats.away.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a deferred call that has come back.
+    /// Counts a deferred call that has completed.
     pub(crate) fn came_back(&mut self, bytes: usize, stats: &Stats) {
         self.away = self.away.saturating_sub(1);
         self.away_bytes = self.away_bytes.saturating_sub(bytes);
         stats.away.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Holds a request until [`Connection::release_held`]. Nothing is read meanwhile, so the order
-    /// stays.
+    /// Holds a request until [`Connection::release_held`]. The connection is not read meanwhile,
+    /// which keeps the order.
     pub(crate) fn hold(&mut self, record: Vec<u8>, ledger: &Ledger) {
         self.held_bytes += memory_of(&record);
         self.held.push_back(record);
@@ -250,7 +250,7 @@ impl Connection {
         !self.held.is_empty() && !self.closing && !self.is_full(limits, ledger)
     }
 
-    /// Releases the held requests; of a stranger, the first.
+    /// Releases the held requests; for a stranger, only the first.
     pub(crate) fn release_held(&mut self, ledger: &Ledger, requests: &mut Vec<Request>) {
         let (connection, peer) = (self.id, self.account.peer());
         self.turn = !self.account.is_trusted();
@@ -265,7 +265,7 @@ impl Connection {
         self.note_input(ledger, true);
     }
 
-    /// Returns whether the service has vouched for the connection.
+    /// Returns whether the service vouches for the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.account.is_trusted()
     }
@@ -285,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection once its replies are sent. Nothing more is read.
+    /// Closes the connection once its replies are sent, without reading further.
     pub(crate) fn close_when_sent(&mut self) {
         self.closing = true;
     }
@@ -311,7 +311,7 @@ impl Connection {
         if self.closing { Progress::Closed } else { Progress::Open }
     }
 
-    /// Tells the driver which readiness the connection waits for.
+    /// Registers the readiness that the connection waits for.
     pub(crate) fn watch(&mut self, driver: &mut Driver, limits: &Limits, ledger: &Ledger) -> Progress {
         let interest = Interest { input: self.wants_input(limits, ledger), output: self.has_output() };
         match driver.watch(&mut self.link, interest) {
@@ -362,14 +362,14 @@ impl Connection {
         reading || writing || silent
     }
 
-    /// Closes the connection, and gives back its memory and counts.
+    /// Closes the connection, and releases its memory and counts.
     pub(crate) fn close(self, ledger: &Ledger, stats: &Stats) {
         ledger.close(&self.account);
         stats.away.fetch_sub(self.away, Ordering::Relaxed);
     }
 }
 
-/// Returns the memory of a request that waits, in bytes.
+/// Returns the memory of a waiting request, in bytes.
 pub(crate) fn memory_of(record: &Vec<u8>) -> usize {
     record.capacity() + size_of::<Request>()
 }

@@ -1,5 +1,5 @@
-//! The system calls of a shard: readiness by epoll, and one vectored read or write for each step of
-//! a connection.
+//! The system calls of a shard: readiness by epoll, and one vectored read or write per step of a
+//! connection.
 
 use crate::input::Input;
 use crate::mailbox::Mailbox;
@@ -25,7 +25,7 @@ const SLICES_MAX: usize = 64;
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// Bytes read from a socket at once when no large record is in progress.
 const SCRATCH_SIZE: usize = 256 << 10;
-/// The same for a stranger, whose requests wait for their turns in memory of their own.
+/// The same for a stranger, whose waiting requests keep their own memory.
 const STRANGER_READ_MAX: usize = 16 << 10;
 /// Bytes of a stranger's large record that are read at once.
 const STRANGER_LARGE_READ_MAX: usize = 64 << 10;
@@ -34,9 +34,9 @@ const HEAD_SIZE: usize = 4 << 10;
 
 /// The epoll sets of one shard, made and used on its thread.
 ///
-/// Strangers have a set of their own inside the main one, so that sockets whose turn it is not cost
-/// nothing, however much arrives on them. A stranger is reported once and then not again until
-/// [`Driver::watch`].
+/// Strangers have a set of their own inside the main one, so that sockets cost no time before their
+/// turn, regardless of the bytes that arrive on them. The set reports a stranger once and not again
+/// until [`Driver::watch`].
 ///
 /// A driver knows no records: received bytes go into a connection's [`Input`], bytes to send come
 /// from its [`Output`].
@@ -50,25 +50,25 @@ pub(crate) struct Driver {
     scratch: Vec<u8>,
 }
 
-/// A socket in one of the epoll sets; dropping it closes the socket and takes it out of the set.
+/// A socket in one of the epoll sets; dropping it closes the socket, which removes it from the set.
 pub(crate) struct Link {
     id: u64,
     stream: TcpStream,
     interest: Interest,
     is_stranger: bool,
-    /// Whether the set reports the socket: a stranger is disarmed by its report.
+    /// Whether the set reports the socket; a report disarms a stranger.
     armed: bool,
 }
 
 impl Link {
-    /// Notes that the socket of a stranger has been reported.
+    /// Records that the socket of a stranger has been reported.
     pub(crate) fn disarm(&mut self) {
         self.armed = !self.is_stranger;
     }
 }
 
 impl Driver {
-    /// Makes a driver that wakes when the mailbox rings.
+    /// Creates a driver that wakes when the mailbox rings.
     pub(crate) fn new(mailbox: &Arc<Mailbox>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, mailbox.as_ref(), EventData::new_u64(MAIL), EventFlags::IN)?;
@@ -84,7 +84,7 @@ impl Driver {
         })
     }
 
-    /// Takes over the socket of a stranger, which does not block.
+    /// Adds the non-blocking socket of a stranger.
     pub(crate) fn add(&mut self, id: u64, stream: TcpStream) -> io::Result<Link> {
         let interest = Interest { input: true, output: false };
         let link = Link { id, stream, interest, is_stranger: true, armed: true };
@@ -102,7 +102,7 @@ impl Driver {
         Ok(epoll::add(&self.epoll, &link.stream, EventData::new_u64(link.id), flags(link))?)
     }
 
-    /// Says what of this connection the next wait is to report; for a stranger, once.
+    /// Sets the readiness of this connection that waits report; for a stranger, once.
     pub(crate) fn watch(&mut self, link: &mut Link, interest: Interest) -> io::Result<()> {
         if std::mem::replace(&mut link.interest, interest) != interest || !link.armed {
             link.armed = true;
@@ -112,7 +112,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Says whether the next waits end when a stranger is ready.
+    /// Sets whether the next waits end when a stranger is ready.
     pub(crate) fn hear_strangers(&mut self, hears: bool) -> io::Result<()> {
         if std::mem::replace(&mut self.hears_strangers, hears) != hears {
             let flags = if hears { EventFlags::IN } else { EventFlags::empty() };
@@ -126,7 +126,7 @@ impl Driver {
         self.ask(false, timeout, ready)
     }
 
-    /// Appends the strangers that are ready to `ready`.
+    /// Appends ready strangers to `ready`.
     pub(crate) fn poll_strangers(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.ask(true, Duration::ZERO, ready)
     }
@@ -155,8 +155,7 @@ impl Driver {
             if flags.contains(EventFlags::IN) {
                 ready.push(Ready::Input(id));
             } else if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                // The kernel reports these unasked, at each wait for as long as the socket is
-                // there.
+                // The kernel always reports these events, at each wait while the socket exists.
                 ready.push(Ready::Over(id));
             }
         }
@@ -221,7 +220,7 @@ pub(crate) struct Interest {
 /// One event of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ready {
-    /// The mailbox rang.
+    /// The mailbox has rung.
     Mail,
     /// Bytes have arrived, or the connection is over.
     Input(u64),

@@ -25,7 +25,7 @@ impl Input {
         Self { reader, records: Vec::new(), error: None, record_since: None, large: false }
     }
 
-    /// Lets further records use buffers that the shard keeps. Strangers must not hold those.
+    /// Lets further records use the shard's spare buffers, which strangers must not hold.
     pub(crate) fn reuse_memory(&mut self) {
         self.reader.set_memory(RecordMemory::Kept);
     }
@@ -57,7 +57,7 @@ impl Input {
         }
     }
 
-    /// Takes the complete records; [`Input::error`] tells whether more can follow.
+    /// Takes the complete records; [`Input::error`] reports whether more can follow.
     pub(crate) fn records(&mut self) -> impl Iterator<Item = Vec<u8>> {
         if let Some(last) = self.records.last() {
             self.large = last.len() >= LARGE_MIN;
@@ -65,7 +65,7 @@ impl Input {
         self.records.drain(..)
     }
 
-    /// Returns why nothing more can be read, if so.
+    /// Returns the error that prevents further reading, if any.
     pub(crate) fn error(&self) -> Option<&RecordError> {
         self.error.as_ref()
     }
@@ -75,7 +75,7 @@ impl Input {
         self.reader.memory()
     }
 
-    /// Notes when a record began or ended.
+    /// Records the begin or the end of a record.
     pub(crate) fn note_time(&mut self) {
         match (self.reader.is_mid_record(), self.record_since) {
             (true, None) => self.record_since = Some(Instant::now()),

@@ -1,8 +1,8 @@
 //! The lane of interactive connections, which a shard serves during long work.
 //!
-//! A shard that reads, handles or sends something large calls [`InteractiveLane::turn`] now and
-//! then. A turn serves the connections that have lately moved nothing large and have no other
-//! request in progress. Turns take at most half of the time, so that bulk work progresses as well.
+//! A shard that reads, handles or sends a large record calls [`InteractiveLane::turn`] at
+//! intervals. A turn serves the connections without recent bulk traffic and without other requests
+//! in progress. Turns take at most half of the time, so that bulk work progresses as well.
 
 use crate::driver::Ready;
 use crate::sockets::Sockets;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-/// Turns take one part in this many of the time.
+/// The inverse of the largest share of time that turns take.
 const SHARE: u32 = 2;
 
 /// The interactive lane of a shard. It has its own scratch memory, since the shard's is in use.
@@ -55,8 +55,8 @@ impl<S: Service> InteractiveLane<S> {
         self.since
     }
 
-    /// Sends the replies that a long batch has produced so far, and takes a turn. Returns how long
-    /// that took.
+    /// Sends the replies that a long batch has produced so far, and takes a turn. Returns the time
+    /// that this took.
     pub(crate) fn pause(&mut self, sockets: &mut Sockets, replies: &mut Vec<Reply>) -> Duration {
         let before = self.spent;
         sockets.sending = Duration::ZERO;

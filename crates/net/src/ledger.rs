@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 const SHORT_PART: (usize, usize) = (3, 4);
 /// The part of a budget down to which room is made, so that the next search is not due at once.
 const ROOM_PART: (usize, usize) = (5, 8);
-/// The part of a budget that untrusted connections may hold together: they alone never make it
-/// short.
+/// The part of a budget that untrusted connections may hold together, which is too little to make
+/// it short.
 const UNTRUSTED_PART: (usize, usize) = (1, 4);
-/// The part down to which they make room.
+/// The part of a budget down to which untrusted connections make room.
 const UNTRUSTED_ROOM_PART: (usize, usize) = (3, 16);
 
-/// How long the server counts as busy after a trusted connection has moved anything.
+/// Time for which the server counts as busy after traffic on a trusted connection.
 pub(crate) const BUSY_TIME: Duration = Duration::from_millis(100);
 
 /// A kind of memory with its own budget.
@@ -60,11 +60,11 @@ pub(crate) struct Account {
     peer: SocketAddr,
     mailbox: Arc<Mailbox>,
     trusted: AtomicBool,
-    /// Whether it was chosen to make room; its shard closes it soon.
+    /// Whether it was chosen to make room. Its shard closes it soon.
     condemned: AtomicBool,
     input: Holding,
     output: Holding,
-    /// Bytes of both budgets at that time.
+    /// Bytes of both budgets when it was condemned.
     yielded: [AtomicUsize; 2],
 }
 
@@ -74,7 +74,7 @@ impl Account {
         self.peer
     }
 
-    /// Returns whether the service has vouched for a call of the connection.
+    /// Returns whether the service vouches for the connection.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted.load(Relaxed)
     }
@@ -129,17 +129,17 @@ impl Ledger {
         Self { limits, stats, start, sums, busy_until: AtomicU64::new(0), table }
     }
 
-    /// Notes that a trusted connection of any shard is active.
+    /// Records activity on a trusted connection of any shard.
     pub(crate) fn note_activity(&self) {
         let until = self.milliseconds() + BUSY_TIME.as_millis() as u64;
-        // Written once a millisecond: all shards read it.
+        // Stored at most once per millisecond, because all shards read it.
         if self.busy_until.load(Relaxed) < until {
             self.busy_until.store(until, Relaxed);
         }
     }
 
-    /// Says whether a trusted connection has been active lately, so that strangers must leave time
-    /// to it.
+    /// Returns whether a trusted connection has been active recently, so that strangers must leave
+    /// time to it.
     pub(crate) fn is_busy(&self) -> bool {
         self.milliseconds() < self.busy_until.load(Relaxed)
     }
@@ -148,14 +148,14 @@ impl Ledger {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the server busy for good, or idle.
+    /// Sets the server busy permanently, or idle.
     #[cfg(test)]
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.busy_until.store(if is_busy { u64::MAX } else { 0 }, Relaxed);
     }
 
-    /// Adds a connection. In a full table, the oldest untrusted connection of the address with most
-    /// of them makes room. Returns `None` if all connections are trusted.
+    /// Adds a connection. If the table is full, the oldest untrusted connection of the address with
+    /// most of them makes room. Returns `None` if all connections are trusted.
     pub(crate) fn open(
         &self,
         id: ConnectionId,
@@ -184,7 +184,7 @@ impl Ledger {
         Some(account)
     }
 
-    /// Removes a connection that has closed, and gives back its memory.
+    /// Removes a closed connection, and releases its memory.
     pub(crate) fn close(&self, account: &Account) {
         self.note(account, Budget::Input, 0, false);
         self.note(account, Budget::Output, 0, false);
@@ -198,7 +198,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the service vouches for a connection.
+    /// Marks a connection as trusted by the service.
     pub(crate) fn trust(&self, account: &Account) {
         let mut table = self.lock();
         if account.condemned.load(Relaxed) || account.trusted.swap(true, Relaxed) {
@@ -211,8 +211,8 @@ impl Ledger {
         }
     }
 
-    /// Notes how many bytes of a budget a connection holds; `progress` if its peer has finished a
-    /// request or taken a part of a reply.
+    /// Records how many bytes of a budget a connection holds. `progress` means that its peer has
+    /// finished a request or read a part of a reply.
     pub(crate) fn note(&self, account: &Account, budget: Budget, bytes: usize, progress: bool) {
         let holding = account.holding(budget);
         let before = holding.bytes.swap(bytes, Relaxed);
@@ -225,8 +225,8 @@ impl Ledger {
         let total = self.total(budget);
         let untrusted = (!account.is_trusted()).then(|| &self.sums(budget).untrusted);
         for sum in [Some(total), untrusted].into_iter().flatten() {
-            // Wraps around below zero for a moment at most: each connection gives back what it has
-            // added.
+            // The sum wraps below zero for a moment at most: each connection subtracts exactly the
+            // bytes that it added.
             sum.fetch_add(bytes.wrapping_sub(before), Relaxed);
         }
         if bytes > before {
@@ -281,8 +281,8 @@ impl Ledger {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Has untrusted connections closed that hold more than their part of a budget together. When a
-    /// budget is used up, untrusted connections are closed before trusted ones.
+    /// Closes untrusted connections that together exceed their part of a budget. If a budget is
+    /// exhausted, closes untrusted connections before trusted ones.
     fn make_room(&self, budget: Budget) {
         let max = self.max(budget);
         let is_crowded = || self.held_untrusted(budget) > part(max, UNTRUSTED_PART);
@@ -328,13 +328,13 @@ impl Ledger {
         }
     }
 
-    /// Tells the shard of a connection to close it.
+    /// Condemns a connection, and requests its shard to close it.
     fn condemn(&self, table: &mut Table, account: &Arc<Account>, why: &'static str) {
         table.remove(account);
         account.condemned.store(true, Relaxed);
         for (budget, yielded) in [Budget::Input, Budget::Output].into_iter().zip(&account.yielded) {
             let bytes = account.holding(budget).bytes.load(Relaxed);
-            // A record can grow until its shard closes the connection, by too little to matter.
+            // A record can grow until its shard closes the connection, but only slightly.
             yielded.store(bytes, Relaxed);
             self.sums(budget).yielded.fetch_add(bytes, Relaxed);
         }
@@ -384,7 +384,7 @@ impl Table {
         }
     }
 
-    /// Adds a connection to the untrusted ones, or takes it out.
+    /// Adds a connection to the untrusted ones, or removes it.
     fn change_untrusted(&mut self, account: &Account, untrusted: bool) {
         let address = address(account.peer.ip());
         let connections = self.untrusted.entry(address).or_default();
@@ -424,8 +424,8 @@ fn part(max: usize, (part, of): (usize, usize)) -> usize {
     max / of * part
 }
 
-/// Returns the address by which peers are told apart: for IPv6 the /64 network, of which one peer
-/// can use every address.
+/// Returns the address that identifies a peer: for IPv6 the /64 network, since one peer can use all
+/// of its addresses.
 pub fn address(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),

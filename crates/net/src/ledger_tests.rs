@@ -1,4 +1,4 @@
-//! Which connections go first, without sockets.
+//! The order in which connections are closed, tested without sockets.
 
 use super::*;
 
@@ -13,7 +13,7 @@ impl World {
         Self { ledger, accounts: Vec::new() }
     }
 
-    /// Opens a connection from an address; says whether there was a place for it.
+    /// Opens a connection from an address, and returns whether the table had room.
     fn open(&mut self, ip: &str) -> bool {
         let peer = SocketAddr::new(ip.parse().expect("an address"), 700);
         let order = self.accounts.len() as u64;
@@ -31,7 +31,7 @@ impl World {
         self.ledger.note(&self.accounts[index], Budget::Input, bytes, false);
     }
 
-    /// The connections that were told to go.
+    /// Returns the condemned connections.
     fn gone(&self) -> Vec<usize> {
         let gone = |account: &Account| {
             assert_eq!(account.is_condemned(), !account.mailbox.take_evicted().is_empty());

@@ -1,11 +1,11 @@
 //! Listeners, connections and shards: moves records between sockets and a [`Service`].
 //!
-//! A shard is a thread that owns its connections; there is one for each core. In each tick a shard
-//! reads what has arrived, passes complete records to the service in arrival order, and sends the
-//! replies. The acceptor, another thread, gives a new connection to a shard that has the fewest, by
-//! turns, so that the connections of an nconnect mount spread over the cores. A call that the
-//! service defers to another thread comes back through the shard's [`CompletionSender`], and a
-//! later tick sends its reply.
+//! A shard is a thread that owns its connections; there is one per core. In each tick a shard reads
+//! the bytes that have arrived, passes complete records to the service in arrival order, and sends
+//! the replies. The acceptor, another thread, assigns a new connection to a shard with the fewest
+//! connections, in turn, so that the connections of an nconnect mount spread over the cores. A call
+//! that the service defers to another thread returns through the shard's [`CompletionSender`], and
+//! a later tick sends its reply.
 //!
 //! A shard serves its connections in three classes:
 //!

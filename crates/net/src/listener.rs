@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG_MAX: i32 = 4096;
-/// Connections that are accepted before the acceptor looks at its allowance.
+/// Connections that are accepted before the acceptor checks its allowance.
 const BATCH_MAX: usize = 32;
 /// Pause of the acceptor when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why the server cannot listen.
+/// The reason why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program uses the port.
@@ -73,8 +73,8 @@ impl Listener {
         self.address
     }
 
-    /// Closes connections that `admission` refuses before anything is read from them. It runs on
-    /// the acceptor's thread.
+    /// Sets the check of new connections. The acceptor's thread runs it, and closes refused
+    /// connections before anything is read from them.
     pub fn admit(&mut self, admission: Box<Admission>) {
         self.admission = Some(admission);
     }
@@ -192,7 +192,7 @@ impl Drop for Running {
     }
 }
 
-/// Accepts connections, all of which are strangers: while honest clients are active it has an
+/// Accepts connections, all of which are strangers. While trusted clients are active it has an
 /// [`Allowance`] of time like each shard's strangers. Further connections wait in the kernel.
 struct Acceptor {
     socket: TcpListener,
@@ -209,7 +209,7 @@ impl Acceptor {
         while !stop.flag.load(Ordering::Acquire) {
             let is_busy = self.ledger.is_busy();
             let wait = match is_busy {
-                // The server may be idle before the allowance is there.
+                // The server may become idle before the allowance opens.
                 true => allowance.wait(Instant::now()).min(BUSY_TIME),
                 false => Duration::ZERO,
             };
@@ -226,7 +226,7 @@ impl Acceptor {
                 }
             }
         }
-        // Tell all shards first: one that hangs must not delay the others.
+        // Stop all shards before joining any: one that hangs must not delay the others.
         self.shards.iter().for_each(ShardHandle::stop);
         drop(self.socket);
         self.shards.into_iter().for_each(ShardHandle::join);
@@ -269,7 +269,8 @@ impl Acceptor {
             tracing::debug!("connection from {peer} closed before it was served: {error}");
             return;
         }
-        // By turns among the shards with the fewest, so that the connections of one client spread.
+        // Takes turns among the shards with the fewest, so that the connections of one client
+        // spread.
         let turn = usize::try_from(count).unwrap_or(0) % self.shards.len();
         let (before, from) = self.shards.split_at(turn);
         let numbered = (turn..).zip(from).chain((0..).zip(before));
@@ -292,7 +293,7 @@ impl Acceptor {
     }
 }
 
-/// Sets socket options: replies are sent completely, so Nagle's algorithm would only delay them;
+/// Sets socket options. Replies are sent completely, so Nagle's algorithm would only delay them;
 /// keep-alive detects dead peers.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! What other threads leave for a shard, and the bell that wakes it.
+//! The queues from other threads to a shard, and the bell that wakes it.
 
 use crate::ledger::Account;
 use rpc::ConnectionId;
@@ -9,19 +9,19 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Records of the server's own that may wait for one shard; it takes them as soon as it wakes.
+/// Server-initiated records that may wait for one shard, which takes them as soon as it wakes.
 const OUTGOING_MAX: usize = 1024;
 
 /// A connection for a shard.
 pub(crate) type Arrival = (ConnectionId, TcpStream, Arc<Account>);
 
-/// What the acceptor and the shard share.
+/// The state that the shard shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     arrived: Mutex<Vec<Arrival>>,
     outgoing: Mutex<Vec<(ConnectionId, Vec<u8>)>>,
     evicted: Mutex<Vec<ConnectionId>>,
-    /// Connections that the shard has, those that were left for it included.
+    /// Number of the shard's connections, including arrivals in the mailbox.
     connections: AtomicUsize,
     stop: AtomicBool,
     bell: OwnedFd,
@@ -40,7 +40,7 @@ impl Mailbox {
         })
     }
 
-    /// Leaves a connection.
+    /// Queues a new connection for the shard.
     pub(crate) fn add(&self, arrival: Arrival) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let first = {
@@ -48,18 +48,18 @@ impl Mailbox {
             arrived.push(arrival);
             arrived.len() == 1
         };
-        // The first has woken the shard for all that follow until it takes them.
+        // The first arrival wakes the shard for all that follow until it takes them.
         if first {
             self.ring();
         }
     }
 
-    /// Takes the connections that were left.
+    /// Takes the queued connections.
     pub(crate) fn take(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Leaves a record to be sent; false when too many wait.
+    /// Queues a record to be sent; false if the queue is full.
     pub(crate) fn post(&self, connection: ConnectionId, record: Vec<u8>) -> bool {
         {
             let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,33 +72,33 @@ impl Mailbox {
         true
     }
 
-    /// Takes the records that are to be sent.
+    /// Takes the queued records.
     pub(crate) fn take_outgoing(&self) -> Vec<(ConnectionId, Vec<u8>)> {
         std::mem::take(&mut *self.outgoing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Has the shard close a connection.
+    /// Requests the shard to close a connection.
     pub(crate) fn evict(&self, connection: ConnectionId) {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         self.ring();
     }
 
-    /// Takes the connections that are to be closed.
+    /// Takes the connections that the shard must close.
     pub(crate) fn take_evicted(&self) -> Vec<ConnectionId> {
         std::mem::take(&mut *self.evicted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes that the shard has one connection less.
+    /// Records that the shard has closed one connection.
     pub(crate) fn closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many connections the shard has.
+    /// Returns the number of the shard's connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Asks the shard to end.
+    /// Requests the shard to end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.ring();
@@ -108,13 +108,13 @@ impl Mailbox {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes the shard.
+    /// Wakes the shard by its event descriptor.
     pub(crate) fn ring(&self) {
-        // The counter can only be full when the shard has yet to wake, so a failure loses nothing.
+        // The counter is full only while a wake is pending, so a failure loses nothing.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Ends the ringing; what was left until now is found by whoever looks after this.
+    /// Resets the bell. The caller must check the queues afterwards.
     pub(crate) fn silence(&self) {
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&self.bell, &mut counter);

@@ -1,20 +1,20 @@
-//! Records that answer no request, such as callbacks, on connections that peers have opened.
+//! Server-initiated records, such as callbacks, on connections that peers have opened.
 
 use crate::mailbox::Mailbox;
 use rpc::ConnectionId;
 use std::fmt;
 use std::sync::Arc;
 
-/// The lowest bit of the shard's number in a connection ID.
+/// Bit offset of the shard's number in a connection ID.
 const SHARD_SHIFT: u32 = 48;
 
 /// Returns the ID of the `count`th connection, which belongs to `shard`.
 pub(crate) fn connection_id(shard: usize, count: u64) -> ConnectionId {
-    // Shards and connections need far fewer bits.
+    // The numbers of shards and connections fit with a wide margin.
     ConnectionId((shard as u64) << SHARD_SHIFT | count & ((1 << SHARD_SHIFT) - 1))
 }
 
-/// Sends records on connections, from any thread: the server's calls to its clients (RFC 8881
+/// Sends records on connections from any thread, for the server's calls to its clients (RFC 8881
 /// section 2.10.3.1).
 #[derive(Clone)]
 pub struct Outgoing {

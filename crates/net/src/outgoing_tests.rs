@@ -1,4 +1,4 @@
-//! Records that the service sends of its own accord.
+//! Records that the service sends without a request.
 
 use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Tells which connections it hears from, and which end.
+/// Reports the connections from which records arrive, and the connections that end.
 struct Listening(Mutex<Sender<(ConnectionId, &'static str)>>);
 
 impl Listening {

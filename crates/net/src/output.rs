@@ -1,17 +1,17 @@
-//! Replies of one connection that wait to be sent.
+//! The unsent replies of one connection.
 
 use rpc::{RECORD_MARK_LEN, memory, record_mark};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Instant;
 
-/// Longest reply that is copied behind another one that waits, in bytes.
+/// Longest reply that is copied into the buffer of the waiting one before it, in bytes.
 const SHORT_MAX: usize = 256;
 
-/// Replies that the kernel has not taken yet.
+/// Replies that the kernel has not accepted yet.
 pub(crate) struct Output {
     records: VecDeque<Vec<u8>>,
-    /// Bytes of the first reply that the kernel has taken.
+    /// Bytes of the first reply that the kernel has accepted.
     sent: usize,
     /// Memory of all replies in bytes.
     memory: usize,
@@ -52,7 +52,7 @@ impl Output {
         self.memory
     }
 
-    /// Returns when the peer last took a byte, or when the first reply began to wait.
+    /// Returns when the peer last accepted a byte, or when the first reply began to wait.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
@@ -75,7 +75,8 @@ impl Output {
         (used, bytes)
     }
 
-    /// Notes that the kernel has taken `count` bytes, and moves completely sent replies to `spent`.
+    /// Records that the kernel has accepted `count` bytes, and moves completely sent replies to
+    /// `spent`.
     pub(crate) fn advance(&mut self, count: usize, spent: &mut Vec<Vec<u8>>) {
         self.since = Instant::now();
         self.sent += count;
@@ -92,7 +93,7 @@ impl Output {
     }
 }
 
-/// Returns the memory of a reply that waits, in bytes.
+/// Returns the memory of a waiting reply, in bytes.
 fn memory_of(record: &Vec<u8>) -> usize {
     record.capacity() + size_of::<Vec<u8>>()
 }

@@ -1,26 +1,26 @@
-//! The user at the other end of a connection from this machine.
+//! Finds the local user at the other end of a connection from this machine.
 //!
-//! The kernel says in /proc/net/tcp whose each socket is. A user cannot give sockets of another
-//! one: the number is that of the process that made the socket. Only connections within one network
+//! The kernel lists the owner of each socket in /proc/net/tcp. A user cannot create sockets of
+//! another user: the id is that of the creating process. Only connections within one network
 //! namespace are found.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// How often the list is read again: the kernel gives it out in pieces, and can skip a line while
-/// others come and go.
+/// Number of reads of the list. The kernel returns it in pieces, and can skip a line while other
+/// connections open and close.
 const READS_MAX: usize = 8;
-/// The state of a connection that neither end has closed. The lines of others do not say whose they
-/// were.
+/// The state of a connection that neither end has closed. Lines in other states do not name the
+/// owner.
 const ESTABLISHED: &str = "01";
-/// What the list says of a socket that no process has.
+/// The inode number in the line of a socket without a process.
 const NO_INODE: &str = "0";
 
-/// Returns the user who has the socket at `peer`, connected to `own`; `None` where none is found,
-/// or it was closed.
+/// Returns the user id of the socket at `peer`, connected to `own`; `None` if no socket is found or
+/// it was closed.
 ///
 /// # Errors
-/// When the kernel's list cannot be read.
+/// An I/O error if the kernel's list cannot be read.
 pub fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
     let (peer, own) = (plain(peer), plain(own));
     let file = if peer.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" };
@@ -34,7 +34,7 @@ pub fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-/// Reads a line, if it is of this connection: the socket's user, unless it is closed.
+/// Parses a line if it belongs to this connection: the socket's user, unless it is closed.
 fn line_owner(line: &str, wanted: &[String; 2]) -> Option<Option<u32>> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, local, remote, state, _, _, _, user, _, inode, ..] = fields.as_slice() else { return None };
@@ -45,12 +45,12 @@ fn line_owner(line: &str, wanted: &[String; 2]) -> Option<Option<u32>> {
     Some(user.parse().ok().filter(|_| open))
 }
 
-/// An IPv4 address in an IPv6 one is listed as what it is.
+/// Converts an IPv4-mapped IPv6 address to IPv4, as the list has it.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Writes an address as the list does: in words of the machine's byte order.
+/// Formats an address as the list does: in words of the machine's byte order.
 fn written(address: SocketAddr) -> String {
     let octets = match address {
         SocketAddr::V4(v4) => v4.ip().octets().to_vec(),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_closed_is_nobodys() {
-        // The kernel lists user 0 for sockets that no process has any more.
+        // The kernel lists user 0 for sockets without a process.
         let (listener, client, peer, own) = connected("127.0.0.1:0").unwrap();
         let (_server, _) = listener.accept().unwrap();
         drop(client);

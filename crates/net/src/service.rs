@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-/// A complete record.
+/// A complete record from a peer.
 #[derive(Debug)]
 pub struct Request {
     /// The connection on which it arrived.
     pub connection: ConnectionId,
-    /// The peer's address.
+    /// The address of the peer.
     pub peer: SocketAddr,
     /// The record without its marks.
     pub record: Vec<u8>,
 }
 
-/// What to do with a connection after a request.
+/// The action on a connection after a request.
 #[derive(Debug)]
 pub enum Action {
     /// Sends a record. Its first four bytes are room for the record mark, which the network layer
@@ -27,11 +27,11 @@ pub enum Action {
     /// Closes the connection after earlier replies have been sent.
     Close,
     /// Marks the connection as trusted: the peer has proved its identity, or an export admits its
-    /// address. Trusted connections are served before others, and closed last when memory or the
+    /// address. Trusted connections are served before others, and closed last if memory or the
     /// connection table is short.
     Trust,
-    /// Defers the call: it comes back through the shard's [`CompletionSender`] exactly once. Until
-    /// then it holds this many bytes.
+    /// Defers the call, which must return through the shard's [`CompletionSender`] exactly once.
+    /// Until then it holds this many bytes.
     Away(usize),
 }
 
@@ -47,7 +47,7 @@ pub struct Reply {
     pub class: u8,
 }
 
-/// Handles records.
+/// Handles the records of all connections.
 pub trait Service: Send + Sync + 'static {
     /// Scratch memory of one shard.
     type Shard: Send;
@@ -55,9 +55,9 @@ pub trait Service: Send + Sync + 'static {
     /// Result of a deferred call.
     type Completed: Send + 'static;
 
-    /// Makes the scratch memory of a new shard. Deferred calls come back through `sink`. The
-    /// service may write the number of the running operation to `operation`, for the log when the
-    /// shard hangs (see [`Service::operation_name`]).
+    /// Creates the scratch memory of a new shard. Deferred calls return through `sink`. The service
+    /// may store the number of its running operation in `operation`, for the log of a hanging shard
+    /// (see [`Service::operation_name`]).
     fn shard(&self, sink: &CompletionSender<Self::Completed>, operation: &Arc<AtomicU32>) -> Self::Shard;
 
     /// Returns the name of an operation number; empty if there is none.
@@ -65,11 +65,11 @@ pub trait Service: Send + Sync + 'static {
         ""
     }
 
-    /// Notes when the shard woke for the requests of the next ticks.
+    /// Receives the time at which the shard woke for the requests of the next ticks.
     fn woke(&self, _shard: &mut Self::Shard, _at: Instant) {}
 
-    /// Handles the records of a tick in arrival order, and deferred calls that have come back, and
-    /// appends the replies. Drains `requests` and `late`.
+    /// Handles the records of a tick in arrival order, and completed deferred calls, and appends
+    /// the replies. Drains `requests` and `late`.
     ///
     /// Long work calls `pause` about every 50 µs, with the replies so far. The shard then sends
     /// these and serves interactive connections, through this function and with other scratch
@@ -84,6 +84,6 @@ pub trait Service: Send + Sync + 'static {
         pause: &mut dyn FnMut(&mut Vec<Reply>) -> Duration,
     );
 
-    /// Notes that a connection has closed. No request of it follows.
+    /// Handles the end of a connection. No request of it follows.
     fn closed(&self, connection: ConnectionId);
 }

@@ -20,7 +20,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a shard closes connections that are overdue.
+/// Interval of the check for overdue connections.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Memory of requests in bytes above which a shard serves them before it reads more.
 const REQUESTS_BYTES_MAX: usize = 16 << 20;
@@ -64,7 +64,7 @@ impl ShardHandle {
     }
 }
 
-/// A shard thread.
+/// The state of a shard thread.
 pub(crate) struct Shard<S: Service> {
     service: Arc<S>,
     scratch: S::Shard,
@@ -74,9 +74,9 @@ pub(crate) struct Shard<S: Service> {
     /// Requests that the service handles together.
     batch: Vec<Request>,
     replies: Vec<Reply>,
-    /// Through which deferred calls come back.
+    /// The sender that returns deferred calls to this shard.
     sink: CompletionSender<S::Completed>,
-    /// Deferred calls that have come back and whose replies this tick sends.
+    /// Completed deferred calls whose replies this tick sends.
     late: Vec<CompletionEvent<S::Completed>>,
     interactive: InteractiveLane<S>,
     activity: Arc<Activity>,
@@ -219,9 +219,9 @@ impl<S: Service> Shard<S> {
         self.sockets.close_lane(start);
     }
 
-    /// Takes deferred calls that have come back, and drops those of closed connections.
+    /// Takes completed deferred calls, and drops those of closed connections.
     fn take_late(&mut self) {
-        // Mail can arrive twice before a tick, so some can be here already.
+        // Mail can arrive twice before a tick, so some may be queued already.
         let mut late = Vec::new();
         self.sink.take(&mut late);
         late.retain(|late| self.sockets.came_back(late.connection, late.held));
@@ -238,8 +238,7 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    /// Serves the requests that have arrived, a batch at a time, then closes connections that have
-    /// ended.
+    /// Serves the requests that have arrived in batches, then closes ended connections.
     fn tick(&mut self) {
         self.sockets.release();
         while self.sockets.has_requests() || !self.late.is_empty() {
@@ -288,7 +287,7 @@ impl<S: Service> Shard<S> {
         served.into_iter().for_each(|id| self.write(id));
     }
 
-    /// Tells the service which connections have closed, after the last of their requests.
+    /// Reports closed connections to the service, after the last of their requests.
     fn tell_gone(&mut self) {
         for connection in self.sockets.take_gone() {
             self.service.closed(connection);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often connections that wait for memory are checked.
+/// Interval at which connections that wait for memory are checked.
 const SHORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Requests for which a shard keeps room between ticks.
 const REQUESTS_KEPT_MAX: usize = 4096;
@@ -34,7 +34,7 @@ pub(crate) struct Sockets {
     requests_bytes: usize,
     /// Connections to close once their requests have been served.
     ended: Vec<u64>,
-    /// Closed connections of which the service does not know yet.
+    /// Closed connections that are not yet reported to the service.
     gone: Vec<ConnectionId>,
     /// Trusted connections with held requests that may continue.
     releasable: HashSet<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct Sockets {
     active: bool,
     /// Replies that were sent and whose memory can be reused.
     spent: Vec<Vec<u8>>,
-    /// Time of sending since a caller last set it to zero.
+    /// Time spent on sending since a caller last reset it.
     pub(crate) sending: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Sockets {
         }
     }
 
-    /// Readiness readiness without a wait.
+    /// Appends current readiness without waiting.
     pub(crate) fn poll(&mut self, ready: &mut Vec<Ready>) {
         self.poll_for(Duration::ZERO, ready);
     }
@@ -112,8 +112,8 @@ impl Sockets {
         }
     }
 
-    /// Lets the next wait end for strangers if they may be served, and returns how long it may
-    /// last.
+    /// Lets the next wait end for strangers if they may be served, and returns its longest
+    /// duration.
     fn hear_strangers(&mut self) -> Duration {
         let wait = self.lane_wait();
         if let Err(error) = self.driver.hear_strangers(wait.is_zero()) {
@@ -121,13 +121,12 @@ impl Sockets {
         }
         match wait {
             Duration::ZERO if self.strangers.is_empty() => Duration::MAX,
-            // The server may be idle before the allowance is there.
+            // The server may become idle before the allowance opens.
             wait => wait.min(BUSY_TIME),
         }
     }
 
-    /// Finds the strangers that are ready, if the lane may be served now. Returns whether there are
-    /// any.
+    /// Finds the ready strangers if the lane may be served now. Returns whether there are any.
     pub(crate) fn open_lane(&mut self) -> bool {
         if !self.lane_wait().is_zero() {
             return false;
@@ -138,7 +137,7 @@ impl Sockets {
         }
         for report in ready.drain(..) {
             let Some(id) = report.connection() else { continue };
-            // A trusted one is reported by the main set.
+            // The main set reports trusted connections.
             let Some(connection) = self.connections.get_mut(&id).filter(|it| !it.is_trusted()) else {
                 continue;
             };
@@ -149,15 +148,15 @@ impl Sockets {
         !self.strangers.is_empty()
     }
 
-    /// Gives a stranger a place in the lane, if it has none.
+    /// Adds a stranger to the lane, if it is not there.
     fn enqueue(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let address = connection.address();
         connection.ticket().get_or_insert_with(|| self.strangers.push(address, id));
     }
 
-    /// Takes one step for the stranger whose turn it is: sends, and then lets one call that waited
-    /// go on or reads once. Returns false when no stranger has anything to do.
+    /// Runs one step of the stranger that has the turn: sends, and then releases one held call or
+    /// reads once. Returns false if no stranger has work.
     pub(crate) fn step_stranger(&mut self) -> bool {
         let Some(id) = self.strangers.pop() else { return false };
         let Some(connection) = self.connections.get_mut(&id) else { return true };
@@ -179,7 +178,7 @@ impl Sockets {
         true
     }
 
-    /// Pays for what strangers took on the shard since `start`, if that was at the cost of others.
+    /// Charges the time since `start` to strangers if trusted connections were active.
     pub(crate) fn close_lane(&mut self, start: Instant) {
         if self.is_busy() {
             let now = Instant::now();
@@ -187,7 +186,7 @@ impl Sockets {
         }
     }
 
-    /// How long strangers must wait; zero when they may be served now.
+    /// Returns how long strangers must wait; zero if they may be served now.
     fn lane_wait(&mut self) -> Duration {
         match self.is_busy() {
             true => self.strangers.wait(Instant::now()),
@@ -195,12 +194,12 @@ impl Sockets {
         }
     }
 
-    /// Says whether trusted connections of any shard are active.
+    /// Returns whether trusted connections of any shard are active.
     fn is_busy(&self) -> bool {
         self.active || self.ledger.is_busy()
     }
 
-    /// Takes over the connections that the acceptor left.
+    /// Adds the connections from the mailbox.
     pub(crate) fn take_arrived(&mut self) {
         for (id, stream, account) in self.mailbox.take() {
             if account.is_condemned() {
@@ -238,8 +237,8 @@ impl Sockets {
         self.connections.get_mut(&id).is_some_and(|connection| connection.traffic().is_bulk())
     }
 
-    /// Returns whether a connection may be served before others: it is no bulk connection, and has
-    /// no other request in progress.
+    /// Returns whether a connection may be served before others: it is not a bulk connection and
+    /// has no other request in progress.
     pub(crate) fn is_interactive(&mut self, id: u64) -> bool {
         self.connections.get_mut(&id).is_some_and(|connection| {
             let traffic = connection.traffic();
@@ -247,8 +246,8 @@ impl Sockets {
         })
     }
 
-    /// Reads once from a connection. Returns the bytes of memory that this took if there may be
-    /// more to read.
+    /// Reads once from a connection. Returns the memory that this took in bytes, if more may be
+    /// available.
     pub(crate) fn read_step(&mut self, id: u64) -> Option<usize> {
         let known = self.requests.len();
         let mut requests = std::mem::take(&mut self.requests);
@@ -424,7 +423,7 @@ impl Sockets {
         true
     }
 
-    /// Counts a deferred call that has come back, and returns whether its connection is open.
+    /// Counts a completed deferred call, and returns whether its connection is open.
     pub(crate) fn came_back(&mut self, connection: ConnectionId, held: usize) -> bool {
         let Some(connection) = self.connections.get_mut(&connection.0) else { return false };
         connection.came_back(held, &self.stats);
@@ -436,8 +435,8 @@ impl Sockets {
         Stats::add(&self.stats.records, count as u64);
     }
 
-    /// Notes that the service has handled the requests of these connections, and removes
-    /// repetitions.
+    /// Records that the service has handled the requests of these connections, and removes
+    /// duplicates.
     pub(crate) fn done(&mut self, served: &mut Vec<u64>) {
         for id in served.iter() {
             if let Some(connection) = self.connections.get_mut(id) {
@@ -466,7 +465,7 @@ impl Sockets {
         }
     }
 
-    /// Closes the connections whose peers are too slow, and silent strangers.
+    /// Closes connections with slow peers, and silent strangers.
     pub(crate) fn close_overdue(&mut self) {
         let now = Instant::now();
         let overdue =
@@ -478,7 +477,7 @@ impl Sockets {
         }
     }
 
-    /// Closes all connections.
+    /// Closes all connections of the shard.
     pub(crate) fn close_all(&mut self) {
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.into_iter().for_each(|id| self.close(id));

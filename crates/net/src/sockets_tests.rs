@@ -5,7 +5,7 @@ use rpc::record_mark;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// How long a test waits for the kernel.
+/// Time limit of waits for the kernel.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Neighbours {
@@ -39,19 +39,19 @@ impl Neighbours {
         client
     }
 
-    /// Has the service vouch for a connection.
+    /// Marks a connection as trusted by the service.
     fn trust(&mut self, id: u64) {
         let trust = Reply { connection: ConnectionId(id), action: Action::Trust, class: 0 };
         self.sockets.queue(std::iter::once(trust));
     }
 
-    /// Takes what is left of the allowance, and an hour's more.
+    /// Exhausts the allowance for an hour.
     fn exhaust(&mut self) {
         self.ledger.set_busy(true);
         self.sockets.strangers.spend(Instant::now() + Duration::from_secs(3600), Duration::from_secs(1));
     }
 
-    /// Waits until the main set reports a connection; nothing else may be reported but mail.
+    /// Waits until the main set reports a connection; no other connection may be reported.
     fn wait_for(&mut self, id: u64) {
         let (start, mut ready) = (Instant::now(), Vec::new());
         while !ready.contains(&Ready::Input(id)) {
@@ -71,7 +71,7 @@ impl Neighbours {
         }
     }
 
-    /// Takes a step for a stranger and handles the request that it admits.
+    /// Runs one step of a stranger and handles the request that it admits.
     fn serve_stranger(&mut self) -> Vec<u64> {
         assert!(self.sockets.step_stranger());
         let arrived = self.sockets.take_requests();
@@ -82,7 +82,7 @@ impl Neighbours {
         served
     }
 
-    /// Takes the connections whose requests have arrived.
+    /// Takes the connections with newly arrived requests.
     fn requests(&mut self) -> Vec<u64> {
         self.sockets.take_requests().iter().map(|request| request.connection.0).collect()
     }
@@ -104,7 +104,7 @@ fn strangers_without_allowance_wait_while_a_trusted_connection_is_served() {
     assert!(!world.sockets.open_lane());
     assert!(world.sockets.read_step(2).is_none(), "one read takes it all");
     assert_eq!(world.requests(), [2]);
-    // An idle server serves them at once, allowance or not.
+    // An idle server serves strangers at once, regardless of the allowance.
     world.ledger.set_busy(false);
     world.sockets.active = false;
     world.wait_for_strangers();
@@ -118,7 +118,7 @@ fn a_stranger_that_becomes_trusted_is_served_without_allowance_and_loses_nothing
     let mut client = world.connect(1);
     client.write_all(&record(10)).expect("sent");
     world.wait_for_strangers();
-    // It has its place in the lane already.
+    // The connection already has a place in the lane.
     world.exhaust();
     world.trust(1);
     assert!(world.sockets.strangers.is_empty());

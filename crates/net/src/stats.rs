@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// At most one line about closed connections is logged in this time.
+/// Time in which at most one line about closed connections is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of reply classes whose sending time is counted separately.
@@ -15,13 +15,13 @@ pub const CLASSES_MAX: usize = 8;
 /// Counters and gauges that all shards share; any thread can read them.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Connections open now.
+    /// Number of connections that are open.
     pub connections: AtomicUsize,
     /// Memory of unfinished and waiting requests, in bytes.
     pub input_bytes: AtomicUsize,
     /// Memory of replies that wait to be sent, in bytes.
     pub output_bytes: AtomicUsize,
-    /// Calls that are deferred now.
+    /// Number of calls that are deferred.
     pub away: AtomicUsize,
     /// Connections accepted so far.
     pub accepted: AtomicU64,
@@ -45,7 +45,7 @@ pub struct Stats {
     pub sent_bytes: AtomicU64,
     /// Time of sending in nanoseconds, by the class of the last reply sent.
     pub sending: [AtomicU64; CLASSES_MAX],
-    /// When the last line about a peer was logged, and how many were suppressed since.
+    /// Time of the last log line about a peer, and the number of suppressed lines since.
     logged: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -77,8 +77,8 @@ impl Stats {
         self.input_bytes.load(Ordering::Relaxed).saturating_add(self.output_bytes.load(Ordering::Relaxed))
     }
 
-    /// Logs why a connection is closed, at most once in [`LOG_INTERVAL`], since peers can cause it
-    /// at will.
+    /// Logs the reason for closing a connection, at most once per [`LOG_INTERVAL`], since peers can
+    /// cause it at will.
     pub(crate) fn log_closed(&self, peer: SocketAddr, why: impl Display) {
         let Ok(mut logged) = self.logged.lock() else { return };
         match &mut *logged {

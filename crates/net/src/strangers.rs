@@ -1,4 +1,4 @@
-//! The lane of strangers: connections that the service has not vouched for.
+//! The lane of strangers: connections that the service does not vouch for.
 //!
 //! Strangers are served after trusted connections, one step at a time: one read of at most
 //! [`READ_MAX`](crate::driver) bytes, or one call. Addresses take turns, and so do the connections
@@ -6,7 +6,7 @@
 //! shard has an [`Allowance`]; a lane without allowance is not even polled. On a server without
 //! other work strangers are served at once.
 //!
-//! A call that is carried out off the shard costs its lane [`DEFERRED_COST`].
+//! A deferred call costs its lane [`DEFERRED_COST`].
 
 use crate::allowance::Allowance;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use std::net::IpAddr;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-/// How long the lane is served before trusted connections are looked at again.
+/// Time for which the lane is served before trusted connections are checked again.
 pub(crate) const SLICE: Duration = Duration::from_micros(400);
 /// Steps of strangers that are served together.
 pub(crate) const STEPS_MAX: usize = 8;
-/// The price of a call that another thread carries out: about what creating a context takes.
+/// The cost of a deferred call, about the time to create a context.
 const DEFERRED_COST: Duration = Duration::from_micros(200);
 
 /// Place of a connection in the lane.
@@ -28,12 +28,12 @@ pub(crate) struct TurnTicket {
     number: u64,
 }
 
-/// Strangers of one shard that have something to do.
+/// The strangers of one shard that have work.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     /// Connections by address, each in the order in which they came.
     queues: BTreeMap<IpAddr, BTreeMap<u64, u64>>,
-    /// The address whose turn was last.
+    /// The address that had the last turn.
     last: Option<IpAddr>,
     tickets: u64,
     allowance: Allowance,
@@ -44,7 +44,7 @@ impl Strangers {
         Self { queues: BTreeMap::new(), last: None, tickets: 0, allowance: Allowance::new(now) }
     }
 
-    /// Puts a connection behind the others of its address.
+    /// Adds a connection behind the others of its address.
     pub(crate) fn push(&mut self, address: IpAddr, connection: u64) -> TurnTicket {
         self.tickets += 1;
         let number = self.tickets;
@@ -52,7 +52,7 @@ impl Strangers {
         TurnTicket { address, number }
     }
 
-    /// Takes a connection out before its turn.
+    /// Removes a connection before its turn.
     pub(crate) fn remove(&mut self, ticket: TurnTicket) {
         if let Some(queue) = self.queues.get_mut(&ticket.address) {
             queue.remove(&ticket.number);
@@ -62,7 +62,7 @@ impl Strangers {
         }
     }
 
-    /// Takes the connection whose turn it is.
+    /// Takes the connection that has the turn.
     pub(crate) fn pop(&mut self) -> Option<u64> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.queues.range((after, Bound::Unbounded)).next();
@@ -80,18 +80,18 @@ impl Strangers {
         self.queues.is_empty()
     }
 
-    /// Returns how long the lane must wait beside active trusted connections; zero when it may be
-    /// served now.
+    /// Returns how long the lane must wait for active trusted connections; zero if it may be served
+    /// now.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         self.allowance.wait(now)
     }
 
-    /// Pays for time that strangers took on the shard.
+    /// Charges time that strangers used on the shard.
     pub(crate) fn spend(&mut self, now: Instant, time: Duration) {
         self.allowance.spend(now, time);
     }
 
-    /// Pays for a call that another thread carries out.
+    /// Charges a deferred call.
     pub(crate) fn spend_deferred(&mut self, now: Instant) {
         self.allowance.spend(now, DEFERRED_COST);
     }

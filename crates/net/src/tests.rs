@@ -1,4 +1,4 @@
-//! A service that echoes, over real sockets.
+//! Tests with an echo service over real sockets.
 
 use crate::{Action, CompletionEvent, CompletionSender, Limits, Listener, Reply, Request, Running, Service};
 use rpc::{ConnectionId, record_mark};
@@ -8,37 +8,37 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A request that is away, and how it comes back.
+/// A deferred request, and its way back.
 type DeferredCall = (CompletionSender<Vec<u8>>, CompletionEvent<Vec<u8>>);
 
 #[derive(Default)]
 struct Echo {
     closed: AtomicUsize,
-    /// Requests that came after the end of a connection was told.
+    /// Requests that came after the reported end of their connection.
     late: AtomicUsize,
-    /// Requests "long" that were begun.
+    /// Number of "long" requests that have begun.
     long: AtomicUsize,
-    /// Requests "short" that were handled.
+    /// Number of "short" requests that were handled.
     short: AtomicUsize,
-    /// Requests that are away until the test gives them back.
+    /// Requests that are deferred until the test completes them.
     away: Mutex<Vec<DeferredCall>>,
-    /// Whether requests "gate" may end.
+    /// Whether "gate" requests may end.
     open: AtomicBool,
     /// Requests in the order in which they were handled.
     handled: Mutex<Vec<Vec<u8>>>,
-    /// Whether it vouches for no connection.
+    /// Whether the service vouches for no connection.
     distrusts: AtomicBool,
 }
 
 impl Echo {
-    /// Waits until so many requests are away.
+    /// Waits until `count` requests are deferred.
     fn wait_for_away(&self, count: usize) {
         while self.away.lock().expect("a lock").len() < count {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Gives back all that is away, the last first, from another thread than the shard's.
+    /// Completes all deferred requests, the last first, from another thread than the shard's.
     fn give_back(&self) {
         for (sink, late) in self.away.lock().expect("a lock").drain(..).rev() {
             sink.send(late);
@@ -46,10 +46,10 @@ impl Echo {
     }
 }
 
-/// Bytes of the reply to "big".
+/// Length of the reply to "big", in bytes.
 const BIG: usize = 1 << 20;
 
-/// Bytes of memory and of content of the reply to "roomy".
+/// Buffer size and length of the reply to "roomy", in bytes.
 const ROOMY: usize = 64 << 10;
 const ROOMY_LEN: usize = 300;
 
@@ -213,7 +213,7 @@ fn unfinished_requests_of_all_connections_together_have_a_limit() {
         stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
         match stream.read(&mut [0; 1]) {
             Ok(count) => count == 0,
-            // What the server had not read yet makes the end a reset.
+            // Input that the server has not read turns the end into a reset.
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         }
     };
@@ -264,7 +264,7 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
     }
     stream.write_all(&record(b"and on")).expect("sent");
     assert_eq!(receive(&mut stream), b"and on");
-    // The reply may be here before the shard has counted it as sent.
+    // The reply may arrive before the shard has counted it as sent.
     let held = || {
         server.stats().output_bytes.load(Ordering::SeqCst) + server.stats().input_bytes.load(Ordering::SeqCst)
     };
@@ -278,8 +278,8 @@ fn small_requests_for_large_replies_take_no_more_memory_than_the_limits_say() {
 
 #[test]
 fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close_none() {
-    // The quarter above the mark where serving stops has room for a batch of each shard and a reply
-    // of each connection.
+    // The quarter above the mark at which serving stops has room for a batch of each shard and a
+    // reply of each connection.
     let limits = Limits { output_bytes_total_max: 96 * BIG, batch_requests_max: 2, ..Limits::default() };
     let (server, _) = start(limits);
     let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
@@ -302,7 +302,7 @@ fn replies_that_nobody_reads_have_a_limit_for_all_connections_together_and_close
 #[test]
 fn a_defect_costs_its_connection_and_no_other() {
     let (server, _) = start(Limits::default());
-    // Every other connection is on the same of the two threads.
+    // Connections alternate between the two threads.
     let (mut bad, _other, mut good) = (connect(&server), connect(&server), connect(&server));
     good.write_all(&record(b"before")).expect("sent");
     assert_eq!(receive(&mut good), b"before");
@@ -350,7 +350,7 @@ fn what_comes_back_after_its_connection_has_closed_is_dropped() {
         std::thread::sleep(Duration::from_millis(1));
     }
     echo.give_back();
-    // Connections go to the two threads in turn: this one is on the same.
+    // Connections alternate between the two threads: this one is on the same thread.
     let (_other, mut stream) = (connect(&server), connect(&server));
     stream.write_all(&record(b"still here")).expect("sent");
     assert_eq!(receive(&mut stream), b"still here");
@@ -365,7 +365,7 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
     stream.write_all(&record(b"last")).expect("sent");
     for _ in 0..2 {
         echo.wait_for_away(2);
-        // Nobody else is held up.
+        // Other connections continue.
         let mut other = connect(&server);
         other.write_all(&record(b"other")).expect("sent");
         assert_eq!(receive(&mut other), b"other");
@@ -373,7 +373,7 @@ fn a_connection_with_too_much_away_is_not_read_from_until_some_of_it_is_back() {
         echo.give_back();
         (0..2).for_each(|_| assert_eq!(receive(&mut stream), b"later"));
     }
-    // One that is away leaves room for others.
+    // One deferred call leaves room for others.
     assert_eq!(receive(&mut stream), b"last");
     echo.wait_for_away(1);
     echo.give_back();
@@ -389,7 +389,7 @@ fn a_connection_that_is_reset_while_it_is_not_read_from_is_closed_at_once() {
         stream.write_all(&[record(b"answered"), record(b"later"), record(b"held")].concat()).expect("sent");
         echo.wait_for_away(1);
         stream.peek(&mut [0]).expect("the answer is here");
-        // An end with bytes unread is a reset.
+        // Closing with unread bytes is a reset.
         drop(stream);
         while server.stats().connections.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -413,7 +413,7 @@ fn a_server_that_stops_does_not_wait_for_what_is_away() {
 #[test]
 fn a_short_request_is_answered_in_the_pauses_of_a_long_one() {
     let (server, echo) = start(Limits::default());
-    // Every other connection is on the same of the two threads.
+    // Connections alternate between the two threads.
     let (mut long, _other, mut short) = (connect(&server), connect(&server), connect(&server));
     for stream in [&mut long, &mut short] {
         stream.write_all(&record(b"here")).expect("sent");
@@ -444,7 +444,7 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
     let refused = Arc::new(AtomicUsize::new(0));
     listener.admit(Box::new({
         let refused = refused.clone();
-        // The first one only, and not before the addresses are right.
+        // Refuses only the first connection, and checks the addresses before.
         move |peer, own| {
             peer.port() != own.port()
                 && own.ip() == Ipv4Addr::LOCALHOST
@@ -453,7 +453,7 @@ fn a_connection_that_is_not_admitted_is_closed_before_it_is_read() {
     }));
     let server = listener.start(echo, 2, Limits::default()).expect("threads");
     let mut first = connect(&server);
-    // It may be closed already.
+    // The server may have closed it already.
     let _ = first.write_all(&record(b"unread"));
     assert!(matches!(first.read(&mut [0; 4]), Ok(0) | Err(_)));
     let mut second = connect(&server);

@@ -1,10 +1,10 @@
-//! Peers that mean harm, beside peers that do not.
+//! Hostile peers beside honest ones.
 
 use super::*;
 use socket2::{Domain, Socket, Type};
 use std::net::SocketAddr;
 
-/// How long a test waits for what must happen.
+/// Time limit of waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
@@ -15,7 +15,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A connection that the service has vouched for.
+/// Opens a connection that the service vouches for.
 fn trusted(server: &Running) -> TcpStream {
     let mut stream = connect(server);
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -24,7 +24,7 @@ fn trusted(server: &Running) -> TcpStream {
     stream
 }
 
-/// A connection with little room for what it is sent.
+/// Opens a connection with a small receive buffer.
 fn narrow(server: &Running) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a size");
@@ -58,7 +58,7 @@ fn replies_of_a_peer_that_does_not_read_count_with_all_of_their_memory() {
         wait_until("the peer's buffers are full", || gauge(&stats.output_bytes) > max - 4 * ROOMY);
         let reply = (ROOMY_LEN + 4) as u64;
         for _ in 0..100 {
-            // What is sent later than it is counted as handled only makes the difference smaller.
+            // Replies that are sent after they are counted as handled only reduce the difference.
             let sent = stats.sent_bytes.load(Ordering::SeqCst) / reply;
             let handled = echo.handled.lock().expect("a lock").len() as u64;
             let now_sent = stats.sent_bytes.load(Ordering::SeqCst) / reply;
@@ -97,7 +97,7 @@ fn unfinished_records_cost_no_honest_connection_of_the_same_address() {
     for _ in 0..40 {
         honest.write_all(&record(&[7; 200_000])).expect("it is not closed");
         assert_eq!(receive(&mut honest).len(), 200_000);
-        // What is condemned is still counted until it is closed.
+        // Condemned connections count until they are closed.
         let held = gauge(&stats.input_bytes);
         assert!(held <= 4 * BUDGET, "{held} bytes");
     }
@@ -154,7 +154,7 @@ fn a_silent_connection_is_closed_unless_it_is_trusted() {
     let mut silent = connect(&server);
     silent.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     assert!(matches!(silent.read(&mut [0; 1]), Ok(0)), "closed, and not reset");
-    // It has been silent for longer.
+    // The honest connection has been silent for longer.
     honest.write_all(&record(b"still here")).expect("sent");
     assert_eq!(receive(&mut honest), b"still here");
 }

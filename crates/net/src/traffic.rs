@@ -15,7 +15,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Notes a request of `size` bytes.
+    /// Counts a request of `size` bytes.
     pub(crate) fn request(&mut self, size: usize) {
         self.pending += 1;
         if size >= BULK_SIZE_MIN {
@@ -23,12 +23,12 @@ impl Traffic {
         }
     }
 
-    /// Notes a reply of `size` bytes.
+    /// Counts a reply of `size` bytes.
     pub(crate) fn reply(&mut self, size: usize) {
         self.bulk = if size >= BULK_SIZE_MIN { BULK_MEMORY } else { self.bulk.saturating_sub(1) };
     }
 
-    /// Notes that the service has handled a request.
+    /// Counts a request that the service has handled.
     pub(crate) fn done(&mut self) {
         self.pending = self.pending.saturating_sub(1);
     }

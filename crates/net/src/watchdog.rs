@@ -1,4 +1,4 @@
-//! A thread that logs when a shard hangs, and where.
+//! A thread that logs hanging shards and their current step.
 
 use crate::activity::{Activity, BusyShard};
 use crate::ledger::Ledger;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Longest loop of a shard before it counts as hanging.
 const LOOP_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often the watchdog checks the shards.
+/// Interval of the watchdog's checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The shards of a server and their activity; see [`Running::shards`](crate::Running::shards).
@@ -30,7 +30,7 @@ impl Shards {
         Self { activities, ledger, operation_name }
     }
 
-    /// Describes each shard that has not ended, one line a shard.
+    /// Returns a description of each shard that has not ended, one line per shard.
     pub fn unfinished(&self) -> Vec<String> {
         let unfinished = self.activities.iter().enumerate().filter(|(_, activity)| !activity.has_ended());
         let line = |(shard, activity): (usize, &Arc<Activity>)| match activity.busy() {
@@ -46,7 +46,7 @@ impl Shards {
         unfinished.map(line).collect()
     }
 
-    /// Describes the step, operation and peer of a busy shard.
+    /// Returns the step, operation and peer of a busy shard.
     fn place(&self, shard: &BusyShard) -> String {
         let mut place = shard.step.to_owned();
         let operation = (self.operation_name)(shard.operation);
