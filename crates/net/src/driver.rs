@@ -25,7 +25,7 @@ const SLICES_MAX: usize = 64;
 const STEP_BYTES_MAX: usize = 256 << 10;
 /// Bytes read from a socket at once when no large record is in progress.
 const SCRATCH_SIZE: usize = 256 << 10;
-/// The same for a stranger, whose waiting requests keep their own memory.
+/// Bytes read from a stranger's socket at once. Small, because waiting requests keep their memory.
 const STRANGER_READ_MAX: usize = 16 << 10;
 /// Bytes of a stranger's large record that are read at once.
 const STRANGER_LARGE_READ_MAX: usize = 64 << 10;

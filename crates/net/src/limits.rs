@@ -13,13 +13,13 @@ pub struct Limits {
     pub record_size_max: usize,
     /// Bytes of memory of unfinished and waiting requests over all connections. Connections begin
     /// no request above three quarters of it. Untrusted connections may hold a quarter of it; above
-    /// that, those of the address that holds most are closed. Trusted ones are closed only above
-    /// all of it.
+    /// that, connections of the address that holds most are closed. Trusted ones are closed only
+    /// above all of it.
     pub input_bytes_max: usize,
     /// Bytes of memory of replies that one connection has not read. Above it, the server reads and
     /// serves no further request of that connection.
     pub output_bytes_max: usize,
-    /// The same for an untrusted connection.
+    /// Bytes of memory of replies that one untrusted connection has not read, with the same effect.
     pub untrusted_output_bytes_max: usize,
     /// Bytes of memory of replies that wait on all connections. Above three quarters of it,
     /// connections with unread replies are not served. Victims are chosen as for `input_bytes_max`.
@@ -33,7 +33,7 @@ pub struct Limits {
     /// Deferred calls of one connection, exceeded by a batch at most. Above it, the server reads
     /// and serves no further request of that connection.
     pub away_requests_max: usize,
-    /// Bytes that the deferred calls of one connection hold, with the same consequence.
+    /// Bytes that the deferred calls of one connection hold, with the same effect.
     pub away_bytes_max: usize,
     /// Bytes of memory that a shard keeps for further records. Buffers that it does not use within
     /// a second are freed.

@@ -79,7 +79,7 @@ pub fn claim(dir: &Path) -> Result<bool, PrivateError> {
         above(&base.join("new"), rustix::process::geteuid().as_raw())?;
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&dir).map_err(io_error(&dir))?;
     }
-    // Another user may have acted between the two checks.
+    // A created folder is checked as well, since another user may have acted meanwhile.
     match check(dir) {
         Err(PrivateError::Readable(_)) => {
             fs::set_permissions(dir, Permissions::from_mode(FOLDER_MODE)).map_err(io_error(dir))?;
