@@ -8,6 +8,7 @@
 mod axes;
 mod case;
 mod copies;
+mod depths;
 mod histogram;
 mod interval;
 mod left_out;

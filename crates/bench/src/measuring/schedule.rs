@@ -2,8 +2,10 @@
 //! the machine's noise before each round. Each side comes first in turn, since what is measured
 //! right after that look pays for it.
 //!
-//! A case that fails is left out with its reason, and its side begins anew with the next one.
+//! A case that fails is left out with its reason, and its side begins anew with the next one. After
+//! one that got no answer smaller depths are tried, so that the reason names where that begins.
 
+use super::depths::{Silence, at_depth, depth};
 use super::{Calibration, Case, CaseRecord, Missing, NoAnswer, Record, Sample, calibrate};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -167,6 +169,10 @@ pub fn run(
     Ok(())
 }
 
+fn has_no_answer(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<NoAnswer>())
+}
+
 struct Schedule<'a, 'b> {
     driver: &'a mut dyn Driver,
     record: &'a mut Record,
@@ -255,7 +261,8 @@ impl Schedule<'_, '_> {
         let (side, reason) = (&case.side, format!("{error:#}"));
         let measured = |one: &CaseRecord| one.case.side == *side && !one.samples.is_empty();
         let begun = self.in_a_row.contains_key(side) || self.record.cases.iter().any(measured);
-        let unanswered = error.chain().any(|cause| cause.is::<NoAnswer>());
+        let unanswered = has_no_answer(error);
+        let reason = if unanswered { reason + &self.silence(case)? } else { reason };
         if preparing && !begun && !unanswered {
             if !self.record.is_left_out(side) {
                 self.record.left_out.push(Missing::side(side, reason));
@@ -271,6 +278,28 @@ impl Schedule<'_, '_> {
             self.record.left_out.push(Missing::side(side, told));
         }
         Ok(())
+    }
+
+    /// Tries smaller depths of a case that got no answer, and says where the silence begins. What
+    /// is measured then is not kept: it would be of another load.
+    fn silence(&mut self, case: &Case) -> Result<String> {
+        let Some(depth) = depth(case) else { return Ok(String::new()) };
+        let length = self.record.settings.length().min(WARM_UP_MAX);
+        let found = Silence::find(depth, |depth| {
+            if self.stopped() {
+                return Ok(None);
+            }
+            let (case, turn) = (at_depth(case, depth), Turn { length, warm_up: true, stop: self.watch.stop });
+            self.announce(&case, Phase::Preparing, 0);
+            let prepared = self.driver.prepare(&case, self.record);
+            let error = match prepared.and_then(|()| self.driver.measure(&case, &turn)) {
+                Ok(sample) => return Ok(sample.map(|_| true)),
+                Err(error) => error,
+            };
+            self.driver.give_up(&case).with_context(|| case.id())?;
+            Ok(has_no_answer(&error).then_some(false))
+        })?;
+        Ok(found.map_or(String::new(), Silence::words))
     }
 
     fn measure(&mut self, case: &Case, repetition: Option<u32>, left: usize) -> Result<()> {

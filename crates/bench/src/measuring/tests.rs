@@ -1,7 +1,8 @@
 use super::*;
 use crate::Unit;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn settings() -> Settings {
     Settings {
@@ -52,6 +53,10 @@ struct Fake {
     breaks_at: Option<usize>,
     /// Cases that get no answer.
     fails: Vec<(&'static str, &'static str)>,
+    /// A side, and the depth above which its server does not answer.
+    silent_above: Option<(&'static str, u32)>,
+    /// Depths at which that side was measured.
+    depths: Vec<u32>,
     given_up: Vec<String>,
     finished: bool,
 }
@@ -77,9 +82,15 @@ impl Driver for Fake {
         if self.fails.contains(&(case.group.as_str(), case.side.as_str())) && !turn.warm_up {
             bail!("client 1 of 2: no answer in 20 s");
         }
+        if let (Some((side, most)), Load::Transfer(transfer)) = (self.silent_above, &case.load)
+            && side == case.side
+        {
+            self.depths.push(transfer.depth);
+            ensure!(transfer.depth <= most, NoAnswer(Duration::from_secs(20)));
+        }
         let slowness = if case.side == "krb5p" { 2 } else { 1 };
         let mut histogram = Histogram::default();
-        histogram.count(std::time::Duration::from_micros(100 * slowness));
+        histogram.count(Duration::from_micros(100 * slowness));
         Ok(Some(Sample {
             operations: 1000 / slowness + self.asked.len() as u64 % 2,
             seconds: 1.0,
@@ -198,6 +209,44 @@ fn a_case_that_fails_is_left_out_and_the_others_and_its_side_go_on() {
         record.left_out_sentences(),
         ["krb5 has no figures for one: client 1 of 2: no answer in 20 s."]
     );
+}
+
+#[test]
+fn after_no_answer_smaller_depths_are_tried_and_the_reason_names_where_the_silence_begins() {
+    let no_answer = "no answer in 20 s";
+    for (depth, most, tried, brief, told) in [
+        (64, 10, &[64, 1, 2, 4, 8, 16][..], " from depth 16 on", "; the server answers at depth 8"),
+        (64, 40, &[64, 1, 2, 4, 8, 16, 32], " from depth 64 on", "; the server answers at depth 32"),
+        (64, 0, &[64, 1], " at any depth", "; a single request has none either"),
+        (1, 0, &[1], "", ""),
+    ] {
+        let silent_above = Some(("krb5p", most));
+        let (mut driver, mut record) = (Fake { silent_above, ..Fake::default() }, new_record());
+        let deep = |side: &String| depths::at_depth(&case("one", side), depth);
+        let mut evaluation = Once(Some(record.settings.sides.iter().map(deep).collect()));
+        let stop = AtomicBool::new(false);
+        let watch = Watch { stop: &stop, step: &mut |_| {}, save: &mut |_| Ok(()) };
+        run(&mut evaluation, &mut driver, &mut record, watch).unwrap();
+        assert_eq!(driver.depths, tried);
+        assert_eq!(record.failure("one", "krb5p").unwrap().reason, format!("{no_answer}{brief}{told}"));
+        assert_eq!(record.blank("one", "krb5p"), format!("{no_answer}{brief}"));
+        // What is tried is no sample, and the other sides go on.
+        assert!(record.side("one", "krb5p").unwrap().samples.is_empty());
+        assert_eq!(record.side("one", "krb5").unwrap().counted().count(), 3);
+    }
+}
+
+/// One block of cases.
+struct Once(Option<Vec<Case>>);
+
+impl Evaluation for Once {
+    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
+        self.0.take()
+    }
+
+    fn to_come(&self, _record: &Record) -> usize {
+        0
+    }
 }
 
 #[test]
