@@ -7,14 +7,14 @@
 
 use std::time::{Duration, Instant};
 
-/// The divisor of the time that an allowance gets: one tenth.
-const PART: u32 = 10;
+/// The divisor of the time that an allowance gets: one twentieth.
+const PART: u32 = 20;
 /// The most time that an allowance holds: enough for a client to mount without a wait.
 const BURST: Duration = Duration::from_millis(4);
 /// The time that an allowance in debt must hold before it opens again.
 const QUANTUM: Duration = Duration::from_micros(400);
 /// The largest debt: a single long step must not close an allowance for longer.
-const DEBT_MAX: Duration = Duration::from_millis(50);
+const DEBT_MAX: Duration = Duration::from_millis(25);
 
 /// A token bucket of time.
 #[derive(Debug)]
