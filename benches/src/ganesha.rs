@@ -40,7 +40,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// What `lab/run.sh --server` calls it.
+    /// What `tests/linux/run.sh --server` calls it.
     pub fn lab_name(self) -> &'static str {
         match self {
             Self::Installed => "ganesha",

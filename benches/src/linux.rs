@@ -117,7 +117,7 @@ fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
     // What the lab says of itself comes between the lines of its job.
     Command::new("sh")
         .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
-        .arg(root.join("lab/run.sh"))
+        .arg(root.join("tests/linux/run.sh"))
         .args([
             "--server",
             server,
@@ -136,7 +136,7 @@ fn start(server: &str, lies_on: &str) -> anyhow::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .context("lab/run.sh does not start")
+        .context("tests/linux/run.sh does not start")
 }
 
 /// Takes `figure ROW VALUE UNIT` apart.

@@ -1,4 +1,4 @@
-//! The Linux kernel's own client against the server: the jobs of `lab/`, each in a guest of its
+//! The Linux kernel's own client against the server: the jobs of `tests/linux/`, each in a guest of its
 //! own.
 //!
 //! All of them run with the kernel of Debian 12, 6.1, and a part with the newer ones that
@@ -6,7 +6,7 @@
 //!
 //! Skipped, with the reason, where the lab cannot run: not root, no user-mode Linux, no tap device,
 //! no mirror of Debian. `ORTHRUS` names the program to test; without it the program is built.
-//! `lab/run.sh --help` runs jobs by hand.
+//! `tests/linux/run.sh --help` runs jobs by hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -212,7 +212,7 @@ impl Lab<'_> {
     fn run(&self) {
         let _guest = Guest::next();
         let mut lab =
-            self.command().stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("lab/run.sh starts");
+            self.command().stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("tests/linux/run.sh starts");
         let (mut ok, mut failed, mut why) = (0, Vec::new(), String::new());
         for line in BufReader::new(lab.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
             println!("{line}");
@@ -224,7 +224,7 @@ impl Lab<'_> {
                 why = reason.to_owned();
             }
         }
-        let status = lab.wait().expect("lab/run.sh ends");
+        let status = lab.wait().expect("tests/linux/run.sh ends");
         let jobs = self.jobs.join(", ");
         if status.code() == Some(CANNOT_RUN) {
             return println!("skipped: {jobs} with the Linux client{}: {why}", self.kernel_named());
@@ -242,7 +242,7 @@ impl Lab<'_> {
         };
         // What the lab says of itself comes between the lines of its jobs.
         let mut lab = Command::new("sh");
-        lab.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(root.join("lab/run.sh"));
+        lab.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(root.join("tests/linux/run.sh"));
         lab.args(["--time-limit", "1200", "--export-on", self.file_system, "--enctypes", self.enctypes]);
         if !self.kernel.is_empty() {
             lab.args(["--kernel", self.kernel]);

@@ -24,7 +24,7 @@ const NEVER: [(&str, &[&str]); 7] = [
     ("client", &["state", "vfs", "server", "net", "bench"]),
     ("bench", &["state", "vfs", "server", "net", "sim"]),
     ("sim", &["net", "gss", "realm", "client", "bench", "vfs-local"]),
-    ("lab", &["state", "vfs", "server", "net", "sim"]),
+    ("cluster", &["state", "vfs", "server", "net", "sim"]),
     ("orthrus", &["xdr", "nfs4", "sim"]),
 ];
 

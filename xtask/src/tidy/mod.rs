@@ -27,7 +27,7 @@ const SHOWN: usize = 20;
 /// The key of a count in `duplicate-types.txt`.
 const TYPES: &str = "types";
 
-const FOLDERS: [&str; 8] = ["crates", "xtask", "tests", "benches", "fuzz", "docs", "lab", "specs"];
+const FOLDERS: [&str; 7] = ["crates", "xtask", "tests", "benches", "fuzz", "docs", "specs"];
 const SKIPPED: [&str; 7] = ["target", "generated", "sample", "seeds", "corpus", "artifacts", "results"];
 const GENERATED_PAGES: [&str; 2] = ["docs/limits.md", "docs/protocol-support.md"];
 

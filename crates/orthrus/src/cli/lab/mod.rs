@@ -2,7 +2,7 @@
 
 mod run;
 
-use ::lab::{Folder, Needs, Options, Progress, Record, Storage};
+use ::cluster::{Folder, Needs, Options, Progress, Record, Storage};
 use anyhow::{Context, bail};
 use bench::link::LinkSpec;
 use realm::Enctypes;
@@ -31,7 +31,7 @@ pub enum Command {
 #[derive(clap::Args)]
 struct Place {
     /// Folder of the lab.
-    #[arg(long, value_name = "DIR", default_value = ::lab::DIR)]
+    #[arg(long, value_name = "DIR", default_value = ::cluster::DIR)]
     dir: PathBuf,
 }
 
@@ -106,7 +106,7 @@ impl Command {
             Self::Run(run) => run.run(),
             Self::Shell(shell) => shell.run(),
             Self::Down(down) => down.run(),
-            Self::Hold(hold) => ::lab::hold(&hold.dir),
+            Self::Hold(hold) => ::cluster::hold(&hold.dir),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Place {
 impl Up {
     fn run(self) -> anyhow::Result<()> {
         let (kernel, modules) = (self.kernel.as_deref(), self.modules.as_deref());
-        let needs = ::lab::check(self.nodes, self.memory, kernel, modules, self.link);
+        let needs = ::cluster::check(self.nodes, self.memory, kernel, modules, self.link);
         print_needs(&needs);
         if let Some(missing) = needs.missing() {
             bail!("cannot run here: {missing}");
@@ -149,7 +149,7 @@ impl Up {
             link: self.link,
         };
         let (start, stop) = (Instant::now(), stop_flag()?);
-        ::lab::up(&options, self.keep, &stop, &mut |progress| match progress {
+        ::cluster::up(&options, self.keep, &stop, &mut |progress| match progress {
             Progress::Summary(text) => println!("\n{text}"),
             Progress::Step(title) => println!("{:5.1} s  {title}", start.elapsed().as_secs_f64()),
         })?;
@@ -157,7 +157,7 @@ impl Up {
             "{:5.1} s  up: every node has the export mounted with each flavor\n",
             start.elapsed().as_secs_f64()
         );
-        let dir = match options.dir == Path::new(::lab::DIR) {
+        let dir = match options.dir == Path::new(::cluster::DIR) {
             true => String::new(),
             false => format!(" --dir {}", options.dir.display()),
         };
@@ -178,7 +178,7 @@ fn print_needs(needs: &Needs) {
 impl Status {
     fn run(self) -> anyhow::Result<()> {
         let (folder, record) = self.place.open()?;
-        let status = ::lab::status(&folder, &record);
+        let status = ::cluster::status(&folder, &record);
         if self.json {
             println!("{}", serde_json::to_string_pretty(&status)?);
             return Ok(());
@@ -204,7 +204,7 @@ impl Status {
 impl Down {
     fn run(self) -> anyhow::Result<()> {
         let folder = self.place.folder()?;
-        match ::lab::down(&folder)? {
+        match ::cluster::down(&folder)? {
             true => println!("the lab in {} has ended; nothing is left of it", folder.path().display()),
             false => println!("there is no lab in {}", folder.path().display()),
         }

@@ -2,7 +2,7 @@
 //! up.
 
 use super::{Place, stop_flag};
-use ::lab::{Folder, Job, Machine, Record, lanl, node_name};
+use ::cluster::{Folder, Job, Machine, Record, lanl, node_name};
 use anyhow::{Context, bail};
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
@@ -58,7 +58,7 @@ impl Run {
         let script =
             std::fs::read_to_string(&self.script).with_context(|| self.script.display().to_string())?;
         let nodes = chosen(&record, &self.nodes)?;
-        ::lab::set(&folder, &self.settings)?;
+        ::cluster::set(&folder, &self.settings)?;
         on_nodes(&folder, &record, &nodes, &script)
     }
 

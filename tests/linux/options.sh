@@ -4,10 +4,10 @@ CANNOT_RUN=77          # the exit status that test drivers know as "skipped"
 
 usage() {
   cat <<'U'
-usage: lab/run.sh [OPTION]... JOB...
+usage: tests/linux/run.sh [OPTION]... JOB...
 
 Boots a user-mode Linux kernel as NFS client, beside a throw-away Kerberos realm and a server, in namespaces that
-vanish with it, and runs each JOB (a name in lab/jobs, or a script) in the guest as root.
+vanish with it, and runs each JOB (a name in tests/linux/jobs, or a script) in the guest as root.
 
   --server WHAT      orthrus (default), ganesha (NFS-Ganesha as it is installed, to compare with), ganesha-6.5 or
                      ganesha-15 (of newer Debians, see scripts/debian.sh), or a command that serves
@@ -56,7 +56,7 @@ options() {
   done
   [ -n "$JOBS" ] || { usage >&2; exit 2; }
   [ -n "$ORTHRUS" ] || for built in release debug; do
-    [ -x "$LAB/../target/$built/orthrus" ] && { ORTHRUS=$(readlink -f "$LAB/../target/$built/orthrus"); break; }
+    [ -x "$LAB/../../target/$built/orthrus" ] && { ORTHRUS=$(readlink -f "$LAB/../../target/$built/orthrus"); break; }
   done
   newer_debian
   [ -n "$MODULES" ] || MODULES=$(ls -d /usr/lib/uml/modules/* 2>/dev/null | tail -1)
@@ -78,7 +78,7 @@ newer_debian() {
 # unpack NAME: sets UNPACKED, or ends as on a machine that cannot run the lab.
 unpack() {
   local said code=0
-  said=$("$LAB/../scripts/debian.sh" "$1" 2>&1) || code=$?
+  said=$("$LAB/../../scripts/debian.sh" "$1" 2>&1) || code=$?
   UNPACKED=${said##*$'\n'}
   [ $code = 0 ] || { echo "lab: cannot run here: ${UNPACKED#debian: }" >&2; exit "$CANNOT_RUN"; }
   [ "$said" = "$UNPACKED" ] || echo "${said%$'\n'*}" >&2

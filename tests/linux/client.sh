@@ -2,7 +2,7 @@
 
 # Puts what the guest needs into the one folder that it shares with us, and boots it.
 guest() {
-  cp "$LAB"/guest/{setup,kerberos,lib,locks,second}.sh "$LAB"/guest/*.pl "$RUN/realm"/{client,users}.keytab "$RUN/share/"
+  cp "$LAB"/guest/{setup,locks,second}.sh "$LAB"/guest/*.pl "$GUEST"/{kerberos,lib}.sh "$RUN/realm"/{client,users}.keytab "$RUN/share/"
   mkdir "$RUN/share/jobs"
   # The guest does not see our /tmp, and the program may lie there.
   case $JOBS in *bench*.sh*) ln "$ORTHRUS" "$RUN/share/orthrus" 2>/dev/null || cp "$ORTHRUS" "$RUN/share/orthrus" ;; esac
@@ -20,7 +20,7 @@ guest() {
   tail -n +1 -f "$RUN/share/out" & local tail=$!
   # No consoles but the first, which only writes (a closed input makes the kernel spin); the control socket and the
   # pid file go into the run's folder; the guest's first process is our own script.
-  timeout -k 5 "$TIME_LIMIT" "$KERNEL" mem="$MEMORY" rootfstype=hostfs rootflags=/ rw init="$LAB/guest/init.sh" \
+  timeout -k 5 "$TIME_LIMIT" "$KERNEL" mem="$MEMORY" rootfstype=hostfs rootflags=/ rw init="$GUEST/init.sh" \
     SHARE="$RUN/share" MODULES="$MODULES" vec0:transport=tap,ifname=tap0,depth=128,gro=1 \
     umid=client uml_dir="$RUN/uml" con=null con0=null,fd:1 </dev/null >"$RUN/console.log" 2>&1 || true
   sleep 0.3

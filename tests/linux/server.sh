@@ -77,7 +77,7 @@ many_names() {
     }' "$folder" "$1"
 }
 
-# A program of this machine holds bytes 100 to 199 of alice's file `locked`, as lab/guest/lock.pl
+# A program of this machine holds bytes 100 to 199 of alice's file `locked`, as tests/linux/guest/lock.pl
 # does in the guest. It runs as alice, who cannot enter $RUN: what it needs is in /run of these
 # namespaces.
 local_lock() { setpriv --reuid 5001 --regid 5001 --clear-groups perl /run/lock.pl /run/alice/locked "$@"; }

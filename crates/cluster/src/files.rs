@@ -3,12 +3,12 @@
 use crate::network::{CLUSTER, DOMAIN, HEAD_OUTSIDE, Machine, PREFIX, REALM, full};
 use crate::{Folder, Nat};
 
-/// The nodes' first process: that of `lab/run.sh`.
-pub const INIT: &str = include_str!("../../../lab/guest/init.sh");
-/// What scripts for nodes are written with: that of `lab/run.sh`.
-pub const LIBRARY: &str = include_str!("../../../lab/guest/lib.sh");
-/// Kerberos of a node: that of `lab/run.sh`.
-pub const KERBEROS: &str = include_str!("../../../lab/guest/kerberos.sh");
+/// The nodes' first process: that of `tests/linux/run.sh`.
+pub const INIT: &str = include_str!("guest/init.sh");
+/// What scripts for nodes are written with: that of `tests/linux/run.sh`.
+pub const LIBRARY: &str = include_str!("guest/lib.sh");
+/// Kerberos of a node: that of `tests/linux/run.sh`.
+pub const KERBEROS: &str = include_str!("guest/kerberos.sh");
 /// Network, names and mounts of a node.
 pub const SETUP: &str = include_str!("guest/setup.sh");
 /// What takes requests on a node.

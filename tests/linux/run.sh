@@ -5,6 +5,8 @@
 # inside.sh in private namespaces. Those end with it, whatever happens to either, and so does all that is in them.
 set -eu
 LAB=$(cd "$(dirname "$0")" && pwd)
+# The guest's files that `orthrus lab` has as well.
+GUEST=$(cd "$LAB/../../crates/cluster/src/guest" && pwd)
 PATH=$PATH:/usr/sbin:/sbin
 . "$LAB/options.sh"
 
@@ -16,7 +18,7 @@ if [ -n "$missing" ]; then
 fi
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/orthrus-lab.XXXXXX")
-export CANNOT_RUN LAB RUN SERVER GANESHA_ROOT ENCTYPES EXPORT_ON KERNEL MODULES MEMORY TIME_LIMIT JOBS SETTINGS ORTHRUS REALM_UP
+export CANNOT_RUN LAB GUEST RUN SERVER GANESHA_ROOT ENCTYPES EXPORT_ON KERNEL MODULES MEMORY TIME_LIMIT JOBS SETTINGS ORTHRUS REALM_UP
 code=0
 # --kill-child and --pid: when `unshare` ends, the first process inside is killed, and with it everything there.
 # --pdeathsig: `unshare` ends with this shell, even one that is killed hard.
