@@ -1,5 +1,5 @@
-//! The Linux kernel's own client against the server: the jobs of `tests/linux/`, each in a guest of its
-//! own.
+//! The Linux kernel's own client against the server: the jobs of `tests/linux/`, each in its own
+//! guest.
 //!
 //! All of them run with the kernel of Debian 12, 6.1, and a part with the newer ones that
 //! `scripts/debian.sh` unpacks.
@@ -211,8 +211,12 @@ impl Lab<'_> {
     /// Runs the jobs and prints their lines; as many as expected must say `ok`, and none `FAIL`.
     fn run(&self) {
         let _guest = Guest::next();
-        let mut lab =
-            self.command().stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("tests/linux/run.sh starts");
+        let mut lab = self
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("tests/linux/run.sh starts");
         let (mut ok, mut failed, mut why) = (0, Vec::new(), String::new());
         for line in BufReader::new(lab.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
             println!("{line}");
