@@ -15,5 +15,7 @@ mod service;
 
 pub use builder::Builder;
 pub use executor::{Deterministic, Executor, StepPool, TaskPool, Threads};
+/// The interface of the service, for callers that simulate the network layer.
+pub use net::{Action, CompletionEvent, CompletionSender, Reply, Request, Service};
 pub use pool::{Pool, PoolLimits, QueueKey};
 pub use service::{Callbacks, NfsService, ShardMemory};

@@ -1,14 +1,16 @@
-//! A file system whose unstable data a crash can lose: the memory backend, and what was written to
-//! it since the last sync.
+//! A file system whose unstable data and names a crash can lose: the memory backend, and what was
+//! changed in it since the last sync.
 //!
-//! Names and attributes are on stable storage when an operation ends; data is when it was synced.
-//! When the machine loses its power, each write since then is there or is not, whatever came before
-//! or after it.
+//! Attributes are on stable storage when an operation ends; data and names are when they were
+//! synced. When the machine loses its power, each write since then is present or absent, whatever
+//! came before or after it. Of the changes of names in a directory since then any number of the
+//! last ones is undone.
 
 #![expect(clippy::expect_used, reason = "a simulation that cannot go on ends its seed")]
 
 use crate::chance::Chance;
-use std::collections::BTreeMap;
+use crate::mutation::Mutation;
+use crate::unsynced::{Place, Unsynced, UnsyncedData};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,9 @@ use vfs::{
 /// What unwinds out of the server when the machine crashes in the middle of an operation.
 pub struct Crash;
 
+/// The fuse has burned down: the machine has crashed.
+const BURNED: i64 = -1;
+
 /// Decides at which step of the disk the machine crashes.
 #[derive(Clone, Default)]
 pub struct Fuse(Arc<AtomicI64>);
@@ -30,44 +35,60 @@ impl Fuse {
         self.0.store(steps, Relaxed);
     }
 
-    /// Takes a step.
+    /// Returns whether the machine has crashed since the fuse was last set. The runtime catches the
+    /// unwinding of deferred calls, so this alone tells.
+    pub fn is_burned(&self) -> bool {
+        self.0.load(Relaxed) == BURNED
+    }
+
+    /// Takes a step. After a crash no step is taken any more.
     pub fn burn(&self) {
-        let left = self.0.load(Relaxed);
-        if left > 0 {
-            self.0.store(left - 1, Relaxed);
-            if left == 1 {
+        match self.0.load(Relaxed) {
+            0 => {}
+            1 | BURNED => {
+                self.0.store(BURNED, Relaxed);
                 resume_unwind(Box::new(Crash));
             }
+            left => self.0.store(left - 1, Relaxed),
         }
     }
-}
-
-/// A file as it was when it was last synced, and the writes since then.
-struct Loose {
-    base: Vec<u8>,
-    writes: Vec<(u64, Vec<u8>)>,
 }
 
 /// The disk: survives the server.
 pub struct Disk {
     files: MemoryBackend,
-    loose: Arc<Mutex<BTreeMap<Vec<u8>, Loose>>>,
+    unsynced: Arc<Mutex<Unsynced>>,
     fuse: Fuse,
     /// Whether operations count as ones that wait, and so run elsewhere.
     slow: bool,
-    /// A deliberate fault: a sync does nothing.
-    forgets: bool,
+    mutation: Mutation,
+    /// With [`Mutation::SyncAfterReply`]: the directories whose sync is still to come.
+    late: Mutex<Vec<ObjectHandle>>,
 }
 
 impl Disk {
     /// Puts a file system on a disk.
-    pub fn new(files: MemoryBackend, fuse: Fuse, slow: bool, forgets: bool) -> Self {
-        Self { files, loose: Arc::default(), fuse, slow, forgets }
+    pub fn new(files: MemoryBackend, fuse: Fuse, slow: bool, mutation: Mutation) -> Self {
+        Self { files, unsynced: Arc::default(), fuse, slow, mutation, late: Mutex::default() }
+    }
+
+    /// A deliberate fault: a sync of data does nothing.
+    fn forgets(&self) -> bool {
+        self.mutation == Mutation::CommitForgets
+    }
+
+    /// Makes the syncs that a deliberate fault has put off.
+    pub fn sync_late(&self) {
+        let late = std::mem::take(&mut *lock(&self.late));
+        late.iter().for_each(|directory| lock(&self.unsynced).sync_directory(directory));
     }
 
     /// The machine loses its power.
     pub fn lose_power(&self, chance: &mut Chance) {
-        for (handle, loose) in std::mem::take(&mut *lock(&self.loose)) {
+        lock(&self.late).clear();
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.undo_names(&self.files, chance);
+        for (handle, loose) in std::mem::take(&mut unsynced.data) {
             let Some(handle) = ObjectHandle::new(&handle) else { continue };
             let both = OpenAccess { read: true, write: true };
             // A file without a name is gone with the server that had it open.
@@ -124,14 +145,35 @@ impl Disk {
     fn wrap(&self, handle: &ObjectHandle, file: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
         Arc::new(DiskFile {
             file,
-            handle: handle.as_bytes().to_vec(),
-            loose: self.loose.clone(),
+            handle: *handle,
+            unsynced: self.unsynced.clone(),
             fuse: self.fuse.clone(),
-            forgets: self.forgets,
+            forgets: self.forgets(),
         })
     }
 
     /// A step that changes names: the machine may crash before or after it.
+    fn change_names<T>(
+        &self,
+        places: &[Place<'_>],
+        run: impl FnOnce(&MemoryBackend) -> VfsResult<T>,
+    ) -> VfsResult<T> {
+        self.fuse.burn();
+        let done = lock(&self.unsynced).change(&self.files, places, run);
+        self.fuse.burn();
+        done
+    }
+
+    /// Puts a file's data on stable storage, and the names that lead to it.
+    fn sync_file(&self, object: &ObjectHandle) {
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.sync_names_of(object);
+        if !self.forgets() {
+            unsynced.data.remove(object.as_bytes());
+        }
+    }
+
+    /// A step that changes attributes: the machine may crash before or after it.
     fn step<T>(&self, run: impl FnOnce(&MemoryBackend) -> VfsResult<T>) -> VfsResult<T> {
         self.fuse.burn();
         let done = run(&self.files);
@@ -154,8 +196,8 @@ fn content(file: &dyn OpenFile) -> Option<Vec<u8>> {
 /// A file of the disk that is open.
 struct DiskFile {
     file: Arc<dyn OpenFile>,
-    handle: Vec<u8>,
-    loose: Arc<Mutex<BTreeMap<Vec<u8>, Loose>>>,
+    handle: ObjectHandle,
+    unsynced: Arc<Mutex<Unsynced>>,
     fuse: Fuse,
     forgets: bool,
 }
@@ -166,10 +208,10 @@ impl OpenFile for DiskFile {
     fn write_at(&self, data: &[u8], offset: u64) -> VfsResult<usize> {
         self.fuse.burn();
         {
-            let mut all = lock(&self.loose);
-            let loose = all.entry(self.handle.clone());
-            let base = || Loose { base: content(&*self.file).unwrap_or_default(), writes: Vec::new() };
-            loose.or_insert_with(base).writes.push((offset, data.to_vec()));
+            let mut unsynced = lock(&self.unsynced);
+            let entry = unsynced.data.entry(self.handle.as_bytes().to_vec());
+            let new = || UnsyncedData { base: content(&*self.file).unwrap_or_default(), writes: Vec::new() };
+            entry.or_insert_with(new).writes.push((offset, data.to_vec()));
         }
         let written = self.file.write_at(data, offset);
         self.fuse.burn();
@@ -178,8 +220,12 @@ impl OpenFile for DiskFile {
 
     fn sync(&self) -> VfsResult<()> {
         self.fuse.burn();
-        if !self.forgets {
-            lock(&self.loose).remove(&self.handle);
+        {
+            let mut unsynced = lock(&self.unsynced);
+            unsynced.sync_names_of(&self.handle);
+            if !self.forgets {
+                unsynced.data.remove(self.handle.as_bytes());
+            }
         }
         self.file.sync()?;
         self.fuse.burn();
@@ -228,12 +274,29 @@ impl OpenFile for DiskFile {
 impl Backend for Disk {
     vfs::forward_backend!(
         files: root, features, features_of, part, mounted_on, has_mounts, identity, answers_from_memory, getattr, access,
-        lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, settles, settle,
-        statfs, trim,
+        lookup, lookup_attributes, lookup_parent, readlink, readdir, acls, quota, get_xattr, list_xattrs, statfs,
+        trim,
     );
 
     fn may_wait(&self) -> bool {
         self.slow
+    }
+
+    fn settles(&self, _: &ObjectHandle) -> bool {
+        true
+    }
+
+    fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
+        self.fuse.burn();
+        if self.mutation == Mutation::SyncAfterReply {
+            lock(&self.late).push(*object);
+            return Ok(());
+        }
+        lock(&self.unsynced).sync_directory(object);
+        self.sync_file(object);
+        // Between the sync and the reply.
+        self.fuse.burn();
+        Ok(())
     }
 
     fn is_at_hand(&self, _: &ObjectHandle) -> bool {
@@ -270,7 +333,8 @@ impl Backend for Disk {
         access: OpenAccess,
         set: &SetAttributes,
     ) -> VfsResult<(ObjectHandle, Arc<dyn OpenFile>)> {
-        let (handle, file) = self.step(|files| files.create_file(caller, directory, name, access, set))?;
+        let create = |files: &MemoryBackend| files.create_file(caller, directory, name, access, set);
+        let (handle, file) = self.change_names(&[(directory, name)], create)?;
         let file = self.wrap(&handle, file);
         Ok((handle, file))
     }
@@ -283,7 +347,7 @@ impl Backend for Disk {
         object: NewObject<'_>,
         set: &SetAttributes,
     ) -> VfsResult<ObjectHandle> {
-        self.step(|files| files.create(caller, directory, name, object, set))
+        self.change_names(&[(directory, name)], |files| files.create(caller, directory, name, object, set))
     }
 
     fn link(
@@ -293,11 +357,11 @@ impl Backend for Disk {
         directory: &ObjectHandle,
         name: &[u8],
     ) -> VfsResult<()> {
-        self.step(|files| files.link(caller, object, directory, name))
+        self.change_names(&[(directory, name)], |files| files.link(caller, object, directory, name))
     }
 
     fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()> {
-        self.step(|files| files.remove(caller, directory, name))
+        self.change_names(&[(directory, name)], |files| files.remove(caller, directory, name))
     }
 
     fn rename(
@@ -308,7 +372,10 @@ impl Backend for Disk {
         to_directory: &ObjectHandle,
         to_name: &[u8],
     ) -> VfsResult<()> {
-        self.step(|files| files.rename(caller, from_directory, from_name, to_directory, to_name))
+        let places = [(from_directory, from_name), (to_directory, to_name)];
+        self.change_names(&places, |files| {
+            files.rename(caller, from_directory, from_name, to_directory, to_name)
+        })
     }
 
     fn set_xattr(
@@ -328,10 +395,87 @@ impl Backend for Disk {
 
     fn commit(&self, object: &ObjectHandle) -> VfsResult<()> {
         self.fuse.burn();
-        if !self.forgets {
-            lock(&self.loose).remove(object.as_bytes());
-        }
+        self.sync_file(object);
         self.fuse.burn();
         self.files.commit(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfs::MemoryLimits;
+
+    fn disk() -> Disk {
+        let files = MemoryBackend::new(MemoryLimits::default()).unwrap();
+        Disk::new(files, Fuse::default(), false, Mutation::None)
+    }
+
+    fn make(disk: &Disk, name: &str) -> (ObjectHandle, Arc<dyn OpenFile>) {
+        let access = OpenAccess { read: true, write: true };
+        let set = SetAttributes::default();
+        disk.create_file(&Caller::root(), &disk.root(), name.as_bytes(), access, &set).unwrap()
+    }
+
+    /// Runs several crashes of a disk, and returns which of the names each leaves.
+    fn left(names: &[&str], prepare: impl Fn(&Disk)) -> Vec<Vec<bool>> {
+        let crash = |seed| {
+            let disk = disk();
+            prepare(&disk);
+            disk.lose_power(&mut Chance::new(seed));
+            names.iter().map(|name| disk.exists(name)).collect()
+        };
+        let mut left: Vec<Vec<bool>> = (0..40).map(crash).collect();
+        left.sort();
+        left.dedup();
+        left
+    }
+
+    #[test]
+    fn a_power_failure_undoes_the_last_changes_of_names_and_no_synced_one() {
+        let left = left(&["a", "b", "c"], |disk| {
+            make(disk, "a");
+            disk.settle(&disk.root()).unwrap();
+            make(disk, "b");
+            disk.rename(&Caller::root(), &disk.root(), b"a", &disk.root(), b"c").unwrap();
+        });
+        let [undone, half, done] = [[true, false, false], [true, true, false], [false, true, true]];
+        assert_eq!(left, [done, undone, half].map(Vec::from));
+    }
+
+    #[test]
+    fn a_removed_file_comes_back_with_its_content() {
+        let disk = disk();
+        make(&disk, "a").1.write_at(b"data", 0).unwrap();
+        disk.settle(&disk.find("a").unwrap()).unwrap();
+        disk.remove(&Caller::root(), &disk.root(), b"a").unwrap();
+        assert!(!disk.exists("a"));
+        while !disk.exists("a") {
+            disk.lose_power(&mut Chance::new(7));
+        }
+        assert_eq!(disk.read("a").unwrap(), b"data");
+    }
+
+    #[test]
+    fn a_sync_of_a_file_keeps_its_name_and_the_changes_before_it() {
+        let left = left(&["a", "b", "c"], |disk| {
+            make(disk, "a");
+            make(disk, "b").1.sync().unwrap();
+            make(disk, "c");
+        });
+        assert_eq!(left, [[true, true, false], [true, true, true]].map(Vec::from));
+    }
+
+    #[test]
+    fn no_step_is_taken_after_a_crash() {
+        let fuse = Fuse::default();
+        fuse.set(2);
+        fuse.burn();
+        for _ in 0..2 {
+            assert!(std::panic::catch_unwind(|| fuse.burn()).is_err());
+            assert!(fuse.is_burned());
+        }
+        fuse.set(0);
+        fuse.burn();
     }
 }

@@ -2,6 +2,7 @@
 //! of. The checker has nothing else, but for the contents of the disk at the end.
 
 use crate::plan::LEASE;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub enum Act {
     Take,
     /// It is looked up.
     Look,
+    /// The machine loses its power, and undoes what was not acknowledged. Only the checker has it.
+    PowerLoss,
 }
 
 /// An operation on a name.
@@ -140,6 +143,8 @@ pub struct Append {
 pub struct History {
     /// When the server crashed.
     pub crashes: Vec<Duration>,
+    /// When its machine lost its power as well.
+    pub power_losses: Vec<Duration>,
     /// When it started.
     pub starts: Vec<Duration>,
     /// When its clock jumped, and how far.
@@ -154,6 +159,8 @@ pub struct History {
     pub holds: Vec<Hold>,
     /// Records.
     pub appends: Vec<Append>,
+    /// Files whose names are known to be on stable storage: a client has heard that it made them.
+    pub stable_files: BTreeSet<u64>,
     /// What a client met with that must not be.
     pub complaints: Vec<Violation>,
 }

@@ -17,6 +17,7 @@ mod network;
 mod plan;
 mod run;
 mod trace;
+mod unsynced;
 mod weather;
 mod work;
 mod world;

@@ -1,27 +1,28 @@
 //! The server's machine: the disk and the journal, which survive, and the server, which does not.
 
 use crate::chance::Chance;
-use crate::disk::{Crash, Disk, Fuse};
+use crate::disk::{Disk, Fuse};
 use crate::journal::Journal;
 use crate::mutation::{Mutation, Tamper};
 use crate::plan::{self, Plan};
-use identity::{Mapper, Rules, StaticSource};
 use rpc::ConnectionId;
-use server::callback::CallbackTransport;
-use server::dispatch::{
-    Action, CompletedCall, DeferredCall, Engine, Environment, Metrics, ReplySink, Scratch, Server,
+use runtime::{
+    Action, Builder, CompletionSender, Deterministic, NfsService, Request, Service, ShardMemory, housekeeping,
 };
-use server::engine::{Nfs, NfsConfig, Start};
+use server::callback::CallbackTransport;
+use server::dispatch::{CompletedCall, Environment};
+use server::engine::{NfsConfig, Start};
 use state::{Boot, Counts, Limits};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, SecFlavor, Timestamp};
 
-/// A COMPOUND that waits for the disk.
-type Suspended = <Nfs as Engine>::Suspended;
+/// One submission to the pools in so many is refused, with a slow disk: the client hears
+/// NFS4ERR_DELAY.
+const REFUSES_ONE_IN: usize = 100;
 
 /// Seconds since 1970 at which a simulation begins.
 const EPOCH: u64 = 1_800_000_000;
@@ -44,11 +45,14 @@ pub struct Step {
 
 /// A server that runs.
 struct Running {
-    server: Server<Nfs>,
-    scratch: Scratch,
+    service: Arc<NfsService<Deterministic>>,
+    executor: Deterministic,
+    exports: Arc<Exports>,
+    shard: ShardMemory,
+    sink: CompletionSender<CompletedCall>,
+    /// Whether a deferred call has come back since the last tick.
+    rung: Arc<AtomicBool>,
     wire: Wire,
-    away: Vec<DeferredCall<Suspended>>,
-    back: Vec<CompletedCall>,
 }
 
 /// The machine.
@@ -97,7 +101,7 @@ impl Machine {
         let limits = MemoryLimits { bytes_max: 1 << 26, objects_max: 10_000 };
         #[expect(clippy::expect_used, reason = "the limits have room for the root")]
         let files = MemoryBackend::determined(limits, Box::new(clock)).expect("room for the root");
-        let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation == Mutation::CommitForgets);
+        let disk = Disk::new(files, fuse.clone(), plan.slow_disk, plan.mutation);
         disk.prepare(paths);
         Self {
             disk: Arc::new(disk),
@@ -126,7 +130,7 @@ impl Machine {
 
     /// What the server holds for its clients.
     pub fn counts(&self) -> Option<Counts> {
-        self.running.as_ref().map(|running| running.server.engine().counts())
+        self.running.as_ref().map(|running| running.service.server().engine().counts())
     }
 
     /// Sets the clocks: the time since the server's start, and nanoseconds on the wall since the
@@ -154,32 +158,43 @@ impl Machine {
         export.flavors = SecFlavor::ALL.to_vec();
         let table = ExportTable::new(vec![export], Timestamp { seconds: 1, nanoseconds: 0 });
         let table = table.map_err(|error| error.to_string())?;
-        let numbers = Mutex::new(self.chance.split());
-        let random = move || numbers.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let mapper = Arc::new(Mapper::new(Rules::default(), StaticSource::default()));
+        let exports = Arc::new(Exports::new(table));
         let limits = Limits { lease: plan::LEASE, grace: plan::GRACE, ..Limits::default() };
         let limits = Limits { recall_time: plan::LEASE, courtesy_max: self.plan.courtesy, ..limits };
-        let nfs = Nfs::new(
-            NfsConfig { limits, ..NfsConfig::default() },
-            start,
-            Arc::new(Exports::new(table)),
-            mapper,
-            Box::new(self.journal.clone()),
-            Box::new(random),
-            Duration::ZERO,
-        );
+        let environment = self.environment();
+        let mut order = self.chance.split();
+        let refuses = if self.plan.slow_disk { REFUSES_ONE_IN } else { 0 };
+        let executor = Deterministic::new(move |end| order.below(end), refuses);
+        let service = Builder::new(exports.clone(), start, environment)
+            .config(NfsConfig { limits, ..NfsConfig::default() })
+            .records(Box::new(self.journal.clone()))
+            .service(&executor);
         let wire = Wire::default();
-        nfs.connect_callbacks(Box::new(wire.clone()));
-        let clock = self.clock.clone();
-        let environment = Environment {
-            clock: Box::new(move || Duration::from_nanos(clock.load(Relaxed))),
-            random: Box::new(|bytes| bytes.fill(0)),
-        };
-        let server = Server::new(nfs, None, environment, Arc::new(Metrics::default()));
+        service.server().engine().connect_callbacks(Box::new(wire.clone()));
+        let rung = Arc::new(AtomicBool::new(false));
+        let ring = rung.clone();
+        let sink = CompletionSender::new(move || ring.store(true, Relaxed));
+        let shard = service.shard(&sink, &Arc::new(AtomicU32::new(0)));
         self.tamper.restart();
-        let (away, back) = (Vec::new(), Vec::new());
-        self.running = Some(Running { server, scratch: Scratch::new(), wire, away, back });
+        self.running = Some(Running { service, executor, exports, shard, sink, rung, wire });
         Ok(())
+    }
+
+    /// The clock and the random source of one life of the server.
+    fn environment(&mut self) -> Environment {
+        let clock = self.clock.clone();
+        let numbers = Mutex::new(self.chance.split());
+        let random = move |bytes: &mut [u8]| {
+            let mut numbers = numbers.lock().unwrap_or_else(PoisonError::into_inner);
+            for chunk in bytes.chunks_mut(8) {
+                let number = numbers.next().to_ne_bytes();
+                chunk.copy_from_slice(&number[..chunk.len()]);
+            }
+        };
+        Environment {
+            clock: Box::new(move || Duration::from_nanos(clock.load(Relaxed))),
+            random: Box::new(random),
+        }
     }
 
     /// The server ends at once; with its power the machine also loses what was not synced.
@@ -196,62 +211,73 @@ impl Machine {
     pub fn tick(&mut self, records: Vec<(u64, Vec<u8>)>) -> Step {
         let tamper = &mut self.tamper;
         let peer = SocketAddr::from(([192, 0, 2, 1], 700));
-        let records: Vec<_> = records
+        let mut requests: Vec<Request> = records
             .into_iter()
-            .map(|(connection, record)| (ConnectionId(connection), peer, tamper.request(record)))
+            .map(|(connection, record)| Request {
+                connection: ConnectionId(connection),
+                peer,
+                record: tamper.request(record),
+            })
             .collect();
-        let slow = self.plan.slow_disk;
-        self.run(|running, chance| {
-            let Running { server, scratch, away, back, .. } = running;
-            back.drain(..).for_each(|back| server.take_back(scratch, back));
-            let mut shard = Shard { out: Vec::new(), away, chance, slow };
-            server.tick(scratch, records, &mut shard);
-            shard.out
+        self.run(|running| {
+            let Running { service, shard, sink, rung, .. } = running;
+            rung.store(false, Relaxed);
+            let (mut late, mut replies) = (Vec::new(), Vec::new());
+            sink.take(&mut late);
+            let pause = &mut |_: &mut _| Duration::ZERO;
+            service.tick(shard, &mut requests, &mut late, &mut replies, pause);
+            let out = replies.into_iter().filter_map(|reply| match reply.action {
+                Action::Send(record) => Some(Out::Record(reply.connection.0, record)),
+                Action::Close => Some(Out::Close(reply.connection.0)),
+                Action::Trust | Action::Away(_) => None,
+            });
+            out.collect()
         })
     }
 
-    /// Whether calls are away, which somebody has to carry out.
+    /// Whether the pools have tasks with a step to run.
     pub fn has_away(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| !running.away.is_empty())
+        self.running.as_ref().is_some_and(|running| running.executor.waiting() > 0)
     }
 
-    /// Carries out one of the calls that are away; its reply goes out with the next tick.
+    /// Whether deferred calls have come back, whose replies the next tick sends.
+    pub fn has_back(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.rung.load(Relaxed))
+    }
+
+    /// Runs one step of one task of the pools.
     pub fn carry_out(&mut self) -> Step {
-        self.run(|running, chance| {
-            let which = chance.below(running.away.len());
-            let away = running.away.swap_remove(which);
-            running.back.push(running.server.carry_out(away));
+        self.run(|running| {
+            running.executor.step();
             Vec::new()
         })
     }
 
     /// A connection is gone.
     pub fn closed(&mut self, connection: u64) -> Step {
-        self.run(|running, _| {
-            running.server.closed(ConnectionId(connection));
+        self.run(|running| {
+            running.service.closed(ConnectionId(connection));
             Vec::new()
         })
     }
 
     /// What is done once a second.
     pub fn housekeeping(&mut self) -> Step {
-        self.run(|running, _| {
-            running.server.housekeeping();
+        self.disk.sync_late();
+        self.run(|running| {
+            housekeeping::round(&running.service, &running.exports, false);
             Vec::new()
         })
     }
 
-    fn run(&mut self, run: impl FnOnce(&mut Running, &mut Chance) -> Vec<Out>) -> Step {
+    fn run(&mut self, run: impl FnOnce(&mut Running) -> Vec<Out>) -> Step {
         let Some(running) = self.running.as_mut() else { return Step { out: Vec::new(), crashed: false } };
-        let chance = &mut self.chance;
-        let done = catch_unwind(AssertUnwindSafe(|| run(running, chance)));
-        let mut out = match done {
-            Ok(out) => out,
-            Err(payload) if payload.is::<Crash>() => {
-                return Step { out: Vec::new(), crashed: true };
-            }
-            Err(payload) => resume_unwind(payload),
-        };
+        let done = catch_unwind(AssertUnwindSafe(|| run(running)));
+        if self.fuse.is_burned() {
+            return Step { out: Vec::new(), crashed: true };
+        }
+        let mut out = done.unwrap_or_else(|payload| resume_unwind(payload));
+        assert_eq!(running.service.defects(), 0, "a deferred call has panicked");
         let wire = &running.wire.0;
         let callbacks = std::mem::take(&mut *wire.lock().unwrap_or_else(PoisonError::into_inner));
         out.extend(callbacks.into_iter().map(|(connection, record)| Out::Record(connection, record)));
@@ -261,35 +287,5 @@ impl Machine {
             }
         }
         Step { out, crashed: false }
-    }
-}
-
-/// Takes what a tick gives.
-struct Shard<'t> {
-    out: Vec<Out>,
-    away: &'t mut Vec<DeferredCall<Suspended>>,
-    chance: &'t mut Chance,
-    slow: bool,
-}
-
-impl ReplySink<Suspended> for Shard<'_> {
-    fn reply(&mut self, connection: ConnectionId, action: Action) {
-        self.out.push(match action {
-            Action::Send(record) => Out::Record(connection.0, record),
-            Action::Close => Out::Close(connection.0),
-        });
-    }
-
-    fn has_elsewhere(&self) -> bool {
-        true
-    }
-
-    fn send_away(&mut self, away: DeferredCall<Suspended>) -> Result<(), DeferredCall<Suspended>> {
-        // Now and then there is no room, and the client hears NFS4ERR_DELAY.
-        if self.slow && self.chance.one_in(100) {
-            return Err(away);
-        }
-        self.away.push(away);
-        Ok(())
     }
 }

@@ -22,16 +22,19 @@ pub enum Mutation {
     CommitForgets,
     /// The write verifier of a start is that of the one before.
     VerifierStays,
+    /// Changes of names are acknowledged before they are put on stable storage.
+    SyncAfterReply,
 }
 
 impl Mutation {
     /// All that do something.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ReplyCacheBypassed,
         Self::JournalNotSynced,
         Self::LocksShared,
         Self::CommitForgets,
         Self::VerifierStays,
+        Self::SyncAfterReply,
     ];
 
     /// The name that the command line knows it by.
@@ -43,6 +46,7 @@ impl Mutation {
             Self::LocksShared => "locks-shared",
             Self::CommitForgets => "commit-forgets",
             Self::VerifierStays => "verifier-stays",
+            Self::SyncAfterReply => "sync-after-reply",
         }
     }
 }

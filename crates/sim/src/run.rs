@@ -98,6 +98,7 @@ fn play(seed: u64, mutation: Mutation, keeps_trace: bool) -> Outcome {
     inner.machine.crash(true);
     let (time, crashes) = (inner.now, inner.history.crashes.len());
     inner.history.crashes.push(time);
+    inner.history.power_losses.push(time);
     let violations = check::check(&inner.history, inner.machine.disk());
     let trace = std::mem::take(&mut inner.trace);
     let (hash, events) = (trace.hash(), trace.events());

@@ -25,7 +25,7 @@ pub enum Event {
     Gone(u64, Way),
     /// The server looks at what has arrived.
     Tick,
-    /// A call that waits for the disk is carried out.
+    /// A task of the pools takes a step.
     CarryOut,
     /// The server does what it does once a second.
     Housekeeping,
@@ -269,7 +269,6 @@ impl Inner {
             Event::CarryOut => {
                 if self.thaw(Event::CarryOut) && self.machine.has_away() {
                     self.step(Machine::carry_out);
-                    self.tick_soon();
                 }
             }
             Event::Housekeeping => {
@@ -357,6 +356,9 @@ impl Inner {
                 }
             }
         }
+        if self.machine.has_back() {
+            self.tick_soon();
+        }
         if self.machine.has_away() {
             let at = self.now + self.chance.millis(0, 20);
             self.schedule(at, Event::CarryOut);
@@ -382,6 +384,9 @@ impl Inner {
         let now = self.now;
         note!(self, "the server crashes{}", if power { " and loses its power" } else { "" });
         self.history.crashes.push(now);
+        if power {
+            self.history.power_losses.push(now);
+        }
         for (connection, client) in self.network.cut_all(now) {
             self.schedule(client, Event::Gone(connection, Way::ToClient));
         }

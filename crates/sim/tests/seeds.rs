@@ -99,3 +99,9 @@ fn the_checker_finds_a_write_verifier_that_stays() // RFC 8881 section 18.32.3
 {
     found(Mutation::VerifierStays, 60, &["no lost acknowledged data"]);
 }
+
+#[test]
+fn the_checker_finds_names_acknowledged_before_they_are_stable() // RFC 8881 section 18.25
+{
+    found(Mutation::SyncAfterReply, 100, &["exactly once"]);
+}

@@ -23,7 +23,7 @@ pub use exports::{
     ANON_ID, Export, ExportTable, ExportsError, PSEUDO_DEPTH_MAX, PSEUDO_NAME_MAX, SecFlavor, Squash,
     export_id, normalise,
 };
-pub use memory::{MemoryBackend, MemoryLimits, WallClock};
+pub use memory::{KeptObject, MemoryBackend, MemoryLimits, WallClock};
 pub use network::{Network, NetworkError};
 pub use open_file::{
     Broken, Lease, LeaseKind, LocalLock, LockKind, LockOutcome, OpenFile, RangeLocks, copy_by_pieces,

@@ -1,11 +1,14 @@
 //! Exactly-once: for each name there is an order of its operations, each between its call and its
 //! reply, in which every reply is what a name that is there or is not would have given. What nobody
 //! got an answer to may have been done, once.
+//!
+//! A power failure may undo the last changes of a name, down to the last one that was acknowledged:
+//! a reply leaves only after a sync of its directory.
 
 use crate::disk::Disk;
 use crate::history::{Act, History, NameOp, Violation};
 use crate::trace::line;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 /// Operations that are looked at together; a name with more that overlap is cut where none is under
@@ -14,6 +17,31 @@ const OPS_TOGETHER: usize = 120;
 
 /// What a name names: nothing, or what was made with a tag.
 type Held = Option<u64>;
+
+/// A possible state of a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Way {
+    held: Held,
+    /// What it held before each change that a power failure may still undo, sorted.
+    undo: Vec<Held>,
+}
+
+impl Way {
+    /// The state after a change whose reply was lost: it is perhaps not on stable storage.
+    fn changed(&self, held: Held) -> Self {
+        let mut undo = self.undo.clone();
+        if held != self.held
+            && let Err(at) = undo.binary_search(&self.held)
+        {
+            undo.insert(at, self.held);
+        }
+        Self { held, undo }
+    }
+
+    fn stable(held: Held) -> Self {
+        Self { held, undo: Vec::new() }
+    }
+}
 
 /// Checks all names.
 pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
@@ -26,6 +54,7 @@ pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     for (path, mut ops) in names {
+        add_power_losses(&mut ops, path, &history.power_losses);
         ops.sort_by_key(|op| op.begin);
         // The look of the end, at the disk itself.
         let at =
@@ -50,9 +79,23 @@ pub fn check(history: &History, disk: &Disk) -> Vec<Violation> {
     violations
 }
 
+/// Adds the power failures that can undo something.
+fn add_power_losses(ops: &mut Vec<NameOp>, path: &str, power_losses: &[Duration]) {
+    let Some(first) = ops.iter().filter(|op| op.done.is_none()).map(|op| op.begin).min() else { return };
+    ops.extend(power_losses.iter().filter(|at| **at >= first).map(|at| NameOp {
+        client: usize::MAX,
+        path: path.to_owned(),
+        act: Act::PowerLoss,
+        begin: *at,
+        end: Some(*at),
+        done: Some(true),
+        lost: false,
+    }));
+}
+
 /// The operation that fits nowhere, if there is one.
 fn first_stuck(ops: &[NameOp]) -> Option<usize> {
-    let mut held: HashSet<Held> = HashSet::from([None]);
+    let mut held: HashSet<Way> = HashSet::from([Way::default()]);
     let mut start = 0;
     while start < ops.len() {
         let end = section(ops, start);
@@ -80,17 +123,21 @@ fn section(ops: &[NameOp], start: usize) -> usize {
 
 /// What the name can hold after all operations of a section, or how many of the answered ones fit
 /// at most.
-fn orders(ops: &[NameOp], before: &HashSet<Held>) -> Result<HashSet<Held>, usize> {
+fn orders(ops: &[NameOp], before: &HashSet<Way>) -> Result<HashSet<Way>, usize> {
     let must: u128 = ops.iter().enumerate().filter(|(_, op)| op.done.is_some()).map(|(at, _)| 1 << at).sum();
-    let (mut after, mut seen) = (HashSet::new(), HashSet::new());
+    let mut after = HashSet::new();
+    // A state from which a power failure leads to more is as good as one from which it leads to less.
+    let mut seen: HashMap<(u128, Held), Vec<Vec<Held>>> = HashMap::new();
     let mut furthest = 0;
-    let mut open: Vec<(u128, Held)> = before.iter().map(|held| (0, *held)).collect();
-    while let Some((done, held)) = open.pop() {
-        if !seen.insert((done, held)) {
+    let mut open: Vec<(u128, Way)> = before.iter().map(|way| (0, way.clone())).collect();
+    while let Some((done, way)) = open.pop() {
+        let known = seen.entry((done, way.held)).or_default();
+        if known.iter().any(|undo| way.undo.iter().all(|held| undo.contains(held))) {
             continue;
         }
+        known.push(way.undo.clone());
         if done & must == must {
-            after.insert(held);
+            after.insert(way.clone());
         }
         let left = must & !done;
         furthest = furthest.max(if left == 0 { 0 } else { left.trailing_zeros() as usize });
@@ -103,21 +150,32 @@ fn orders(ops: &[NameOp], before: &HashSet<Held>) -> Result<HashSet<Held>, usize
             .min()
             .unwrap_or(Duration::MAX);
         for (at, op) in ops.iter().enumerate() {
-            if done & 1 << at == 0
-                && op.begin <= first_end
-                && let Some(next) = apply(op, held)
-            {
-                open.push((done | 1 << at, next));
+            if done & 1 << at == 0 && op.begin <= first_end {
+                open.extend(apply(op, &way).into_iter().map(|next| (done | 1 << at, next)));
             }
         }
     }
     if after.is_empty() { Err(furthest) } else { Ok(after) }
 }
 
+/// The states after an operation; none when the reply is not what it would have been.
+fn apply(op: &NameOp, way: &Way) -> Vec<Way> {
+    if op.act == Act::PowerLoss {
+        return way.undo.iter().chain([&way.held]).map(|held| Way::stable(*held)).collect();
+    }
+    let next = held_after(op, way.held).map(|held| match op.done {
+        // Its own sync has put all changes before it on stable storage as well.
+        Some(true) if op.act != Act::Look => Way::stable(held),
+        _ => way.changed(held),
+    });
+    next.into_iter().collect()
+}
+
 /// What a name holds after an operation; `None` when the reply is not what it would have been.
-fn apply(op: &NameOp, held: Held) -> Option<Held> {
+fn held_after(op: &NameOp, held: Held) -> Option<Held> {
     let (done, ok) = (op.done, op.done != Some(false));
     match op.act {
+        Act::PowerLoss => None,
         Act::Look => (done == Some(held.is_some())).then_some(held),
         Act::Create { tag, repeats } => match held {
             None => ok.then_some(Some(tag)),
@@ -139,6 +197,7 @@ fn tell(op: &NameOp) -> String {
         Act::Put { .. } => "renames to",
         Act::Take => "removes or renames",
         Act::Look => "looks up",
+        Act::PowerLoss => return "the machine loses its power".to_owned(),
     };
     let done = match op.done {
         Some(true) => "done",
@@ -171,6 +230,42 @@ mod tests {
     fn one_of_two_that_make_a_name_at_once_succeeds() {
         assert_eq!(first_stuck(&[op(MAKE, 0, 5, Some(true)), op(MAKE, 1, 4, Some(false))]), None);
         assert!(first_stuck(&[op(MAKE, 0, 5, Some(true)), op(MAKE, 1, 4, Some(true))]).is_some());
+    }
+
+    fn power_loss(at: u64) -> NameOp {
+        op(Act::PowerLoss, at, at, Some(true))
+    }
+
+    #[test]
+    fn a_power_failure_undoes_what_was_not_acknowledged() {
+        let looks = |act| [op(MAKE, 0, 9, None), op(Act::Look, 1, 2, Some(true)), power_loss(3), act];
+        assert_eq!(first_stuck(&looks(op(Act::Look, 4, 5, Some(false)))), None);
+        assert_eq!(first_stuck(&looks(op(Act::Look, 4, 5, Some(true)))), None);
+        let twice = [op(MAKE, 0, 9, None), op(Act::Look, 1, 2, Some(true)), op(Act::Look, 4, 5, Some(false))];
+        assert_eq!(first_stuck(&twice), Some(2), "nothing is undone without a power failure");
+    }
+
+    #[test]
+    fn a_power_failure_undoes_nothing_that_was_acknowledged() {
+        let made = [op(MAKE, 0, 1, Some(true)), power_loss(3), op(Act::Look, 4, 5, Some(false))];
+        assert!(first_stuck(&made).is_some());
+        // The reply to the second operation acknowledges the first one.
+        let put = op(Act::Put { tag: 2 }, 3, 4, Some(true));
+        let ops = [op(MAKE, 0, 9, None), op(Act::Look, 1, 2, Some(true)), put, power_loss(5)];
+        let look = op(Act::Look, 6, 7, Some(false));
+        assert!(first_stuck(&[&ops[..], &[look]].concat()).is_some());
+    }
+
+    #[test]
+    fn a_power_failure_undoes_several_changes_at_once_and_leaves_any_state_between() {
+        let take = op(Act::Take, 2, 20, None);
+        let again = Act::Create { tag: 2, repeats: true };
+        let ops =
+            |last| [op(MAKE, 0, 1, Some(true)), take.clone(), op(again, 3, 20, None), power_loss(9), last];
+        let create = |tag, done| op(Act::Create { tag, repeats: true }, 10, 11, Some(done));
+        assert_eq!(first_stuck(&ops(create(1, true))), None, "both are undone");
+        assert_eq!(first_stuck(&ops(create(2, true))), None, "none is undone");
+        assert_eq!(first_stuck(&ops(op(Act::Look, 10, 11, Some(false)))), None, "one is undone");
     }
 
     #[test]

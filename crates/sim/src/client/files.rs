@@ -110,15 +110,20 @@ impl Client {
                 at(directory).into_iter().chain(last).collect()
             })
             .await?;
-        let stateid = reply.results.iter().find_map(|result| match result {
-            NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok.stateid),
+        let opened = reply.results.iter().find_map(|result| match result {
+            NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => {
+                Some((ok.stateid, ok.cinfo.before != ok.cinfo.after))
+            }
             _ => None,
         });
-        let (Some(stateid), Some(handle)) = (stateid, reply.handle()) else {
+        let (Some((stateid, created)), Some(handle)) = (opened, reply.handle()) else {
             self.complain("a file that everybody may write can be opened", reply.status);
             return Err(Lost);
         };
         let file = crate::trace::digest(format!("{directory}/{name}").as_bytes());
+        if created {
+            self.world.lock().history.stable_files.insert(file);
+        }
         let (locker, cells, holds) = (None, [None; CELLS], [None; CELLS]);
         let mut state = self.state.borrow_mut();
         state.next_open += 1;

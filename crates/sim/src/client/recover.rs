@@ -151,11 +151,14 @@ impl Client {
     }
 
     /// What was held is lost. The server may only say so where the lease was over before the crash,
-    /// or the grace period is.
+    /// or the grace period is; or where the file is gone, which another client had made and was not
+    /// answered.
     fn not_reclaimed(&self, open: &Rc<RefCell<Open>>, what: &str, status: Nfsstat4) {
         let (now, renewed) = (self.world.now(), self.state.borrow().held_until_then);
         let mut inner = self.world.lock();
-        if inner.history.may_reclaim(renewed, now, GRACE) {
+        let file = open.borrow().file;
+        let undone = status == Nfsstat4::NFS4ERR_STALE && !inner.history.stable_files.contains(&file);
+        if !undone && inner.history.may_reclaim(renewed, now, GRACE) {
             let what = format!(
                 "client {} may not reclaim an {what} that it held by a lease of {:.3}: {}",
                 self.host,

@@ -75,6 +75,10 @@ pub struct MemoryBackend {
     root: Arc<Node>,
 }
 
+/// An object that a simulation can give a name again after its last one is gone.
+#[derive(Clone, Debug)]
+pub struct KeptObject(Arc<Node>);
+
 impl MemoryBackend {
     /// Makes an empty file system, its root owned by user and group 0 with mode 0755.
     ///
@@ -91,6 +95,28 @@ impl MemoryBackend {
     /// The same.
     pub fn determined(limits: MemoryLimits, clock: Box<WallClock>) -> VfsResult<Self> {
         Self::build(limits, clock, None)
+    }
+
+    /// Keeps an object for [`MemoryBackend::put_back`], even if it loses its last name.
+    ///
+    /// # Errors
+    /// Those of the handle.
+    pub fn keep(&self, object: &ObjectHandle) -> VfsResult<KeptObject> {
+        self.node(object).map(KeptObject)
+    }
+
+    /// Restores what a name led to, or its absence, for simulations of a power failure. Ignores
+    /// permissions. The object has the handle that it had before.
+    ///
+    /// # Errors
+    /// `Stale` for a directory that is gone; `Notdir`; `Nospc`.
+    pub fn put_back(
+        &self,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: Option<&KeptObject>,
+    ) -> VfsResult<()> {
+        self.set_name(directory, name, object.map(|kept| &kept.0))
     }
 
     fn build(

@@ -263,6 +263,43 @@ impl MemoryBackend {
         Ok(())
     }
 
+    /// Makes a name lead to an object that has or had another name, or to nothing.
+    pub(super) fn set_name(
+        &self,
+        directory: &ObjectHandle,
+        name: &[u8],
+        object: Option<&Arc<Node>>,
+    ) -> VfsResult<()> {
+        let _names = self.change_names();
+        let parent = self.node(directory)?;
+        let before = self.find(&parent, name)?;
+        if before.as_ref().map(|node| node.ino) == object.map(|node| node.ino) {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            self.drop_name(&parent, name, &before)?;
+        }
+        let Some(node) = object else { return Ok(()) };
+        let mut above = parent.write();
+        above.directory_mut()?.insert(name, node.ino)?;
+        above.touch_data();
+        let mut inner = node.write();
+        inner.touch();
+        if let Body::Directory(entries) = &mut inner.body {
+            entries.parent = parent.ino;
+            above.nlink += 1;
+            let below =
+                entries.after(0, usize::MAX).into_iter().filter_map(|(_, _, ino)| self.nodes.get(ino));
+            let directories = below.filter(|node| matches!(node.read().body, Body::Directory(_))).count();
+            inner.nlink = 2 + u32::try_from(directories).unwrap_or(u32::MAX - 2);
+        } else {
+            inner.nlink += 1;
+        }
+        drop(inner);
+        self.nodes.insert(node);
+        Ok(())
+    }
+
     /// Says whether a directory is `ino` or lies below it.
     fn is_below(&self, directory: &Arc<Node>, ino: u64) -> bool {
         let mut at = Some(Arc::clone(directory));

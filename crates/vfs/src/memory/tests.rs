@@ -53,3 +53,29 @@ fn a_handle_of_another_instance_is_stale() {
     two.file(&two.root(), "file");
     assert_eq!(two.backend.getattr(&object), Err(VfsError::Stale));
 }
+
+#[test]
+fn a_name_is_put_back_with_its_object_or_its_absence() {
+    let files = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
+    let t = Fixture { backend: files.clone(), owner: Caller::root(), identities: true, keep: Box::new(()) };
+    let (object, file) = t.file(&t.root(), "file");
+    file.write_at(b"data", 0).unwrap();
+    drop(file);
+    let directory = t.directory(&t.root(), "directory");
+    let [kept, kept_directory] = [&object, &directory].map(|object| files.keep(object).unwrap());
+    t.remove(&t.root(), "file").unwrap();
+    t.remove(&t.root(), "directory").unwrap();
+    let (other, _) = t.file(&t.root(), "file");
+    files.put_back(&t.root(), b"file", Some(&kept)).unwrap();
+    files.put_back(&t.root(), b"directory", Some(&kept_directory)).unwrap();
+    assert_eq!(t.backend.lookup(&t.owner, &t.root(), b"file"), Ok(object));
+    assert_eq!(t.backend.getattr(&other), Err(VfsError::Stale));
+    let attributes = t.backend.getattr(&object).unwrap();
+    assert_eq!((attributes.nlink, attributes.size), (1, 4));
+    assert_eq!(t.backend.getattr(&directory).unwrap().nlink, 2);
+    assert_eq!(t.backend.getattr(&t.root()).unwrap().nlink, 3);
+    files.put_back(&t.root(), b"file", None).unwrap();
+    files.put_back(&t.root(), b"directory", None).unwrap();
+    assert_eq!(t.backend.lookup(&t.owner, &t.root(), b"file"), Err(VfsError::Noent));
+    assert_eq!(t.backend.getattr(&t.root()).unwrap().nlink, 2);
+}
