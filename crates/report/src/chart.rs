@@ -13,6 +13,23 @@ pub struct Chart {
     pub plot: Plot,
 }
 
+impl Chart {
+    /// Makes a chart of a section.
+    pub fn new(section: impl Into<String>, title: impl Into<String>, plot: Plot) -> Self {
+        Self { section: section.into(), title: title.into(), plot }
+    }
+
+    /// Makes a chart of lines; none without a line.
+    pub fn of_lines(section: &str, title: &str, lines: Lines) -> Option<Self> {
+        (!lines.lines.is_empty()).then(|| Self::new(section, title, Plot::Lines(lines)))
+    }
+
+    /// Makes a chart of bars; none without a bar.
+    pub fn of_bars(section: &str, title: &str, bars: Bars) -> Option<Self> {
+        (!bars.bars.is_empty()).then(|| Self::new(section, title, Plot::Bars(bars)))
+    }
+}
+
 /// What a chart draws.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plot {

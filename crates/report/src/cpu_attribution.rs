@@ -124,11 +124,9 @@ pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
     let sides: Vec<&str> =
         record.sides().into_iter().filter(|side| *side != record.settings.baseline).collect();
     let first = format!("added to {}", record.settings.baseline);
-    let mut columns = vec![first.as_str()];
-    columns.extend(&sides);
     let how = "Processor time that each flavor adds to that of the baseline for the same work, from repetitions that ran side by side, and whose it is: medians, \
                averaged over the loads of the row. What is less than the noise of the machine is said to be below it.";
-    let mut table = Table::new("Whose processor time it is", how, &columns);
+    let mut table = Table::by_variant("Whose processor time it is", how, &first, &sides);
     for (name, unit, wanted) in rows {
         let shares: Vec<Option<Share>> = sides.iter().map(|side| Share::of(record, side, &wanted)).collect();
         if shares.iter().any(Option::is_some) {
@@ -136,5 +134,5 @@ pub fn share_table(record: &Record, rows: Vec<ShareRow<'_>>) -> Option<Table> {
             table.measured(name, shares.iter().map(cell).collect());
         }
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }

@@ -1,7 +1,6 @@
 //! Where and how a run was made.
 
 use super::form::{latency, utc};
-use bench::lanl::LANL;
 use bench::measuring::Record;
 
 /// Returns names and values of what the figures depend on.
@@ -32,7 +31,7 @@ fn plan_and_method(record: &Record) -> [String; 2] {
     let drawn = "figures are medians of the repetitions, all of which are kept; intervals are those of order statistics, at 95 % \
          where there are six repetitions or more, else from the least to the greatest; ratios are of repetitions that ran \
          side by side";
-    if record.evaluation == LANL {
+    if record.is_of_copies() {
         return [
             format!("{} repetitions {interleaved}", settings.repetitions),
             format!(

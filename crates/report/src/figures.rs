@@ -1,38 +1,23 @@
 //! What every evaluation shows: all figures, processor time, the machine's limits and its noise.
 
-use super::chart::{Bar, Bars, Chart, Plot, Ratio, RatioGroup, Ratios};
+use super::Table;
+use super::chart::{Bar, Bars, Chart, RatioGroup};
 use super::form::{self, cpu_unit, digits, latency, rate, trust};
 use super::limits;
-use super::series::ratio;
-use super::{Row, Table, View};
+use super::series::{ratio_chart, ratio_group};
 use bench::measuring::{CaseRecord, Record};
 
 /// Title of the table of all figures.
 pub const ALL: &str = "All figures";
 
-/// A view of any record: all figures in one table, rates and processor time as bars.
-pub fn plain(record: &Record, headline: String) -> View {
-    let mut charts = beside(record);
-    charts.extend(rate_bars(record));
-    charts.extend(busy_bars(record, |_| true));
-    View { headline, tables: vec![figures_table(record)], charts }
-}
-
 /// All figures, a row for each case.
-fn figures_table(record: &Record) -> Table {
-    let mut table = Table::new(
-        ALL,
-        "",
-        &["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"],
-    );
+pub fn figures_table(record: &Record) -> Option<Table> {
+    let columns = ["case", "rate", "", "to the baseline", "", "p50", "p99", "client CPU", "server CPU"];
+    let mut table = Table::new(ALL, "", &columns);
     for one in &record.cases {
-        table.rows.extend(cells_or_reason(record, one).map(|cells| Row {
-            name: one.case.id(),
-            cells,
-            ..Row::default()
-        }));
+        cells_or_reason(record, one).into_iter().for_each(|cells| table.measured(one.case.id(), cells));
     }
-    table
+    Some(table)
 }
 
 /// The cells of a case in the table of all figures; of one that failed the reason in the place of
@@ -77,71 +62,58 @@ const TOGETHER: usize = 4;
 
 /// All groups beside the baseline.
 pub fn beside(record: &Record) -> Vec<Chart> {
-    let groups = record.groups().into_iter().filter_map(|name| {
-        let own = record.cases.iter().filter(|one| one.case.group == name);
-        let rows: Vec<Ratio> = own.filter_map(|one| ratio(record, one)).collect();
-        (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
-    });
-    let groups: Vec<RatioGroup> = groups.collect();
-    let (baseline, noise) = (&record.settings.baseline, record.relative_noise());
-    let chart = |groups: &[RatioGroup]| Chart {
-        section: format!("What is left of {baseline}"),
-        title: format!("Rates beside {baseline}"),
-        plot: Plot::Ratios(Ratios { baseline: baseline.clone(), noise, groups: groups.to_vec(), span: None }),
+    let groups = record.groups().into_iter().map(|name| ratio_group(record, name, |_| true));
+    let groups: Vec<RatioGroup> = groups.filter(|group| !group.rows.is_empty()).collect();
+    let baseline = &record.settings.baseline;
+    let (section, title) = (format!("What is left of {baseline}"), format!("Rates beside {baseline}"));
+    let chart = |groups: &[RatioGroup]| ratio_chart(record, &section, &title, groups.to_vec());
+    groups.chunks(TOGETHER).filter_map(chart).collect()
+}
+
+/// Draws bars, one chart for each group, of the cases that `wanted` picks. `bars` has what is not
+/// the bars of a group's chart, of one of its cases.
+fn bar_charts(
+    record: &Record,
+    section: &str,
+    wanted: impl Fn(&CaseRecord) -> bool,
+    bar: impl Fn(&CaseRecord) -> Option<Bar>,
+    bars: impl Fn(&CaseRecord) -> Bars,
+) -> Vec<Chart> {
+    let chart = |group: &str| {
+        let mut own = record.cases.iter().filter(|one| one.case.group == group);
+        let chart = bars(own.clone().next()?);
+        let drawn = |one: &CaseRecord| bar(one).or_else(|| failed_bar(record, one));
+        let bars = own.by_ref().filter(|one| wanted(one)).filter_map(drawn).collect();
+        Chart::of_bars(section, group, Bars { bars, ..chart })
     };
-    groups.chunks(TOGETHER).map(chart).collect()
+    record.groups().into_iter().filter_map(chart).collect()
 }
 
 /// Rates as bars, one chart for each group.
 pub fn rate_bars(record: &Record) -> Vec<Chart> {
-    let chart = |group: &str| {
-        let cases = record.cases.iter().filter(|one| one.case.group == group);
-        let bars: Vec<Bar> = cases
-            .filter_map(|one| {
-                let Some(figures) = &one.figures else { return failed_bar(record, one) };
-                let ratio = figures.against.as_ref().map(form::part);
-                Some(Bar {
-                    side: one.case.side.clone(),
-                    parts: [Some(figures.rate.median), None],
-                    range: Some((figures.rate.low, figures.rate.high)),
-                    said: [rate(figures.rate.median, one.case.unit), ratio.unwrap_or_default()],
-                    ..Bar::default()
-                })
-            })
-            .collect();
-        let limits = record.cases.iter().find(|one| one.case.group == group);
-        (!bars.is_empty()).then(|| Chart {
-            section: "Speed".to_owned(),
-            title: group.to_owned(),
-            plot: Plot::Bars(Bars {
-                bars,
-                limits: limits.map_or(Vec::new(), |one| limits::of_case(record, &one.case)),
-                ..Bars::default()
-            }),
+    let bar = |one: &CaseRecord| {
+        let figures = one.figures.as_ref()?;
+        let ratio = figures.against.as_ref().map(form::part);
+        Some(Bar {
+            side: one.case.side.clone(),
+            parts: [Some(figures.rate.median), None],
+            range: Some((figures.rate.low, figures.rate.high)),
+            said: [rate(figures.rate.median, one.case.unit), ratio.unwrap_or_default()],
+            ..Bar::default()
         })
     };
-    record.groups().into_iter().filter_map(chart).collect()
+    let bars = |one: &CaseRecord| Bars { limits: limits::of_case(record, &one.case), ..Bars::default() };
+    bar_charts(record, "Speed", |_| true, bar, bars)
 }
 
 /// Processor time of both ends as bars, one chart for each group that is asked for.
 pub fn busy_bars(record: &Record, wanted: impl Fn(&CaseRecord) -> bool) -> Vec<Chart> {
-    let chart = |group: &str| {
-        let cases = record.cases.iter().filter(|one| one.case.group == group && wanted(one));
-        let bars: Vec<Bar> =
-            cases.filter_map(|one| busy_bar(one).or_else(|| failed_bar(record, one))).collect();
-        let unit = record.cases.iter().find(|one| one.case.group == group).map(|one| cpu_unit(one.case.unit));
-        (!bars.is_empty()).then(|| Chart {
-            section: "Processor time".to_owned(),
-            title: group.to_owned(),
-            plot: Plot::Bars(Bars {
-                parts: ["server".to_owned(), "client".to_owned()],
-                unit: unit.unwrap_or_default().to_owned(),
-                bars,
-                ..Bars::default()
-            }),
-        })
+    let bars = |one: &CaseRecord| Bars {
+        parts: ["server".to_owned(), "client".to_owned()],
+        unit: cpu_unit(one.case.unit).to_owned(),
+        ..Bars::default()
     };
-    record.groups().into_iter().filter_map(chart).collect()
+    bar_charts(record, "Processor time", wanted, busy_bar, bars)
 }
 
 /// No bar, and in its place why there is none.

@@ -1,7 +1,6 @@
 //! Whether the load generator held anything up.
 
 use crate::form::digits;
-use bench::lanl::LANL;
 use bench::measuring::{CaseRecord, Interval, Load, Record, Sample};
 
 /// What one core of the client should drive: 4 KiB reads with sys a second, MB/s of krb5p.
@@ -15,7 +14,7 @@ const BUSY: f64 = 0.95;
 /// time left.
 pub fn generator_notes(record: &Record) -> Vec<String> {
     // What drives mounts and copies is not ours.
-    if !record.environment.mounts.is_empty() || record.evaluation == LANL {
+    if !record.environment.mounts.is_empty() || record.is_of_copies() {
         return Vec::new();
     }
     let mut notes: Vec<String> = [reads(record), sealed(record)].into_iter().flatten().collect();

@@ -3,8 +3,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`pages`] | one file for each evaluation: [`view`] turns its record into a [`View`] |
-//! | [`comparison`] | two records side by side |
+//! | `pages` | one file for each evaluation, which declares its page: [`view`] turns a record into a [`View`] |
+//! | `comparison` | two records side by side |
 //! | `cost`, `cpu_attribution`, `server_stages`, `generator` | sentences and tables that several pages share |
 //! | `chart`, `table` | charts and tables as data |
 //! | `lines`, `bars`, `spans`, `ratios`, `parts`, `stacks` | each draws one kind of chart as SVG |
@@ -15,7 +15,7 @@
 mod average;
 mod bars;
 mod chart;
-pub mod comparison;
+mod comparison;
 mod cost;
 mod cpu_attribution;
 mod csv;
@@ -25,10 +25,10 @@ pub mod form;
 mod generator;
 mod html;
 mod limit_lines;
-pub mod limits;
+mod limits;
 mod lines;
 mod page;
-pub mod pages;
+mod pages;
 mod parts;
 mod ratios;
 mod samples;
@@ -45,29 +45,25 @@ mod tests;
 mod text;
 
 pub use average::Average;
-pub use chart::{
-    Axis, Bar, Bars, Chart, Line, Lines, Part, Parts, Plot, Point, Ratio, RatioGroup, Ratios, Span, Spans,
-};
+use chart::{Axis, Chart, Lines, Part, Parts, Plot, Ratio, RatioGroup, Ratios, Span, Spans};
 pub use comparison::{Compared, compared_markdown, compared_page};
-pub use cost::{Cost, headline};
-pub use cpu_attribution::{Share, share_sentence};
+use cpu_attribution::share_sentence;
 pub use csv::csv;
-pub use figures::{ALL, beside, busy_bars, noise_sentence, plain, rate_bars};
+use figures::{ALL, beside, busy_bars, noise_sentence, rate_bars};
 pub use generator::generator_notes;
-pub use limits::limits_table;
+use limits::limits_table;
 pub use page::page;
-pub use pages::view;
-pub use series::{Figure, is_unsure, line, lines, ratio};
+pub use pages::{scale_note, view};
+use series::Figure;
 pub use server_stages::stages_note;
-pub use side::meaning;
-pub use stacks::{Stack, Stacks};
-pub use table::{Kind, Row, Table};
+use stacks::{Stack, Stacks};
+use table::{Kind, Row, Table};
 pub use text::{markdown, tables, terminal};
 
 /// Whose processor time a flavor costs, as a sentence under the headline; copies have a table of
 /// it.
 fn share(record: &bench::measuring::Record) -> Option<String> {
-    (record.evaluation != bench::lanl::LANL).then(|| share_sentence(record)).flatten()
+    (!record.is_of_copies()).then(|| share_sentence(record)).flatten()
 }
 
 /// What a reader of a run gets to see.

@@ -55,5 +55,5 @@ pub fn limits_table(record: &Record) -> Option<Table> {
         table
             .measured(limit.name.clone(), vec![format!("{} {unit}", digits(limit.value)), limit.how.clone()]);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }

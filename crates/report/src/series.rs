@@ -1,6 +1,6 @@
 //! Lines and ratios that are drawn from the cases of a record, with all their repetitions.
 
-use super::chart::{Line, Point, Ratio};
+use super::chart::{Chart, Line, Plot, Point, Ratio, RatioGroup, Ratios};
 use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record, Sample};
 
 /// Which figure of a case a line shows.
@@ -52,45 +52,52 @@ pub fn is_unsure(against: &Comparison) -> bool {
     !against.verdict.is_significant()
 }
 
-/// Draws a line of a side's cases; `x` is where a case stands, or one of its samples. `None`
-/// without a point.
-pub fn line<'a>(
+/// Draws a line for each side, of the cases that `wanted` picks; `x` is where a case stands, or one of
+/// its samples. A side without a point has no line.
+pub fn lines(
     record: &Record,
-    side: &str,
-    cases: impl Iterator<Item = &'a CaseRecord>,
-    figure: Figure,
-    x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
-) -> Option<Line> {
-    let noise = record.relative_noise();
-    let mut line = Line { side: side.to_owned(), ..Line::default() };
-    for one in cases {
-        let Some(at) = x(one, None) else { continue };
-        let Some(figures) = &one.figures else {
-            line.points.extend(record.failure(&one.case.group, side).map(|_| Point::failed(at)));
-            continue;
-        };
-        let Some(Interval { median, low, high, .. }) = figure.of(figures) else { continue };
-        line.points.push(Point { x: at, y: median, low, high, unsure: figure.is_unsure(figures, noise) });
-        for sample in &one.samples {
-            let place = x(one, Some(sample)).zip(figure.of_sample(one, sample));
-            if sample.warm_up { line.warm_ups.extend(place) } else { line.samples.extend(place) }
-        }
-    }
-    (!line.points.is_empty()).then_some(line)
-}
-
-/// Lines of all sides.
-pub fn lines<'a>(
-    record: &'a Record,
     wanted: impl Fn(&CaseRecord) -> bool,
     figure: Figure,
     x: impl Fn(&CaseRecord, Option<&Sample>) -> Option<f64>,
 ) -> Vec<Line> {
-    let of = |side: &&'a str| {
-        let cases = record.cases.iter().filter(|one| one.case.side == **side && wanted(one));
-        line(record, side, cases, figure, &x)
+    let noise = record.relative_noise();
+    let of = |side: &&str| {
+        let mut line = Line { side: (*side).to_owned(), ..Line::default() };
+        for one in record.cases.iter().filter(|one| one.case.side == **side && wanted(one)) {
+            let Some(at) = x(one, None) else { continue };
+            let Some(figures) = &one.figures else {
+                line.points.extend(record.failure(&one.case.group, side).map(|_| Point::failed(at)));
+                continue;
+            };
+            let Some(Interval { median, low, high, .. }) = figure.of(figures) else { continue };
+            line.points.push(Point { x: at, y: median, low, high, unsure: figure.is_unsure(figures, noise) });
+            for sample in &one.samples {
+                let place = x(one, Some(sample)).zip(figure.of_sample(one, sample));
+                if sample.warm_up { line.warm_ups.extend(place) } else { line.samples.extend(place) }
+            }
+        }
+        (!line.points.is_empty()).then_some(line)
     };
     record.sides().iter().filter_map(of).collect()
+}
+
+/// Makes a chart of parts of the baseline's, of the groups that have any; none without.
+pub fn ratio_chart(
+    record: &Record,
+    section: impl Into<String>,
+    title: impl Into<String>,
+    groups: impl IntoIterator<Item = RatioGroup>,
+) -> Option<Chart> {
+    let groups: Vec<RatioGroup> = groups.into_iter().filter(|group| !group.rows.is_empty()).collect();
+    let (baseline, noise) = (record.settings.baseline.clone(), record.relative_noise());
+    let plot = |groups| Plot::Ratios(Ratios { baseline, noise, groups, span: None });
+    (!groups.is_empty()).then(|| Chart::new(section, title, plot(groups)))
+}
+
+/// Returns the rates of a group's cases that `wanted` picks, as parts of the baseline's.
+pub fn ratio_group(record: &Record, group: &str, wanted: impl Fn(&CaseRecord) -> bool) -> RatioGroup {
+    let own = record.cases.iter().filter(|one| one.case.group == group && wanted(one));
+    RatioGroup { name: group.to_owned(), rows: own.filter_map(|one| ratio(record, one)).collect() }
 }
 
 /// The rate of a case as a part of the baseline's, with all pairs of repetitions; `None` of the

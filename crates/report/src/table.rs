@@ -47,6 +47,17 @@ impl Table {
         }
     }
 
+    /// Begins a table with a column for each variant; `first` is the head of the rows' names.
+    pub fn by_variant(title: &str, how: &str, first: &str, variants: &[&str]) -> Self {
+        let columns: Vec<&str> = std::iter::once(first).chain(variants.iter().copied()).collect();
+        Self::new(title, how, &columns)
+    }
+
+    /// Returns the table; none without rows.
+    pub fn unless_empty(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
+
     /// Adds a row of this run.
     pub fn measured(&mut self, name: impl Into<String>, cells: Vec<String>) {
         self.rows.push(Row { name: name.into(), cells, kind: Kind::Measured });

@@ -1,6 +1,6 @@
 //! The data of a run: what was asked for, what was measured, and the figures drawn from it.
 
-use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Missing, Noise, Sample};
+use super::{Calibration, Case, Figures, LINK, LOOPBACK, Limit, Load, Missing, Noise, Sample};
 use crate::Environment;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -186,6 +186,11 @@ impl Record {
     /// known.
     pub fn relative_noise(&self) -> f64 {
         self.noise.map_or(0.0, |noise| noise.relative)
+    }
+
+    /// Says whether the run copied whole files, which other programs may do.
+    pub fn is_of_copies(&self) -> bool {
+        self.cases.iter().any(|one| matches!(one.case.load, Load::Copy(_) | Load::Fetch(_)))
     }
 
     /// Finds a case.

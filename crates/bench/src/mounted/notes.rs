@@ -2,7 +2,6 @@
 
 use super::MountFacts;
 use super::tools::KLIST;
-use crate::evaluation::NCONNECT;
 use crate::measuring::{Load, Record};
 
 /// Says why encryption types of mounts are not known, where the reason is a missing program.
@@ -32,7 +31,7 @@ pub fn notes(record: &Record) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if record.evaluation == NCONNECT {
+    if record.cases.iter().any(|one| one.case.axes.connections().is_some()) {
         notes.push(
             "The mount options above are those of the last mounts; nconnect is each case's own. Calls cannot be reordered on purpose on a mount; the project's \
              client does that (the same command without --mount)."
@@ -45,7 +44,7 @@ pub fn notes(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluation::{Ontap, PLAN};
+    use crate::evaluation::{Nconnect, Ontap, PLAN};
     use crate::measuring::{CaseRecord, Evaluation as _, Settings};
 
     fn settings() -> Settings {
@@ -64,11 +63,8 @@ mod tests {
         let mut record = Record::begin(PLAN, "", settings());
         assert_eq!(notes(&record).len(), 1);
         let cases = Ontap::new(&[4], &[]).next(&record).unwrap();
-        record.cases.extend(cases.into_iter().map(|case| CaseRecord {
-            case,
-            samples: Vec::new(),
-            figures: None,
-        }));
+        let unmeasured = |case| CaseRecord { case, samples: Vec::new(), figures: None };
+        record.cases.extend(cases.into_iter().map(unmeasured));
         let found = notes(&record);
         assert!(found.len() == 2 && found[1].contains("share its session"), "{found:?}");
         let scheduled = |case: &mut CaseRecord| {
@@ -77,7 +73,8 @@ mod tests {
             }
         };
         record.cases.iter_mut().for_each(scheduled);
-        record.evaluation = NCONNECT.to_owned();
+        let many = Nconnect::new(&settings(), None).next(&record).unwrap();
+        record.cases.extend(many.into_iter().map(unmeasured));
         let found = notes(&record).join(" ");
         assert!(found.contains("Fixed schedules are not fio's") && found.contains("reordered on purpose"));
     }

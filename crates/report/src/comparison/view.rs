@@ -135,7 +135,7 @@ fn alone(compared: &Compared) -> Option<Table> {
     for run in &compared.runs {
         run.alone.iter().for_each(|case| table.measured(case.clone(), vec![run.name.clone()]));
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
 /// Rates of the second run as parts of the first's.

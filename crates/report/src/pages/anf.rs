@@ -1,34 +1,33 @@
 //! The tables of the two articles with our figures beside them, and the sweeps as charts.
 
+use super::PageSpec;
 use crate::cost::{Cost, failed, headline, heavy, is_heavy, is_light, mean};
 use crate::cpu_attribution::{ShareRow, share_table};
-use crate::form::{added_or_none, compared, digits, mean_change};
-use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
-use crate::{busy_bars, is_unsure, limits, lines, ratio};
+use crate::form::{added_or_none, compared, digits, mean_change, percent, unsure};
+use crate::series::{is_unsure, lines, ratio, ratio_chart};
+use crate::{Axis, Chart, Figure, Lines, Ratio, RatioGroup, Table, busy_bars, limits};
 use bench::Unit;
-use bench::evaluation::anf::{WRITES, group};
-use bench::measuring::{CaseRecord, Comparison, LoadLevel, Record, Workload};
+use bench::evaluation::anf::{ANF, WRITES, group};
+use bench::measuring::{CaseRecord, Comparison, LoadLevel, Record, Sample, Verdict, Workload, compare};
 
 /// The flavors of the articles' columns.
 const FLAVORS: [&str; 3] = ["krb5", "krb5i", "krb5p"];
 
 const NONE: &str = "–";
 
-/// Shows a record of `anf`.
-pub fn view(record: &Record) -> View {
-    let mut charts = left(record);
-    let sweeps = [
-        sweep(record, LoadLevel::High, Workload::Random, Figure::Rate),
-        sweep(record, LoadLevel::High, Workload::Sequential, Figure::Rate),
-        sweep(record, LoadLevel::Low, Workload::Random, Figure::Median),
-        sweep(record, LoadLevel::Low, Workload::Sequential, Figure::Median),
-    ];
-    charts.extend(sweeps.into_iter().flatten());
-    charts.extend(busy_bars(record, |one| one.case.axes.level() == Some(LoadLevel::High) && is_pure(one)));
-    View { headline: headline(record), tables: tables(record), charts }
+/// What is shown of `anf`.
+pub(super) const PAGE: PageSpec = PageSpec {
+    evaluation: ANF,
+    headline,
+    tables: &[|record| Some(first(record)), |record| Some(second(record)), shares, commands],
+    charts: &[left, sweeps, busy],
+};
+
+fn busy(record: &Record) -> Vec<Chart> {
+    busy_bars(record, |one| one.case.axes.level() == Some(LoadLevel::High) && is_pure(one))
 }
 
-fn tables(record: &Record) -> Vec<Table> {
+fn shares(record: &Record) -> Option<Table> {
     let row = |name: &str, unit, workload| -> ShareRow<'static> {
         let wanted = move |one: &CaseRecord| is_heavy(one) && one.case.axes.workload() == Some(workload);
         (name.to_owned(), unit, Box::new(wanted))
@@ -38,8 +37,7 @@ fn tables(record: &Record) -> Vec<Table> {
         row("sequential I/O, a GB", "s", Workload::Sequential),
         row("metadata, an operation", "µs", Workload::Metadata),
     ];
-    let all = [Some(first(record)), Some(second(record)), share_table(record, rows), Some(commands(record))];
-    all.into_iter().flatten().collect()
+    share_table(record, rows)
 }
 
 fn is_pure(one: &CaseRecord) -> bool {
@@ -104,12 +102,23 @@ fn changes(record: &Record, side: &str, workload: Workload) -> String {
     }
 }
 
+/// A table of an article. Its published figures are relative to sys; ours are to the baseline, which
+/// the head of the rows names.
+fn article(record: &Record, title: &str, how: &str) -> Table {
+    let baseline = &record.settings.baseline;
+    let how = match baseline.as_str() {
+        "sys" => format!("{how} Everything is relative to sys."),
+        _ => format!("{how} Our figures are relative to {baseline}, the published ones to sys."),
+    };
+    Table::by_variant(title, &how, &format!("relative to {baseline}"), &FLAVORS)
+}
+
 fn first(record: &Record) -> Table {
-    let mut table = Table::new(
+    let mut table = article(
+        record,
         "Added latency at low load, and what is lost of the most",
-        "The first article's table (Azure NetApp Files, 2021), our figures beside the published ones. Everything is relative to sys. Latencies are \
-         medians, averaged over the sweep from pure read to pure write; arrows go from pure read to pure write.",
-        &["relative to sys", "krb5", "krb5i", "krb5p"],
+        "The first article's table (Azure NetApp Files, 2021), our figures beside the published ones. Latencies are medians, averaged over the \
+         sweep from pure read to pure write; arrows go from pure read to pure write.",
     );
     let mut pair = |name: &str, cell: &dyn Fn(&str) -> String, published: [&str; 3]| {
         table.measured(name, FLAVORS.iter().map(|side| cell(side)).collect());
@@ -131,11 +140,11 @@ fn first(record: &Record) -> Table {
 }
 
 fn second(record: &Record) -> Table {
-    let mut table = Table::new(
+    let mut table = article(
+        record,
         "Averages over the workloads",
         "The later article's table, our figures beside the published ones. IOPS: mean change of random I/O and metadata at high load; throughput: of \
          sequential I/O at high load; latency: mean of what is added to the median at low load.",
-        &["relative to sys", "krb5", "krb5i", "krb5p"],
     );
     let row = |value: &dyn Fn(&Cost) -> Option<String>, wanted: &dyn Fn(&CaseRecord) -> bool| {
         let cell = |side: &str| match (value(&Cost::of(record, side)), failed(record, side, wanted)) {
@@ -160,24 +169,37 @@ fn second(record: &Record) -> Table {
 }
 
 /// What the parts of the metadata load do in a second.
-fn commands(record: &Record) -> Table {
-    let sides = record.sides();
-    let mut columns = vec!["operations a second"];
-    columns.extend(&sides);
-    let how = "The parts of the metadata load at low load: file operations (a file made, written and closed is one), one after the other.";
-    let mut table = Table::new("Metadata by command", how, &columns);
+fn commands(record: &Record) -> Option<Table> {
+    let (sides, baseline) = (record.sides(), &record.settings.baseline);
+    let how = format!(
+        "The parts of the metadata load at low load: file operations (a file made, written and closed is one), one after the other. In brackets as a \
+         part of {baseline}'s, from repetitions that ran side by side; ≈ where no difference is shown, or one below the noise."
+    );
+    let mut table = Table::by_variant("Metadata by command", &how, "operations a second", &sides);
+    let group = group(LoadLevel::Low, Workload::Metadata, 0);
+    let base = record.side(&group, baseline).filter(|base| base.figures.is_some());
     for command in ["clone", "status", "checkout", "commit", "gc", "remove"] {
-        let cell = |side: &&str| {
-            let one = record.side(&group(LoadLevel::Low, Workload::Metadata, 0), side)?;
-            let (count, micros) =
-                (one.counter(&format!("{command}_operations")), one.counter(&format!("{command}_us")));
-            (micros > 0).then(|| digits(count as f64 / (micros as f64 / 1e6)))
+        let [count, micros] = ["operations", "us"].map(|counter| format!("{command}_{counter}"));
+        let rate = |sample: &Sample| {
+            let micros = sample.counters.get(&micros).filter(|micros| **micros > 0)?;
+            Some(*sample.counters.get(&count)? as f64 / (*micros as f64 / 1e6))
         };
-        let blank = |side: &&str| record.blank(&group(LoadLevel::Low, Workload::Metadata, 0), side);
-        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect();
-        table.rows.push(Row { name: command.to_owned(), cells, ..Row::default() });
+        let cell = |side: &&str| {
+            let one = record.side(&group, side)?;
+            let micros = Some(one.counter(&micros)).filter(|micros| *micros > 0)?;
+            let said = digits(one.counter(&count) as f64 / (micros as f64 / 1e6));
+            let base = base.filter(|base| base.case.side != **side);
+            let ratio = base.and_then(|base| {
+                compare(one.counted(), &base.samples, |own, base| Some(rate(own)? / rate(base)?))
+            });
+            let Some(ratio) = ratio else { return Some(said) };
+            let is_unsure = !Verdict::of(&ratio, record.relative_noise()).is_significant();
+            Some(format!("{said} ({})", unsure(is_unsure, percent(ratio.median))))
+        };
+        let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| record.blank(&group, side)));
+        table.measured(command, cells.collect());
     }
-    table
+    Some(table)
 }
 
 /// What is left of the baseline's at high load, a chart for each column of the later article, and
@@ -190,25 +212,16 @@ fn left(record: &Record) -> Vec<Chart> {
             parts.retain(|(one, _)| wanted(one));
             average(record, side, &parts, published)
         };
-        let rows: Vec<Ratio> = FLAVORS.into_iter().zip(published).filter_map(row).collect();
-        let groups = vec![RatioGroup { name: String::new(), rows }];
-        let noise = record.relative_noise();
-        let baseline = record.settings.baseline.clone();
-        groups.iter().any(|group| !group.rows.is_empty()).then(|| Chart {
-            section: format!("What is left of {baseline} at high load"),
-            title: title.to_owned(),
-            plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
-        })
+        let rows = FLAVORS.into_iter().zip(published).filter_map(row).collect();
+        let section = format!("What is left of {} at high load", record.settings.baseline);
+        ratio_chart(record, section, title, [RatioGroup { name: String::new(), rows }])
     };
+    let (operations, bytes) = (Unit::OperationsPerSecond, Unit::MegabytesPerSecond);
+    let averages = [0.47, 0.45, 0.23];
     let charts = [
-        chart(
-            "IOPS: mean of random I/O and metadata",
-            Unit::OperationsPerSecond,
-            [0.47, 0.45, 0.23],
-            &|_| true,
-        ),
-        chart("Throughput: mean of sequential I/O", Unit::MegabytesPerSecond, [0.47, 0.45, 0.23], &|_| true),
-        chart("Metadata rate", Unit::OperationsPerSecond, [0.7, 0.7, 0.7], &is_metadata),
+        chart("IOPS: mean of random I/O and metadata", operations, averages, &|_| true),
+        chart("Throughput: mean of sequential I/O", bytes, averages, &|_| true),
+        chart("Metadata rate", operations, [0.7, 0.7, 0.7], &is_metadata),
     ];
     charts.into_iter().flatten().collect()
 }
@@ -236,26 +249,31 @@ fn average(
     })
 }
 
-/// A line for each side over the percentages of writes; none where nothing was measured.
-fn sweep(record: &Record, load: LoadLevel, workload: Workload, figure: Figure) -> Option<Chart> {
-    let wanted =
-        |one: &CaseRecord| one.case.axes.level() == Some(load) && one.case.axes.workload() == Some(workload);
-    let lines = lines(record, wanted, figure, |one, _| one.case.axes.writes().map(f64::from));
-    let random = workload == Workload::Random;
-    let (name, limits) = match (load, random) {
-        (LoadLevel::High, true) => ("Random 4 KiB, 64 in flight: IOPS", limits::of_requests(record, 4096)),
-        (LoadLevel::High, false) => ("Sequential 1 MiB, 8 in flight: MB/s", limits::of_throughput(record)),
-        (_, true) => ("Random 4 KiB, one at a time: median latency", limits::of_latency(record)),
-        _ => ("Sequential 1 MiB, one at a time: median latency", limits::of_latency(record)),
+/// A line for each side over the percentages of writes: what looks for the most, then latencies.
+fn sweeps(record: &Record) -> Vec<Chart> {
+    use LoadLevel::{High, Low};
+    use Workload::{Random, Sequential};
+    let (requests, latency) = (limits::of_requests(record, 4096), limits::of_latency(record));
+    let sweeps = [
+        (High, Random, Figure::Rate, "Random 4 KiB, 64 in flight: IOPS", "IOPS", requests),
+        (
+            High,
+            Sequential,
+            Figure::Rate,
+            "Sequential 1 MiB, 8 in flight: MB/s",
+            "MB/s",
+            limits::of_throughput(record),
+        ),
+        (Low, Random, Figure::Median, "Random 4 KiB, one at a time: median latency", "µs", latency.clone()),
+        (Low, Sequential, Figure::Median, "Sequential 1 MiB, one at a time: median latency", "µs", latency),
+    ];
+    let chart = |(load, workload, figure, title, unit, limits)| {
+        let wanted = |one: &CaseRecord| {
+            one.case.axes.level() == Some(load) && one.case.axes.workload() == Some(workload)
+        };
+        let lines = lines(record, wanted, figure, |one, _| one.case.axes.writes().map(f64::from));
+        let (x, y) = (Axis::linear("% writes"), Axis::linear(unit));
+        Chart::of_lines("From pure read to pure write", title, Lines { x, y, lines, limits })
     };
-    let unit = match (load, random) {
-        (LoadLevel::High, true) => "IOPS",
-        (LoadLevel::High, false) => "MB/s",
-        _ => "µs",
-    };
-    (!lines.is_empty()).then(|| Chart {
-        section: "From pure read to pure write".to_owned(),
-        title: name.to_owned(),
-        plot: Plot::Lines(Lines { x: Axis::linear("% writes"), y: Axis::linear(unit), lines, limits }),
-    })
+    sweeps.into_iter().filter_map(chart).collect()
 }

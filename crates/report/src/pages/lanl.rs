@@ -1,22 +1,28 @@
 //! The tables of the paper, ours beside what it found.
 
-use super::findings;
+use super::{PageSpec, findings};
 use crate::average::Average;
 use crate::cost::setting;
 use crate::form::{digits, percent};
-use crate::{Axis, Chart, Figure, Lines, Plot, Ratio, RatioGroup, Ratios, Table, View};
-use crate::{busy_bars, limits, lines, ratio};
-use bench::lanl::{bytes, large, small};
+use crate::series::{lines, ratio_chart, ratio_group};
+use crate::{Axis, Chart, Figure, Lines, Table, busy_bars, limits};
+use bench::lanl::{LANL, bytes, large, small};
 use bench::measuring::{CaseRecord, Part, Record, Sample};
 
-/// Shows a record of `lanl`.
-pub fn view(record: &Record) -> View {
-    let tables = std::iter::once(findings::table(record));
-    let tables = tables.chain(TABLES.iter().filter_map(|table| table.of(record))).collect();
-    let mut charts: Vec<Chart> = left(record).into_iter().chain(by_size(record)).collect();
-    charts.extend(busy_bars(record, is_copy));
-    View { headline: headline(record), tables, charts }
-}
+/// What is shown of `lanl`.
+pub(super) const PAGE: PageSpec = PageSpec {
+    evaluation: LANL,
+    headline,
+    tables: &[
+        |record| Some(findings::table(record)),
+        |record| RATES.of(record),
+        |record| TIMES.of(record),
+        |record| PROCESSOR.of(record),
+        |record| CACHES.of(record),
+        |record| ENCTYPES.of(record),
+    ],
+    charts: &[left, by_size, |record| busy_bars(record, is_copy)],
+};
 
 /// Whether a case copies many files.
 fn is_copy(one: &CaseRecord) -> bool {
@@ -54,44 +60,46 @@ struct PartTable {
     cell: fn(&CaseRecord) -> Option<String>,
 }
 
-const TABLES: [PartTable; 5] = [
-    PartTable {
-        title: "Average transfer rate by file size, MB/s",
-        how: "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
-        first: "file",
-        parts: &[Part::Sizes],
-        cell: rate,
-    },
-    PartTable {
-        title: "Average time to copy",
-        how: "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
-        first: "what",
-        parts: &[Part::Small, Part::Large],
-        cell: time,
-    },
-    PartTable {
-        title: "CPU use by protocol, client / server",
-        how: "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
-              machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
-        first: "what",
-        parts: &[Part::Small, Part::Large],
-        cell: processor,
-    },
-    PartTable {
-        title: "Reading with cold and warm caches, MB/s",
-        how: "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
-        first: "what",
-        parts: &[Part::Caches],
-        cell: rate,
-    },
-    PartTable {
-        title: "By encryption type",
-        how: "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
-        first: "what",
-        parts: &[Part::Enctypes],
-        cell: time,
-    },
-];
+const RATES: PartTable = PartTable {
+    title: "Average transfer rate by file size, MB/s",
+    how: "Files of zeros; the mean of all repetitions and its 95 % confidence interval, as the paper reports averages.",
+    first: "file",
+    parts: &[Part::Sizes],
+    cell: rate,
+};
+
+const TIMES: PartTable = PartTable {
+    title: "Average time to copy",
+    how: "Random contents, copied from a temporary folder; the mean of all repetitions and its 95 % confidence interval.",
+    first: "what",
+    parts: &[Part::Small, Part::Large],
+    cell: time,
+};
+
+const PROCESSOR: PartTable = PartTable {
+    title: "CPU use by protocol, client / server",
+    how: "The mean during the same copies, as a part of one core, from the operating system. Of a mount it is what all of the client\u{2019}s \
+          machine used, but for the server where that is on the same machine, in steps of 10 ms, because the kernel\u{2019}s client works in threads of its own: nothing else should run there.",
+    first: "what",
+    parts: &[Part::Small, Part::Large],
+    cell: processor,
+};
+
+const CACHES: PartTable = PartTable {
+    title: "Reading with cold and warm caches, MB/s",
+    how: "What the authors left open. A warm cache has had the same file read before; how a cache was made cold is said in the notes.",
+    first: "what",
+    parts: &[Part::Caches],
+    cell: rate,
+};
+
+const ENCTYPES: PartTable = PartTable {
+    title: "By encryption type",
+    how: "What the authors left open: the same copies with each encryption type of RFC 3962 (17, 18) and RFC 8009 (19, 20), side by side.",
+    first: "what",
+    parts: &[Part::Enctypes],
+    cell: time,
+};
 
 impl PartTable {
     /// Makes the table; none where nothing of it was measured.
@@ -100,9 +108,7 @@ impl PartTable {
         // The sides of these parts, in the order in which they were asked for.
         let has = |side: &&str| record.cases.iter().any(|one| one.case.side == **side && is_of(one));
         let sides: Vec<&str> = record.settings.sides.iter().map(String::as_str).filter(has).collect();
-        let mut columns = vec![self.first];
-        columns.extend(&sides);
-        let mut table = Table::new(self.title, self.how, &columns);
+        let mut table = Table::by_variant(self.title, self.how, self.first, &sides);
         for group in record.groups() {
             let of = |side: &&str| record.side(group, side).filter(|one| is_of(one));
             if sides.iter().any(|side| of(side).is_some_and(|one| one.counted().next().is_some())) {
@@ -113,7 +119,7 @@ impl PartTable {
                 table.measured(group, sides.iter().map(text).collect());
             }
         }
-        (!table.rows.is_empty()).then_some(table)
+        table.unless_empty()
     }
 }
 
@@ -135,35 +141,20 @@ fn processor(one: &CaseRecord) -> Option<String> {
 }
 
 /// Rates of the copies of many files as parts of the baseline's.
-fn left(record: &Record) -> Option<Chart> {
-    let groups = record.groups().into_iter().filter_map(|name| {
-        let wanted = |one: &&CaseRecord| one.case.group == name && is_copy(one);
-        let rows: Vec<Ratio> =
-            record.cases.iter().filter(wanted).filter_map(|one| ratio(record, one)).collect();
-        (!rows.is_empty()).then(|| RatioGroup { name: name.to_owned(), rows })
-    });
-    let groups: Vec<RatioGroup> = groups.collect();
-    let (baseline, noise) = (record.settings.baseline.clone(), record.relative_noise());
-    (!groups.is_empty()).then(|| Chart {
-        section: "Transfer rates".to_owned(),
-        title: format!("Copies of many files, beside {baseline}"),
-        plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
-    })
+fn left(record: &Record) -> Vec<Chart> {
+    let groups = record.groups().into_iter().map(|name| ratio_group(record, name, is_copy));
+    let title = format!("Copies of many files, beside {}", record.settings.baseline);
+    ratio_chart(record, "Transfer rates", title, groups).into_iter().collect()
 }
 
-fn by_size(record: &Record) -> Option<Chart> {
+fn by_size(record: &Record) -> Vec<Chart> {
     let megabytes = |one: &CaseRecord, _: Option<&Sample>| Some(one.case.axes.copies()?.bytes? as f64 / 1e6);
     let lines = lines(record, |one| one.case.axes.part() == Some(Part::Sizes), Figure::Rate, megabytes);
-    (!lines.is_empty()).then(|| Chart {
-        section: "Transfer rates".to_owned(),
-        title: "One file, by its size".to_owned(),
-        plot: Plot::Lines(Lines {
-            x: Axis::logarithmic("MB of the file"),
-            y: Axis::linear("MB/s"),
-            lines,
-            limits: limits::of_throughput(record),
-        }),
-    })
+    let (x, y) = (Axis::logarithmic("MB of the file"), Axis::linear("MB/s"));
+    let limits = limits::of_throughput(record);
+    Chart::of_lines("Transfer rates", "One file, by its size", Lines { x, y, lines, limits })
+        .into_iter()
+        .collect()
 }
 
 /// Says by how much a run is smaller than the published one.

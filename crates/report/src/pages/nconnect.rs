@@ -1,25 +1,27 @@
 //! The page of `nconnect`: rates by number of connections, and what was lost.
 
+use super::PageSpec;
 use crate::cost::headline;
 use crate::form::{percent, rate};
-use crate::{Axis, Chart, Figure, Lines, Plot, Table, View, busy_bars, limits, lines};
+use crate::series::lines;
+use crate::{Axis, Chart, Figure, Lines, Table, busy_bars, limits};
 use bench::Unit;
-use bench::evaluation::nconnect::{SIZE, group};
+use bench::evaluation::nconnect::{NCONNECT, SIZE, group};
 use bench::measuring::{CaseRecord, Record};
 
-/// Shows a record of `nconnect`.
-pub fn view(record: &Record) -> View {
-    let charts = [false, true].into_iter().filter_map(|reordered| chart(record, reordered));
-    let charts = charts
-        .chain(busy_bars(record, |one| one.case.axes.connections().is_some_and(|axes| !axes.reordered)))
-        .collect();
-    let lost = if record.environment.mounts.is_empty() { losses(record) } else { lost_on_mounts(record) };
-    View { headline: sentence(record), tables: vec![rates(record), lost], charts }
-}
+/// What is shown of `nconnect`.
+pub(super) const PAGE: PageSpec = PageSpec {
+    evaluation: NCONNECT,
+    headline: sentence,
+    tables: &[rates, lost],
+    charts: &[curves, |record| {
+        busy_bars(record, |one| one.case.axes.connections().is_some_and(|axes| !axes.reordered))
+    }],
+};
 
 /// What was lost over all connections, with what it costs.
 fn sentence(record: &Record) -> String {
-    let lost: u64 = record.cases.iter().map(lost).sum();
+    let lost: u64 = record.cases.iter().map(losses).sum();
     match lost {
         0 if !record.left_out.is_empty() => headline(record),
         0 => format!(
@@ -33,7 +35,7 @@ fn sentence(record: &Record) -> String {
 }
 
 /// What must not happen at all: drops, reconnects, repeated calls, renewed contexts.
-fn lost(one: &CaseRecord) -> u64 {
+fn losses(one: &CaseRecord) -> u64 {
     [
         "window_drops",
         "client_reconnects",
@@ -46,14 +48,13 @@ fn lost(one: &CaseRecord) -> u64 {
     .sum()
 }
 
-fn rates(record: &Record) -> Table {
+fn rates(record: &Record) -> Option<Table> {
     let sides = record.sides();
-    let mut columns = vec!["random reads of 4 KiB"];
-    columns.extend(&sides);
     let how = "IOPS with 64 requests in flight on all connections together, in brackets as a part of the same flavor on one connection. Reordered: the client \
                holds connections back at random, so that calls arrive in another order than that of their sequence numbers. Published: knfsd of Linux 6.18 \
                with krb5p and nconnect=8 falls from about 1 GB/s to about 0, because calls overrun the 128 entries of its window.";
-    let mut table = Table::new("IOPS by number of connections", how, &columns);
+    let first = "random reads of 4 KiB";
+    let mut table = Table::by_variant("IOPS by number of connections", how, first, &sides);
     for name in record.groups() {
         let cell = |side: &&str| {
             let own = record.side(name, side)?.rate()?;
@@ -64,10 +65,15 @@ fn rates(record: &Record) -> Table {
         let blank = |side: &&str| record.blank(name, side);
         table.measured(name, sides.iter().map(|side| cell(side).unwrap_or_else(|| blank(side))).collect());
     }
-    table
+    Some(table)
 }
 
-fn losses(record: &Record) -> Table {
+fn lost(record: &Record) -> Option<Table> {
+    let on_mounts = !record.environment.mounts.is_empty();
+    Some(if on_mounts { lost_on_mounts(record) } else { lost_by_client(record) })
+}
+
+fn lost_by_client(record: &Record) -> Table {
     let told =
         record.cases.iter().flat_map(CaseRecord::counted).any(|sample| sample.counters.contains_key("calls"));
     let how = if told {
@@ -131,21 +137,17 @@ fn lost_on_mounts(record: &Record) -> Table {
     table
 }
 
-fn chart(record: &Record, reordered: bool) -> Option<Chart> {
+fn curves(record: &Record) -> Vec<Chart> {
     // One connection is the first point of both charts.
     let place = |one: &CaseRecord| one.case.axes.connections();
-    let wanted = |one: &CaseRecord| {
-        place(one).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
+    let chart = |(reordered, title)| {
+        let wanted = |one: &CaseRecord| {
+            place(one).is_some_and(|axes| axes.reordered == reordered || axes.connections == 1)
+        };
+        let lines = lines(record, wanted, Figure::Rate, |one, _| Some(f64::from(place(one)?.connections)));
+        let (x, y) = (Axis::logarithmic("connections"), Axis::linear("IOPS"));
+        let limits = limits::of_requests(record, SIZE);
+        Chart::of_lines("IOPS by number of connections", title, Lines { x, y, lines, limits })
     };
-    let lines = lines(record, wanted, Figure::Rate, |one, _| Some(f64::from(place(one)?.connections)));
-    (!lines.is_empty()).then(|| Chart {
-        section: "IOPS by number of connections".to_owned(),
-        title: if reordered { "Reordered".to_owned() } else { "In order".to_owned() },
-        plot: Plot::Lines(Lines {
-            x: Axis::logarithmic("connections"),
-            y: Axis::linear("IOPS"),
-            lines,
-            limits: limits::of_requests(record, SIZE),
-        }),
-    })
+    [(false, "In order"), (true, "Reordered")].into_iter().filter_map(chart).collect()
 }

@@ -1,12 +1,12 @@
 //! Latency against IOPS as curves, and what the article says of both.
 
+use super::PageSpec;
 use crate::cost::{headline, mean, strongest};
 use crate::cpu_attribution::{ShareRow, share_table};
-use crate::form;
-use crate::form::{compared, latency, percent, rate, short};
-use crate::{Axis, Chart, Figure, Lines, Plot, RatioGroup, Ratios, Table, View};
-use crate::{busy_bars, limits, lines, ratio};
-use bench::evaluation::ontap::kept_up;
+use crate::form::{self, compared, latency, percent, rate, short};
+use crate::series::{lines, ratio, ratio_chart};
+use crate::{Axis, Chart, Figure, Lines, RatioGroup, Table, busy_bars, limits};
+use bench::evaluation::ontap::{ONTAP, kept_up};
 use bench::measuring::{CaseRecord, Record, Sample};
 
 const NONE: &str = "–";
@@ -14,32 +14,32 @@ const NONE: &str = "–";
 /// The IOPS at which the article compares latencies.
 const ARTICLE_IOPS: f64 = 50_000.0;
 
-/// Shows a record of `ontap`.
-pub fn view(record: &Record) -> View {
+/// What is shown of `ontap`. The article's own chart comes first.
+pub(super) const PAGE: PageSpec = PageSpec {
+    evaluation: ONTAP,
+    headline: sentence,
+    tables: &[most, near, instructions, shares],
+    charts: &[
+        |record| latencies(record, "Latency against IOPS: median", Figure::Median),
+        left,
+        |record| latencies(record, "Latency against IOPS: 99th percentile", Figure::Tail),
+        |record| busy_bars(record, |one| one.case.axes.scheduled_on().is_none()),
+    ],
+};
+
+fn shares(record: &Record) -> Option<Table> {
     let curves = curves(record);
-    let latencies = |section: &str, figure| {
-        let charts = curves.iter().filter_map(|curve| chart(record, curve, section, figure));
-        charts.collect::<Vec<Chart>>()
-    };
-    // The article's own chart comes first.
-    let mut charts = latencies("Latency against IOPS: median", Figure::Median);
-    charts.extend(left(record, &curves));
-    charts.extend(latencies("Latency against IOPS: 99th percentile", Figure::Tail));
-    charts.extend(busy_bars(record, |one| one.case.axes.scheduled_on().is_none()));
-    let mut tables = vec![most(record, &curves), near(record, &curves)];
-    tables.extend(instructions(record, &curves));
     let rows = curves.iter().map(|curve| -> ShareRow<'_> {
         let group = format!("{curve}: the most");
         (format!("{curve}, a request"), "µs", Box::new(move |one| one.case.group == group))
     });
-    tables.extend(share_table(record, rows.collect()));
-    View { headline: sentence(record, &curves), tables, charts }
+    share_table(record, rows.collect())
 }
 
 /// The headline, with the latency where the article compares it: beyond that rate the queue is
 /// what is measured.
-fn sentence(record: &Record, curves: &[String]) -> String {
-    let said = headline(record);
+fn sentence(record: &Record) -> String {
+    let (said, curves) = (headline(record), curves(record));
     let near = strongest(record).and_then(|side| {
         let added = curves.iter().filter_map(|curve| {
             let at = compared_at(record, curve)?;
@@ -86,7 +86,8 @@ fn reach(curve: &str) -> (&str, &str) {
 
 /// What is left of the most that the baseline does: a chart for each number of clients and choice
 /// of instructions.
-fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
+fn left(record: &Record) -> Vec<Chart> {
+    let curves = &curves(record);
     let mut reaches: Vec<&str> = curves.iter().map(|curve| reach(curve).0).collect();
     reaches.dedup();
     // The article has 12 clients: the greatest number comes first.
@@ -100,47 +101,35 @@ fn left(record: &Record, curves: &[String]) -> Vec<Chart> {
             RatioGroup { name: reach(curve).1.to_owned(), rows }
         };
         let curves = curves.iter().filter(|curve| reach(curve).0 == *of);
-        let groups: Vec<RatioGroup> = curves.map(group).filter(|group| !group.rows.is_empty()).collect();
-        let (baseline, noise) = (record.settings.baseline.clone(), record.relative_noise());
-        (!groups.is_empty()).then(|| Chart {
-            section: format!("What is left of the most IOPS that {baseline} does"),
-            title: (*of).to_owned(),
-            plot: Plot::Ratios(Ratios { baseline, noise, groups, span: None }),
-        })
+        let section = format!("What is left of the most IOPS that {} does", record.settings.baseline);
+        ratio_chart(record, section, *of, curves.map(group))
     };
     reaches.iter().filter_map(chart).collect()
 }
 
-fn chart(record: &Record, curve: &str, section: &str, figure: Figure) -> Option<Chart> {
-    let wanted = |one: &CaseRecord| one.case.axes.scheduled_on() == Some(curve);
+fn latencies(record: &Record, section: &str, figure: Figure) -> Vec<Chart> {
     let rate = |one: &CaseRecord, sample: Option<&Sample>| match sample {
         Some(sample) => Some(sample.rate(one.case.unit)),
-        None => Some(one.figures.as_ref()?.rate.median),
+        None => one.rate(),
     };
-    let lines = lines(record, wanted, figure, rate);
-    (!lines.is_empty()).then(|| Chart {
-        section: section.to_owned(),
-        title: curve.to_owned(),
-        plot: Plot::Lines(Lines {
-            x: Axis::linear("IOPS that were served"),
-            y: Axis::logarithmic("µs from when it was due"),
-            lines,
-            limits: limits::of_latency(record),
-        }),
-    })
+    let chart = |curve: &String| {
+        let wanted = |one: &CaseRecord| one.case.axes.scheduled_on() == Some(curve);
+        let lines = lines(record, wanted, figure, rate);
+        let (x, y) = (Axis::linear("IOPS that were served"), Axis::logarithmic("µs from when it was due"));
+        Chart::of_lines(section, curve, Lines { x, y, lines, limits: limits::of_latency(record) })
+    };
+    curves(record).iter().filter_map(chart).collect()
 }
 
 /// What the choice of instructions does to the most that is served; none where only one was
 /// measured.
-fn instructions(record: &Record, curves: &[String]) -> Option<Table> {
-    let sides = record.sides();
-    let mut columns = vec!["IOPS"];
-    columns.extend(&sides);
+fn instructions(record: &Record) -> Option<Table> {
+    let (sides, curves) = (record.sides(), curves(record));
     let how = "The most that is served with the server\u{2019}s own choice of instructions, and what is left of it with another. The article measured the same \
                step the other way: software in 9.0, AES-NI in 9.2.";
-    let mut table =
-        Table::new("What the processor\u{2019}s AES instructions do in the server", how, &columns);
-    for curve in curves {
+    let title = "What the processor\u{2019}s AES instructions do in the server";
+    let mut table = Table::by_variant(title, how, "IOPS", &sides);
+    for curve in &curves {
         let Some((own, other)) = curve.rsplit_once(", server ") else { continue };
         let most = |curve: &str, side: &str| record.side(&format!("{curve}: the most"), side)?.rate();
         let cell = |side: &&str| {
@@ -150,17 +139,15 @@ fn instructions(record: &Record, curves: &[String]) -> Option<Table> {
         let cells = sides.iter().map(|side| cell(side).unwrap_or_else(|| NONE.into())).collect();
         table.measured(format!("{own}, own choice → {other}"), cells);
     }
-    (!table.rows.is_empty()).then_some(table)
+    table.unless_empty()
 }
 
-fn most(record: &Record, curves: &[String]) -> Table {
+fn most(record: &Record) -> Option<Table> {
     let sides = record.sides();
-    let mut columns = vec!["most IOPS"];
-    columns.extend(&sides);
     let how = "What was served in a closed loop with 64 requests in flight, with the change against sys. The article (ONTAP 9.0 and 9.2, 12 clients) gives \
                no table; its sentences stand below. ≈ marks a change that is below the noise of the machine or within its own interval.";
-    let mut table = Table::new("The most that is served", how, &columns);
-    for curve in curves {
+    let mut table = Table::by_variant("The most that is served", how, "most IOPS", &sides);
+    for curve in &curves(record) {
         let cell = |side: &&str| {
             let figures = record.side(&format!("{curve}: the most"), side)?.figures.as_ref()?;
             let said = rate(figures.rate.median, bench::Unit::OperationsPerSecond);
@@ -180,17 +167,16 @@ fn most(record: &Record, curves: &[String]) -> Table {
     published("4 KiB reads, encryption in software (9.0)", "never above 12k IOPS");
     published("4 KiB writes, encryption in software (9.0)", "below 10k IOPS");
     published("4 KiB reads and writes, AES-NI (9.2)", "keeps up with sys");
-    table
+    Some(table)
 }
 
 /// Latency where the article compares it, or half way where the server does not get there.
-fn near(record: &Record, curves: &[String]) -> Table {
+fn near(record: &Record) -> Option<Table> {
     let sides = record.sides();
-    let mut columns = vec!["median, 99th percentile"];
-    columns.extend(&sides);
     let how = "Near 50,000 IOPS, as the article compares it, or at the step next to it. A side that did not get there has no figure.";
-    let mut table = Table::new("Latency at the same IOPS", how, &columns);
-    for curve in curves {
+    let first = "median, 99th percentile";
+    let mut table = Table::by_variant("Latency at the same IOPS", how, first, &sides);
+    for curve in &curves(record) {
         let Some(at) = compared_at(record, curve) else { continue };
         let cell = |side: &&str| {
             let one = steps(record, curve, side).find(|one| offered(one) == Some(at))?;
@@ -222,7 +208,7 @@ fn near(record: &Record, curves: &[String]) -> Table {
         _ => "below 1 ms",
     });
     table.published("about 50,000 IOPS, nearly every workload", &cells.collect::<Vec<_>>());
-    table
+    Some(table)
 }
 
 fn offered(one: &CaseRecord) -> Option<f64> {

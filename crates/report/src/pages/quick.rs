@@ -1,9 +1,11 @@
 //! How a record of `quick` is shown: a figure a row for the terminal, a flavor a column for the
 //! page, and charts over all loads.
 
+use super::PageSpec;
 use crate::cost::headline;
 use crate::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
-use crate::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, View, beside, busy_bars, limits, rate_bars};
+use crate::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, beside, busy_bars, limits, rate_bars};
+use bench::evaluation::QUICK;
 use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
 
 const NONE: &str = "–";
@@ -12,20 +14,22 @@ const NONE: &str = "–";
 const LATENCY: &str = "Latency";
 const CPU: &str = "Processor time";
 
-/// Shows a record of `quick`.
-pub fn view(record: &Record) -> View {
-    let mut charts = beside(record);
-    charts.extend(rate_bars(record));
-    charts.extend(overview(record, LATENCY, "median latency", |one, base| {
-        Some(one.figures.as_ref()?.p50_us?.median / base.figures.as_ref()?.p50_us?.median)
-    }));
-    charts.extend(record.groups().into_iter().filter_map(|group| spans(record, group)));
-    charts.extend(overview(record, CPU, "processor time of both ends", |one, base| {
-        Some(cpu_of_both(one)? / cpu_of_both(base)?)
-    }));
-    charts.extend(busy_bars(record, |_| true));
-    View { headline: headline(record), tables: vec![figures(record), speed(record)], charts }
-}
+/// What is shown of `quick`.
+pub(super) const PAGE: PageSpec = PageSpec {
+    evaluation: QUICK,
+    headline,
+    tables: &[figures, speed],
+    charts: &[
+        beside,
+        rate_bars,
+        |record| {
+            overview(record, LATENCY, "median latency", |one| Some(one.figures.as_ref()?.p50_us?.median))
+        },
+        |record| record.groups().into_iter().filter_map(|group| spans(record, group)).collect(),
+        |record| overview(record, CPU, "processor time of both ends", cpu_of_both),
+        |record| busy_bars(record, |_| true),
+    ],
+};
 
 fn against(one: &CaseRecord) -> Option<&Comparison> {
     one.figures.as_ref()?.against.as_ref()
@@ -39,7 +43,7 @@ fn cpu_of_both(one: &CaseRecord) -> Option<f64> {
 }
 
 /// All figures, for 100 columns of a terminal.
-fn figures(record: &Record) -> Table {
+fn figures(record: &Record) -> Option<Table> {
     let base = format!("to {}", record.settings.baseline);
     let columns = ["", "rate", base.as_str(), "", "p50", "p99", "client CPU", "server CPU"];
     let how = "Beside the ratio is its interval, or that it shows no difference; beside the baseline how far to trust its rate.";
@@ -55,7 +59,7 @@ fn figures(record: &Record) -> Table {
             }
         }
     }
-    table
+    Some(table)
 }
 
 fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
@@ -83,15 +87,13 @@ fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
 }
 
 /// Rates, a column for each flavor, in brackets what is left of the baseline's.
-fn speed(record: &Record) -> Table {
+fn speed(record: &Record) -> Option<Table> {
     let (sides, baseline) = (record.sides(), &record.settings.baseline);
-    let mut columns = vec![""];
-    columns.extend(&sides);
     let how = format!(
         "Median rates, in brackets as a part of {baseline}'s, from repetitions that ran side by side; ≈ where no difference is shown, \
          or one below the noise."
     );
-    let mut table = Table::new("Speed by flavor", &how, &columns);
+    let mut table = Table::by_variant("Speed by flavor", &how, "", &sides);
     for group in record.groups() {
         let cell = |side: &&str| {
             let one = record.side(group, side)?;
@@ -108,7 +110,7 @@ fn speed(record: &Record) -> Table {
             table.measured(group, cells.collect());
         }
     }
-    table
+    Some(table)
 }
 
 /// One figure of all loads, as parts of the baseline's.
@@ -116,22 +118,22 @@ fn overview(
     record: &Record,
     section: &str,
     what: &str,
-    figure: impl Fn(&CaseRecord, &CaseRecord) -> Option<f64>,
-) -> Option<Chart> {
+    figure: fn(&CaseRecord) -> Option<f64>,
+) -> Vec<Chart> {
     let baseline = &record.settings.baseline;
     let row = |group: &str| {
         let base = record.side(group, baseline)?;
         let others = record.cases.iter().filter(|one| one.case.group == group && one.case.side != *baseline);
         let parts: Vec<(String, f64)> =
-            others.filter_map(|one| Some((one.case.side.clone(), figure(one, base)?))).collect();
+            others.filter_map(|one| Some((one.case.side.clone(), figure(one)? / figure(base)?))).collect();
         (!parts.is_empty()).then(|| Part { name: group.to_owned(), parts })
     };
     let rows: Vec<Part> = record.groups().into_iter().filter_map(row).collect();
-    (!rows.is_empty()).then(|| Chart {
-        section: section.to_owned(),
-        title: format!("All loads, {what} as a part of {baseline}"),
-        plot: Plot::Parts(Parts { baseline: baseline.clone(), rows }),
-    })
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let title = format!("All loads, {what} as a part of {baseline}");
+    vec![Chart::new(section, title, Plot::Parts(Parts { baseline: baseline.clone(), rows }))]
 }
 
 fn spans(record: &Record, group: &str) -> Option<Chart> {
@@ -143,9 +145,6 @@ fn spans(record: &Record, group: &str) -> Option<Chart> {
     };
     let own = record.cases.iter().filter(|one| one.case.group == group);
     let spans: Vec<Span> = own.filter_map(span).collect();
-    (!spans.is_empty()).then(|| Chart {
-        section: LATENCY.to_owned(),
-        title: group.to_owned(),
-        plot: Plot::Spans(Spans { spans, limits: limits::of_latency(record) }),
-    })
+    let plot = |spans| Plot::Spans(Spans { spans, limits: limits::of_latency(record) });
+    (!spans.is_empty()).then(|| Chart::new(LATENCY, group, plot(spans)))
 }

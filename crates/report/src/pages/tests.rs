@@ -1,7 +1,9 @@
 use super::*;
 use crate::{Compared, generator_notes, share_sentence, stages_note};
 use anyhow::Result;
-use bench::evaluation::{Anf, Nconnect, Ontap, OwnPlan, PLAN, PlanFile, QUICK_LOADS, Quick};
+use bench::evaluation::{
+    ANF, Anf, NCONNECT, Nconnect, ONTAP, Ontap, OwnPlan, PlanFile, QUICK, QUICK_LOADS, Quick,
+};
 use bench::measuring::{
     Calibration, Case, CaseRecord, Driver, Evaluation, Histogram, Latencies, Limit, Load, LoadLevel, Missing,
     Sample, Settings, Stages, Turn, Watch, run,
@@ -146,12 +148,37 @@ fn the_tables_of_anf_have_our_figures_above_the_published_ones() {
     assert_eq!(shares.rows.len(), 3);
     assert_eq!(shares.rows[0].cells[2], "+5.62 µs: 2.25 client, 3.38 server");
     assert!(
-        commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556"),
+        commands.rows[0].name == "clone" && cells(&commands.rows[0]).starts_with("5 556; 5 556 (≈ 100 %);"),
         "{commands:?}"
     );
     // Of pure reads, pure writes and git there is one of processor time, and one of the server's
     // time.
     assert_eq!(shown.charts.len(), 3 + 4 + 5 + 5);
+}
+
+#[test]
+fn the_tables_of_anf_name_the_baseline_that_every_row_is_relative_to() {
+    let mut record = sample(ANF);
+    let heads = |record: &Record| {
+        let tables = view(record).tables.into_iter().take(4);
+        tables.map(|table| (table.columns[0].clone(), table.how)).collect::<Vec<_>>()
+    };
+    let to_sys = heads(&record);
+    assert!(to_sys[..2].iter().all(|(head, how)| head == "relative to sys" && how.contains("to sys.")));
+    record.settings.baseline = "krb5".to_owned();
+    record.summarise();
+    let to_krb5 = heads(&record);
+    let names = to_krb5[..2].iter().all(|(head, how)| {
+        head == "relative to krb5" && how.ends_with("relative to krb5, the published ones to sys.")
+    });
+    assert!(names && to_krb5[2].0 == "added to krb5", "{to_krb5:?}");
+    assert!(to_krb5[3].1.contains("as a part of krb5's"), "{to_krb5:?}");
+    let commands = view(&record).tables.remove(3);
+    for row in &commands.rows {
+        let shown: Vec<bool> = row.cells.iter().map(|cell| cell.contains('(')).collect();
+        let measured = row.name == "clone";
+        assert_eq!(shown, [measured, false, measured, measured], "{row:?}");
+    }
 }
 
 #[test]

@@ -125,9 +125,33 @@ fn commands(json: &Value, page: &Value) {
             let case = with(json, side, &[("load", "low".into()), ("workload", "metadata".into())])[0];
             let [count, micros] =
                 ["operations", "us"].map(|what| counter(case, &format!("{}_{what}", line[0])));
-            shows(cell, &[count / (micros / 1e6)], &line[0]);
+            let mut expected = vec![count / (micros / 1e6)];
+            if *side != "sys" {
+                let base = with(json, "sys", &[("load", "low".into()), ("workload", "metadata".into())])[0];
+                expected.push(ratio_of_commands(case, base, &line[0]));
+            }
+            shows(cell, &expected, &line[0]);
         }
     }
+}
+
+/// The median of what a command did in a second, beside the same repetition of the baseline.
+fn ratio_of_commands(case: &Value, base: &Value, command: &str) -> f64 {
+    let samples = |case: &Value| {
+        let all = case["samples"].as_array().unwrap().iter();
+        all.filter(|sample| sample["warm_up"] != true).cloned().collect::<Vec<Value>>()
+    };
+    let rate = |sample: &Value| {
+        let [count, micros] = ["operations", "us"]
+            .map(|what| sample["counters"][format!("{command}_{what}")].as_f64().unwrap());
+        count / micros
+    };
+    let base = samples(base);
+    let same =
+        |own: &Value| base.iter().find(|base| base["repetition"] == own["repetition"]).unwrap().clone();
+    let mut ratios: Vec<f64> = samples(case).iter().map(|own| rate(own) / rate(&same(own))).collect();
+    ratios.sort_by(f64::total_cmp);
+    (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0
 }
 
 /// Whose processor time a flavor costs: means over the cases that a row names.

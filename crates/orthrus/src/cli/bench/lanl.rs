@@ -341,7 +341,7 @@ fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>)
 
 /// Puts into the record what a reader has to know of this evaluation.
 fn note(record: &mut Record, scale: f64, cache: ServerCache, caches: Caches) {
-    record.notes.extend(report::pages::scale_note(scale));
+    record.notes.extend(report::scale_note(scale));
     keep::note_mounts(record);
     record.notes.push(
         match cache {
