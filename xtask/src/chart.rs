@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// What to draw from, and where to.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The result.
     json: PathBuf,
     /// The picture.
@@ -45,7 +45,7 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#1f2328}.title{fon
 ///
 /// # Errors
 /// When the result cannot be read or lacks a row, or the picture cannot be written.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let json = std::fs::read(&arguments.json)
         .with_context(|| format!("{} cannot be read", arguments.json.display()))?;
     let result: Value = serde_json::from_slice(&json).context("the result is no JSON")?;

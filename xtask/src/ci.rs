@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Arguments of `cargo xtask ci`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Run only the steps with these names.
     steps: Vec<String>,
     /// List the steps and stop.
@@ -15,7 +15,7 @@ pub struct Arguments {
 }
 
 /// The result of a step that did not fail.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It found nothing wrong.
     Passed,
     /// It, or a part of it, cannot run here; with the reason.
@@ -51,7 +51,7 @@ const STEPS: &[Step] = &[
 ///
 /// # Errors
 /// When a step fails; the steps behind it still run, so that one run shows all that is wrong.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
         STEPS.iter().for_each(|step| println!("{:10} {}", step.name, step.what));
         return Ok(());

@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// Arguments of `cargo xtask fuzz`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
@@ -14,12 +14,12 @@ pub struct Arguments {
 
 impl Arguments {
     /// Long enough to notice what a change broke, short enough for every landing.
-    pub fn for_ci() -> Self {
+    pub(crate) fn for_ci() -> Self {
         Self { seconds: 15, targets: Vec::new() }
     }
 }
 
 /// Runs the targets; a crash, a hang or too much memory is an error.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     steps::run(Command::new("fuzz/run.sh").arg(arguments.seconds.to_string()).args(&arguments.targets))
 }

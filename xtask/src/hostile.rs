@@ -14,7 +14,7 @@ const MEMORY_MAX_KIB: u64 = (256 + 256) << 10;
 
 /// Arguments of `cargo xtask hostile`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Only these floods; `--list` names them.
     #[arg(value_name = "FLOOD")]
     floods: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Arguments {
 /// # Errors
 /// When an honest client loses something, its throughput falls below the bar, or the server takes
 /// too much memory.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
         return list();
     }

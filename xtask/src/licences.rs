@@ -23,7 +23,7 @@ const ALLOWED: &[&str] = &[
 ///
 /// # Errors
 /// Names the packages whose licence is not allowed, and what cargo-deny finds.
-pub fn check() -> anyhow::Result<()> {
+pub(crate) fn check() -> anyhow::Result<()> {
     let refused = refused_packages()?;
     if !refused.is_empty() {
         bail!("licences that are not allowed:\n  {}", refused.join("\n  "));

@@ -71,7 +71,7 @@ struct Limit {
 ///
 /// # Errors
 /// When it is not current, or a file cannot be read.
-pub fn run(check: bool) -> anyhow::Result<()> {
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let page = page()?;
     let path = steps::root().join("docs/limits.md");
     if !check {

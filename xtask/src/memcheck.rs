@@ -28,7 +28,7 @@ struct Program {
 ///
 /// # Errors
 /// When a checker finds something, and when a test fails.
-pub fn run() -> anyhow::Result<Outcome> {
+pub(crate) fn run() -> anyhow::Result<Outcome> {
     let mut skipped = Vec::new();
     for (name, reason) in [("address sanitizer", sanitizer()?), ("valgrind", valgrind()?)] {
         if let Some(reason) = reason {

@@ -10,7 +10,7 @@ const SKIPPED: i32 = 77;
 ///
 /// # Errors
 /// When a checksum is wrong, or the server has counted too few READ_PLUS operations.
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     steps::cargo(&["build", "--quiet", "--package", "orthrus"])?;
     let script = steps::root().join("scripts/read-plus.sh");
     let status = Command::new(&script).arg(steps::target().join("debug/orthrus")).status();

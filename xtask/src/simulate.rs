@@ -16,7 +16,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Arguments of `cargo xtask simulate`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How many seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
@@ -55,7 +55,7 @@ struct Summary {
 ///
 /// # Errors
 /// When the checker finds something, or the summary cannot be written.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.trace {
         let outcome = sim::run(arguments.seed.unwrap_or_default(), arguments.mutation, true);
         let mut out = std::io::stdout().lock();

@@ -14,7 +14,7 @@ const MINUTES_MAX: f64 = 24.0 * 60.0;
 
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// How long the clients work, in minutes.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
@@ -30,7 +30,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// When a judgement does not hold, or the soak cannot run.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let minutes = arguments.minutes;
     ensure!(minutes > 0.0 && minutes <= MINUTES_MAX, "between 0 and {MINUTES_MAX} minutes, not {minutes}");
     ensure!(arguments.sessions > 0, "there have to be sessions");

@@ -53,7 +53,7 @@ impl Tally {
 /// # Errors
 /// When a test fails twice, when more than [`UNSTEADY_MAX`] fail, when a test program ends without
 /// a result, or when no test ran.
-pub fn run() -> anyhow::Result<Outcome> {
+pub(crate) fn run() -> anyhow::Result<Outcome> {
     let mut tally = Tally::default();
     let status = cargo_test(&[], &mut tally)?;
     let unsteady = if status.success() { Vec::new() } else { repeat(&mut tally, status)? };

@@ -7,13 +7,13 @@ use rpc::{memory, record_mark};
 
 /// Bytes reserved in front of the arguments for the record mark, the RPC header and the wrapper of
 /// a protected body.
-pub const HEADROOM: usize = 1024;
+pub(crate) const HEADROOM: usize = 1024;
 
 const MARK_LEN: usize = 4;
 
 /// The buffer of one call.
 #[derive(Debug, Default)]
-pub struct Message {
+pub(crate) struct Message {
     /// Headroom, arguments and, after sealing, the trailer of the record.
     buffer: Vec<u8>,
     arguments_at: usize,
@@ -26,7 +26,7 @@ pub struct Message {
 
 impl Message {
     /// Wraps `buffer`, which holds [`HEADROOM`] bytes and then the arguments.
-    pub fn new(mut buffer: Vec<u8>) -> Self {
+    pub(crate) fn new(mut buffer: Vec<u8>) -> Self {
         if buffer.len() < HEADROOM {
             buffer.resize(HEADROOM, 0);
         }
@@ -35,7 +35,7 @@ impl Message {
     }
 
     /// Creates a message with a copy of `arguments`.
-    pub fn of(arguments: &[u8]) -> Self {
+    pub(crate) fn of(arguments: &[u8]) -> Self {
         let mut buffer = empty_buffer(Vec::new());
         buffer.extend_from_slice(arguments);
         Self::new(buffer)
@@ -43,12 +43,12 @@ impl Message {
 
     /// Returns the arguments without header.
     #[cfg(test)]
-    pub fn arguments(&self) -> &[u8] {
+    pub(crate) fn arguments(&self) -> &[u8] {
         self.buffer.get(self.arguments_at..self.arguments_end).unwrap_or_default()
     }
 
     /// Overwrites arguments from offset `at` with values that became known later.
-    pub fn patch(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn patch(&mut self, at: usize, bytes: &[u8]) {
         let from = self.arguments_at + at;
         if let Some(place) = self.buffer.get_mut(from..from + bytes.len()) {
             place.copy_from_slice(bytes);
@@ -57,7 +57,7 @@ impl Message {
 
     /// Writes `prefix` in front of the arguments and returns both: the signed body if the prefix is
     /// its sequence number.
-    pub fn with_prefix(&mut self, prefix: &[u8]) -> &[u8] {
+    pub(crate) fn with_prefix(&mut self, prefix: &[u8]) -> &[u8] {
         self.buffer.truncate(self.arguments_end);
         self.start = self.arguments_at;
         self.encrypted.clear();
@@ -66,12 +66,12 @@ impl Message {
     }
 
     /// Returns the bytes that [`Message::with_prefix`] returned.
-    pub fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
     /// Writes `bytes` in front of the present contents.
-    pub fn prepend(&mut self, bytes: &[u8]) {
+    pub(crate) fn prepend(&mut self, bytes: &[u8]) {
         if let Some(missing) = bytes.len().checked_sub(self.start) {
             // Only a test with an oversized handle gets here.
             self.buffer.splice(0..0, std::iter::repeat_n(0, missing + HEADROOM));
@@ -87,13 +87,18 @@ impl Message {
     }
 
     /// Writes `bytes` behind the present contents.
-    pub fn append(&mut self, bytes: &[u8]) {
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Starts an encrypted record: `head`, then `room` bytes, then the present contents. Returns
     /// the record and the offset of the room.
-    pub fn begin_encrypted(&mut self, head: &[u8], room: usize, spare: usize) -> (&mut Vec<u8>, usize) {
+    pub(crate) fn begin_encrypted(
+        &mut self,
+        head: &[u8],
+        room: usize,
+        spare: usize,
+    ) -> (&mut Vec<u8>, usize) {
         let body = self.buffer.get(self.start..).unwrap_or_default();
         self.encrypted.clear();
         memory::reserve(&mut self.encrypted, MARK_LEN + head.len() + room + body.len() + spare);
@@ -106,17 +111,17 @@ impl Message {
     }
 
     /// Returns the encrypted record in progress.
-    pub fn encrypted_mut(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn encrypted_mut(&mut self) -> &mut Vec<u8> {
         &mut self.encrypted
     }
 
     /// Pads the encrypted record to a multiple of four bytes, as XDR requires.
-    pub fn pad_encrypted(&mut self) {
+    pub(crate) fn pad_encrypted(&mut self) {
         self.encrypted.resize(self.encrypted.len().next_multiple_of(4), 0);
     }
 
     /// Writes the record mark, which completes the record.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         if self.encrypted.is_empty() {
             let mark = record_mark(self.buffer.len() - self.start);
             self.prepend(&mark);
@@ -129,7 +134,7 @@ impl Message {
     }
 
     /// Returns the record with its mark, after [`Message::finish`].
-    pub fn record(&self) -> &[u8] {
+    pub(crate) fn record(&self) -> &[u8] {
         if self.encrypted.is_empty() {
             self.buffer.get(self.start..).unwrap_or_default()
         } else {
@@ -138,14 +143,14 @@ impl Message {
     }
 
     /// Returns the memory to the pool.
-    pub fn recycle(self) {
+    pub(crate) fn recycle(self) {
         memory::give(self.buffer);
         memory::give(self.encrypted);
     }
 }
 
 /// Clears `buffer` and reserves the headroom.
-pub fn empty_buffer(mut buffer: Vec<u8>) -> Vec<u8> {
+pub(crate) fn empty_buffer(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.truncate(HEADROOM);
     buffer.resize(HEADROOM, 0);
     buffer

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Returns words as a command.
-pub fn words(words: &[&str]) -> Vec<String> {
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Returns the command that runs another one on a machine.
-pub fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<String> {
+pub(crate) fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<String> {
     let mut all = words(&["nsenter"]);
     all.push(format!("--net={}", folder.net(machine).display()));
     all.extend(words(command));
@@ -21,7 +21,12 @@ pub fn on(folder: &Folder, machine: Machine, command: &[&str]) -> Vec<String> {
 }
 
 /// Returns the command that runs `orthrus` on a machine.
-pub fn orthrus_on(options: &Options, folder: &Folder, machine: Machine, arguments: &[&str]) -> Vec<String> {
+pub(crate) fn orthrus_on(
+    options: &Options,
+    folder: &Folder,
+    machine: Machine,
+    arguments: &[&str],
+) -> Vec<String> {
     let program = options.program.display().to_string();
     let mut command = on(folder, machine, &[&program]);
     command.extend(words(arguments));
@@ -29,7 +34,7 @@ pub fn orthrus_on(options: &Options, folder: &Folder, machine: Machine, argument
 }
 
 /// Finds a program in PATH and in the folders of administrators' programs.
-pub fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(SBIN.iter().map(PathBuf::from))
@@ -38,7 +43,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Returns a PATH that has those folders.
-pub fn path() -> String {
+pub(crate) fn path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:{}", SBIN.join(":"))
 }

@@ -4,58 +4,58 @@ use crate::network::{CLUSTER, DOMAIN, HEAD_OUTSIDE, Machine, PREFIX, REALM, full
 use crate::{Folder, Nat};
 
 /// The nodes' first process: that of `tests/linux/run.sh`.
-pub const INIT: &str = include_str!("guest/init.sh");
+pub(crate) const INIT: &str = include_str!("guest/init.sh");
 /// What scripts for nodes are written with: that of `tests/linux/run.sh`.
-pub const LIBRARY: &str = include_str!("guest/lib.sh");
+pub(crate) const LIBRARY: &str = include_str!("guest/lib.sh");
 /// Kerberos of a node: that of `tests/linux/run.sh`.
-pub const KERBEROS: &str = include_str!("guest/kerberos.sh");
+pub(crate) const KERBEROS: &str = include_str!("guest/kerberos.sh");
 /// Network, names and mounts of a node.
-pub const SETUP: &str = include_str!("guest/setup.sh");
+pub(crate) const SETUP: &str = include_str!("guest/setup.sh");
 /// What takes requests on a node.
-pub const AGENT: &str = include_str!("guest/agent.sh");
+pub(crate) const AGENT: &str = include_str!("guest/agent.sh");
 /// The paper's tests on a node.
-pub const LANL: &str = include_str!("guest/lanl.sh");
+pub(crate) const LANL: &str = include_str!("guest/lanl.sh");
 
 /// What lib.sh wants to know before anybody has set anything.
-pub const SETTINGS: &str = "SERVER_KIND=orthrus\n";
+pub(crate) const SETTINGS: &str = "SERVER_KIND=orthrus\n";
 
 /// The users of the realm: name and number.
-pub const USERS: [(&str, u32); 2] = [("alice", 5001), ("bob", 5002)];
+pub(crate) const USERS: [(&str, u32); 2] = [("alice", 5001), ("bob", 5002)];
 
 /// Lines to add to /etc/passwd.
-pub fn passwd() -> String {
+pub(crate) fn passwd() -> String {
     USERS.map(|(name, id)| format!("{name}:x:{id}:{id}::/tmp:/bin/bash\n")).concat()
 }
 
 /// Lines to add to /etc/group.
-pub fn group() -> String {
+pub(crate) fn group() -> String {
     USERS.map(|(name, id)| format!("{name}:x:{id}:\n")).concat()
 }
 
 /// resolv.conf of the image: the name service of the enterprise.
-pub fn resolv_conf() -> String {
+pub(crate) fn resolv_conf() -> String {
     format!("nameserver {}\nsearch {DOMAIN}\noptions timeout:2\n", Machine::Names.address())
 }
 
 /// nsswitch.conf of the image.
-pub fn nsswitch_conf() -> String {
+pub(crate) fn nsswitch_conf() -> String {
     "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\nrpc: files\n"
         .to_owned()
 }
 
 /// hosts of the image: a node knows itself; all else it asks the name service.
-pub fn hosts() -> String {
+pub(crate) fn hosts() -> String {
     "127.0.0.1 localhost\n".to_owned()
 }
 
 /// idmapd.conf of the image.
-pub fn idmapd_conf() -> String {
+pub(crate) fn idmapd_conf() -> String {
     format!("[General]\nDomain = {DOMAIN}\nLocal-Realms = {REALM}\n")
 }
 
 /// The name service's configuration: the machines of the enterprise and nothing else, no file of
 /// this machine.
-pub fn dnsmasq_conf(folder: &Folder) -> String {
+pub(crate) fn dnsmasq_conf(folder: &Folder) -> String {
     let mut text = format!(
         "no-resolv\nno-hosts\nno-poll\nuser=root\ngroup=root\nlisten-address={}\nbind-interfaces\nlocal=/{DOMAIN}/\npid-file={}\nlog-facility={}\n",
         Machine::Names.address(),
@@ -69,7 +69,7 @@ pub fn dnsmasq_conf(folder: &Folder) -> String {
 }
 
 /// The server's configuration: `/export` with all flavors, `/private` with krb5p only.
-pub fn server_toml(folder: &Folder) -> String {
+pub(crate) fn server_toml(folder: &Folder) -> String {
     let path = |name: &str| folder.file(name).display().to_string();
     format!(
         "listen = \"{listen}:2049\"
@@ -100,7 +100,7 @@ sec = [\"krb5p\"]
 
 /// The head node's rules: what the cluster sends leaves with the head's address, and nobody outside
 /// calls a node.
-pub fn nat_rules(nat: Nat) -> String {
+pub(crate) fn nat_rules(nat: Nat) -> String {
     let cluster = format!("{CLUSTER}/{PREFIX}");
     match nat {
         Nat::Nft => format!(
@@ -132,7 +132,7 @@ COMMIT
 }
 
 /// The command that takes the rules from its standard input.
-pub fn nat_command(nat: Nat) -> &'static [&'static str] {
+pub(crate) fn nat_command(nat: Nat) -> &'static [&'static str] {
     match nat {
         Nat::Nft => &["nft", "-f", "-"],
         Nat::Iptables => &["iptables-restore"],

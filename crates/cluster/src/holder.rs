@@ -217,7 +217,7 @@ fn extend(file: &Path, more: &str, copy: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the end of a log in one line.
-pub fn tail(log: &Path) -> String {
+pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines.iter().skip(lines.len().saturating_sub(LOG_LINES_MAX)).copied().collect::<Vec<_>>().join(" | ")

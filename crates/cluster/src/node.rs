@@ -6,7 +6,7 @@ use crate::{Folder, Options};
 
 /// Returns the command that boots a node. The nodes' commands differ in name, address and network
 /// device only: all else comes from the image.
-pub fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String> {
+pub(crate) fn boot(options: &Options, folder: &Folder, number: u8) -> Vec<String> {
     let name = node_name(number);
     let share = folder.share();
     let mut command = words(&[&options.kernel.display().to_string()]);

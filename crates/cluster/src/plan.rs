@@ -285,7 +285,7 @@ fn nodes(options: &Options, folder: &Folder) -> Vec<Action> {
 }
 
 /// Tells in a few lines what a lab is made of.
-pub fn summary(options: &Options) -> String {
+pub(crate) fn summary(options: &Options) -> String {
     let first = node_address(1);
     let last = node_address(options.nodes);
     let nat = match options.nat {

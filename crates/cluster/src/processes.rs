@@ -93,7 +93,7 @@ pub fn down(folder: &Folder) -> anyhow::Result<bool> {
 }
 
 /// Lists the processes that hang on a holder, itself included.
-pub fn all(holder: Identity) -> Vec<Process> {
+pub(crate) fn all(holder: Identity) -> Vec<Process> {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(own) = namespace(&holder.pid.to_string()).filter(|_| holder.is_alive()) else {
         return Vec::new();
@@ -112,7 +112,7 @@ fn command(pid: u32) -> Vec<String> {
 
 /// The fields of /proc/PID/stat behind the name, which can have spaces and brackets: the state is
 /// the first.
-pub fn fields(stat: &str) -> std::str::SplitWhitespace<'_> {
+pub(crate) fn fields(stat: &str) -> std::str::SplitWhitespace<'_> {
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }
 

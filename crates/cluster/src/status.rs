@@ -70,7 +70,7 @@ pub fn status(folder: &Folder, record: &Record) -> Status {
 }
 
 /// Returns the process of a machine or node: the first of its kind.
-pub fn pid_of(all: &[Process], name: &str) -> Option<u32> {
+pub(crate) fn pid_of(all: &[Process], name: &str) -> Option<u32> {
     let umid = format!("umid={name}");
     let is = |process: &&Process| {
         let command = &process.command;

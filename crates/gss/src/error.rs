@@ -98,15 +98,15 @@ impl GssError {
 
 /// Routine errors of RFC 2744 section 3.9.1, in bits 16 to 23 of the major status.
 pub(crate) mod major {
-    pub const ROUTINE_MASK: u32 = 0x00ff_0000;
-    pub const CALLING_MASK: u32 = 0xff00_0000;
-    pub const BAD_MECH: u32 = 1 << 16;
-    pub const BAD_NAME: u32 = 2 << 16;
-    pub const NO_CRED: u32 = 7 << 16;
-    pub const DEFECTIVE_TOKEN: u32 = 9 << 16;
-    pub const CREDENTIALS_EXPIRED: u32 = 11 << 16;
-    pub const FAILURE: u32 = 13 << 16;
-    pub const CONTINUE_NEEDED: u32 = 1;
+    pub(crate) const ROUTINE_MASK: u32 = 0x00ff_0000;
+    pub(crate) const CALLING_MASK: u32 = 0xff00_0000;
+    pub(crate) const BAD_MECH: u32 = 1 << 16;
+    pub(crate) const BAD_NAME: u32 = 2 << 16;
+    pub(crate) const NO_CRED: u32 = 7 << 16;
+    pub(crate) const DEFECTIVE_TOKEN: u32 = 9 << 16;
+    pub(crate) const CREDENTIALS_EXPIRED: u32 = 11 << 16;
+    pub(crate) const FAILURE: u32 = 13 << 16;
+    pub(crate) const CONTINUE_NEEDED: u32 = 1;
 }
 
 type Kind = fn(Status) -> GssError;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// A cache of values until they expire; at the limit it drops the oldest entry.
-pub struct Cache<K, V> {
+pub(crate) struct Cache<K, V> {
     max: usize,
     inner: Mutex<Inner<K, V>>,
 }
@@ -19,12 +19,12 @@ struct Inner<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { max, inner: Mutex::new(Inner { entries: HashMap::new(), order: VecDeque::new() }) }
     }
 
     /// Returns a value that has not expired at `now`.
-    pub fn get<Q: ?Sized + Eq + Hash>(&self, key: &Q, now: Duration) -> Option<V>
+    pub(crate) fn get<Q: ?Sized + Eq + Hash>(&self, key: &Q, now: Duration) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -33,7 +33,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     }
 
     /// Returns a value even if it has expired.
-    pub fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<V>
+    pub(crate) fn get_stale<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
@@ -42,7 +42,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     }
 
     /// Stores a value until `expires`.
-    pub fn put(&self, key: K, value: V, expires: Duration) {
+    pub(crate) fn put(&self, key: K, value: V, expires: Duration) {
         if self.max == 0 {
             return;
         }
@@ -58,7 +58,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     }
 
     /// Drops all entries at once.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.entries.clear();
         inner.order.clear();

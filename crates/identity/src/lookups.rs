@@ -23,7 +23,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// The key of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
+pub(crate) enum Key {
     /// The name of a user id.
     User(u32),
     /// The name of a group id.
@@ -36,7 +36,7 @@ pub enum Key {
 
 /// The answer of the name service.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The name of an id, if there is one.
     Name(Result<Option<String>, SourceError>),
     /// The id of a name, if there is one.
@@ -45,7 +45,7 @@ pub enum Answer {
 
 impl Key {
     /// Looks up the key in the name service, without a time limit.
-    pub fn look_up(&self, source: &dyn IdentitySource) -> Answer {
+    pub(crate) fn look_up(&self, source: &dyn IdentitySource) -> Answer {
         match self {
             Self::User(uid) => Answer::Name(source.user(*uid)),
             Self::Group(gid) => Answer::Name(source.group(*gid)),
@@ -66,7 +66,7 @@ pub enum Wait<'w> {
 
 /// The outcome of a lookup.
 #[derive(Debug)]
-pub enum Asked {
+pub(crate) enum Asked {
     /// The name service has answered.
     Answered(Answer),
     /// The lookup takes too long, or too many are in flight. The answer goes to the cache when it
@@ -80,7 +80,7 @@ pub enum Asked {
 type Sink = Box<dyn Fn(&Key, &Answer, Duration) + Send + Sync>;
 
 /// The lookups in flight. Dropping it ends the threads once the name service returns.
-pub struct Lookups(Arc<Shared>);
+pub(crate) struct Lookups(Arc<Shared>);
 
 struct Shared {
     source: Arc<dyn IdentitySource>,
@@ -114,7 +114,7 @@ struct Flight {
 
 impl Lookups {
     /// Creates the lookups of a source; `sink` gets each answer before the waiting callers do.
-    pub fn new(
+    pub(crate) fn new(
         source: Arc<dyn IdentitySource>,
         sink: impl Fn(&Key, &Answer, Duration) + Send + Sync + 'static,
     ) -> Self {
@@ -126,7 +126,7 @@ impl Lookups {
     ///
     /// `cached` reads the cache that the sink fills. A lookup may end between the caller's cache
     /// miss and this call; the second look at the cache avoids a repeated lookup.
-    pub fn ask(
+    pub(crate) fn ask(
         &self,
         key: Key,
         now: Duration,
@@ -163,7 +163,7 @@ impl Lookups {
     }
 
     /// Discards the lookups in flight: each key is looked up again.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut inner = self.0.lock();
         inner.queue.clear();
         inner.flights.clear();

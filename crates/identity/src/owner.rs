@@ -19,7 +19,7 @@ pub enum OwnerError {
 
 /// A parsed owner string.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Owner<'a> {
+pub(crate) enum Owner<'a> {
     /// A decimal number, which clients without a common name service send.
     Number(u32),
     /// The name of a local account in the server's domain.
@@ -30,7 +30,7 @@ impl<'a> Owner<'a> {
     /// Parses an owner string.
     ///
     /// A number has no sign, no leading zero and no domain. A name without domain counts as local.
-    pub fn parse(bytes: &'a [u8], domain: &str, name_max: usize) -> Result<Self, OwnerError> {
+    pub(crate) fn parse(bytes: &'a [u8], domain: &str, name_max: usize) -> Result<Self, OwnerError> {
         let text = std::str::from_utf8(bytes).map_err(|_| OwnerError::Malformed)?;
         let (name, theirs) = match text.rsplit_once('@') {
             Some((name, theirs)) => (name, Some(theirs)),

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 ///
 /// # Errors
 /// Quotes the part of the filter that is wrong.
-pub fn start(filter: &str) -> anyhow::Result<()> {
+pub(crate) fn start(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| {
         format!("--log {filter:?}: allowed are error, warn, info, debug, trace, or module=level,…")
     })?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::{RealmError, RealmOptions};
 
 /// Writes the configuration of a realm with a KDC at `kdc`.
-pub fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
+pub(crate) fn write(dir: &Path, options: &RealmOptions, kdc: SocketAddr) -> Result<(), RealmError> {
     let put = |name: &str, text: String| {
         let path = dir.join(name);
         fs::write(&path, text).map_err(RealmError::io(&path))

@@ -10,7 +10,7 @@ use crate::tools::{KADMIN, KDB5_UTIL, KDC, KINIT};
 use crate::{RealmError, RealmOptions, kdc, principals};
 
 /// The file that marks a realm's folder; a folder without it is never removed.
-pub const MARKER: &str = ".orthrus-realm";
+pub(crate) const MARKER: &str = ".orthrus-realm";
 
 /// All files that a realm creates in its folder, the marker last.
 const FILES: [&str; 18] = [

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::tools::KDC;
 use crate::{RealmError, RealmOptions, configuration};
 
-pub const PID_FILE: &str = "kdc.pid";
+pub(crate) const PID_FILE: &str = "kdc.pid";
 
 /// Number of attempts to find a free port when another process takes it first.
 const TRIES_MAX: u32 = 16;
@@ -28,7 +28,7 @@ const PID_WAIT: Duration = Duration::from_secs(10);
 ///
 /// Another process may take the free port before the KDC binds it. MIT's KDC sets SO_REUSEPORT, so
 /// that two KDCs would silently share the port. The count of listening sockets detects this.
-pub fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
+pub(crate) fn start(dir: &Path, options: &RealmOptions) -> Result<SocketAddr, RealmError> {
     let mut last = None;
     for _ in 0..TRIES_MAX {
         let address = free_address(options.listen)?;
@@ -103,7 +103,7 @@ fn listeners(address: SocketAddr) -> usize {
 ///
 /// A process descriptor is opened before the process is identified, so that a reused process id is
 /// never signalled.
-pub fn stop(dir: &Path) -> Result<bool, RealmError> {
+pub(crate) fn stop(dir: &Path) -> Result<bool, RealmError> {
     let Some((process, _)) = running(dir)? else { return Ok(false) };
     for signal in [Signal::TERM, Signal::KILL] {
         match pidfd_send_signal(&process, signal) {
@@ -123,7 +123,7 @@ pub fn stop(dir: &Path) -> Result<bool, RealmError> {
 }
 
 /// Returns the realm's KDC if it runs: a krb5kdc that was started with this folder's pid file.
-pub fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
+pub(crate) fn running(dir: &Path) -> Result<Option<(OwnedFd, Pid)>, RealmError> {
     let file = dir.join(PID_FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,

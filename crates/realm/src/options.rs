@@ -44,7 +44,7 @@ impl Default for RealmOptions {
 }
 
 /// The users that every realm has.
-pub const USERS: [&str; 2] = ["alice", "bob"];
+pub(crate) const USERS: [&str; 2] = ["alice", "bob"];
 
 /// Longest name of a user, host or realm, in bytes.
 const NAME_MAX: usize = 128;

@@ -6,7 +6,7 @@ use crate::tools::{KADMIN, KDB5_UTIL};
 use crate::{RealmError, RealmOptions};
 
 /// The file that holds the users' passwords.
-pub const PASSWORDS: &str = "passwords";
+pub(crate) const PASSWORDS: &str = "passwords";
 
 /// Random bytes of a password. The KDC issues tickets without pre-authentication, which permits
 /// offline guessing.
@@ -14,7 +14,7 @@ const PASSWORD_BYTES: usize = 16;
 
 /// Creates the database with its principals, the users' passwords and the keytabs `server`,
 /// `client` and `users`.
-pub fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
+pub(crate) fn create(dir: &Path, options: &RealmOptions) -> Result<(), RealmError> {
     let realm = options.realm.as_str();
     // The master key is stored beside it, and the folder protects both.
     KDB5_UTIL.run(dir, ["-r", realm, "create", "-s", "-P", "throw-away"])?;

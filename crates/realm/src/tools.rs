@@ -9,15 +9,15 @@ use crate::RealmError;
 
 /// A program that a realm requires.
 #[derive(Clone, Copy, Debug)]
-pub struct Tool {
+pub(crate) struct Tool {
     pub name: &'static str,
     pub package: &'static str,
 }
 
-pub const KDC: Tool = Tool { name: "krb5kdc", package: "krb5-kdc" };
-pub const KDB5_UTIL: Tool = Tool { name: "kdb5_util", package: "krb5-kdc" };
-pub const KADMIN: Tool = Tool { name: "kadmin.local", package: "krb5-admin-server" };
-pub const KINIT: Tool = Tool { name: "kinit", package: "krb5-user" };
+pub(crate) const KDC: Tool = Tool { name: "krb5kdc", package: "krb5-kdc" };
+pub(crate) const KDB5_UTIL: Tool = Tool { name: "kdb5_util", package: "krb5-kdc" };
+pub(crate) const KADMIN: Tool = Tool { name: "kadmin.local", package: "krb5-admin-server" };
+pub(crate) const KINIT: Tool = Tool { name: "kinit", package: "krb5-user" };
 
 /// Folders of administration programs, which are not in a user's PATH.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
@@ -27,7 +27,7 @@ const OUTPUT_MAX: usize = 2000;
 
 impl Tool {
     /// Finds the program in PATH and in the folders of administration programs.
-    pub fn find(self) -> Result<PathBuf, RealmError> {
+    pub(crate) fn find(self) -> Result<PathBuf, RealmError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .chain(SBIN.iter().map(PathBuf::from))
@@ -37,7 +37,7 @@ impl Tool {
     }
 
     /// Returns a command that uses the realm in `dir` and ignores the user's own Kerberos settings.
-    pub fn command(self, dir: &Path) -> Result<Command, RealmError> {
+    pub(crate) fn command(self, dir: &Path) -> Result<Command, RealmError> {
         let mut command = Command::new(self.find()?);
         command.env("KRB5_CONFIG", dir.join("krb5.conf")).env("KRB5_KDC_PROFILE", dir.join("kdc.conf"));
         for name in ["KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "KRB5_TRACE"] {
@@ -48,7 +48,7 @@ impl Tool {
     }
 
     /// Runs the program and waits for its end.
-    pub fn run<S: AsRef<OsStr>>(
+    pub(crate) fn run<S: AsRef<OsStr>>(
         self,
         dir: &Path,
         arguments: impl IntoIterator<Item = S>,
@@ -58,7 +58,7 @@ impl Tool {
     }
 
     /// Runs the program with `input` on its standard input.
-    pub fn run_with_input<S: AsRef<OsStr>>(
+    pub(crate) fn run_with_input<S: AsRef<OsStr>>(
         self,
         dir: &Path,
         arguments: impl IntoIterator<Item = S>,
@@ -83,7 +83,7 @@ impl Tool {
     }
 
     /// Returns an error with the end of the program's output.
-    pub fn failed(self, text: &str) -> RealmError {
+    pub(crate) fn failed(self, text: &str) -> RealmError {
         let start = text.len().saturating_sub(OUTPUT_MAX);
         let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let output = text.get(start..).unwrap_or_default().trim().to_owned();

@@ -19,7 +19,7 @@ impl Kind {
     /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). It is a list of
     /// what is known to answer from memory, since a file system that is missing costs a thread a
     /// call, and one too many can stop the server.
-    pub fn of(file_system: i64) -> Self {
+    pub(crate) fn of(file_system: i64) -> Self {
         const TMPFS: i64 = 0x0102_1994;
         const RAMFS: i64 = 0x8584_58f6;
         /// ext2 and ext3 as well.

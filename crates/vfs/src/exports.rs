@@ -19,7 +19,7 @@ pub const PSEUDO_DEPTH_MAX: usize = 64;
 pub const PSEUDO_NAME_MAX: usize = 255;
 /// The first source port that any program may use; only privileged programs use those below it
 /// (RFC 6335 section 6).
-pub const UNPRIVILEGED_PORT: u16 = 1024;
+pub(crate) const UNPRIVILEGED_PORT: u16 = 1024;
 /// The user and group "nobody" of Linux, the default for squashed callers.
 pub const ANON_ID: u32 = 65534;
 

@@ -11,7 +11,7 @@ const SLICE: Duration = Duration::from_millis(4);
 
 /// Processor time that the threads of a flood took.
 #[derive(Clone, Copy, Debug)]
-pub struct Used {
+pub(super) struct Used {
     /// Processor time by time.
     pub cores: f64,
     /// Threads it was spread over.
@@ -19,19 +19,19 @@ pub struct Used {
 }
 
 /// Processor time of the calling thread.
-pub fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Threads that burn processor time.
-pub struct Burner {
+pub(super) struct Burner {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Burner {
     /// Starts to burn what `used` says.
-    pub fn start(used: Used) -> Self {
+    pub(super) fn start(used: Used) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let share = (used.cores / used.threads.max(1) as f64).min(1.0);
         let burn = |_| {
@@ -43,7 +43,7 @@ impl Burner {
     }
 
     /// Stops and waits for the threads.
-    pub fn stop(self) {
+    pub(super) fn stop(self) {
         self.stop.store(true, Relaxed);
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }

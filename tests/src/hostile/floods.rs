@@ -67,7 +67,7 @@ pub static FLOODS: &[Flood] = &[
 ];
 
 /// The threads of a running flood.
-pub struct Crew {
+pub(super) struct Crew {
     stop: Arc<AtomicBool>,
     began: Instant,
     threads: Vec<JoinHandle<Duration>>,
@@ -83,7 +83,7 @@ struct Peer {
 
 impl Crew {
     /// Starts a flood.
-    pub fn start(flood: &'static Flood, world: &World, server: &Server) -> Self {
+    pub(super) fn start(flood: &'static Flood, world: &World, server: &Server) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let token = Arc::new(recorded_token(world));
         let start = |_| {
@@ -100,7 +100,7 @@ impl Crew {
     }
 
     /// Ends the flood and returns what it took to send it.
-    pub fn stop(self) -> Used {
+    pub(super) fn stop(self) -> Used {
         self.stop.store(true, Relaxed);
         let time = self.began.elapsed().as_secs_f64();
         let used: Duration = self.threads.into_iter().map(|thread| thread.join().expect("it sends")).sum();

@@ -37,7 +37,7 @@ impl Pace {
 }
 
 /// An honest client at work.
-pub struct Honest {
+pub(super) struct Honest {
     client: Client,
     file: OpenFile,
     lock: Lock,
@@ -49,7 +49,7 @@ pub struct Honest {
 
 impl Honest {
     /// Connects, opens `/export/file` and locks a range of it.
-    pub fn connect(options: Options) -> Self {
+    pub(super) fn connect(options: Options) -> Self {
         let mut client = Client::connect(options).expect("the honest client is admitted");
         let how = OpenHow { access: nfs4::OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::read() };
         let file = client.open_path("/export/file", &how).expect("the file is its own");
@@ -59,7 +59,7 @@ impl Honest {
     }
 
     /// Keeps reads in flight for `time`, and calls `look` now and then.
-    pub fn work(&mut self, time: Duration, pace: &mut Pace, mut look: impl FnMut()) {
+    pub(super) fn work(&mut self, time: Duration, pace: &mut Pace, mut look: impl FnMut()) {
         let (begin, mut looked) = (Instant::now(), Instant::now());
         let mut done = Vec::new();
         while begin.elapsed() < time {
@@ -121,7 +121,7 @@ impl Honest {
     }
 
     /// Gives lock, file and session back, and returns what was lost since the beginning.
-    pub fn leave(mut self) -> Vec<String> {
+    pub(super) fn leave(mut self) -> Vec<String> {
         let reconnects = self.client.statistics().reconnects;
         if reconnects > 0 {
             self.lose(format!("{reconnects} connections were lost"));

@@ -10,12 +10,12 @@ use std::time::Duration;
 use xdr::{Encode, Encoder};
 
 /// The address of the peer; the honest client has 127.0.0.1.
-pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 /// How long a read or write may take before the peer looks whether it must stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Connects from [`ADDRESS`]; `None` where the server or the kernel refuses.
-pub fn connect(server: SocketAddr) -> Option<TcpStream> {
+pub(super) fn connect(server: SocketAddr) -> Option<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
     socket.bind(&SocketAddr::from((ADDRESS, 0)).into()).ok()?;
     socket.connect_timeout(&server.into(), PATIENCE).ok()?;
@@ -27,7 +27,7 @@ pub fn connect(server: SocketAddr) -> Option<TcpStream> {
 }
 
 /// Reads what has arrived, into nowhere. `None` when the server has closed the connection.
-pub fn drain(stream: &mut TcpStream, scratch: &mut [u8]) -> Option<usize> {
+pub(super) fn drain(stream: &mut TcpStream, scratch: &mut [u8]) -> Option<usize> {
     match stream.read(scratch) {
         Ok(0) => None,
         Ok(count) => Some(count),
@@ -37,12 +37,12 @@ pub fn drain(stream: &mut TcpStream, scratch: &mut [u8]) -> Option<usize> {
 }
 
 /// Writes bytes. `None` when the server has closed the connection or does not take them.
-pub fn send(stream: &mut TcpStream, bytes: &[u8]) -> Option<()> {
+pub(super) fn send(stream: &mut TcpStream, bytes: &[u8]) -> Option<()> {
     stream.write_all(bytes).ok()
 }
 
 /// A record mark for a record of `length` bytes.
-pub fn mark(length: u32) -> [u8; 4] {
+pub(super) fn mark(length: u32) -> [u8; 4] {
     (0x8000_0000 | length).to_be_bytes()
 }
 
@@ -64,30 +64,30 @@ fn record(head: &Head, arguments: &[u8]) -> Vec<u8> {
 }
 
 /// A NULL call without credential.
-pub fn null(xid: u32) -> Vec<u8> {
+pub(super) fn null(xid: u32) -> Vec<u8> {
     record(&Head::nfs(xid, NFSPROC4_NULL, Protection::Plain { flavor: 0, body: Vec::new().into() }), &[])
 }
 
 /// RPCSEC_GSS_INIT with a token.
-pub fn init(xid: u32, token: &[u8]) -> Vec<u8> {
+pub(super) fn init(xid: u32, token: &[u8]) -> Vec<u8> {
     let mut arguments = Encoder::new();
     arguments.opaque(token);
     record(&Head::nfs(xid, NFSPROC4_NULL, gss(RpcGssProcT::RPCSEC_GSS_INIT, &[])), arguments.as_slice())
 }
 
 /// A call of a context that the server never made.
-pub fn unknown_context(xid: u32) -> Vec<u8> {
+pub(super) fn unknown_context(xid: u32) -> Vec<u8> {
     let handle = u128::from(xid).to_be_bytes();
     record(&Head::nfs(xid, NFSPROC4_COMPOUND, gss(RpcGssProcT::RPCSEC_GSS_DATA, &handle)), &[])
 }
 
 /// A COMPOUND by AUTH_SYS as uid 0.
-pub fn compound(xid: u32, compound: Compound) -> Vec<u8> {
+pub(super) fn compound(xid: u32, compound: Compound) -> Vec<u8> {
     record(&Head::nfs(xid, NFSPROC4_COMPOUND, sys()), &compound.into_arguments())
 }
 
 /// EXCHANGE_ID of a new owner.
-pub fn exchange_id(xid: u32) -> Vec<u8> {
+pub(super) fn exchange_id(xid: u32) -> Vec<u8> {
     let mut call = Compound::sessionless(1);
     call.operation(&NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
         eia_clientowner: ClientOwner4 {
@@ -102,7 +102,7 @@ pub fn exchange_id(xid: u32) -> Vec<u8> {
 }
 
 /// SETCLIENTID of a new owner (NFSv4.0).
-pub fn setclientid(xid: u32) -> Vec<u8> {
+pub(super) fn setclientid(xid: u32) -> Vec<u8> {
     let mut call = Compound::sessionless(0);
     call.operation(&NfsArgop4::OP_SETCLIENTID(Setclientid4Args {
         client: NfsClientId4 { verifier: [7; 8], id: format!("hostile {xid}").into_bytes().into() },
@@ -116,7 +116,7 @@ pub fn setclientid(xid: u32) -> Vec<u8> {
 }
 
 /// CREATE_SESSION of a client ID, with the largest reply cache that can be asked for.
-pub fn create_session(xid: u32, client_id: u64, sequence: u32) -> Vec<u8> {
+pub(super) fn create_session(xid: u32, client_id: u64, sequence: u32) -> Vec<u8> {
     let channel = ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 1 << 20,
@@ -140,7 +140,7 @@ pub fn create_session(xid: u32, client_id: u64, sequence: u32) -> Vec<u8> {
 }
 
 /// SEQUENCE of a session that the server never made.
-pub fn unknown_session(xid: u32) -> Vec<u8> {
+pub(super) fn unknown_session(xid: u32) -> Vec<u8> {
     let mut call = Compound::sessionless(1);
     call.operation(&NfsArgop4::OP_SEQUENCE(Sequence4Args {
         sa_sessionid: u128::from(xid).to_be_bytes(),
@@ -153,7 +153,7 @@ pub fn unknown_session(xid: u32) -> Vec<u8> {
 }
 
 /// A COMPOUND of NFSv4.0 with many LOOKUPs below the root, which needs no session.
-pub fn lookups(xid: u32) -> Vec<u8> {
+pub(super) fn lookups(xid: u32) -> Vec<u8> {
     let mut call = Compound::sessionless(0);
     for _ in 0..30 {
         call.putrootfh().lookup(b"export");

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Threads; each has its part of the sessions.
-pub const THREADS: usize = 4;
+pub(super) const THREADS: usize = 4;
 /// Files that a client has open at most.
 const OPENS: usize = 3;
 /// Errors that are kept.
@@ -31,7 +31,7 @@ const NAMES: [&str; 9] = [
 type Done = [u64; NAMES.len()];
 
 /// The clients at work.
-pub struct Load {
+pub(super) struct Load {
     threads: Vec<JoinHandle<(Done, Vec<String>)>>,
     shared: Arc<Shared>,
     sessions: usize,
@@ -62,7 +62,7 @@ struct Worker {
 
 impl Load {
     /// Starts the clients; those next to each other have different flavors.
-    pub fn start(options: [Options; 4], sessions: usize) -> Self {
+    pub(super) fn start(options: [Options; 4], sessions: usize) -> Self {
         let shared = Arc::<Shared>::default();
         let start = |thread: usize| {
             let seats: Vec<Seat> = (thread..sessions)
@@ -87,14 +87,14 @@ impl Load {
     }
 
     /// Waits until all sessions are there, or a thread has given up.
-    pub fn wait_until_connected(&self) {
+    pub(super) fn wait_until_connected(&self) {
         while self.shared.connected.load(Relaxed) < self.sessions && self.shared.broken.load(Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Lets all clients go; returns what they have done, and what has failed.
-    pub fn stop(self) -> (Vec<(&'static str, u64)>, Vec<String>) {
+    pub(super) fn stop(self) -> (Vec<(&'static str, u64)>, Vec<String>) {
         self.shared.ends.store(true, Relaxed);
         let (mut total, mut errors) = (Done::default(), Vec::new());
         for thread in self.threads {

@@ -46,7 +46,7 @@ const HELD: [&str; 8] =
     ["clients", "sessions", "opens", "lock_stateids", "ranges", "delegations", "files", "contexts"];
 
 /// Looks at the server.
-pub fn sample(server: &Server, phase: &'static str, at: Duration) -> Sample {
+pub(super) fn sample(server: &Server, phase: &'static str, at: Duration) -> Sample {
     let held = server.counters(&HELD);
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs");
     Sample { phase, at, rss_kib: server.rss_kib(), descriptors: descriptors.count() as u64, held }
@@ -75,7 +75,7 @@ impl fmt::Display for Sample {
 }
 
 /// Judges what was seen.
-pub fn judge(
+pub(super) fn judge(
     samples: &[Sample],
     how: &Soak,
     done: &[(&'static str, u64)],

@@ -9,7 +9,7 @@ use anyhow::bail;
 
 /// Which suite to run.
 #[derive(clap::Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the suites of pynfs in NFSv4.2, 4.1 and 4.0, each in all four flavors at once (about 6,
     /// 6 and 5 minutes).
     ///
@@ -43,7 +43,7 @@ enum End {
 /// # Errors
 /// When a test passed or failed against expectation, when a run was interrupted, and when what is
 /// there does not work.
-pub fn run(command: &Command) -> anyhow::Result<()> {
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     let end = match command {
         Command::Pynfs(arguments) => pynfs::run(arguments)?,
     };

@@ -11,7 +11,7 @@ const GRAMMARS: [&str; 3] = ["specs/nfs41.x", "specs/nfs42.x", "specs/xattr.x"];
 
 /// An attribute that a grammar has.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Attribute {
+pub(super) struct Attribute {
     /// `FATTR4_SIZE`.
     constant: String,
     /// Its number.
@@ -20,12 +20,12 @@ pub struct Attribute {
 
 impl Attribute {
     /// As in the RFC: `size`.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.constant.trim_start_matches("FATTR4_").to_lowercase()
     }
 
     /// The minor version that it comes with here.
-    pub fn since(&self) -> &'static str {
+    pub(super) fn since(&self) -> &'static str {
         // mounted_on_fileid is the last of NFSv4.0, fs_charset_cap of NFSv4.1.
         match self.number {
             0..=nfs4::FATTR4_MOUNTED_ON_FILEID => "4.0",
@@ -35,7 +35,7 @@ impl Attribute {
     }
 
     /// What the server does with it, in the newest minor version and on a file system that has it.
-    pub fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         let has = |set: Bitmap4| set.iter().any(|number| number == self.number);
         if !has(attr::supported(2, Features::EVERY)) {
             return "not".to_owned();
@@ -51,7 +51,7 @@ impl Attribute {
     }
 
     /// Whether a test names the constant.
-    pub fn is_tested_by(&self, test: &Test) -> bool {
+    pub(super) fn is_tested_by(&self, test: &Test) -> bool {
         test.constants.contains(&self.constant)
     }
 }
@@ -60,7 +60,7 @@ impl Attribute {
 ///
 /// # Errors
 /// When a grammar cannot be read.
-pub fn read(root: &Path) -> anyhow::Result<Vec<Attribute>> {
+pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Attribute>> {
     let mut all = Vec::new();
     for grammar in GRAMMARS {
         let text = std::fs::read_to_string(root.join(grammar)).context(grammar)?;

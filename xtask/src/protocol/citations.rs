@@ -9,7 +9,7 @@ const FOLDERS: [&str; 2] = ["crates", "tests"];
 
 /// A test.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Test {
+pub(super) struct Test {
     /// Below the root.
     pub file: String,
     /// Its function.
@@ -26,7 +26,7 @@ pub struct Test {
 ///
 /// # Errors
 /// When a folder or file cannot be read.
-pub fn tests(root: &Path) -> anyhow::Result<Vec<Test>> {
+pub(super) fn tests(root: &Path) -> anyhow::Result<Vec<Test>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
         sources(&root.join(folder), &mut files)?;

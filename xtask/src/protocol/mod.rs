@@ -25,7 +25,7 @@ client, stand here only where they say what they are about.
 ///
 /// # Errors
 /// When it is not current, or a source cannot be read.
-pub fn run(check: bool) -> anyhow::Result<()> {
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let root = steps::root();
     let page = page(&root)?;
     let path = root.join(PAGE);

@@ -17,7 +17,7 @@ const GONE: [&str; 5] = ["OPEN_CONFIRM", "RENEW", "SETCLIENTID", "SETCLIENTID_CO
 
 /// An operation that has a row.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Operation {
+pub(super) struct Operation {
     /// As in the RFC: `OPEN_DOWNGRADE`.
     pub name: String,
     /// Its number.
@@ -45,13 +45,13 @@ impl Operation {
     }
 
     /// The same for the page.
-    pub fn section(&self) -> String {
+    pub(super) fn section(&self) -> String {
         let (rfc, section) = self.defined();
         format!("RFC {rfc} section {section}")
     }
 
     /// Whether a test cites the section, a part of it, or the name.
-    pub fn is_tested_by(&self, test: &Test) -> bool {
+    pub(super) fn is_tested_by(&self, test: &Test) -> bool {
         let (rfc, section) = self.defined();
         let part = format!("{section}.");
         let about =
@@ -64,7 +64,7 @@ impl Operation {
 ///
 /// # Errors
 /// When the table is not as it is known here.
-pub fn read(root: &Path) -> anyhow::Result<Vec<Operation>> {
+pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Operation>> {
     let text = std::fs::read_to_string(root.join(TABLE)).context(TABLE)?;
     let rows = rows(&text)?;
     rows.into_iter()

@@ -73,7 +73,7 @@ const MACHINE: [(&str, &[&[&str]]); 8] = [
 ];
 
 /// Lists the forbidden dependencies in the manifest of `package`, with their lines.
-pub fn of_manifest(package: &str, manifest: &str) -> Vec<(usize, String)> {
+pub(super) fn of_manifest(package: &str, manifest: &str) -> Vec<(usize, String)> {
     let only = ONLY.iter().find(|(name, _)| *name == package).map(|(_, only)| only);
     let never = NEVER.iter().find(|(name, _)| *name == package).map(|(_, never)| never);
     let mut section = "";
@@ -98,7 +98,7 @@ pub fn of_manifest(package: &str, manifest: &str) -> Vec<(usize, String)> {
 }
 
 /// Lists the forbidden uses in the shipped code of a file, with their lines.
-pub fn of_source(source: &RustSource) -> Vec<(usize, String)> {
+pub(super) fn of_source(source: &RustSource) -> Vec<(usize, String)> {
     let Some((package, rest)) = source.path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"))
     else {
         return Vec::new();

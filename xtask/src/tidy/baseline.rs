@@ -7,13 +7,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// How many findings of each rule a file has.
-pub type Counts = BTreeMap<String, BTreeMap<String, usize>>;
+pub(super) type Counts = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// Reads lines of the form `NAME RULE=COUNT RULE=COUNT`; a missing file is empty.
 ///
 /// # Errors
 /// If a line has another form.
-pub fn read(path: &Path) -> anyhow::Result<Counts> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Counts> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| entry(line).with_context(|| format!("{}: {line:?}", path.display()))).collect()
@@ -33,7 +33,7 @@ fn entry(line: &str) -> anyhow::Result<(String, BTreeMap<String, usize>)> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn write(path: &Path, counts: &Counts) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, counts: &Counts) -> anyhow::Result<()> {
     let mut text = String::new();
     for (name, rules) in counts {
         text.push_str(name);
@@ -46,18 +46,18 @@ pub fn write(path: &Path, counts: &Counts) -> anyhow::Result<()> {
 }
 
 /// Sums the findings of a rule over all names.
-pub fn total(counts: &Counts, rule: &str) -> usize {
+pub(super) fn total(counts: &Counts, rule: &str) -> usize {
     counts.values().filter_map(|rules| rules.get(rule)).sum()
 }
 
 /// Returns the findings of a rule in one file, or the definitions of one type.
-pub fn count(counts: &Counts, name: &str, rule: &str) -> usize {
+pub(super) fn count(counts: &Counts, name: &str, rule: &str) -> usize {
     counts.get(name).and_then(|rules| rules.get(rule)).copied().unwrap_or(0)
 }
 
 /// A count above its baseline.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Growth {
+pub(super) struct Growth {
     /// The file or the type, or [`NEW`].
     pub name: String,
     /// The rule that the findings break.
@@ -69,11 +69,11 @@ pub struct Growth {
 }
 
 /// The name under which [`growth`] reports all files that the baseline does not list.
-pub const NEW: &str = "new files";
+pub(super) const NEW: &str = "new files";
 
 /// Lists the counts that grew. New files together may have as many findings as listed ones have
 /// lost, so that moved code needs no update.
-pub fn growth(allowed: &Counts, now: &Counts) -> Vec<Growth> {
+pub(super) fn growth(allowed: &Counts, now: &Counts) -> Vec<Growth> {
     let mut found = Vec::new();
     let mut new: BTreeMap<&String, usize> = BTreeMap::new();
     for (name, rules) in now {

@@ -4,7 +4,7 @@ use super::source::RustSource;
 
 /// A function and its length from the line of `fn` to its closing brace.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Function {
+pub(super) struct Function {
     /// Its name without the path.
     pub name: String,
     /// Line number of `fn`, from 1.
@@ -14,7 +14,7 @@ pub struct Function {
 }
 
 /// Lists the functions that have a body.
-pub fn functions(source: &RustSource) -> Vec<Function> {
+pub(super) fn functions(source: &RustSource) -> Vec<Function> {
     let code = &source.code;
     let starts = keyword(code, "fn");
     starts
@@ -32,7 +32,7 @@ pub fn functions(source: &RustSource) -> Vec<Function> {
 }
 
 /// Lists the names of the structs, enums, traits and unions.
-pub fn types(source: &RustSource) -> Vec<String> {
+pub(super) fn types(source: &RustSource) -> Vec<String> {
     let code = &source.code;
     let found = ["struct", "enum", "trait", "union"].into_iter().flat_map(|word| keyword(code, word));
     let names = found.map(|at| identifier(&code[at..]).to_owned());
@@ -40,7 +40,7 @@ pub fn types(source: &RustSource) -> Vec<String> {
 }
 
 /// Lists the lines with `allow` or `expect` attributes that give no reason.
-pub fn without_reason(source: &RustSource) -> Vec<usize> {
+pub(super) fn without_reason(source: &RustSource) -> Vec<usize> {
     let code = &source.code;
     let attributes = code.match_indices('#').filter_map(|(at, _)| {
         let inner = code[at + 1..].trim_start_matches('!').strip_prefix('[')?.trim_start();

@@ -33,7 +33,7 @@ const GENERATED_PAGES: [&str; 2] = ["docs/limits.md", "docs/protocol-support.md"
 
 /// Arguments of `cargo xtask tidy`.
 #[derive(Default, clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Lower the baseline to the findings of the tree.
     #[arg(long)]
     update: bool,
@@ -63,7 +63,7 @@ struct Survey {
 /// # Errors
 /// If a count is above its baseline, if a type name gained a definition, or if a name can leave the
 /// list.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let tree = Survey::read(&steps::root())?;
     if !arguments.paths.is_empty() {
         let wanted =

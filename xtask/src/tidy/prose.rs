@@ -9,7 +9,7 @@ const OPENINGS: [&str; 9] =
 
 /// A run of text lines that belong together: a comment, or a paragraph or list item of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Paragraph {
+pub(super) struct Paragraph {
     /// Line number of its first line, from 1.
     pub line: usize,
     /// The lines, joined by blanks.
@@ -18,7 +18,7 @@ pub struct Paragraph {
 
 impl Paragraph {
     /// Splits the text behind each full stop, question mark or exclamation mark before a capital.
-    pub fn sentences(&self) -> Vec<&str> {
+    pub(super) fn sentences(&self) -> Vec<&str> {
         let mut found = Vec::new();
         let mut start = 0;
         for (at, mark) in self.text.match_indices(['.', '?', '!']) {
@@ -38,7 +38,7 @@ impl Paragraph {
 }
 
 /// Collects the paragraphs of a file's comments.
-pub fn of_comments(source: &RustSource) -> Vec<Paragraph> {
+pub(super) fn of_comments(source: &RustSource) -> Vec<Paragraph> {
     let mut lines = Vec::new();
     let mut last = (0, false);
     for comment in &source.comments {
@@ -53,7 +53,7 @@ pub fn of_comments(source: &RustSource) -> Vec<Paragraph> {
 }
 
 /// Collects the paragraphs of a Markdown page, without tables, fenced blocks and headings.
-pub fn of_page(text: &str) -> Vec<Paragraph> {
+pub(super) fn of_page(text: &str) -> Vec<Paragraph> {
     paragraphs(text.lines().enumerate().map(|(number, line)| (number + 1, line)))
 }
 
@@ -90,7 +90,7 @@ fn numbered(text: &str) -> Option<&str> {
 }
 
 /// Says whether a sentence opens with a free relative clause. A question may.
-pub fn forbidden_opening(sentence: &str) -> bool {
+pub(super) fn forbidden_opening(sentence: &str) -> bool {
     let sentence = sentence.trim_start_matches(['*', '_', '"', '(', '>', ' ']);
     let mut words = sentence.split([' ', ',']);
     let first = words.next().unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn forbidden_opening(sentence: &str) -> bool {
 }
 
 /// Splits a text into words; a code span is one word.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && !"'`_-:.".contains(c))
         .map(|word| word.trim_matches(['.', ':', '\'', '-', '_']))
         .filter(|word| word.chars().any(char::is_alphanumeric))
@@ -113,7 +113,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// How often the words of a style occur in all comments.
 #[derive(Default)]
-pub struct Frequencies {
+pub(super) struct Frequencies {
     words: usize,
     counts: [usize; 6],
 }
@@ -122,7 +122,7 @@ impl Frequencies {
     const NAMES: [&str; 6] = ["what", "who", "those", "nobody", "told", "you or we"];
 
     /// Counts the words of one paragraph.
-    pub fn add(&mut self, text: &str) {
+    pub(super) fn add(&mut self, text: &str) {
         for word in words(text) {
             self.words += 1;
             let word = word.to_lowercase();

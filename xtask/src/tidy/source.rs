@@ -1,7 +1,7 @@
 //! Splits a Rust file into comments and code, so that rules never mistake a string for either.
 
 /// A hand-written Rust file.
-pub struct RustSource {
+pub(super) struct RustSource {
     /// Path below the root of the repository.
     pub path: String,
     /// The text as it stands in the file.
@@ -14,7 +14,7 @@ pub struct RustSource {
 
 /// One line of a comment.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Comment {
+pub(super) struct Comment {
     /// Line number, from 1.
     pub line: usize,
     /// True for `///` and `//!`, which rustdoc shows.
@@ -27,7 +27,7 @@ pub struct Comment {
 
 impl RustSource {
     /// Reads the comments out of `text`.
-    pub fn new(path: &str, text: &str) -> Self {
+    pub(super) fn new(path: &str, text: &str) -> Self {
         let mut split =
             Splitter { rest: text, code: String::with_capacity(text.len()), comments: Vec::new() };
         while split.step() {}
@@ -35,7 +35,7 @@ impl RustSource {
     }
 
     /// Returns the code without the inline test modules at its end.
-    pub fn shipped(&self) -> &str {
+    pub(super) fn shipped(&self) -> &str {
         let end = self.code.match_indices("#[cfg(test)]").find(|(at, found)| {
             let item = self.code[at + found.len()..].trim_start();
             item.starts_with("mod ")

@@ -13,11 +13,11 @@ use crate::slots::Slot;
 const PLACE_BITS: u32 = 14;
 
 /// The largest number of calls in progress.
-pub const CALLS_MAX: usize = 1 << PLACE_BITS;
+pub(super) const CALLS_MAX: usize = 1 << PLACE_BITS;
 
 /// The progress of a call.
 #[derive(Clone, Debug)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// The call waits for a slot.
     Waiting,
     /// The call has a slot and a connection, and waits for the next flush.
@@ -28,7 +28,7 @@ pub enum Stage {
 
 /// A call from its submission to its reply.
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     /// Transaction id of the current attempt.
     pub xid: u32,
     /// The ticket that identifies the call to its caller.
@@ -61,7 +61,7 @@ pub struct Call {
 
 /// The table of calls. Its size is bounded by [`CALLS_MAX`].
 #[derive(Debug, Default)]
-pub struct Calls {
+pub(crate) struct Calls {
     entries: Vec<Option<Call>>,
     free: Vec<u32>,
     generation: u32,
@@ -70,7 +70,7 @@ pub struct Calls {
 
 /// The input of the table for a new call.
 #[derive(Debug)]
-pub struct NewCall {
+pub(crate) struct NewCall {
     /// The COMPOUND to send.
     pub message: Message,
     /// Whether the call may execute twice.
@@ -83,12 +83,12 @@ pub struct NewCall {
 
 impl Calls {
     /// Returns the number of calls in progress.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
     /// Adds a call; `None` when the table is full.
-    pub fn add(&mut self, new: NewCall, timeout: Duration, now: Instant) -> Option<u32> {
+    pub(crate) fn add(&mut self, new: NewCall, timeout: Duration, now: Instant) -> Option<u32> {
         if self.free.is_empty() {
             if self.entries.len() >= CALLS_MAX {
                 return None;
@@ -120,35 +120,35 @@ impl Calls {
     }
 
     /// Returns the call at an index.
-    pub fn get(&self, place: u32) -> Option<&Call> {
+    pub(crate) fn get(&self, place: u32) -> Option<&Call> {
         self.entries.get(place as usize)?.as_ref()
     }
 
     /// Returns the call at an index.
-    pub fn get_mut(&mut self, place: u32) -> Option<&mut Call> {
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut Call> {
         self.entries.get_mut(place as usize)?.as_mut()
     }
 
     /// Removes a call from the table.
-    pub fn remove(&mut self, place: u32) -> Option<Call> {
+    pub(crate) fn remove(&mut self, place: u32) -> Option<Call> {
         let call = self.entries.get_mut(place as usize)?.take()?;
         self.free.push(place);
         Some(call)
     }
 
     /// Returns the index of the call with this transaction id.
-    pub fn find(&self, xid: u32) -> Option<u32> {
+    pub(crate) fn find(&self, xid: u32) -> Option<u32> {
         let place = xid & (CALLS_MAX as u32 - 1);
         self.get(place).filter(|call| call.xid == xid).map(|_| place)
     }
 
     /// Returns all calls with their indexes.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Call)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Call)> {
         self.entries.iter_mut().enumerate().filter_map(|(place, call)| Some((place as u32, call.as_mut()?)))
     }
 
     /// Removes all calls from the table.
-    pub fn drain(&mut self) -> Vec<Call> {
+    pub(crate) fn drain(&mut self) -> Vec<Call> {
         self.free.clear();
         self.entries.drain(..).flatten().collect()
     }

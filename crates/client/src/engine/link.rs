@@ -20,7 +20,7 @@ const SLICES_MAX: usize = 256;
 
 /// One of the session's connections.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     /// The connection, or the schedule of reconnects.
     pub state: LinkState,
     /// Calls that wait for the next flush.
@@ -33,7 +33,7 @@ pub struct Link {
 
 /// The state of a connection.
 #[derive(Debug)]
-pub enum LinkState {
+pub(crate) enum LinkState {
     /// The connection is established.
     Up(Connection),
     /// The connection has failed.
@@ -49,7 +49,7 @@ pub enum LinkState {
 
 /// A connected socket and the records in transit.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     limits: RecordLimits,
     reader: RecordReader,
@@ -65,13 +65,13 @@ pub struct Connection {
 
 impl Link {
     /// Creates a link over an established connection.
-    pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
+    pub(crate) fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let state = LinkState::Up(Connection::new(connection)?);
         Ok(Self { state, queued: VecDeque::new(), must_bind: false, pace: Pace::default() })
     }
 
     /// Returns the connection, if it is up.
-    pub fn connection(&mut self) -> Option<&mut Connection> {
+    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.state {
             LinkState::Up(connection) => Some(connection),
             LinkState::Down { .. } => None,
@@ -79,7 +79,7 @@ impl Link {
     }
 
     /// Returns the number of calls that the link holds back.
-    pub fn held_calls(&self) -> usize {
+    pub(crate) fn held_calls(&self) -> usize {
         match &self.state {
             LinkState::Up(connection) if self.pace.is_held() => connection.outbox.len(),
             _ => 0,
@@ -87,19 +87,19 @@ impl Link {
     }
 
     /// Returns whether the link holds back calls.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held_calls() > 0
     }
 
     /// Returns whether the connection is up.
-    pub fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, LinkState::Up(_))
     }
 }
 
 impl Connection {
     /// Wraps a connection that is at a record boundary.
-    pub fn new(connection: RawConnection) -> Result<Self, TransportError> {
+    pub(crate) fn new(connection: RawConnection) -> Result<Self, TransportError> {
         let limits = connection.limits();
         let stream = connection.into_stream();
         stream.set_nonblocking(true)?;
@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// Converts it to a blocking connection, if no record is in transit.
-    pub fn into_raw(self) -> Option<RawConnection> {
+    pub(crate) fn into_raw(self) -> Option<RawConnection> {
         if self.reader.is_mid_record() || self.wants_to_write() {
             return None;
         }
@@ -118,22 +118,22 @@ impl Connection {
     }
 
     /// Returns the socket's descriptor.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
     /// Returns whether records wait to be written.
-    pub fn wants_to_write(&self) -> bool {
+    pub(crate) fn wants_to_write(&self) -> bool {
         !self.outbox.is_empty() || !self.answers.is_empty()
     }
 
     /// Queues a sealed call for writing.
-    pub fn push(&mut self, place: u32) {
+    pub(crate) fn push(&mut self, place: u32) {
         self.outbox.push_back(place);
     }
 
     /// Queues an answer to a callback for writing.
-    pub fn answer(&mut self, record: Vec<u8>) {
+    pub(crate) fn answer(&mut self, record: Vec<u8>) {
         self.answers.push_back(record);
     }
 
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Writes as much as the socket accepts.
-    pub fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
+    pub(crate) fn write(&mut self, calls: &Calls) -> Result<(), TransportError> {
         while self.write_answers()? && !self.outbox.is_empty() {
             let mut slices = Vec::with_capacity(self.outbox.len().min(SLICES_MAX));
             for (at, place) in self.outbox.iter().take(SLICES_MAX).enumerate() {
@@ -196,7 +196,11 @@ impl Connection {
 
     /// Reads from the socket once and moves complete records to `records`. Returns whether more may
     /// be available.
-    pub fn read(&mut self, scratch: &mut [u8], records: &mut Vec<Vec<u8>>) -> Result<bool, TransportError> {
+    pub(crate) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        records: &mut Vec<Vec<u8>>,
+    ) -> Result<bool, TransportError> {
         let target = self.reader.target();
         let (room, wanted) = (target.len(), target.len() + scratch.len());
         let mut slices = [IoSliceMut::new(target), IoSliceMut::new(scratch)];

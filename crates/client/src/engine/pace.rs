@@ -10,7 +10,7 @@ const HELD_MAX: Duration = Duration::from_secs(2);
 
 /// Whether a connection is held back, and the time of the next change.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(crate) struct Pace {
     held: bool,
     /// The number of sent calls at which `held` flips.
     turns_at: u64,
@@ -20,7 +20,7 @@ pub struct Pace {
 
 impl Pace {
     /// Returns whether the connection is held back.
-    pub const fn is_held(&self) -> bool {
+    pub(crate) const fn is_held(&self) -> bool {
         self.held
     }
 }

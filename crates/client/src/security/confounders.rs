@@ -11,14 +11,14 @@ const LEN: usize = 16;
 
 /// A stock of random confounders; each is used once.
 #[derive(Debug, Default)]
-pub struct Confounders(Vec<[u8; LEN]>);
+pub(crate) struct Confounders(Vec<[u8; LEN]>);
 
 impl Confounders {
     /// Returns the next confounder.
     ///
     /// # Errors
     /// Fails only if the system has no random bytes.
-    pub fn next(&mut self) -> Result<[u8; LEN], Error> {
+    pub(crate) fn next(&mut self) -> Result<[u8; LEN], Error> {
         if self.0.is_empty() {
             self.0.resize(DRAWN, [0; LEN]);
             if let Err(error) = fill_random(self.0.as_flattened_mut()) {

@@ -14,7 +14,7 @@ use crate::raw::RawConnection;
 
 /// An identity and its security context, if established.
 #[derive(Debug)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// AUTH_NONE or AUTH_SYS: the flavor and the encoded credential.
     Plain { flavor: u32, body: Arc<[u8]> },
     /// RPCSEC_GSS, and the context once there is one.
@@ -23,7 +23,7 @@ pub enum Identity {
 
 impl Identity {
     /// Creates an identity without a context.
-    pub fn new(security: &Security) -> Result<Self, Error> {
+    pub(crate) fn new(security: &Security) -> Result<Self, Error> {
         Ok(match security {
             Security::None => Self::Plain { flavor: AuthFlavor::AUTH_NONE as u32, body: Arc::default() },
             Security::Sys(sys) => {
@@ -38,7 +38,7 @@ impl Identity {
     }
 
     /// Returns the context in use.
-    pub fn context(&self) -> Option<&Arc<GssContext>> {
+    pub(crate) fn context(&self) -> Option<&Arc<GssContext>> {
         match self {
             Self::Plain { .. } => None,
             Self::Gss { context, .. } => context.as_ref(),
@@ -46,17 +46,17 @@ impl Identity {
     }
 
     /// Returns whether a context has to be established before the next call.
-    pub fn needs_context(&self) -> bool {
+    pub(crate) fn needs_context(&self) -> bool {
         matches!(self, Self::Gss { context: None, .. })
     }
 
     /// Returns whether the context is due for renewal.
-    pub fn is_worn(&self, now: Instant) -> bool {
+    pub(crate) fn is_worn(&self, now: Instant) -> bool {
         self.context().is_some_and(|context| context.is_worn(now))
     }
 
     /// Drops `context` if it is still in use, because the server no longer knows it.
-    pub fn forget(&mut self, stale: &Arc<GssContext>) {
+    pub(crate) fn forget(&mut self, stale: &Arc<GssContext>) {
         if let Self::Gss { context, .. } = self
             && context.as_ref().is_some_and(|current| Arc::ptr_eq(current, stale))
         {
@@ -65,7 +65,7 @@ impl Identity {
     }
 
     /// Establishes a new context, which replaces the old one.
-    pub fn renew(&mut self, connection: &mut RawConnection, timeout: Duration) -> Result<(), Error> {
+    pub(crate) fn renew(&mut self, connection: &mut RawConnection, timeout: Duration) -> Result<(), Error> {
         if let Self::Gss { credential, context } = self {
             *context = Some(GssContext::establish(connection, credential, timeout)?);
         }
@@ -73,12 +73,12 @@ impl Identity {
     }
 
     /// Returns the number of calls of this identity that may be outstanding.
-    pub fn outstanding_max(&self) -> u32 {
+    pub(crate) fn outstanding_max(&self) -> u32 {
         self.context().map_or(u32::MAX, |context| context.window().max(1))
     }
 
     /// Returns the protection of the next call; `service` overrides that of the identity.
-    pub fn protection(&self, service: Option<RpcGssServiceT>) -> Result<Protection, Error> {
+    pub(crate) fn protection(&self, service: Option<RpcGssServiceT>) -> Result<Protection, Error> {
         match self {
             Self::Plain { flavor, body } => Ok(Protection::Plain { flavor: *flavor, body: body.clone() }),
             Self::Gss { context: None, .. } => Err(Error::Misuse("the identity has no security context")),
@@ -90,7 +90,7 @@ impl Identity {
 
     /// Returns the protection of client and session operations: at least integrity (RFC 8881
     /// section 2.10.8.3).
-    pub fn machine_protection(&self) -> Result<Protection, Error> {
+    pub(crate) fn machine_protection(&self) -> Result<Protection, Error> {
         let service = match self {
             Self::Gss { credential, .. } if credential.service == RpcGssServiceT::rpc_gss_svc_none => {
                 Some(RpcGssServiceT::rpc_gss_svc_integrity)

@@ -17,7 +17,7 @@ const VERIFIER_AT: usize = 20;
 
 /// The proof that a reply must carry.
 #[derive(Clone, Debug)]
-pub enum Expected {
+pub(crate) enum Expected {
     /// The reply carries no proof.
     Nothing,
     /// The verifier is the MIC of the call's sequence number, and the service is the call's.
@@ -26,7 +26,7 @@ pub enum Expected {
 
 impl Expected {
     /// Returns the proof required of the reply to a call with this protection.
-    pub fn of(protection: &Protection) -> Self {
+    pub(crate) fn of(protection: &Protection) -> Self {
         match protection {
             Protection::Plain { .. } => Self::Nothing,
             Protection::Gss(call) => {
@@ -38,7 +38,7 @@ impl Expected {
 
 /// A received reply during verification.
 #[derive(Debug)]
-pub struct Incoming {
+pub(crate) struct Incoming {
     record: Vec<u8>,
     expected: Expected,
     /// The bytes that the verifier signs.
@@ -54,7 +54,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// Wraps a reply to a call with the given expectations.
-    pub fn new(record: Vec<u8>, expected: Expected) -> Self {
+    pub(crate) fn new(record: Vec<u8>, expected: Expected) -> Self {
         let signed = match &expected {
             Expected::Nothing => [0; SEQUENCE_LEN],
             Expected::Gss { sequence, .. } => sequence.to_be_bytes(),
@@ -63,12 +63,12 @@ impl Incoming {
     }
 
     /// Returns the results or the error.
-    pub fn into_body(self) -> Result<Body, Error> {
+    pub(crate) fn into_body(self) -> Result<Body, Error> {
         self.into_parts().1
     }
 
     /// Returns the expectations, and the results or the error.
-    pub fn into_parts(self) -> (Expected, Result<Body, Error>) {
+    pub(crate) fn into_parts(self) -> (Expected, Result<Body, Error>) {
         (self.expected, self.result.map(|results| Body { record: self.record, results }))
     }
 
@@ -130,7 +130,7 @@ impl Incoming {
 }
 
 /// Verifies and unwraps replies; like [`seal`](super::seal), in one batch per kind.
-pub fn open(replies: &mut [Incoming]) {
+pub(crate) fn open(replies: &mut [Incoming]) {
     for reply in replies.iter_mut() {
         reply.result = reply.parse();
     }

@@ -159,7 +159,7 @@ impl Head {
 
 /// A call to be sealed.
 #[derive(Debug)]
-pub struct Outgoing<'a> {
+pub(crate) struct Outgoing<'a> {
     /// The arguments before sealing, the record afterwards.
     pub message: &'a mut Message,
     /// The header to prepend.
@@ -179,7 +179,7 @@ const HEAD_CAPACITY: usize = 128;
 
 /// Seals calls into records. Checksums and encryption run as one batch, which costs much less than
 /// call by call.
-pub fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) -> Result<(), Error> {
+pub(crate) fn seal(calls: &mut [Outgoing<'_>], confounders: &mut Confounders) -> Result<(), Error> {
     let mut heads = Encoder::from_vec(Vec::with_capacity(calls.len() * HEAD_CAPACITY));
     let mut scratch = Encoder::from_vec(Vec::with_capacity(2 * HEAD_CAPACITY));
     let mut works = Vec::with_capacity(calls.len());

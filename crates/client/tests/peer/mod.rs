@@ -11,13 +11,13 @@ use rpc::{Accepted, Message, OpaqueAuth};
 use xdr::{Decode as _, Decoder, Encode as _, Encoder};
 
 /// The session ID that every client of a peer receives.
-pub const SESSION: [u8; 16] = [0x5e; 16];
+pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
 
 /// A COMPOUND that a peer has received, and the number of its connection.
-pub type Seen = (usize, Compound4Args<'static>);
+pub(crate) type Seen = (usize, Compound4Args<'static>);
 
 /// The reaction of a peer to a COMPOUND.
-pub enum Answer {
+pub(crate) enum Answer {
     /// Answers as a server does.
     Normal,
     /// Answers SEQUENCE with this error.
@@ -37,14 +37,14 @@ pub enum Answer {
 type Script = Box<dyn FnMut(&Seen) -> Answer + Send>;
 
 /// A listening server with a script.
-pub struct Peer {
+pub(crate) struct Peer {
     pub address: SocketAddr,
     pub seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Peer {
     /// Starts a peer that answers by `script`.
-    pub fn start(script: impl FnMut(&Seen) -> Answer + Send + 'static) -> Self {
+    pub(crate) fn start(script: impl FnMut(&Seen) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -61,7 +61,7 @@ impl Peer {
     }
 
     /// Returns options for a client of this peer, with a short backoff.
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         let mut options = Options::new("127.0.0.1", Security::sys_as(1000, 1000)).port(self.address.port());
         options.backoff = Duration::from_millis(5);
         options.call_timeout = Duration::from_secs(20);
@@ -69,12 +69,12 @@ impl Peer {
     }
 
     /// Connects a client to this peer.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(self.options()).expect("the peer makes a session")
     }
 
     /// Returns the SEQUENCE arguments of COMPOUNDs with `operation`, with the connection's number.
-    pub fn sequences_with(&self, operation: NfsOpnum4) -> Vec<(usize, Sequence4Args)> {
+    pub(crate) fn sequences_with(&self, operation: NfsOpnum4) -> Vec<(usize, Sequence4Args)> {
         let seen = self.seen.lock().expect("no test panicked with it");
         let has =
             |compound: &Compound4Args<'_>| compound.argarray.iter().any(|op| op.discriminant() == operation);
@@ -84,7 +84,7 @@ impl Peer {
 }
 
 /// Returns the SEQUENCE of a COMPOUND, if it has one.
-pub fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args> {
+pub(crate) fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args> {
     match compound.argarray.first() {
         Some(NfsArgop4::OP_SEQUENCE(sequence)) => Some(*sequence),
         _ => None,
@@ -92,7 +92,7 @@ pub fn sequence_of(compound: &Compound4Args<'_>) -> Option<Sequence4Args> {
 }
 
 /// Returns whether the COMPOUND has the operation.
-pub fn has(seen: &Seen, operation: NfsOpnum4) -> bool {
+pub(crate) fn has(seen: &Seen, operation: NfsOpnum4) -> bool {
     seen.1.argarray.iter().any(|op| op.discriminant() == operation)
 }
 

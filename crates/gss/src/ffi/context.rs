@@ -69,7 +69,7 @@ impl Drop for Context {
 }
 
 /// The result of an acceptance: reply token, peer's principal, keys and their lifetime.
-pub struct Accepted {
+pub(crate) struct Accepted {
     pub reply: Vec<u8>,
     pub principal: String,
     pub keys: Exported,
@@ -80,7 +80,7 @@ pub struct Accepted {
 ///
 /// # Errors
 /// Classified by the library's codes; `MalformedToken` for a context that would need another token.
-pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
+pub(crate) fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
     let input = raw::Buffer::lend(token);
     let mut context = Context(ptr::null_mut());
     let mut peer = Name(ptr::null_mut());
@@ -116,14 +116,14 @@ pub fn accept(cred: &Cred, token: &[u8]) -> Result<Accepted, GssError> {
 }
 
 /// A context that is being initiated.
-pub struct Initiation {
+pub(crate) struct Initiation {
     context: Context,
     cred: Cred,
     target: Name,
 }
 
 /// The result of one step of an initiation.
-pub enum Advance {
+pub(crate) enum Advance {
     /// A token for the peer, which must answer.
     Send(Vec<u8>),
     /// The context is established.
@@ -131,7 +131,7 @@ pub enum Advance {
 }
 
 impl Initiation {
-    pub fn new(cred: Cred, target: Name) -> Self {
+    pub(crate) fn new(cred: Cred, target: Name) -> Self {
         Self { context: Context(ptr::null_mut()), cred, target }
     }
 
@@ -140,7 +140,7 @@ impl Initiation {
     /// Requests mutual authentication, integrity and confidentiality. Does not request replay and
     /// sequence detection: RFC 2203 section 5.2.2 requires them off, because RPCSEC_GSS has its own
     /// sequence window, and threads that share a context send in any order.
-    pub fn step(&mut self, token: Option<&[u8]>) -> Result<Advance, GssError> {
+    pub(crate) fn step(&mut self, token: Option<&[u8]>) -> Result<Advance, GssError> {
         let input = token.map_or(raw::Buffer::empty(), raw::Buffer::lend);
         let mut output = Owned::new();
         let (mut minor, mut lifetime, mut flags) = (0, 0, 0);

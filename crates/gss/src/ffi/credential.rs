@@ -11,7 +11,7 @@ use crate::error::{GssError, Status, major};
 
 /// The purpose of a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
+pub(crate) enum Usage {
     /// For accepting contexts, with a keytab.
     Accept,
     /// For initiating contexts, with a ticket.
@@ -20,14 +20,14 @@ pub enum Usage {
 
 /// The key-value pairs of a credential store: `keytab`, `ccache`, `client_keytab`, `rcache`.
 #[derive(Default)]
-pub struct Store(Vec<(CString, CString)>);
+pub(crate) struct Store(Vec<(CString, CString)>);
 
 impl Store {
     /// Adds a pair to the store.
     ///
     /// # Errors
     /// `Other` if the value has a NUL byte, which no file name can have.
-    pub fn with(mut self, key: &str, value: &str) -> Result<Self, GssError> {
+    pub(crate) fn with(mut self, key: &str, value: &str) -> Result<Self, GssError> {
         let text = |s: &str| {
             CString::new(s).map_err(|_| {
                 let text = format!("a NUL byte in {s:?}");
@@ -40,7 +40,7 @@ impl Store {
 }
 
 /// A credential of the library, released on drop.
-pub struct Cred(pub(super) raw::CredId);
+pub(crate) struct Cred(pub(super) raw::CredId);
 
 // SAFETY: MIT's credentials have their own mutex and no thread-local state, so any thread may use
 // one.
@@ -49,7 +49,7 @@ unsafe impl Send for Cred {}
 impl Cred {
     /// Acquires a credential of the Kerberos mechanism. Without a name, takes any that the store
     /// has.
-    pub fn acquire(name: Option<&Name>, usage: Usage, store: &Store) -> Result<Self, GssError> {
+    pub(crate) fn acquire(name: Option<&Name>, usage: Usage, store: &Store) -> Result<Self, GssError> {
         let pairs: Vec<raw::KeyValue> =
             store.0.iter().map(|(k, v)| raw::KeyValue { key: k.as_ptr(), value: v.as_ptr() }).collect();
         let set =

@@ -7,7 +7,7 @@ use super::raw;
 use crate::error::{GssError, Status, major};
 
 /// An exported context. Dropping it makes the library wipe and free its keys.
-pub struct Exported(*mut raw::LucidContext);
+pub(crate) struct Exported(*mut raw::LucidContext);
 
 // SAFETY: an exported context is plain memory that only its owner refers to.
 unsafe impl Send for Exported {}
@@ -33,7 +33,7 @@ impl Exported {
     }
 
     /// Returns the first sequence number of this side's tokens.
-    pub fn send_sequence(&self) -> u64 {
+    pub(crate) fn send_sequence(&self) -> u64 {
         self.get().send_seq
     }
 
@@ -43,7 +43,7 @@ impl Exported {
     /// # Errors
     /// `EnctypeRefused` for RC4 and 3DES, whose contexts use the tokens of RFC 1964, and for all
     /// enctypes other than 17 to 20.
-    pub fn keys(&self, role: krb5::Role) -> Result<(i32, krb5::ContextKeys), GssError> {
+    pub(crate) fn keys(&self, role: krb5::Role) -> Result<(i32, krb5::ContextKeys), GssError> {
         let context = self.get();
         if context.protocol != raw::PROTOCOL_CFX {
             return Err(refused(context.rfc1964.ctx_key.etype, "its tokens are RFC 1964's"));

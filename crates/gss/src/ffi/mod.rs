@@ -13,14 +13,14 @@ mod status;
 
 use std::ffi::OsStr;
 
-pub use context::{Advance, Initiation, accept};
-pub use credential::{Cred, Store, Usage};
-pub use name::Name;
+pub(crate) use context::{Advance, Initiation, accept};
+pub(crate) use credential::{Cred, Store, Usage};
+pub(crate) use name::Name;
 
 use crate::configuration::ConfigurationError;
 
 /// Sets an environment variable if the process has only one thread.
-pub fn set_only_thread_environment(name: &str, value: &OsStr) -> Result<(), ConfigurationError> {
+pub(crate) fn set_only_thread_environment(name: &str, value: &OsStr) -> Result<(), ConfigurationError> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         return Err(ConfigurationError::Threads(threads));

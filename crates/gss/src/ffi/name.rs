@@ -7,21 +7,21 @@ use super::status::{Owned, check};
 use crate::error::GssError;
 
 /// A name of the library, released on drop.
-pub struct Name(pub(super) raw::NameId);
+pub(crate) struct Name(pub(super) raw::NameId);
 
 // SAFETY: an MIT name is written only during its creation; the library locks its later caching.
 unsafe impl Send for Name {}
 
 impl Name {
     /// Imports `service@host` (RFC 2743 section 4.1).
-    pub fn service(target: &str) -> Result<Self, GssError> {
+    pub(crate) fn service(target: &str) -> Result<Self, GssError> {
         // SAFETY: reads a static of the library that is set at load time.
         Self::import(target, unsafe { raw::GSS_C_NT_HOSTBASED_SERVICE })
     }
 
     /// Imports a Kerberos principal, `alice@EXAMPLE.ORG`, with `\` as escape (RFC 1964 section
     /// 2.1.1).
-    pub fn principal(text: &str) -> Result<Self, GssError> {
+    pub(crate) fn principal(text: &str) -> Result<Self, GssError> {
         // SAFETY: reads a static of the library that is set at load time.
         Self::import(text, unsafe { raw::gss_nt_krb5_name })
     }
@@ -38,7 +38,7 @@ impl Name {
     }
 
     /// Returns the principal as text, with its realm.
-    pub fn display(&self) -> Result<String, GssError> {
+    pub(crate) fn display(&self) -> Result<String, GssError> {
         let mut text = Owned::new();
         let mut minor = 0;
         // SAFETY: the name is live; `text` owns the memory that the library allocates.

@@ -3,69 +3,69 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-pub type Major = u32;
-pub type CredId = *mut c_void;
-pub type CtxId = *mut c_void;
-pub type NameId = *mut c_void;
+pub(super) type Major = u32;
+pub(super) type CredId = *mut c_void;
+pub(super) type CtxId = *mut c_void;
+pub(super) type NameId = *mut c_void;
 
 #[repr(C)]
-pub struct Buffer {
+pub(super) struct Buffer {
     pub length: usize,
     pub value: *mut c_void,
 }
 
 impl Buffer {
-    pub const fn empty() -> Self {
+    pub(super) const fn empty() -> Self {
         Self { length: 0, value: std::ptr::null_mut() }
     }
 
     /// Lends `bytes` to a call that only reads them; the C type lacks `const`.
-    pub const fn lend(bytes: &[u8]) -> Self {
+    pub(super) const fn lend(bytes: &[u8]) -> Self {
         Self { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast() }
     }
 }
 
 #[repr(C)]
-pub struct OidDesc {
+pub(super) struct OidDesc {
     pub length: u32,
     pub elements: *const c_void,
 }
-pub type Oid = *const OidDesc;
+pub(super) type Oid = *const OidDesc;
 
 #[repr(C)]
-pub struct OidSetDesc {
+pub(super) struct OidSetDesc {
     pub count: usize,
     pub elements: Oid,
 }
 
 #[repr(C)]
-pub struct KeyValue {
+pub(super) struct KeyValue {
     pub key: *const c_char,
     pub value: *const c_char,
 }
 
 #[repr(C)]
-pub struct KeyValueSet {
+pub(super) struct KeyValueSet {
     pub count: u32,
     pub elements: *const KeyValue,
 }
 
 #[repr(C)]
-pub struct LucidKey {
+pub(super) struct LucidKey {
     pub etype: u32,
     pub length: u32,
     pub data: *const u8,
 }
 
 #[repr(C)]
-pub struct LucidRfc1964 {
+pub(super) struct LucidRfc1964 {
     pub sign_alg: u32,
     pub seal_alg: u32,
     pub ctx_key: LucidKey,
 }
 
 #[repr(C)]
-pub struct LucidCfx {
+pub(super) struct LucidCfx {
     pub have_acceptor_subkey: u32,
     pub ctx_key: LucidKey,
     pub acceptor_subkey: LucidKey,
@@ -73,7 +73,7 @@ pub struct LucidCfx {
 
 /// The C struct `gss_krb5_lucid_context_v1_t`, with the exported keys.
 #[repr(C)]
-pub struct LucidContext {
+pub(super) struct LucidContext {
     pub version: u32,
     pub initiate: u32,
     pub endtime: u32,
@@ -84,24 +84,24 @@ pub struct LucidContext {
     pub cfx: LucidCfx,
 }
 
-pub const PROTOCOL_CFX: u32 = 1;
-pub const LUCID_VERSION: u32 = 1;
-pub const C_INITIATE: c_int = 1;
-pub const C_ACCEPT: c_int = 2;
-pub const C_GSS_CODE: c_int = 1;
-pub const C_MECH_CODE: c_int = 2;
-pub const C_INDEFINITE: u32 = u32::MAX;
-pub const C_MUTUAL_FLAG: u32 = 2;
-pub const C_CONF_FLAG: u32 = 16;
-pub const C_INTEG_FLAG: u32 = 32;
+pub(super) const PROTOCOL_CFX: u32 = 1;
+pub(super) const LUCID_VERSION: u32 = 1;
+pub(super) const C_INITIATE: c_int = 1;
+pub(super) const C_ACCEPT: c_int = 2;
+pub(super) const C_GSS_CODE: c_int = 1;
+pub(super) const C_MECH_CODE: c_int = 2;
+pub(super) const C_INDEFINITE: u32 = u32::MAX;
+pub(super) const C_MUTUAL_FLAG: u32 = 2;
+pub(super) const C_CONF_FLAG: u32 = 16;
+pub(super) const C_INTEG_FLAG: u32 = 32;
 
 #[link(name = "gssapi_krb5")]
 unsafe extern "C" {
-    pub static gss_mech_krb5: Oid;
-    pub static gss_nt_krb5_name: Oid;
-    pub static GSS_C_NT_HOSTBASED_SERVICE: Oid;
+    pub(super) static gss_mech_krb5: Oid;
+    pub(super) static gss_nt_krb5_name: Oid;
+    pub(super) static GSS_C_NT_HOSTBASED_SERVICE: Oid;
 
-    pub fn gss_acquire_cred_from(
+    pub(super) fn gss_acquire_cred_from(
         minor: *mut u32,
         desired_name: NameId,
         time_req: u32,
@@ -112,9 +112,9 @@ unsafe extern "C" {
         actual_mechs: *mut *mut OidSetDesc,
         time_rec: *mut u32,
     ) -> Major;
-    pub fn gss_release_cred(minor: *mut u32, cred: *mut CredId) -> Major;
+    pub(super) fn gss_release_cred(minor: *mut u32, cred: *mut CredId) -> Major;
 
-    pub fn gss_accept_sec_context(
+    pub(super) fn gss_accept_sec_context(
         minor: *mut u32,
         context: *mut CtxId,
         cred: CredId,
@@ -127,7 +127,7 @@ unsafe extern "C" {
         time_rec: *mut u32,
         delegated: *mut CredId,
     ) -> Major;
-    pub fn gss_init_sec_context(
+    pub(super) fn gss_init_sec_context(
         minor: *mut u32,
         cred: CredId,
         context: *mut CtxId,
@@ -142,7 +142,7 @@ unsafe extern "C" {
         ret_flags: *mut u32,
         time_rec: *mut u32,
     ) -> Major;
-    pub fn gss_inquire_context(
+    pub(super) fn gss_inquire_context(
         minor: *mut u32,
         context: CtxId,
         src_name: *mut NameId,
@@ -153,14 +153,20 @@ unsafe extern "C" {
         locally_initiated: *mut c_int,
         open: *mut c_int,
     ) -> Major;
-    pub fn gss_delete_sec_context(minor: *mut u32, context: *mut CtxId, token: *mut Buffer) -> Major;
+    pub(super) fn gss_delete_sec_context(minor: *mut u32, context: *mut CtxId, token: *mut Buffer) -> Major;
 
-    pub fn gss_import_name(minor: *mut u32, text: *const Buffer, kind: Oid, name: *mut NameId) -> Major;
-    pub fn gss_display_name(minor: *mut u32, name: NameId, text: *mut Buffer, kind: *mut Oid) -> Major;
-    pub fn gss_release_name(minor: *mut u32, name: *mut NameId) -> Major;
+    pub(super) fn gss_import_name(
+        minor: *mut u32,
+        text: *const Buffer,
+        kind: Oid,
+        name: *mut NameId,
+    ) -> Major;
+    pub(super) fn gss_display_name(minor: *mut u32, name: NameId, text: *mut Buffer, kind: *mut Oid)
+    -> Major;
+    pub(super) fn gss_release_name(minor: *mut u32, name: *mut NameId) -> Major;
 
-    pub fn gss_release_buffer(minor: *mut u32, buffer: *mut Buffer) -> Major;
-    pub fn gss_display_status(
+    pub(super) fn gss_release_buffer(minor: *mut u32, buffer: *mut Buffer) -> Major;
+    pub(super) fn gss_display_status(
         minor: *mut u32,
         status: u32,
         kind: c_int,
@@ -169,11 +175,11 @@ unsafe extern "C" {
         text: *mut Buffer,
     ) -> Major;
 
-    pub fn gss_krb5_export_lucid_sec_context(
+    pub(super) fn gss_krb5_export_lucid_sec_context(
         minor: *mut u32,
         context: *mut CtxId,
         version: u32,
         out: *mut *mut c_void,
     ) -> Major;
-    pub fn gss_krb5_free_lucid_sec_context(minor: *mut u32, lucid: *mut c_void) -> Major;
+    pub(super) fn gss_krb5_free_lucid_sec_context(minor: *mut u32, lucid: *mut c_void) -> Major;
 }

@@ -9,14 +9,14 @@ use crate::error::{GssError, Status, major};
 const MESSAGES_MAX: usize = 8;
 
 /// A buffer that the library allocates, freed on drop.
-pub struct Owned(pub raw::Buffer);
+pub(super) struct Owned(pub raw::Buffer);
 
 impl Owned {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(raw::Buffer::empty())
     }
 
-    pub fn as_slice(&self) -> &[u8] {
+    pub(super) fn as_slice(&self) -> &[u8] {
         if self.0.value.is_null() || self.0.length == 0 {
             return &[];
         }
@@ -36,14 +36,14 @@ impl Drop for Owned {
 
 /// Returns an error unless `major` is a success, possibly with supplementary bits such as
 /// CONTINUE_NEEDED.
-pub fn check(major: u32, minor: u32) -> Result<(), GssError> {
+pub(super) fn check(major: u32, minor: u32) -> Result<(), GssError> {
     if major & (major::ROUTINE_MASK | major::CALLING_MASK) == 0 { Ok(()) } else { Err(error(major, minor)) }
 }
 
 /// Makes the error for a failed call. Call it on the same thread, before any other call.
 ///
 /// The library keeps the text of a minor code in thread-local storage; the codes alone say less.
-pub fn error(major: u32, minor: u32) -> GssError {
+pub(super) fn error(major: u32, minor: u32) -> GssError {
     let mut parts = Vec::new();
     if minor != 0 {
         display(minor, raw::C_MECH_CODE, &mut parts);

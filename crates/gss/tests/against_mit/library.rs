@@ -122,18 +122,18 @@ fn succeeded(call: &str, major: u32, minor: u32) {
 }
 
 /// A context of the library. It must not be used by two threads at once, which `&mut self` ensures.
-pub struct Context(*mut c_void);
+pub(crate) struct Context(*mut c_void);
 
 impl Context {
     /// Starts a context with a service as the user of the default cache. Returns the first token.
-    pub fn initiate(target: &str) -> (Self, Vec<u8>) {
+    pub(crate) fn initiate(target: &str) -> (Self, Vec<u8>) {
         let mut context = Self(ptr::null_mut());
         let token = context.step(target, &[]);
         (context, token)
     }
 
     /// Takes the acceptor's answer.
-    pub fn finish(&mut self, target: &str, token: &[u8]) {
+    pub(crate) fn finish(&mut self, target: &str, token: &[u8]) {
         assert_eq!(self.step(target, token), Vec::<u8>::new());
     }
 
@@ -167,7 +167,7 @@ impl Context {
     }
 
     /// Accepts a context with a keytab. Returns the answer.
-    pub fn accept(keytab: &Path, token: &[u8]) -> (Self, Vec<u8>) {
+    pub(crate) fn accept(keytab: &Path, token: &[u8]) -> (Self, Vec<u8>) {
         let keytab = CString::new(keytab.to_str().expect("UTF-8")).expect("no NUL");
         let mut context = Self(ptr::null_mut());
         let (mut minor, mut output) = (0, Buffer::EMPTY);
@@ -194,7 +194,7 @@ impl Context {
     }
 
     /// Makes a wrap token, sealed or only signed.
-    pub fn wrap(&mut self, message: &[u8], sealed: bool) -> Vec<u8> {
+    pub(crate) fn wrap(&mut self, message: &[u8], sealed: bool) -> Vec<u8> {
         let (mut minor, mut was_sealed, mut output) = (0, 0, Buffer::EMPTY);
         // SAFETY: the context is established; pointers are to live locals; the message outlives the
         // call.
@@ -215,7 +215,7 @@ impl Context {
     }
 
     /// Opens a sealed wrap token.
-    pub fn unwrap(&mut self, token: &[u8]) -> Vec<u8> {
+    pub(crate) fn unwrap(&mut self, token: &[u8]) -> Vec<u8> {
         let (mut minor, mut was_sealed, mut output) = (0, 0, Buffer::EMPTY);
         // SAFETY: as above.
         let major = unsafe {
@@ -234,7 +234,7 @@ impl Context {
     }
 
     /// Makes a MIC token.
-    pub fn mic(&mut self, message: &[u8]) -> Vec<u8> {
+    pub(crate) fn mic(&mut self, message: &[u8]) -> Vec<u8> {
         let (mut minor, mut output) = (0, Buffer::EMPTY);
         // SAFETY: as above.
         let major = unsafe { gss_get_mic(&mut minor, self.0, 0, &Buffer::lend(message), &mut output) };
@@ -243,7 +243,7 @@ impl Context {
     }
 
     /// Checks a MIC token.
-    pub fn verify(&mut self, message: &[u8], token: &[u8]) {
+    pub(crate) fn verify(&mut self, message: &[u8], token: &[u8]) {
         let mut minor = 0;
         // SAFETY: as above.
         let major = unsafe {

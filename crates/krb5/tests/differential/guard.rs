@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use crate::model::Place;
 
 /// Bytes that end at an inaccessible page, or (`AT_START`) begin behind one.
-pub struct Guarded<const AT_START: bool> {
+pub(crate) struct Guarded<const AT_START: bool> {
     /// The start of the mapping. Its first and last pages are inaccessible.
     pages: NonNull<u8>,
     mapped: usize,
@@ -16,10 +16,10 @@ pub struct Guarded<const AT_START: bool> {
 }
 
 /// Bytes with an inaccessible page directly behind them.
-pub type AtEnd = Guarded<false>;
+pub(crate) type AtEnd = Guarded<false>;
 
 /// Bytes with an inaccessible page directly before them.
-pub type AtStart = Guarded<true>;
+pub(crate) type AtStart = Guarded<true>;
 
 fn page() -> usize {
     // SAFETY: a query without pointers.
@@ -74,7 +74,7 @@ impl<const AT_START: bool> Drop for Guarded<AT_START> {
 }
 
 /// Reads the byte behind or before the bytes, which no kernel may do.
-pub fn read_outside<const AT_START: bool>(place: &Guarded<AT_START>) -> u8 {
+pub(crate) fn read_outside<const AT_START: bool>(place: &Guarded<AT_START>) -> u8 {
     let end = if AT_START {
         place.bytes.as_ptr().wrapping_sub(1)
     } else {

@@ -11,7 +11,7 @@ use orthrus_krb5::{
 };
 
 /// The memory of one piece of a token, one message or one signature.
-pub trait Place: DerefMut<Target = [u8]> {
+pub(crate) trait Place: DerefMut<Target = [u8]> {
     /// Copies bytes to new memory of the same length.
     fn of(bytes: &[u8]) -> Self;
 }
@@ -23,7 +23,7 @@ impl Place for Box<[u8]> {
 }
 
 /// Both sides of one context.
-pub struct Context {
+pub(crate) struct Context {
     initiator: ContextKeys,
     acceptor: ContextKeys,
 }
@@ -37,16 +37,16 @@ impl Context {
 }
 
 /// The number of contexts: four enctypes with three keys each.
-pub const CONTEXTS: usize = 12;
+pub(crate) const CONTEXTS: usize = 12;
 
 /// Makes the contexts that messages name by number; the enctypes take turns.
-pub fn contexts() -> Vec<Context> {
+pub(crate) fn contexts() -> Vec<Context> {
     (0..CONTEXTS).map(|n| Context::new(Enctype::ALL[n % 4], n as u8)).collect()
 }
 
 /// Damage to a token or a signature in transit.
 #[derive(Clone, Copy, Debug)]
-pub enum Damage {
+pub(crate) enum Damage {
     /// The token arrives unchanged.
     None,
     /// The bits of `mask` are flipped in the byte at `at`, modulo the length.
@@ -59,7 +59,7 @@ pub enum Damage {
 
 /// A message of a batch.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     /// The number of its context.
     pub context: usize,
     /// The length of the plaintext in bytes.
@@ -72,17 +72,17 @@ pub struct Message {
 
 impl Message {
     /// Makes a message in one piece, without damage.
-    pub fn new(context: usize, len: usize) -> Self {
+    pub(crate) fn new(context: usize, len: usize) -> Self {
         Self { context, len, cuts: Vec::new(), damage: Damage::None }
     }
 
     /// Returns the same message, cut into pieces.
-    pub fn cut(self, cuts: &[usize]) -> Self {
+    pub(crate) fn cut(self, cuts: &[usize]) -> Self {
         Self { cuts: cuts.to_vec(), ..self }
     }
 
     /// Returns the same message with damage.
-    pub fn damaged(self, damage: Damage) -> Self {
+    pub(crate) fn damaged(self, damage: Damage) -> Self {
         Self { damage, ..self }
     }
 
@@ -138,7 +138,7 @@ fn segments<'a>(pieces: &'a mut [&'a mut [u8]]) -> Segments<'a> {
 }
 
 /// Seals the batch with the settings of `run`.
-pub fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn seal<P: Place>(contexts: &[Context], messages: &[Message], run: &mut Run<'_>) -> Vec<Vec<u8>> {
     let mut tokens: Vec<Vec<P>> = messages
         .iter()
         .enumerate()
@@ -265,7 +265,7 @@ fn agreed<T: PartialEq>(what: &str, mut work: impl FnMut(&mut Run<'_>) -> Vec<T>
 ///
 /// # Panics
 /// If the paths differ, or if an undamaged message does not come back.
-pub fn agree<P: Place>(contexts: &[Context], messages: &[Message]) {
+pub(crate) fn agree<P: Place>(contexts: &[Context], messages: &[Message]) {
     let mut tokens = agreed("wrap", |run| seal::<P>(contexts, messages, run));
     for (message, token) in messages.iter().zip(&mut tokens) {
         message.damage(token, true);

@@ -4,10 +4,10 @@
 /// report is whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct LeftOut(pub String);
+pub(crate) struct LeftOut(pub String);
 
 impl LeftOut {
     /// The exit status; 0 is for a run that has measured all, 1 for one that did not come to its
     /// end.
-    pub const STATUS: u8 = 3;
+    pub(crate) const STATUS: u8 = 3;
 }

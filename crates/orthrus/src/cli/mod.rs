@@ -11,13 +11,13 @@ mod try_it;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-pub use left_out::LeftOut;
+pub(crate) use left_out::LeftOut;
 
 /// An NFSv4 server with fast Kerberos encryption, and a bench that shows what it costs.
 #[derive(Parser)]
 #[command(name = "orthrus", version, max_term_width = 100)]
 #[command(after_help = "A first try, as any user: orthrus try /some/folder")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
     /// Log filter, as for RUST_LOG: error, warn, info, debug, trace, or per module.
@@ -42,7 +42,7 @@ impl Arguments {
     ///
     /// # Errors
     /// A message that names the cause and the cure.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         crate::logging::start(&self.log)?;
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;
         match self.command {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const OTHER: &str = "ccache-bob";
 
 /// A realm in a temporary folder and a ticket of alice's.
-pub struct OwnRealm {
+pub(super) struct OwnRealm {
     realm: TemporaryRealm,
     ccache: PathBuf,
 }
@@ -20,7 +20,7 @@ impl OwnRealm {
     ///
     /// # Errors
     /// Names the package when MIT's programs are missing.
-    pub fn start() -> anyhow::Result<Self> {
+    pub(super) fn start() -> anyhow::Result<Self> {
         let realm = TemporaryRealm::create(&RealmOptions::default())?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
@@ -34,7 +34,7 @@ impl OwnRealm {
     ///
     /// # Errors
     /// When they are installed and fail.
-    pub fn start_if_installed() -> anyhow::Result<Option<Self>> {
+    pub(super) fn start_if_installed() -> anyhow::Result<Option<Self>> {
         match Self::start() {
             Ok(realm) => Ok(Some(realm)),
             Err(error) if matches!(error.downcast_ref(), Some(RealmError::Missing { .. })) => {
@@ -46,27 +46,27 @@ impl OwnRealm {
     }
 
     /// Returns the realm.
-    pub fn realm(&self) -> &TemporaryRealm {
+    pub(super) fn realm(&self) -> &TemporaryRealm {
         &self.realm
     }
 
     /// Returns alice's ticket.
-    pub fn credential(&self) -> Credential {
+    pub(super) fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }
 
     /// Returns bob's ticket.
-    pub fn other(&self) -> Credential {
+    pub(super) fn other(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.realm.dir().join(OTHER).display()))
     }
 
     /// Returns the arguments that give a server this realm's keys.
-    pub fn server_arguments(&self) -> Vec<OsString> {
+    pub(super) fn server_arguments(&self) -> Vec<OsString> {
         vec!["--keytab".into(), self.realm.server_keytab().into_os_string()]
     }
 
     /// Returns the variables that make a program see this realm.
-    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         self.realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Create or remove a throw-away Kerberos realm in a folder, without root.
 #[derive(clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     Up(Up),
     Down(Down),
 }
@@ -17,7 +17,7 @@ pub enum Command {
 /// Only you can enter DIR. To get a ticket: `. DIR/env && kinit -k -t DIR/users.keytab alice`, or
 /// `kinit alice` with the random password in DIR/passwords.
 #[derive(clap::Args)]
-pub struct Up {
+pub(super) struct Up {
     /// A new folder, or an empty one of your own that others may not write to.
     dir: PathBuf,
     /// The realm's name.
@@ -46,7 +46,7 @@ pub struct Up {
 
 /// Stop the KDC of the realm in DIR and remove the files that `realm up` created.
 #[derive(clap::Args)]
-pub struct Down {
+pub(super) struct Down {
     /// Folder of the realm.
     dir: PathBuf,
 }
@@ -56,7 +56,7 @@ impl Command {
     ///
     /// # Errors
     /// Names a missing package, a folder that is not ours, or what MIT's programs said.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(up) => up.run(),
             Self::Down(down) => down.run(),

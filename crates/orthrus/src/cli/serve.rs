@@ -17,7 +17,7 @@ use vfs::{SecFlavor, Squash};
 /// the file. SIGHUP reloads the exports of the file, SIGUSR1 logs all counters, SIGTERM and Ctrl-C
 /// stop the server.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// Folders to export, each under its own name; FOLDER=/PSEUDO chooses another name.
     folders: Vec<String>,
     /// Read the configuration from this file.
@@ -115,7 +115,7 @@ impl Arguments {
     ///
     /// # Errors
     /// What is wrong with the configuration, the keytab, the folders or the port, and what helps.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let settings = self.settings()?;
         if self.check {
             println!("the configuration is right: {} export(s)", settings.exports.len());

@@ -9,7 +9,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// When signals cannot be caught.
-pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
@@ -19,7 +19,7 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// Waits until the flag is set.
-pub fn wait_for(stop: &AtomicBool) {
+pub(super) fn wait_for(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// neither: the server closes their connections, and keys and passwords are random and in a private
 /// folder. All clients act as FOLDER's owner, without set-id bits.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(super) struct Arguments {
     /// Folder to serve [default: a temporary one].
     folder: Option<PathBuf>,
     /// Port of the server on 127.0.0.1; 0 chooses a free one.
@@ -45,7 +45,7 @@ impl Arguments {
     /// # Errors
     /// A missing package, a folder that cannot be served or written to, a report that cannot be
     /// written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let temporary = private::temporary("orthrus-try-")?;
         let folder = match &self.folder {
             Some(folder) => folder.canonicalize().with_context(|| folder.display().to_string())?,

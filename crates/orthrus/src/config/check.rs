@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
 }
 
 /// Parses `address:port`, `address`, `[v6]:port` or `:port`; the message says what is allowed.
-pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let refuse = || {
         format!(
             "{text:?} is no address to listen on; allowed are \"address:port\", \"address\" and \":port\", such as \"0.0.0.0:2049\", \"[::1]:2049\" or \":2049\""
@@ -237,7 +237,7 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 
 /// Parses where metrics are told: `address:port`, or `:port` on loopback; the message says what is
 /// allowed.
-pub fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
     let loopback = port.map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
     loopback.or_else(|| text.parse().ok()).ok_or_else(|| {
@@ -257,7 +257,7 @@ fn default_pseudo(storage: &Storage) -> String {
 }
 
 /// Names exports from the command line: each after its folder, later ones of one name numbered.
-pub fn distinct_pseudo(taken: &mut HashMap<String, u32>, storage: &Storage) -> String {
+pub(crate) fn distinct_pseudo(taken: &mut HashMap<String, u32>, storage: &Storage) -> String {
     let name = default_pseudo(storage);
     let count = taken.entry(name.clone()).or_default();
     *count += 1;

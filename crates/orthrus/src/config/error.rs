@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", .file.display())]
     Unreadable {

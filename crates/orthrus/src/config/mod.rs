@@ -8,9 +8,9 @@ mod error;
 mod file;
 mod settings;
 
-pub use check::{distinct_pseudo, parse_listen, parse_metrics};
-pub use error::ConfigError;
-pub use settings::{ExportSettings, Limits, NFS_PORT, Nested, Settings, Storage};
+pub(crate) use check::{distinct_pseudo, parse_listen, parse_metrics};
+pub(crate) use error::ConfigError;
+pub(crate) use settings::{ExportSettings, Limits, NFS_PORT, Nested, Settings, Storage};
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The first thing that is wrong, with its place in the file.
-pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
     parse(path, &text)
@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> Result<Settings, ConfigError> {
 ///
 /// # Errors
 /// As for [`read`].
-pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let raw: file::File = toml::from_str(text).map_err(|error| ConfigError::from_toml(path, text, &error))?;
     check::Checker::new(path, text).settings(raw)
 }

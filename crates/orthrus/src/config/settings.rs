@@ -9,11 +9,11 @@ use std::time::Duration;
 use vfs::{ANON_ID, Network, SecFlavor, Squash};
 
 /// The port of NFS (RFC 8881 section 2.9.3).
-pub const NFS_PORT: u16 = 2049;
+pub(crate) const NFS_PORT: u16 = 2049;
 
 /// Everything that `orthrus serve` needs to know.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Address and port to listen on.
     pub listen: SocketAddr,
     /// Whether only programs of this machine may connect that root or this process' user runs.
@@ -83,7 +83,7 @@ impl Default for Settings {
 /// Bounds that an administrator may change; the rest have constants beside the code that they
 /// bound.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Connections open at once.
     pub connections_max: usize,
     /// Kerberos contexts held at once.
@@ -113,7 +113,7 @@ impl Default for Limits {
 
 /// Where an export's files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Storage {
+pub(crate) enum Storage {
     /// A folder of this machine.
     Folder(PathBuf),
     /// Memory, of at most so many bytes; gone when the server ends.
@@ -122,7 +122,7 @@ pub enum Storage {
 
 /// What becomes of file systems that are mounted below an export's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nested {
+pub(crate) enum Nested {
     /// They do not exist for clients.
     Hide,
     /// They are part of the export, each with an fsid of its own.
@@ -143,7 +143,7 @@ impl FromStr for Nested {
 
 /// One export.
 #[derive(Clone, Debug)]
-pub struct ExportSettings {
+pub(crate) struct ExportSettings {
     /// Where the files are.
     pub storage: Storage,
     /// Where clients find it.
@@ -176,7 +176,7 @@ pub struct ExportSettings {
 
 impl ExportSettings {
     /// Makes an export with the defaults: writable, root squashed, Kerberos only, all networks.
-    pub fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
+    pub(crate) fn new(storage: Storage, pseudo: impl Into<String>) -> Self {
         Self {
             storage,
             pseudo: pseudo.into(),

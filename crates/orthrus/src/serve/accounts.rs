@@ -4,7 +4,7 @@ use identity::{Identity, IdentitySource, NssSource, SourceError};
 
 /// Asks the system's name service with the server's own rights: a thread that serves has those of
 /// its last caller, who may not be allowed to read what a module of the name service reads.
-pub struct ServerAccounts;
+pub(super) struct ServerAccounts;
 
 impl ServerAccounts {
     fn source() -> NssSource {

@@ -9,7 +9,7 @@ use vfs::{Export, ExportTable, Network, SecFlavor, Squash};
 ///
 /// # Errors
 /// The first export that allows only Kerberos, with the remedies.
-pub fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()> {
+pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()> {
     for export in exports.iter().filter(|_| !have_keys) {
         let mut lists = export.flavors_from.iter().map(|(_, flavors)| flavors).chain([&export.flavors]);
         if !lists.clone().any(|flavors| flavors.contains(&SecFlavor::Sys)) {
@@ -32,7 +32,7 @@ pub fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()> {
 }
 
 /// Logs who may use each export, and as whom.
-pub fn log(exports: &ExportTable) {
+pub(super) fn log(exports: &ExportTable) {
     for export in exports.iter() {
         for line in lines(export) {
             tracing::info!("export {}: {line}", export.pseudo_path);

@@ -16,13 +16,13 @@ const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 const HUNG_STATUS: i32 = 70;
 
 /// What may hang; empty until the server has started.
-pub type Watched = Arc<OnceLock<(Shards, Arc<NfsService>)>>;
+pub(super) type Watched = Arc<OnceLock<(Shards, Arc<NfsService>)>>;
 
 /// Starts the thread that ends the process [`END_TIME_MAX`] after the first SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When the system gives no thread, or signals cannot be caught.
-pub fn guard(watched: Watched) -> std::io::Result<()> {
+pub(super) fn guard(watched: Watched) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let run = move || {
         if signals.forever().next().is_none() {

@@ -17,7 +17,7 @@ fn place(settings: &ExportSettings) -> Place {
 
 /// The backends in use, each with the place that it serves.
 #[derive(Default)]
-pub struct Backends {
+pub(super) struct Backends {
     used: Vec<(Place, Arc<dyn Backend>)>,
     /// Objects that one local backend keeps open.
     objects_max: usize,
@@ -25,7 +25,7 @@ pub struct Backends {
 
 impl Backends {
     /// Starts without any.
-    pub fn new(objects_max: usize) -> Self {
+    pub(super) fn new(objects_max: usize) -> Self {
         Self { used: Vec::new(), objects_max }
     }
 
@@ -34,7 +34,7 @@ impl Backends {
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.
-    pub fn table(&mut self, exports: &[ExportSettings]) -> anyhow::Result<ExportTable> {
+    pub(super) fn table(&mut self, exports: &[ExportSettings]) -> anyhow::Result<ExportTable> {
         let mut used = Vec::new();
         let mut table = Vec::new();
         for settings in exports {

@@ -13,7 +13,7 @@ const SYSTEM_KEYTAB: &str = "/etc/krb5.keytab";
 const ETYPES: std::ops::RangeInclusive<u16> = 17..=20;
 
 /// What the keytab says.
-pub struct Keys {
+pub(super) struct Keys {
     acceptor: gss::Acceptor,
     /// Realms of the service principals.
     pub realms: Vec<String>,
@@ -25,7 +25,7 @@ impl Keys {
     ///
     /// # Errors
     /// When a keytab was named that is of no use.
-    pub fn open(settings: &Settings) -> anyhow::Result<Option<Self>> {
+    pub(super) fn open(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let path = match &settings.keytab {
             Some(path) => path.clone(),
             None if std::fs::File::open(SYSTEM_KEYTAB).is_ok() => PathBuf::from(SYSTEM_KEYTAB),
@@ -76,7 +76,7 @@ impl ContextAcceptor for Keys {
 }
 
 /// Accepts nothing: a server without keys.
-pub struct NoKeys;
+pub(super) struct NoKeys;
 
 impl ContextAcceptor for NoKeys {
     fn accept(&self, _: &[u8]) -> Result<Accepted, AcceptError> {

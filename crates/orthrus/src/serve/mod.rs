@@ -45,7 +45,11 @@ const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 ///
 /// # Errors
 /// What keeps the server from starting, with the cure.
-pub fn run(mut settings: Settings, config: Option<PathBuf>, end_with_input: bool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    mut settings: Settings,
+    config: Option<PathBuf>,
+    end_with_input: bool,
+) -> anyhow::Result<()> {
     // Before any thread: capabilities and the umask belong to threads, and children inherit them.
     let prepared = vfs_local::prepare_process();
     let watched_end = ending::Watched::default();

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 const MEANING: &str = "after a restart who may reclaim is not what it should be";
 
 /// Passes the server's wishes on to the store.
-pub struct Records {
+pub(super) struct Records {
     store: Arc<Store>,
     errors: Errors,
 }
 
 impl Records {
     /// Keeps the records in `store`.
-    pub fn new(store: Arc<Store>) -> Self {
+    pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, errors: Errors { since: Instant::now(), limit: LogLimit::default() } }
     }
 }

@@ -9,7 +9,7 @@ use net::Admission;
 use nix::unistd::geteuid;
 
 /// The rule, for a listener of this process.
-pub fn admission() -> Box<Admission> {
+pub(super) fn admission() -> Box<Admission> {
     let me = geteuid().as_raw();
     Box::new(move |peer, own| match net::owner(peer, own) {
         Ok(Some(user)) if user == me || user == 0 => true,

@@ -18,7 +18,7 @@ const OTHERS: u32 = 0o077;
 /// # Errors
 /// Names the folder and the remedy: it cannot be made, is a symbolic link, is another user's, or is
 /// open to others.
-pub fn open_folder(directory: &Path) -> anyhow::Result<()> {
+pub(super) fn open_folder(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
     let is_link = |metadata: Metadata| metadata.file_type().is_symlink();
     if std::fs::symlink_metadata(directory).is_ok_and(is_link) {
@@ -40,7 +40,7 @@ pub fn open_folder(directory: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// Names the file and the remedy: it is no file, is another user's, is open to others, is too long,
 /// or is no text.
-pub fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
+pub(super) fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
     let name = path.display();
     let file =
         OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK).open(path);
@@ -70,12 +70,12 @@ pub fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>> {
 }
 
 /// What helps where the content of a file is damaged.
-pub const REMEDY: &str =
+pub(super) const REMEDY: &str =
     "restore it from a backup, or remove it: clients then lose what they have open and locked";
 
 /// Opens a file of the folder for reading and writing, makes it if need be, and lets nobody else
 /// have it.
-pub fn private(path: &Path) -> std::io::Result<File> {
+pub(super) fn private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(nix::libc::O_NOFOLLOW).open(path)

@@ -30,7 +30,7 @@ const FILE_SIZE_MAX: u64 = 4096;
 const SHOWN_MAX: usize = 60;
 
 /// What a start learns from the store.
-pub struct Boot {
+pub(super) struct Boot {
     /// Counts the starts, from 1.
     pub epoch: u32,
     /// Key material for handle checksums and the like: 32 random bytes that stay.
@@ -42,7 +42,7 @@ pub struct Boot {
 impl Boot {
     /// The key under which principals of clients are hashed: it stays, and is not one that handles
     /// are signed with.
-    pub fn principal_key(&self) -> [u8; 16] {
+    pub(super) fn principal_key(&self) -> [u8; 16] {
         let mut key = [0; 16];
         key.copy_from_slice(&self.secret[16..]);
         let mut hasher = SipHasher24::new_with_key(&key);
@@ -53,7 +53,7 @@ impl Boot {
 }
 
 /// The store of a running server; the folder is locked for as long as it lives.
-pub struct Store {
+pub(super) struct Store {
     directory: PathBuf,
     _lock: Flock<File>,
     journal: Mutex<Journal>,
@@ -74,7 +74,7 @@ impl Store {
     /// # Errors
     /// Names the folder and the remedy: no permission, open to others, in use by another server,
     /// damaged.
-    pub fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
+    pub(super) fn open(directory: &Path) -> anyhow::Result<(Self, Boot)> {
         state_dir::open_folder(directory)?;
         let lock = private(&directory.join("lock")).and_then(|file| {
             Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
@@ -110,7 +110,7 @@ impl Store {
 
     /// Puts an owner down with the principal that created its client; [`Store::sync`] makes it
     /// last.
-    pub fn record(&self, owner: &[u8], principal: PrincipalHash) -> std::io::Result<()> {
+    pub(super) fn record(&self, owner: &[u8], principal: PrincipalHash) -> std::io::Result<()> {
         self.change(|owners| {
             let before = owners.insert(owner.to_vec(), Some(principal));
             (before != Some(Some(principal))).then(|| journal_line(owner, Some(principal)))
@@ -118,12 +118,12 @@ impl Store {
     }
 
     /// Strikes an owner out; [`Store::sync`] makes it last.
-    pub fn forget(&self, owner: &[u8]) -> std::io::Result<()> {
+    pub(super) fn forget(&self, owner: &[u8]) -> std::io::Result<()> {
         self.change(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)))
     }
 
     /// Puts what has changed on stable storage; returns after it is there.
-    pub fn sync(&self) -> std::io::Result<()> {
+    pub(super) fn sync(&self) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if journal.dirty {
             journal.file.sync_data()?;

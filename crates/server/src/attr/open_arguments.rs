@@ -9,7 +9,7 @@ use nfs4::OpenArgsShareDeny4::*;
 use nfs4::{Bitmap4, OpenArguments4};
 
 /// The value of the attribute, the same for every object.
-pub const OPEN_ARGUMENTS: OpenArguments4 = OpenArguments4 {
+pub(super) const OPEN_ARGUMENTS: OpenArguments4 = OpenArguments4 {
     oa_share_access: Bitmap4::of(&[
         OPEN_ARGS_SHARE_ACCESS_READ as u32,
         OPEN_ARGS_SHARE_ACCESS_WRITE as u32,

@@ -72,23 +72,23 @@ pub struct Operation {
 /// Result sizes of operations that cannot be undone, in bytes.
 mod size {
     /// A result without a body.
-    pub const STATUS: usize = 8;
+    pub(super) const STATUS: usize = 8;
     /// A result with a stateid.
-    pub const STATEID: usize = STATUS + 16;
+    pub(super) const STATEID: usize = STATUS + 16;
     /// A result with change_info4.
-    pub const CHANGE: usize = STATUS + 20;
+    pub(super) const CHANGE: usize = STATUS + 20;
     /// A result with a bitmap of three words.
-    pub const BITMAP: usize = STATUS + 16;
+    pub(super) const BITMAP: usize = STATUS + 16;
     /// Stateid, change_info4, flags, attributes set, a write delegation.
-    pub const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 4 + 16 + 4 + 12 + 12 + 16;
+    pub(super) const OPEN: usize = STATUS + 16 + 20 + 4 + 16 + 4 + 16 + 4 + 12 + 12 + 16;
     /// A denied lock with the longest owner, or a stateid.
-    pub const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + crate::ops::lock::DENIED_OWNER_MAX;
+    pub(super) const LOCK: usize = STATUS + 8 + 8 + 4 + 8 + 4 + crate::ops::lock::DENIED_OWNER_MAX;
     /// A result with count, committed and verifier.
-    pub const WRITE: usize = STATUS + 4 + 4 + 8;
+    pub(super) const WRITE: usize = STATUS + 4 + 4 + 8;
     /// write_response4 without a callback id, copy_requirements4.
-    pub const COPY: usize = STATEID + 4 + 8 + 4 + 8 + 8;
+    pub(super) const COPY: usize = STATEID + 4 + 8 + 4 + 8 + 8;
     /// The longest results of session operations, including the server's own strings.
-    pub const SESSION: usize = STATUS + 512;
+    pub(super) const SESSION: usize = STATUS + 512;
 }
 
 const fn row(opnum: NfsOpnum4, run: Run) -> Operation {

@@ -33,7 +33,7 @@ const ONCE: [NfsOpnum4; 7] =
     [OP_CREATE, OP_LINK, OP_REMOVE, OP_RENAME, OP_SETATTR, OP_SETCLIENTID, OP_SETCLIENTID_CONFIRM];
 
 /// The rows from OP_ACCESS (3) on, without a gap.
-pub static OPERATIONS_40: [Operation; LAST - FIRST + 1] = rows();
+pub(super) static OPERATIONS_40: [Operation; LAST - FIRST + 1] = rows();
 
 const fn rows() -> [Operation; LAST - FIRST + 1] {
     let mut rows = [super::OPERATIONS[0]; LAST - FIRST + 1];

@@ -6,7 +6,7 @@ use xdr::Encoder;
 
 /// Bytes that every operation leaves free for the next one's number, status and (SETATTR) empty
 /// bitmap.
-pub const STATUS_RESERVE: usize = 12;
+pub(super) const STATUS_RESERVE: usize = 12;
 
 impl Compound<'_> {
     /// Returns whether the reply has room left for the status of a next operation.

@@ -47,7 +47,7 @@ fn demanded(opnum: NfsOpnum4, status: Nfsstat4) -> bool {
 
 /// Returns the status that the operation may return: `status` itself, the nearest in its list, or
 /// NFS4ERR_SERVERFAULT.
-pub fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
+pub(crate) fn allowed(minor: u32, opnum: NfsOpnum4, status: Nfsstat4) -> Nfsstat4 {
     let valid = if minor == 0 { nfs4::valid_error_40 } else { nfs4::valid_error };
     if valid(opnum, status) || minor > 0 && demanded(opnum, status) {
         return status;

@@ -11,29 +11,29 @@ use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// Requests of the kernel by number (include/uapi/linux/fuse.h).
-pub mod opcode {
-    pub const LOOKUP: u32 = 1;
-    pub const FORGET: u32 = 2;
-    pub const GETATTR: u32 = 3;
-    pub const SETATTR: u32 = 4;
-    pub const OPEN: u32 = 14;
-    pub const READ: u32 = 15;
-    pub const WRITE: u32 = 16;
-    pub const STATFS: u32 = 17;
-    pub const RELEASE: u32 = 18;
-    pub const FSYNC: u32 = 20;
-    pub const FLUSH: u32 = 25;
-    pub const INIT: u32 = 26;
-    pub const OPENDIR: u32 = 27;
-    pub const READDIR: u32 = 28;
-    pub const RELEASEDIR: u32 = 29;
-    pub const ACCESS: u32 = 34;
-    pub const BATCH_FORGET: u32 = 42;
+pub(crate) mod opcode {
+    pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
+    pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const OPEN: u32 = 14;
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const BATCH_FORGET: u32 = 42;
 }
 use opcode::*;
 
 /// All requests that the server's operations may cause.
-pub const HANGS: [u32; 14] = [
+pub(crate) const HANGS: [u32; 14] = [
     LOOKUP, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, OPENDIR, READDIR, RELEASEDIR,
     ACCESS,
 ];
@@ -48,11 +48,11 @@ const HEADER: usize = 40;
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
 /// The name and the content of the file.
-pub const NAME: &str = "file";
-pub const DATA: &[u8] = b"hello";
+pub(crate) const NAME: &str = "file";
+pub(crate) const DATA: &[u8] = b"hello";
 
 /// A mounted file system with one file.
-pub struct Fuse {
+pub(crate) struct Fuse {
     place: TempDir,
     hang: Arc<AtomicI64>,
     swallowed: Arc<Mutex<Vec<u32>>>,
@@ -61,7 +61,7 @@ pub struct Fuse {
 
 impl Fuse {
     /// Mounts the file system; returns the reason if that is not possible.
-    pub fn mount() -> Result<Self, String> {
+    pub(crate) fn mount() -> Result<Self, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -78,27 +78,27 @@ impl Fuse {
         Ok(Self { place, hang, swallowed, daemon: Some(daemon) })
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.place.path()
     }
 
     /// Answers no request of this kind from now on.
-    pub fn hang_in(&self, opcode: u32) {
+    pub(crate) fn hang_in(&self, opcode: u32) {
         self.hang.store(opcode.into(), SeqCst);
     }
 
     /// Answers no request at all from now on.
-    pub fn hang_everywhere(&self) {
+    pub(crate) fn hang_everywhere(&self) {
         self.hang.store(EVERYWHERE, SeqCst);
     }
 
     /// Returns the kinds of requests that were not answered.
-    pub fn swallowed(&self) -> Vec<u32> {
+    pub(crate) fn swallowed(&self) -> Vec<u32> {
         self.swallowed.lock().unwrap().clone()
     }
 
     /// Returns a function by which another thread ends all pending requests.
-    pub fn end(&self) -> impl Fn() + Send + use<> {
+    pub(crate) fn end(&self) -> impl Fn() + Send + use<> {
         let place: PathBuf = self.path().to_owned();
         move || {
             // By force: pending requests fail.

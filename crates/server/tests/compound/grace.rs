@@ -13,11 +13,11 @@ use vfs::{Backend, SecFlavor};
 
 /// Client records in memory, which outlive a server.
 #[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<JournalOwners>>);
+pub(crate) struct Kept(Arc<Mutex<JournalOwners>>);
 
 impl Kept {
     /// Returns the clients for the next start.
-    pub fn owners(&self) -> Vec<PriorClient> {
+    pub(crate) fn owners(&self) -> Vec<PriorClient> {
         let kept = self.0.lock().unwrap();
         kept.iter()
             .map(|(owner, principal)| PriorClient { owner: owner.clone(), principal: *principal })

@@ -17,25 +17,25 @@ use vfs_local::{LocalBackend, LocalOptions, become_server};
 
 /// A folder with write permission for all. It is removed as the server, since the thread may still
 /// have a caller's identity.
-pub struct Folder(Option<TempDir>);
+pub(crate) struct Folder(Option<TempDir>);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         Self(Some(folder))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.as_ref().unwrap().path()
     }
 
-    pub fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// Makes a folder in it with write permission for all.
-    pub fn make(&self, name: &str) -> PathBuf {
+    pub(crate) fn make(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
@@ -51,7 +51,7 @@ impl Drop for Folder {
 }
 
 /// Makes an export of a folder.
-pub fn folder(pseudo: &str, path: &Path) -> Export {
+pub(crate) fn folder(pseudo: &str, path: &Path) -> Export {
     let backend = LocalBackend::open(path, &LocalOptions::default()).unwrap();
     all_flavors(Export::new(pseudo, Arc::new(backend)).unwrap())
 }

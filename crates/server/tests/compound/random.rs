@@ -5,7 +5,7 @@ use crate::helper::*;
 use nfs4::*;
 use proptest::prelude::*;
 
-pub fn name() -> impl Strategy<Value = String> {
+pub(crate) fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-d]",
         1 => Just(String::new()),
@@ -47,7 +47,7 @@ fn set() -> impl Strategy<Value = Fattr4<'static>> {
     prop_oneof![3 => good, 1 => bad, 1 => acl]
 }
 
-pub fn how() -> impl Strategy<Value = Openflag4<'static>> {
+pub(crate) fn how() -> impl Strategy<Value = Openflag4<'static>> {
     prop_oneof![
         2 => Just(NOCREATE),
         1 => set().prop_map(|set| Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(set))),
@@ -59,7 +59,7 @@ pub fn how() -> impl Strategy<Value = Openflag4<'static>> {
     ]
 }
 
-pub fn claim() -> impl Strategy<Value = OpenClaim4<'static>> {
+pub(crate) fn claim() -> impl Strategy<Value = OpenClaim4<'static>> {
     prop_oneof![
         5 => name().prop_map(|name| by_name(&name)),
         1 => Just(OpenClaim4::CLAIM_FH),
@@ -79,7 +79,7 @@ fn kind() -> impl Strategy<Value = Createtype4<'static>> {
     ]
 }
 
-pub fn of_files() -> impl Strategy<Value = Op> {
+pub(crate) fn of_files() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => name().prop_map(|name| lookup(&name)),
         4 => (how(), claim(), 0_u32..5, 0_u32..5)
@@ -143,7 +143,7 @@ fn of_minor_2() -> impl Strategy<Value = Op> {
     ]
 }
 
-pub fn others() -> impl Strategy<Value = Op> {
+pub(crate) fn others() -> impl Strategy<Value = Op> {
     prop_oneof![
         Just(NfsArgop4::OP_LOOKUPP),
         Just(NfsArgop4::OP_READLINK),

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 /// A tmpfs with a folder `export` with write permission for all and a folder `outside`; unmounted
 /// by dropping it.
-pub struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
     /// Mounts one of this size; `None`, with the reason printed, where that is not possible.
-    pub fn mount(bytes: u64) -> Option<Self> {
+    pub(crate) fn mount(bytes: u64) -> Option<Self> {
         if !geteuid().is_root() {
             eprintln!("skipped: only root mounts file systems");
             return None;
@@ -34,7 +34,7 @@ impl SmallDisk {
         Some(disk)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }

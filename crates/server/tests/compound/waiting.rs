@@ -17,14 +17,14 @@ use xdr::{Decode, Decoder, Encoder};
 const BEFORE: usize = 28;
 
 /// A suspended COMPOUND with its reply so far.
-pub struct Waiting {
+pub(crate) struct Waiting {
     args: Vec<u8>,
     reply: Encoder,
     pub suspended: Box<CompoundState>,
 }
 
 /// The outcome of a COMPOUND on a thread that must not block.
-pub enum Tried {
+pub(crate) enum Tried {
     Answered(Compound4Res<'static>),
     Waits(Waiting),
 }
@@ -52,7 +52,7 @@ fn decoded(reply: Encoder) -> Compound4Res<'static> {
 }
 
 /// Runs operations on a slot, as a shard does.
-pub fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
+pub(crate) fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>) -> Tried {
     let begin = NfsArgop4::OP_SEQUENCE(Sequence4Args {
         sa_sessionid: client.session,
         sa_sequenceid: sequence,
@@ -63,7 +63,7 @@ pub fn try_on(client: &Client<'_>, slot: u32, sequence: u32, operations: Vec<Op>
     try_bytes(client, encode(client.minor, &[vec![begin], operations].concat()))
 }
 
-pub fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
+pub(crate) fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
     let mut reply = Encoder::from_vec(vec![0xaa; BEFORE]);
     let ran = with_call(client, &args, client.now, |call| {
         client.server.nfs.begin(call, &mut reply, WaitPolicy::Suspends)
@@ -76,7 +76,7 @@ pub fn try_bytes(client: &Client<'_>, args: Vec<u8>) -> Tried {
 
 impl Tried {
     #[track_caller]
-    pub fn waits(self) -> Waiting {
+    pub(crate) fn waits(self) -> Waiting {
         match self {
             Self::Waits(waiting) => waiting,
             Self::Answered(reply) => panic!("answered: {reply:?}"),
@@ -84,7 +84,7 @@ impl Tried {
     }
 
     #[track_caller]
-    pub fn answered(self, status: Nfsstat4) -> Compound4Res<'static> {
+    pub(crate) fn answered(self, status: Nfsstat4) -> Compound4Res<'static> {
         match self {
             Self::Answered(reply) => {
                 assert_eq!(reply.status, status, "{reply:?}");
@@ -98,7 +98,7 @@ impl Tried {
 impl Waiting {
     /// Continues until only the sync is left.
     #[track_caller]
-    pub fn go_on(mut self, client: &Client<'_>) -> Self {
+    pub(crate) fn go_on(mut self, client: &Client<'_>) -> Self {
         let ran = with_call(client, &self.args, client.now, |call| {
             client.server.nfs.go_on(call, &mut self.reply, self.suspended)
         });
@@ -109,14 +109,14 @@ impl Waiting {
     }
 
     /// Ends the COMPOUND after the sync.
-    pub fn settled(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
+    pub(crate) fn settled(mut self, client: &Client<'_>, outcome: VfsResult<()>) -> Compound4Res<'static> {
         with_call(client, &[], client.now, |call| {
             client.server.nfs.settled(call, &mut self.reply, self.suspended, outcome)
         });
         decoded(self.reply)
     }
 
-    pub fn resume(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+    pub(crate) fn resume(mut self, client: &Client<'_>) -> Compound4Res<'static> {
         let now = client.now + Duration::from_secs(5);
         let outcome = with_call(client, &self.args, now, |call| {
             client.server.nfs.resume(call, &mut self.reply, self.suspended)
@@ -126,7 +126,7 @@ impl Waiting {
         reply
     }
 
-    pub fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
+    pub(crate) fn give_up(mut self, client: &Client<'_>) -> Compound4Res<'static> {
         with_call(client, &self.args, client.now, |call| {
             client.server.nfs.give_up(call, &mut self.reply, self.suspended)
         });
@@ -136,19 +136,19 @@ impl Waiting {
 
 /// A server on a slow disk with a file of eleven bytes, open for READ and WRITE, and the control of
 /// the disk.
-pub struct Site {
+pub(crate) struct Site {
     pub server: Server,
     pub disk: Arc<Slow>,
 }
 
 impl Site {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let disk = Slow::new();
         let export = all_flavors(Export::new("/export", disk.clone()).expect("an export"));
         Self { server: Setup::with_exports(vec![export]).start(), disk }
     }
 
-    pub fn client(&self) -> (Client<'_>, Vec<u8>, Stateid4) {
+    pub(crate) fn client(&self) -> (Client<'_>, Vec<u8>, Stateid4) {
         let mut client = Client::new(&self.server);
         let reply = client.at("export", vec![open_create("f", 3), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);

@@ -7,13 +7,13 @@ use rpc::gss::{self, GssCredential, InitRes, RPCSEC_GSS_VERS_1, RpcGssProcT, Rpc
 use rpc::{Accepted, CallHeader, Denied, OpaqueAuth, ReplyHeader};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-pub use RpcGssServiceT::{
+pub(crate) use RpcGssServiceT::{
     rpc_gss_svc_integrity as INTEGRITY, rpc_gss_svc_none as NONE, rpc_gss_svc_privacy as PRIVACY,
 };
 
-pub const SERVICES: [RpcGssServiceT; 3] = [NONE, INTEGRITY, PRIVACY];
+pub(crate) const SERVICES: [RpcGssServiceT; 3] = [NONE, INTEGRITY, PRIVACY];
 
-pub const ENCTYPES: [Enctype; 4] = [
+pub(crate) const ENCTYPES: [Enctype; 4] = [
     Enctype::Aes128CtsHmacSha1_96,
     Enctype::Aes256CtsHmacSha1_96,
     Enctype::Aes128CtsHmacSha256_128,
@@ -21,14 +21,14 @@ pub const ENCTYPES: [Enctype; 4] = [
 ];
 
 /// Program, version and procedure of NFSv4 COMPOUND.
-pub const COMPOUND: (u32, u32, u32) = (100_003, 4, 1);
+pub(crate) const COMPOUND: (u32, u32, u32) = (100_003, 4, 1);
 
 /// Program, version and procedure of NFSv4 NULL.
-pub const NULL: (u32, u32, u32) = (100_003, 4, 0);
+pub(crate) const NULL: (u32, u32, u32) = (100_003, 4, 0);
 
 /// The parts of a call, each of which a test may falsify.
 #[derive(Clone)]
-pub struct CallParts {
+pub(crate) struct CallParts {
     pub target: (u32, u32, u32),
     pub version: u32,
     pub procedure: RpcGssProcT,
@@ -41,21 +41,21 @@ pub struct CallParts {
 }
 
 /// An established context at the client.
-pub struct Client {
+pub(crate) struct Client {
     pub keys: ContextKeys,
     pub handle: Vec<u8>,
     pub window: u32,
     pub sequence: u32,
 }
 
-pub fn encoded(value: &impl Encode) -> Vec<u8> {
+pub(crate) fn encoded(value: &impl Encode) -> Vec<u8> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     encoder.into_vec()
 }
 
 /// Makes a call with any credential and verifier.
-pub fn plain_call(
+pub(crate) fn plain_call(
     xid: u32,
     target: (u32, u32, u32),
     credential: &OpaqueAuth<'_>,
@@ -70,7 +70,7 @@ pub fn plain_call(
 }
 
 /// Makes an INIT call with this token.
-pub fn init_call(token: &[u8]) -> Vec<u8> {
+pub(crate) fn init_call(token: &[u8]) -> Vec<u8> {
     let credential =
         GssCredential { procedure: RpcGssProcT::RPCSEC_GSS_INIT, sequence: 0, service: NONE, handle: &[] };
     let mut arguments = Encoder::new();
@@ -78,7 +78,7 @@ pub fn init_call(token: &[u8]) -> Vec<u8> {
     plain_call(1, NULL, &OpaqueAuth::gss(&encoded(&credential)), &OpaqueAuth::NONE, arguments.as_slice())
 }
 
-pub fn accepted(reply: &[u8]) -> (OpaqueAuth<'_>, Accepted, &[u8]) {
+pub(crate) fn accepted(reply: &[u8]) -> (OpaqueAuth<'_>, Accepted, &[u8]) {
     match ReplyHeader::parse(reply) {
         Ok(ReplyHeader::Accepted { verifier, status, results_at, .. }) => {
             (verifier, status, &reply[results_at..])
@@ -87,7 +87,7 @@ pub fn accepted(reply: &[u8]) -> (OpaqueAuth<'_>, Accepted, &[u8]) {
     }
 }
 
-pub fn denied(reply: &[u8]) -> Denied {
+pub(crate) fn denied(reply: &[u8]) -> Denied {
     match ReplyHeader::parse(reply) {
         Ok(ReplyHeader::Denied { why, .. }) => why,
         other => panic!("not denied: {other:?}"),
@@ -96,12 +96,12 @@ pub fn denied(reply: &[u8]) -> Denied {
 
 impl Client {
     /// Creates a context at the server and checks the reply.
-    pub fn establish<E: Engine>(host: &mut Host<E>, enctype: Enctype, principal: &str) -> Self {
+    pub(crate) fn establish<E: Engine>(host: &mut Host<E>, enctype: Enctype, principal: &str) -> Self {
         let reply = host.answer(init_call(&token(enctype, principal))).expect("an answer");
         Self::from_reply(&reply, enctype)
     }
 
-    pub fn from_reply(reply: &[u8], enctype: Enctype) -> Self {
+    pub(crate) fn from_reply(reply: &[u8], enctype: Enctype) -> Self {
         let keys = ContextKeys::new(enctype, &KEY[..enctype.key_len()], Role::Initiator, true).unwrap();
         let (verifier, status, results) = accepted(reply);
         assert_eq!(status, Accepted::Success);
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Makes the parts of a valid call with the next sequence number.
-    pub fn parts(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> CallParts {
+    pub(crate) fn parts(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> CallParts {
         self.sequence += 1;
         CallParts {
             target: COMPOUND,
@@ -128,17 +128,17 @@ impl Client {
         }
     }
 
-    pub fn call(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
+    pub(crate) fn call(&mut self, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
         let parts = self.parts(service, arguments);
         self.sign(&parts)
     }
 
-    pub fn destroy(&mut self) -> CallParts {
+    pub(crate) fn destroy(&mut self) -> CallParts {
         CallParts { target: NULL, procedure: RpcGssProcT::RPCSEC_GSS_DESTROY, ..self.parts(NONE, &[]) }
     }
 
     /// Encodes a call: signed, its body protected according to its service.
-    pub fn sign(&self, parts: &CallParts) -> Vec<u8> {
+    pub(crate) fn sign(&self, parts: &CallParts) -> Vec<u8> {
         let credential = GssCredential {
             procedure: parts.procedure,
             sequence: parts.sequence,
@@ -169,7 +169,7 @@ impl Client {
         }
     }
 
-    pub fn wrap(&self, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn wrap(&self, content: &[u8]) -> Vec<u8> {
         let (keys, confounder) = (&self.keys, [3; 16]);
         let mut buffer = [&[0; WRAP_HEADROOM], content, &vec![0; keys.wrap_trailer_len()]].concat();
         let token = Segments::from(&mut buffer);
@@ -178,7 +178,7 @@ impl Client {
     }
 
     /// Checks a successful reply to a call and returns its results.
-    pub fn open(&self, reply: &[u8], sequence: u32, service: RpcGssServiceT) -> Vec<u8> {
+    pub(crate) fn open(&self, reply: &[u8], sequence: u32, service: RpcGssServiceT) -> Vec<u8> {
         let (verifier, status, results) = accepted(reply);
         assert_eq!(status, Accepted::Success);
         self.check_verifier(&verifier, sequence);
@@ -207,12 +207,12 @@ impl Client {
 
     /// Checks that the reply's verifier is the MIC of the call's sequence number (RFC 2203 section
     /// 5.3.3.2).
-    pub fn check_verifier(&self, verifier: &OpaqueAuth<'_>, sequence: u32) {
+    pub(crate) fn check_verifier(&self, verifier: &OpaqueAuth<'_>, sequence: u32) {
         self.keys.verify(&sequence.to_be_bytes(), verifier.body).expect("the reply's verifier");
     }
 
     /// Makes a valid call that must succeed.
-    pub fn exchange(&mut self, host: &mut Host, service: RpcGssServiceT, arguments: &[u8]) {
+    pub(crate) fn exchange(&mut self, host: &mut Host, service: RpcGssServiceT, arguments: &[u8]) {
         let record = self.call(service, arguments);
         let reply = host.answer(record).expect("an answer");
         assert_eq!(self.open(&reply, self.sequence, service), arguments);

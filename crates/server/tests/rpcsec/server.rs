@@ -19,17 +19,17 @@ use vfs::SecFlavor;
 use xdr::Encoder;
 
 /// The connection that most tests use.
-pub const CONNECTION: ConnectionId = ConnectionId(1);
+pub(crate) const CONNECTION: ConnectionId = ConnectionId(1);
 
 /// The key of every context in these tests.
-pub const KEY: [u8; 32] = *b"the key both sides of tests know";
+pub(crate) const KEY: [u8; 32] = *b"the key both sides of tests know";
 
 /// The lifetime of every ticket in these tests.
-pub const LIFETIME: Duration = Duration::from_secs(3600);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The parts of a call that the engine has received.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub flavor: SecFlavor,
     pub principal: Option<String>,
     pub uid: Option<u32>,
@@ -42,7 +42,7 @@ pub struct Seen {
 
 /// Answers each COMPOUND with its own arguments.
 #[derive(Default)]
-pub struct Echo {
+pub(crate) struct Echo {
     pub seen: Mutex<Vec<Seen>>,
 }
 
@@ -83,7 +83,7 @@ impl Engine for Echo {
 }
 
 /// A server, its scratch memory and its clock.
-pub struct Host<E = Echo> {
+pub(crate) struct Host<E = Echo> {
     pub server: Server<E>,
     scratch: Scratch,
     seconds: Arc<AtomicU64>,
@@ -108,7 +108,7 @@ impl Identities for Accounts {
 }
 
 /// A token of these tests: the enctype, then the principal.
-pub fn token(enctype: Enctype, principal: &str) -> Vec<u8> {
+pub(crate) fn token(enctype: Enctype, principal: &str) -> Vec<u8> {
     [&[enctype as u8], principal.as_bytes()].concat()
 }
 
@@ -127,27 +127,27 @@ fn accept(token: &[u8]) -> Result<Accepted, AcceptError> {
 }
 
 impl Host {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_limits(RpcsecLimits { window_size: 4096, ..RpcsecLimits::default() })
     }
 
-    pub fn with_limits(limits: RpcsecLimits) -> Self {
+    pub(crate) fn with_limits(limits: RpcsecLimits) -> Self {
         let metrics = Arc::new(Metrics::default());
         let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
         Self::build(Echo::default(), Some(rpcsec), metrics)
     }
 
-    pub fn without_kerberos() -> Self {
+    pub(crate) fn without_kerberos() -> Self {
         Self::build(Echo::default(), None, Arc::default())
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.server.engine().seen.lock().unwrap())
     }
 }
 
 impl<E: Engine> Host<E> {
-    pub fn over(engine: E) -> Self {
+    pub(crate) fn over(engine: E) -> Self {
         let metrics = Arc::new(Metrics::default());
         let limits = RpcsecLimits::default();
         let rpcsec = Rpcsec::new(Box::new(accept), Box::new(Accounts), limits, Arc::clone(&metrics));
@@ -170,34 +170,34 @@ impl<E: Engine> Host<E> {
         Self { server, scratch: Scratch::new(), seconds, looks }
     }
 
-    pub fn advance(&self, time: Duration) {
+    pub(crate) fn advance(&self, time: Duration) {
         self.seconds.fetch_add(time.as_secs(), Relaxed);
     }
 
     /// Makes each reading of the clock move it by this time.
-    pub fn move_by_looks(&self, nanoseconds: u64) {
+    pub(crate) fn move_by_looks(&self, nanoseconds: u64) {
         self.looks.0.store(nanoseconds, Relaxed);
     }
 
     /// Returns the time of the clock without moving it.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         Duration::from_secs(self.seconds.load(Relaxed)) + Duration::from_nanos(self.looks.1.load(Relaxed))
     }
 
     /// Sets the time at which the records of the next ticks have arrived.
-    pub fn arrived(&mut self, at: Duration) {
+    pub(crate) fn arrived(&mut self, at: Duration) {
         self.scratch.arrived(at);
     }
 
     /// Runs one tick with these records.
-    pub fn tick(&mut self, requests: Vec<(ConnectionId, Vec<u8>)>) -> Vec<(ConnectionId, Action)> {
+    pub(crate) fn tick(&mut self, requests: Vec<(ConnectionId, Vec<u8>)>) -> Vec<(ConnectionId, Action)> {
         let mut replies = Vec::new();
         self.tick_into(requests, &mut |connection, action| replies.push((connection, action)));
         replies
     }
 
     /// Runs one tick with this sink for its results.
-    pub fn tick_into(
+    pub(crate) fn tick_into(
         &mut self,
         requests: Vec<(ConnectionId, Vec<u8>)>,
         outlet: &mut impl ReplySink<E::Suspended>,
@@ -208,13 +208,13 @@ impl<E: Engine> Host<E> {
     }
 
     /// Returns a deferred call to the server for the next tick.
-    pub fn take_back(&mut self, back: CompletedCall) {
+    pub(crate) fn take_back(&mut self, back: CompletedCall) {
         self.server.take_back(&mut self.scratch, back);
     }
 
     /// Sends one record on the usual connection. Returns its reply without the room for the mark,
     /// if any.
-    pub fn answer(&mut self, record: Vec<u8>) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&mut self, record: Vec<u8>) -> Option<Vec<u8>> {
         match self.tick(vec![(CONNECTION, record)]).pop() {
             Some((CONNECTION, Action::Send(reply))) => Some(reply[4..].to_vec()),
             _ => None,
@@ -222,11 +222,11 @@ impl<E: Engine> Host<E> {
     }
 
     /// Sends one record, and returns whether the only result is a closed connection.
-    pub fn is_closed_by(&mut self, record: Vec<u8>) -> bool {
+    pub(crate) fn is_closed_by(&mut self, record: Vec<u8>) -> bool {
         self.tick(vec![(CONNECTION, record)]) == [(CONNECTION, Action::Close)]
     }
 
-    pub fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         let counters = self.server.metrics().snapshot();
         counters.into_iter().find(|(counter, _)| *counter == name).expect("a counter").1
     }

@@ -15,9 +15,9 @@ use std::time::Duration;
 use vfs::{Export, ExportTable, Exports, MemoryBackend, MemoryLimits, Timestamp};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-pub const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
+pub(crate) const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
-pub fn nfs() -> Nfs {
+pub(crate) fn nfs() -> Nfs {
     let backend = Arc::new(MemoryBackend::new(MemoryLimits::default()).unwrap());
     let table = ExportTable::new(vec![Export::new("/", backend).unwrap()], Timestamp::default()).unwrap();
     let boot = state::Boot { epoch: 1, hash_key: [7; 16], principal_key: [0; 16], prior_clients: Vec::new() };
@@ -39,24 +39,29 @@ struct Mount {
     slot_sequence: u32,
 }
 
-pub fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
+pub(crate) fn compound(operations: Vec<NfsArgop4<'_>>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Compound4Args { tag: b"".into(), minorversion: 2, argarray: operations }.encode(&mut encoder);
     encoder.into_vec()
 }
 
 /// Runs a COMPOUND and returns its results; any other reply fails the test.
-pub fn run(host: &mut Host<Nfs>, client: &mut Client, service: RpcGssServiceT, arguments: &[u8]) -> Vec<u8> {
+pub(crate) fn run(
+    host: &mut Host<Nfs>,
+    client: &mut Client,
+    service: RpcGssServiceT,
+    arguments: &[u8],
+) -> Vec<u8> {
     let record = client.call(service, arguments);
     let reply = host.answer(record).expect("an answer");
     client.open(&reply, client.sequence, service)
 }
 
-pub fn decoded(results: &[u8]) -> Compound4Res<'_> {
+pub(crate) fn decoded(results: &[u8]) -> Compound4Res<'_> {
     Compound4Res::decode(&mut Decoder::new(results)).unwrap()
 }
 
-pub fn exchange_id() -> NfsArgop4<'static> {
+pub(crate) fn exchange_id() -> NfsArgop4<'static> {
     NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
         eia_clientowner: ClientOwner4 { co_verifier: [5; 8], co_ownerid: b"a client".into() },
         eia_flags: 0,
@@ -69,7 +74,7 @@ fn create_session(clientid: Clientid4, sequence: Sequenceid4) -> NfsArgop4<'stat
     NfsArgop4::OP_CREATE_SESSION(create_session_args(clientid, sequence))
 }
 
-pub fn create_session_args(clientid: Clientid4, sequence: Sequenceid4) -> CreateSession4Args<'static> {
+pub(crate) fn create_session_args(clientid: Clientid4, sequence: Sequenceid4) -> CreateSession4Args<'static> {
     let channel = ChannelAttrs4 {
         ca_headerpadsize: 0,
         ca_maxrequestsize: 1 << 20,

@@ -14,10 +14,10 @@ use xdr::Encoder;
 const ETYPE: Enctype = Enctype::Aes256CtsHmacSha384_192;
 
 /// Echoes arguments, and blocks first if they begin with "slow".
-pub struct Slow;
+pub(crate) struct Slow;
 
 /// The part of the reply that a [`Slow`] call has made before it stopped.
-pub struct Half;
+pub(crate) struct Half;
 
 impl WaitsFor for Half {
     fn lane(&self) -> u32 {
@@ -56,7 +56,7 @@ impl Engine for Slow {
 }
 
 /// Keeps deferred calls, as long as there is room.
-pub struct Elsewhere {
+pub(crate) struct Elsewhere {
     room: usize,
     pub away: Vec<DeferredCall<Half>>,
     replies: Vec<(ConnectionId, Action)>,
@@ -81,7 +81,7 @@ impl ReplySink<Half> for Elsewhere {
 }
 
 impl Elsewhere {
-    pub fn with_room(room: usize) -> Self {
+    pub(crate) fn with_room(room: usize) -> Self {
         Self { room, away: Vec::new(), replies: Vec::new() }
     }
 
@@ -103,7 +103,7 @@ impl Elsewhere {
     }
 }
 
-pub fn host() -> (Host<Slow>, Client) {
+pub(crate) fn host() -> (Host<Slow>, Client) {
     let mut host = Host::over(Slow);
     let client = Client::establish(&mut host, ETYPE, "alice@TEST");
     (host, client)

@@ -7,17 +7,17 @@ use tempfile::TempDir;
 use vfs::{Caller, ObjectHandle, SetAttributes};
 
 /// A directory that is removed as the server: the thread may have a caller's identity still.
-pub struct Directory(Option<TempDir>);
+pub(crate) struct Directory(Option<TempDir>);
 
 impl Directory {
     /// Makes one with mode 0755.
-    pub fn new_in(base: &Path) -> std::io::Result<Self> {
+    pub(crate) fn new_in(base: &Path) -> std::io::Result<Self> {
         let directory = tempfile::tempdir_in(base)?;
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
         Ok(Self(Some(directory)))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
     }
 }
@@ -30,7 +30,7 @@ impl Drop for Directory {
 }
 
 /// Makes a directory in the usual place and exports it, or says why that cannot be.
-pub fn export() -> Option<(Directory, LocalBackend)> {
+pub(crate) fn export() -> Option<(Directory, LocalBackend)> {
     prepare_process();
     let directory = Directory::new_in(&std::env::temp_dir()).unwrap();
     let backend = open(directory.path())?;
@@ -38,7 +38,7 @@ pub fn export() -> Option<(Directory, LocalBackend)> {
 }
 
 /// Exports a directory, or says why that cannot be.
-pub fn open(path: &Path) -> Option<LocalBackend> {
+pub(crate) fn open(path: &Path) -> Option<LocalBackend> {
     let options = LocalOptions { object_cache_max: 512, ..LocalOptions::default() };
     match LocalBackend::open(path, &options) {
         Ok(backend) => Some(backend),
@@ -51,23 +51,23 @@ pub fn open(path: &Path) -> Option<LocalBackend> {
 }
 
 /// Whom the tests act as: the user they run as.
-pub fn me() -> Caller {
+pub(crate) fn me() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Caller { uid, gid, groups: [].into() }
 }
 
 /// Follows a path from the root.
-pub fn walk(backend: &dyn vfs::Backend, path: &str) -> vfs::VfsResult<ObjectHandle> {
+pub(crate) fn walk(backend: &dyn vfs::Backend, path: &str) -> vfs::VfsResult<ObjectHandle> {
     path.split('/').try_fold(backend.root(), |at, name| backend.lookup(&me(), &at, name.as_bytes()))
 }
 
 /// Returns attributes that set a mode.
-pub fn mode(mode: u32) -> SetAttributes {
+pub(crate) fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
 }
 
 /// Runs the tests of this program whose names contain `filter` once more, as the user nobody.
-pub fn run_as_nobody(filter: &str) {
+pub(crate) fn run_as_nobody(filter: &str) {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
@@ -91,17 +91,17 @@ fn is_there(program: &str) -> bool {
 }
 
 /// Set where [`run_with_quota`] has made a quota.
-pub const QUOTA_IS_ON: &str = "ORTHRUS_TEST_QUOTA";
+pub(crate) const QUOTA_IS_ON: &str = "ORTHRUS_TEST_QUOTA";
 
 /// Runs the tests of this program whose names contain `filter` once more, on a new file system in a
 /// file. It is mounted where nobody else sees it, and goes with the process that runs them.
-pub fn run_on(file_system: &str, filter: &str) {
+pub(crate) fn run_on(file_system: &str, filter: &str) {
     let Some(text) = run_mounted(file_system, &[], "loop", "true", filter) else { return };
     assert!(!text.contains("share no blocks"), "{text}");
 }
 
 /// As [`run_on`], with a quota that `limit` sets: the program and its arguments but for the place.
-pub fn run_with_quota(file_system: &str, options: &[&str], mount: &str, limit: &[&str], filter: &str) {
+pub(crate) fn run_with_quota(file_system: &str, options: &[&str], mount: &str, limit: &[&str], filter: &str) {
     if !is_there("setquota") {
         eprintln!("skipped: there is no setquota");
         return;

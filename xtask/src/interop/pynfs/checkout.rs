@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The commit that the expectations were made with.
-pub const COMMIT: &str = "3c14d9e3ad12272ab2f6092c85bb28ab03951484";
+pub(super) const COMMIT: &str = "3c14d9e3ad12272ab2f6092c85bb28ab03951484";
 
 /// A module of Python, where it is packaged, and what cannot do without it.
 struct Module {
@@ -30,7 +30,7 @@ const MODULES: &[Module] = &[
 ];
 
 /// A folder with pynfs, built.
-pub struct Checkout {
+pub(super) struct Checkout {
     folder: PathBuf,
     python: PathBuf,
     commit: String,
@@ -43,7 +43,7 @@ impl Checkout {
     /// # Errors
     /// When it is no checkout; when a module or Python itself is missing, with the package to
     /// install; when it does not build.
-    pub fn open(folder: &Path, python: &Path, kerberos: bool) -> anyhow::Result<Self> {
+    pub(super) fn open(folder: &Path, python: &Path, kerberos: bool) -> anyhow::Result<Self> {
         let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
         if !folder.join("nfs4.1/testserver.py").is_file() {
             bail!("{} is no checkout of pynfs: it has no nfs4.1/testserver.py", folder.display());
@@ -59,12 +59,12 @@ impl Checkout {
     }
 
     /// The commit, or `unknown` for a folder that git does not know.
-    pub fn commit(&self) -> &str {
+    pub(super) fn commit(&self) -> &str {
         &self.commit
     }
 
     /// What a reader of the results has to know.
-    pub fn remarks(&self) -> Vec<String> {
+    pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![format!("pynfs in {}, commit {}", self.folder.display(), self.commit)];
         if self.commit != COMMIT {
             remarks
@@ -74,7 +74,7 @@ impl Checkout {
     }
 
     /// Begins the command that runs a suite.
-    pub fn testserver(&self, suite: Suite) -> Command {
+    pub(super) fn testserver(&self, suite: Suite) -> Command {
         let mut command = Command::new(&self.python);
         command.arg("testserver.py").current_dir(self.folder.join(suite.folder()));
         command

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Expectation {
+pub(super) struct Expectation {
     /// The test.
     pub code: String,
     /// What it is expected to do.
@@ -23,7 +23,7 @@ pub struct Expectation {
 
 /// A file of them.
 #[derive(Debug)]
-pub struct Expectations(Vec<Expectation>);
+pub(super) struct Expectations(Vec<Expectation>);
 
 impl Expectations {
     /// Reads a file.
@@ -31,7 +31,7 @@ impl Expectations {
     /// # Errors
     /// When a line is not as the module says, with its number; when two lines are about the same
     /// test in the same flavor.
-    pub fn parse(text: &str) -> anyhow::Result<Self> {
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let mut all: Vec<Expectation> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -51,12 +51,12 @@ impl Expectations {
     }
 
     /// What is expected of a test; `None`: that it passes.
-    pub fn of(&self, code: &str, flavor: Flavor) -> Option<&Expectation> {
+    pub(super) fn of(&self, code: &str, flavor: Flavor) -> Option<&Expectation> {
         self.0.iter().find(|one| one.code == code && one.flavors.contains(&flavor))
     }
 
     /// All codes that are named for a flavor.
-    pub fn codes(&self, flavor: Flavor) -> impl Iterator<Item = &str> {
+    pub(super) fn codes(&self, flavor: Flavor) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |one| one.flavors.contains(&flavor)).map(|one| one.code.as_str())
     }
 }

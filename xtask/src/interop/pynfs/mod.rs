@@ -27,7 +27,7 @@ use suite::Suite;
 
 /// Arguments of `cargo xtask interop pynfs`.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// A checkout of pynfs.
     #[arg(long, value_name = "DIR")]
     suite: Option<PathBuf>,
@@ -111,7 +111,7 @@ impl Run {
 ///
 /// # Errors
 /// When a flavor could not be run to its end.
-pub fn run(arguments: &Arguments) -> anyhow::Result<End> {
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<End> {
     let Some(suite) = &arguments.suite else {
         return Ok(End::Skipped(format!(
             "no suite; clone pynfs, check out {} and name the folder with --suite",

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 
 /// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     Passed,
     Failed,
     /// Passed, but not in the best way.
@@ -19,7 +19,7 @@ impl Outcome {
     const ALL: [Self; 5] = [Self::Passed, Self::Failed, Self::Warned, Self::Unsupported, Self::Skipped];
 
     /// The word in tables and in files of expectations.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Failed => "failed",
@@ -30,7 +30,7 @@ impl Outcome {
     }
 
     /// Reads such a word.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
@@ -49,7 +49,7 @@ impl Outcome {
 
 /// One test's line, with the lines below it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TestResult {
+pub(super) struct TestResult {
     /// Such as `EID5`.
     pub code: String,
     /// Such as `st_exchange_id.testSupported`.
@@ -62,7 +62,7 @@ pub struct TestResult {
 
 /// Everything that the list says.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Listing {
+pub(super) struct Listing {
     /// In the suite's order.
     pub results: Vec<TestResult>,
     /// Why the suite could not remove what it had made.
@@ -73,7 +73,7 @@ pub struct Listing {
 ///
 /// # Errors
 /// When there is no list, or it is not what its summary says.
-pub fn parse(text: &str) -> anyhow::Result<Listing> {
+pub(super) fn parse(text: &str) -> anyhow::Result<Listing> {
     let is_rule = |line: &&str| line.len() > 10 && line.bytes().all(|byte| byte == b'*');
     let mut lines = text.lines().skip_while(|line| !is_rule(line)).skip(1);
     let mut results: Vec<TestResult> = Vec::new();

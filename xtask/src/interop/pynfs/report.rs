@@ -9,7 +9,7 @@ use super::{Flavor, Run};
 use serde_json::{Value, json};
 
 /// See the module.
-pub struct Report<'a> {
+pub(super) struct Report<'a> {
     suite: Suite,
     expectations: &'a Expectations,
     runs: &'a [Run],
@@ -19,17 +19,17 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// Compares runs with what is expected of them.
-    pub fn new(suite: Suite, expectations: &'a Expectations, runs: &'a [Run], whole: bool) -> Self {
+    pub(super) fn new(suite: Suite, expectations: &'a Expectations, runs: &'a [Run], whole: bool) -> Self {
         Self { suite, expectations, runs, whole }
     }
 
     /// How many results, of all flavors, are not as expected.
-    pub fn unexpected(&self) -> usize {
+    pub(super) fn unexpected(&self) -> usize {
         self.runs.iter().map(|run| self.surprises(run).len()).sum()
     }
 
     /// Prints all of it.
-    pub fn print(&self) {
+    pub(super) fn print(&self) {
         print_lines("", self.merged(|run| self.reasons(run)));
         print_lines("UNEXPECTED: ", self.merged(|run| self.surprises(run)));
         println!(
@@ -51,7 +51,7 @@ impl<'a> Report<'a> {
     }
 
     /// The same as a value.
-    pub fn json(&self, commit: &str) -> Value {
+    pub(super) fn json(&self, commit: &str) -> Value {
         let flavors: Vec<Value> = self.runs.iter().map(|run| self.json_of(run)).collect();
         json!({
             "suite": format!("pynfs {}", self.suite.name()), "commit": commit, "expected_commit": checkout::COMMIT,

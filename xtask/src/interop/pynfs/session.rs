@@ -30,7 +30,7 @@ enum Ended {
 }
 
 /// What all runs have in common.
-pub struct Session<'a> {
+pub(super) struct Session<'a> {
     pub checkout: &'a Checkout,
     pub site: &'a Site,
     pub program: &'a Path,
@@ -44,7 +44,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// When the server does not start, or the suite comes to no result.
-    pub fn run(
+    pub(super) fn run(
         &self,
         flavor: Flavor,
         group: &Group,

@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 const RECALL_TIME: &str = "5";
 
 /// What all flavors share.
-pub struct Site {
+pub(super) struct Site {
     realm: Option<(TemporaryRealm, PathBuf)>,
 }
 
 impl Site {
     /// For `sys` alone.
-    pub fn without_realm() -> Self {
+    pub(super) fn without_realm() -> Self {
         Self { realm: None }
     }
 
@@ -30,7 +30,7 @@ impl Site {
     ///
     /// # Errors
     /// `Missing` when MIT's programs are not there.
-    pub fn with_realm() -> anyhow::Result<Self> {
+    pub(super) fn with_realm() -> anyhow::Result<Self> {
         let realm = TemporaryRealm::create(&RealmOptions::default())?;
         let ccache = realm.dir().join("ccache");
         realm.kinit("alice", &ccache)?;
@@ -38,7 +38,7 @@ impl Site {
     }
 
     /// What makes a program see the realm and the ticket.
-    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Some((realm, ccache)) = &self.realm else { return Vec::new() };
         let mut environment: Vec<_> =
             realm.env().into_iter().map(|(name, path)| (name, path.into_os_string())).collect();
@@ -69,7 +69,7 @@ impl Site {
 }
 
 /// A server with an export, a state folder and a log in a folder of its own.
-pub struct Server<'a> {
+pub(super) struct Server<'a> {
     site: &'a Site,
     program: &'a Path,
     work: &'a Path,
@@ -83,7 +83,12 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn start(site: &'a Site, program: &'a Path, work: &'a Path, lease: u32) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        site: &'a Site,
+        program: &'a Path,
+        work: &'a Path,
+        lease: u32,
+    ) -> anyhow::Result<Self> {
         std::fs::create_dir(work.join("export"))?;
         let mut server =
             Self { site, program, work, lease, process: None, address: ([127, 0, 0, 1], 0).into() };
@@ -92,7 +97,7 @@ impl<'a> Server<'a> {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -101,7 +106,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn helper(&self) -> anyhow::Result<PathBuf> {
+    pub(super) fn helper(&self) -> anyhow::Result<PathBuf> {
         let (path, asked) = (self.work.join("restart.sh"), self.asked());
         let asked = asked.to_str().context("the temporary folder's name is not UTF-8")?;
         std::fs::write(
@@ -117,7 +122,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When it does not come back.
-    pub fn restart_if_asked(&mut self) -> anyhow::Result<()> {
+    pub(super) fn restart_if_asked(&mut self) -> anyhow::Result<()> {
         if !self.asked().exists() {
             return Ok(());
         }
@@ -130,7 +135,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// When it does not come back.
-    pub fn restart(&mut self) -> anyhow::Result<()> {
+    pub(super) fn restart(&mut self) -> anyhow::Result<()> {
         if let Some(process) = self.process.take() {
             kill(Pid::from_raw(i32::try_from(process.pid())?), Signal::SIGKILL)?;
         }

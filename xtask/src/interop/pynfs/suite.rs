@@ -5,7 +5,7 @@ use super::{EVERY_FLAVOR, Flavor, Group};
 
 /// One suite in one minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Suite {
+pub(super) enum Suite {
     /// `nfs4.1` with minor version 2
     #[value(name = "4.2")]
     Minor2,
@@ -40,7 +40,7 @@ const NO_DELAY: &str = "import socket\n\nconnect = socket.socket.connect\n\ndef 
 
 impl Suite {
     /// As on the command line and in results.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Minor2 => "4.2",
             Self::Minor1 => "4.1",
@@ -49,7 +49,7 @@ impl Suite {
     }
 
     /// Its folder in the checkout.
-    pub fn folder(self) -> &'static str {
+    pub(super) fn folder(self) -> &'static str {
         match self {
             Self::Minor2 | Self::Minor1 => "nfs4.1",
             Self::Minor0 => "nfs4.0",
@@ -57,7 +57,7 @@ impl Suite {
     }
 
     /// Where it is said what its tests are expected to do.
-    pub fn expectations(self) -> &'static str {
+    pub(super) fn expectations(self) -> &'static str {
         match self {
             Self::Minor2 => "specs/interop/pynfs42.txt",
             Self::Minor1 => "specs/interop/pynfs41.txt",
@@ -66,7 +66,7 @@ impl Suite {
     }
 
     /// How long it takes, in minutes.
-    pub fn minutes(self) -> u32 {
+    pub(super) fn minutes(self) -> u32 {
         match self {
             Self::Minor2 | Self::Minor1 => 6,
             Self::Minor0 => 5,
@@ -74,7 +74,7 @@ impl Suite {
     }
 
     /// What it leaves out when nothing is asked for.
-    pub fn left_out(self) -> &'static [&'static str] {
+    pub(super) fn left_out(self) -> &'static [&'static str] {
         match self {
             Self::Minor2 | Self::Minor1 => &LEFT_OUT_41,
             Self::Minor0 => &LEFT_OUT_40,
@@ -82,7 +82,7 @@ impl Suite {
     }
 
     /// What the suite is told besides the server: the 4.0 suite knows one minor version only.
-    pub fn arguments(self) -> &'static [&'static str] {
+    pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Minor2 => &["--minorversion", "2"],
             Self::Minor1 => &["--minorversion", "1"],
@@ -93,7 +93,7 @@ impl Suite {
     /// Modules of Python that it is given. Both suites send a call in two pieces, of which the
     /// second waits for TCP unless it is told not to. The 4.0 suite imports a module by a name that
     /// Python 2 had, and would know no Kerberos without it.
-    pub fn modules(self) -> &'static [(&'static str, &'static str)] {
+    pub(super) fn modules(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Minor2 | Self::Minor1 => &[("sitecustomize.py", NO_DELAY)],
             Self::Minor0 => {
@@ -104,13 +104,13 @@ impl Suite {
 
     /// Whether the server is to have been started before: the stale stateids of the 4.0 suite are
     /// those of a first start.
-    pub fn second_start(self) -> bool {
+    pub(super) fn second_start(self) -> bool {
         self == Self::Minor0
     }
 
     /// What is run when nothing is asked for: tests that restart the server have one that nobody
     /// else uses.
-    pub fn groups(self, asked: &[String]) -> Vec<Group> {
+    pub(super) fn groups(self, asked: &[String]) -> Vec<Group> {
         let group = |name, tests: &[&str], flavors, lease| Group {
             name,
             tests: tests.iter().map(|test| (*test).to_owned()).collect(),

@@ -22,7 +22,7 @@ const SECONDS_MIN: f64 = 0.01;
 
 /// Which server is measured, and as whom.
 #[derive(Clone, clap::Args)]
-pub struct TargetArguments {
+pub(crate) struct TargetArguments {
     /// Export to measure, HOST:/EXPORT [default: start a server].
     target: Option<String>,
     /// The server's port.
@@ -56,7 +56,7 @@ pub struct TargetArguments {
 
 /// What lies between client and server.
 #[derive(Clone, clap::Args)]
-pub struct LinkArguments {
+pub(super) struct LinkArguments {
     /// Put a link of this rate (and delay in each direction) between the client and the server that
     /// the bench starts: 1gbit, 10gbit, 10gbit,100us. Needs root; the link ends with this command.
     #[arg(long, value_name = "RATE[,DELAY]")]
@@ -72,7 +72,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// When it is not HOST:/EXPORT.
-    pub fn remote(&self) -> anyhow::Result<Option<Target>> {
+    pub(crate) fn remote(&self) -> anyhow::Result<Option<Target>> {
         let Some(text) = &self.target else { return Ok(None) };
         let (host, export) = split_target(text)?;
         let mut credentials = self.credentials().into_iter();
@@ -97,7 +97,7 @@ impl TargetArguments {
     ///
     /// # Errors
     /// A link to a server elsewhere; as [`Link::make`].
-    pub fn link(&self) -> anyhow::Result<Option<Link>> {
+    pub(crate) fn link(&self) -> anyhow::Result<Option<Link>> {
         let Some(spec) = self.link.link else { return Ok(None) };
         match (&self.link.link_namespace, self.remote()?) {
             (Some(file), Some(target)) => {
@@ -112,22 +112,22 @@ impl TargetArguments {
     }
 
     /// Returns where a server of one's own has its export, if that is chosen.
-    pub fn folder(&self) -> Option<&Path> {
+    pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
     /// Returns the server's port.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns how the server can be looked at from outside.
-    pub fn watched(&self) -> Watched {
+    pub(crate) fn watched(&self) -> Watched {
         Watched { pid: self.server_pid, metrics: self.server_metrics.clone() }
     }
 
     /// Returns the server's process, when it is one of this machine.
-    pub fn server_pid(&self) -> Option<u32> {
+    pub(crate) fn server_pid(&self) -> Option<u32> {
         self.server_pid
     }
 
@@ -159,7 +159,7 @@ fn split_target(text: &str) -> anyhow::Result<(String, String)> {
 
 /// How an evaluation measures.
 #[derive(Clone, clap::Args)]
-pub struct RunArguments {
+pub(crate) struct RunArguments {
     /// Flavors to compare; the first is the baseline.
     #[arg(long, value_delimiter = ',', value_name = "FLAVOR,…", default_value = "sys,krb5,krb5i,krb5p")]
     flavors: Vec<Flavor>,
@@ -190,7 +190,7 @@ pub struct RunArguments {
 
 /// Which cases of an evaluation are measured.
 #[derive(Clone, clap::Args)]
-pub struct Selection {
+pub(crate) struct Selection {
     /// Measure only the cases whose names contain this text; --list shows the names.
     #[arg(long, value_name = "CASE")]
     only: Option<String>,
@@ -201,17 +201,17 @@ pub struct Selection {
 
 impl Selection {
     /// The name of the option in a record's settings.
-    pub const ONLY: &str = "only";
+    pub(crate) const ONLY: &str = "only";
 
     /// Puts the selection into the settings of a run.
-    pub fn select(&self, settings: &mut Settings) {
+    pub(crate) fn select(&self, settings: &mut Settings) {
         settings.options.extend(self.only.as_ref().map(|only| (Self::ONLY.to_owned(), only.as_str().into())));
     }
 }
 
 impl RunArguments {
     /// Returns the settings of an evaluation of about so many groups of cases.
-    pub fn settings(&self, repetitions: u32, seconds: f64, groups: usize) -> Settings {
+    pub(crate) fn settings(&self, repetitions: u32, seconds: f64, groups: usize) -> Settings {
         let (repetitions, seconds) = if self.quick { QUICK } else { (repetitions, seconds) };
         let repetitions = self.repetitions.unwrap_or(repetitions);
         let cases = (groups * self.flavors.len()).max(1) as f64;

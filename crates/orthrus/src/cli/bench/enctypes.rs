@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 
 /// The servers, by side: `krb5p-17`.
-pub struct EnctypeServers {
+pub(super) struct EnctypeServers {
     // Ended before its realm.
     servers: BTreeMap<String, (ServerProcess, Target)>,
     _realms: Vec<TemporaryRealm>,
@@ -28,7 +28,7 @@ impl EnctypeServers {
     ///
     /// # Errors
     /// What MIT's programs or a server said.
-    pub fn start(
+    pub(super) fn start(
         enctypes: &[RealmEnctype],
         beside: &FolderServer,
         link: Option<&Link>,
@@ -63,12 +63,12 @@ impl EnctypeServers {
     }
 
     /// Returns the sides, by number.
-    pub fn sides(&self) -> Vec<String> {
+    pub(super) fn sides(&self) -> Vec<String> {
         self.servers.keys().cloned().collect()
     }
 
     /// Returns how to get to a side's server; `None` when it is none of these.
-    pub fn target(&self, side: &str) -> Option<&Target> {
+    pub(super) fn target(&self, side: &str) -> Option<&Target> {
         self.servers.get(side).map(|(_, target)| target)
     }
 }
@@ -77,7 +77,7 @@ impl EnctypeServers {
 ///
 /// # Errors
 /// Names the type that it has.
-pub fn ensure_type(side: &str, found: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn ensure_type(side: &str, found: Option<&str>) -> anyhow::Result<()> {
     let number = side.rsplit_once('-').and_then(|(_, number)| number.parse::<i32>().ok());
     let wanted = [
         RealmEnctype::Aes128Sha1,

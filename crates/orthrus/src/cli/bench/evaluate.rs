@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// about 11 minutes with the default of 6 repetitions of 1 s, and a minute with --quick. With
 /// --mount, fio and git measure mounts, as in the articles.
 #[derive(clap::Args)]
-pub struct Anf {
+pub(crate) struct Anf {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -48,7 +48,7 @@ impl Anf {
     ///
     /// # Errors
     /// As [`either`].
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let mut settings = self.run.settings(6, 1.0, 22);
         settings.options.insert("connections".into(), json!(self.connections));
         if let Some(path) = &self.repository {
@@ -72,7 +72,7 @@ impl Anf {
 /// takes about 18 minutes with the default of 3 repetitions of 0.5 s. With --mount, fio measures
 /// the peak of a mount, and threads that read and write files run the schedule.
 #[derive(clap::Args)]
-pub struct Ontap {
+pub(crate) struct Ontap {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -94,7 +94,7 @@ impl Ontap {
     ///
     /// # Errors
     /// As [`either`].
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let own = self.target.remote()?.is_none() && !self.mount.any();
         if !own && !self.server_cpu.is_empty() {
             bail!("--server-cpu is for a server of one's own: leave HOST:/EXPORT and --mount out");
@@ -128,7 +128,7 @@ impl Ontap {
 /// mounts with nconnect=1, 2, 4, 8 and 16 in turn and reads with fio; the kernel's client then
 /// counts the losses.
 #[derive(clap::Args)]
-pub struct Nconnect {
+pub(crate) struct Nconnect {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -147,7 +147,7 @@ impl Nconnect {
     ///
     /// # Errors
     /// As [`either`].
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let title = "What several connections do to Kerberos";
         let lag = (!self.mount.any()).then_some(self.lag);
         let mut settings = self.run.settings(6, 0.5, if lag.is_some() { 9 } else { 5 });
@@ -162,7 +162,7 @@ impl Nconnect {
 
 /// Measure the cases of your own plan; docs/report.md has an example.
 #[derive(clap::Args)]
-pub struct Run {
+pub(crate) struct Run {
     /// The plan, as TOML.
     plan: PathBuf,
     #[command(flatten)]
@@ -184,7 +184,7 @@ impl Run {
     ///
     /// # Errors
     /// A plan that cannot be used, and as [`either`].
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let name = self.plan.display();
         let text = std::fs::read_to_string(&self.plan).with_context(|| format!("{name} cannot be read"))?;
         let plan: PlanFile = toml::from_str(&text).with_context(|| format!("{name} is no plan"))?;
@@ -206,7 +206,7 @@ impl Run {
 }
 
 /// What an evaluation asks for.
-pub struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// Its name.
     pub name: &'static str,
     /// Title of the report.
@@ -247,7 +247,7 @@ fn either(
 ///
 /// # Errors
 /// As [`either`].
-pub fn start(
+pub(crate) fn start(
     target: &TargetArguments,
     output: Option<PathBuf>,
     resume: Option<PathBuf>,
@@ -278,7 +278,7 @@ pub fn start(
 ///
 /// # Errors
 /// As [`conduct`] and [`publish`].
-pub fn by_client(
+pub(crate) fn by_client(
     record: &mut Record,
     site: &mut dyn Site,
     files: &Files,
@@ -304,7 +304,7 @@ fn command_line() -> String {
 }
 
 /// Quotes an argument for a shell where it needs that.
-pub fn quoted(argument: &str) -> String {
+pub(crate) fn quoted(argument: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@%+".contains(letter);
     match !argument.is_empty() && argument.chars().all(plain) {
         true => argument.to_owned(),
@@ -316,7 +316,7 @@ pub fn quoted(argument: &str) -> String {
 ///
 /// # Errors
 /// When no case has a matching name.
-pub fn list(asked: Asked<'_>) -> anyhow::Result<()> {
+pub(crate) fn list(asked: Asked<'_>) -> anyhow::Result<()> {
     let record = Record::begin(asked.name, asked.title, asked.settings);
     let settings = &record.settings;
     let mut only = Only::new(asked.evaluation, selected(&record));
@@ -355,7 +355,11 @@ fn selected(record: &Record) -> &str {
 ///
 /// # Errors
 /// A run that was another one; a place that cannot be written to.
-pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>) -> anyhow::Result<Files> {
+pub(crate) fn begin(
+    record: &mut Record,
+    output: Option<PathBuf>,
+    resume: Option<&Path>,
+) -> anyhow::Result<Files> {
     let beside = resume.map(|path| path.with_extension(""));
     let prefix = output.or(beside).unwrap_or_else(|| format!("orthrus-{}", record.evaluation).into());
     let files = Files::new(prefix);
@@ -375,7 +379,7 @@ pub fn begin(record: &mut Record, output: Option<PathBuf>, resume: Option<&Path>
 /// # Errors
 /// When it cannot be written; and, after that, when the run was not complete, or has left something
 /// out ([`LeftOut`]).
-pub fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
+pub(crate) fn publish(record: &Record, files: &Files) -> anyhow::Result<()> {
     let data = files.publish(record)?;
     let again = format!("the same command with --resume {}", data.display());
     if let Some(reason) = &record.stopped_by {
@@ -414,7 +418,7 @@ fn memory(asked: &Asked<'_>, copies: u64) -> u64 {
 ///
 /// # Errors
 /// When nothing can be measured, or the record cannot be kept.
-pub fn conduct(
+pub(crate) fn conduct(
     record: &mut Record,
     driver: &mut dyn Driver,
     files: &Files,

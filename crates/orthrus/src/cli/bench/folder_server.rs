@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The export's name.
-pub const EXPORT: &str = "/data";
+pub(super) const EXPORT: &str = "/data";
 
 /// A realm, a folder, a server that exports it. All goes when this is dropped.
-pub struct FolderServer {
+pub(super) struct FolderServer {
     // Ended before its folder goes.
     _server: ServerProcess,
     target: Target,
@@ -30,7 +30,7 @@ impl FolderServer {
     ///
     /// # Errors
     /// A folder that cannot be written to; a server that ends instead.
-    pub fn start(parent: Option<&Path>, link: Option<&Link>) -> anyhow::Result<Self> {
+    pub(super) fn start(parent: Option<&Path>, link: Option<&Link>) -> anyhow::Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let folder = private::temporary_in("orthrus-lanl-server-", &parent);
         let folder = folder.with_context(|| format!("no folder can be made in {}", parent.display()))?;
@@ -52,12 +52,12 @@ impl FolderServer {
     }
 
     /// Says whether there is a realm; without one only sys can be measured.
-    pub fn has_realm(&self) -> bool {
+    pub(super) fn has_realm(&self) -> bool {
         self.realm.is_some()
     }
 
     /// Returns the configuration of the realm.
-    pub fn krb5_conf(&self) -> Option<PathBuf> {
+    pub(super) fn krb5_conf(&self) -> Option<PathBuf> {
         self.realm.as_ref().map(|realm| realm.realm().krb5_conf())
     }
 
@@ -65,7 +65,7 @@ impl FolderServer {
     ///
     /// # Errors
     /// A Kerberos flavor without a realm.
-    pub fn target(&self, side: &str) -> anyhow::Result<&Target> {
+    pub(super) fn target(&self, side: &str) -> anyhow::Result<&Target> {
         if self.realm.is_none() && side != "sys" {
             bail!(
                 "there is no realm: MIT's programs are not installed (apt install krb5-kdc krb5-admin-server krb5-user)"
@@ -75,23 +75,23 @@ impl FolderServer {
     }
 
     /// Names the server.
-    pub fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let parent = self.folder.path().parent().unwrap_or(self.folder.path());
         format!("this machine, orthrus serving a folder in {}", parent.display())
     }
 
     /// Returns the folder that is exported.
-    pub fn exported(&self) -> PathBuf {
+    pub(super) fn exported(&self) -> PathBuf {
         self.folder.path().join("export")
     }
 
     /// Returns a folder on the same file system that is not exported.
-    pub fn beside(&self) -> PathBuf {
+    pub(super) fn beside(&self) -> PathBuf {
         self.folder.path().join("scp")
     }
 
     /// Returns the folder of all.
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 }
@@ -100,7 +100,7 @@ impl FolderServer {
 ///
 /// # Errors
 /// When it ends instead, with what it said.
-pub fn start(
+pub(super) fn start(
     arguments: Vec<OsString>,
     environment: &[(&str, OsString)],
     log: &Path,
@@ -114,7 +114,7 @@ pub fn start(
 
 /// A server's arguments but for its keys: all flavors, everybody as the user who runs this, whose
 /// folder it is.
-pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
+pub(super) fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
     let mut export = exported.as_os_str().to_owned();
     export.push("=");
     export.push(EXPORT);
@@ -134,7 +134,7 @@ pub fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsSt
 }
 
 /// How to get to a server of this machine.
-pub fn target(server: &ServerProcess, service_host: &str, credential: Credential) -> Target {
+pub(super) fn target(server: &ServerProcess, service_host: &str, credential: Credential) -> Target {
     Target {
         host: server.address().ip().to_string(),
         service_host: service_host.to_owned(),

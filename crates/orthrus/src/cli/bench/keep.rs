@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where the files of a run go.
-pub struct Files {
+pub(crate) struct Files {
     prefix: PathBuf,
     /// Where they go since the first that could not be written, and why it could not.
     elsewhere: OnceCell<(PathBuf, String)>,
@@ -22,7 +22,7 @@ pub struct Files {
 
 impl Files {
     /// Files that begin with `prefix`.
-    pub fn new(prefix: PathBuf) -> Self {
+    pub(crate) fn new(prefix: PathBuf) -> Self {
         Self { prefix, elsewhere: OnceCell::new() }
     }
 
@@ -48,7 +48,7 @@ impl Files {
     ///
     /// # Errors
     /// A full disk, and the like, if there is no other place either.
-    pub fn save(&self, record: &Record) -> anyhow::Result<()> {
+    pub(crate) fn save(&self, record: &Record) -> anyhow::Result<()> {
         self.write("json", &record.json()?).map(drop)
     }
 
@@ -56,7 +56,7 @@ impl Files {
     ///
     /// # Errors
     /// When it cannot.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         let part = path(&self.prefix, "json.part");
         let tried = std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part));
         tried.with_context(|| {
@@ -70,7 +70,7 @@ impl Files {
     /// # Errors
     /// A full disk, and the like; where the report went to another place, that is said after it was
     /// written there.
-    pub fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
+    pub(crate) fn publish(&self, record: &Record) -> anyhow::Result<PathBuf> {
         let view = view(record);
         println!("{}", terminal(record, &view));
         let data = self.write("json", &record.json()?)?;
@@ -94,7 +94,7 @@ impl Files {
     ///
     /// # Errors
     /// A full disk, and the like.
-    pub fn publish_comparison(
+    pub(crate) fn publish_comparison(
         &self,
         compared: &Compared,
         records: [&Record; 2],
@@ -143,13 +143,13 @@ fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBu
 ///
 /// # Errors
 /// When it is not there or no record.
-pub fn read(path: &Path) -> anyhow::Result<Record> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Record> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
     Record::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
 /// Puts into a record how what it measured was mounted.
-pub fn note_mounts(record: &mut Record) {
+pub(super) fn note_mounts(record: &mut Record) {
     let mounts: Vec<String> =
         record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
     record.notes.extend(mounts);
@@ -157,7 +157,7 @@ pub fn note_mounts(record: &mut Record) {
 }
 
 /// Puts into a record what it has to say of itself.
-pub fn note(record: &mut Record, local: bool) {
+pub(super) fn note(record: &mut Record, local: bool) {
     if local {
         let cores = record.environment.cores;
         record.notes.push(format!(

@@ -48,7 +48,7 @@ Examples:
   orthrus bench lanl --mount sys=/mnt/sys krb5=/mnt/krb5 krb5p=/mnt/krb5p --scp-folder /srv/disk
   orthrus bench lanl --scale 0.1 server.example.org:/home --scp alice@server.example.org:/srv/disk
   sudo orthrus bench lanl --scale 0.1 --mount server.example.org:/home --mount-options vers=4.2,nconnect=4")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl Arguments {
     /// # Errors
     /// Nothing to measure, no room, a report that cannot be written; and, after the report was
     /// written, when the run was not complete.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let link = self.target.link()?;
         let mut sides = self.sides(link.as_ref())?;
         let scope = self.scope(&sides);

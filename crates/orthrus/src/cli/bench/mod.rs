@@ -2,15 +2,15 @@
 
 mod arguments;
 mod enctypes;
-pub mod evaluate;
+pub(super) mod evaluate;
 mod folder_server;
 mod keep;
 mod lanl;
 mod mounts;
 mod on_mounts;
-pub mod quick;
+pub(super) mod quick;
 mod records;
-pub mod site;
+pub(super) mod site;
 
 /// Measure what each security flavor costs.
 ///
@@ -18,7 +18,7 @@ pub mod site;
 /// cases (the report says which and why); 1 if nothing could be measured or the run stopped early;
 /// 2 if the command line is wrong.
 #[derive(clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     Quick(quick::Quick),
     Anf(evaluate::Anf),
     Lanl(lanl::Arguments),
@@ -34,7 +34,7 @@ impl Command {
     ///
     /// # Errors
     /// An unreachable server, a missing ticket, a report that cannot be written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Quick(quick) => quick.run(),
             Self::Anf(anf) => anf.run(),

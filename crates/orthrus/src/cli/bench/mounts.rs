@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 /// What to measure through the Linux client instead of with the project's own.
 #[derive(Clone, clap::Args)]
-pub struct MountArguments {
+pub(super) struct MountArguments {
     /// Measure mounts with the programs of the published evaluations: FLAVOR=FOLDER for each, such
     /// as sys=/mnt/sys krb5p=/mnt/krb5p (a FOLDER alone takes the flavor of its mount). As root,
     /// SERVER:/EXPORT is mounted with each of
@@ -53,7 +53,7 @@ impl std::str::FromStr for Mounted {
 }
 
 /// The mounts of a run.
-pub struct Mounts {
+pub(super) struct Mounts {
     own: Option<(OwnMounts, MountPlan)>,
     folders: Vec<(String, PathBuf)>,
     any_file_system: bool,
@@ -61,12 +61,12 @@ pub struct Mounts {
 
 impl MountArguments {
     /// Says whether mounts are measured.
-    pub fn any(&self) -> bool {
+    pub(super) fn any(&self) -> bool {
         !self.mounts.is_empty()
     }
 
     /// Names what is measured, for the report.
-    pub fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         let word = |mounted: &Mounted| match mounted {
             Mounted::Folder { side: Some(side), folder } => format!("{side}={}", folder.display()),
             Mounted::Folder { side: None, folder } => folder.display().to_string(),
@@ -80,7 +80,7 @@ impl MountArguments {
     ///
     /// # Errors
     /// Two folders for one side, folders and an export together, an export without root.
-    pub fn resolve(&self, port: u16, flavors: &[Flavor]) -> anyhow::Result<Mounts> {
+    pub(super) fn resolve(&self, port: u16, flavors: &[Flavor]) -> anyhow::Result<Mounts> {
         let mut found = Mounts { own: None, folders: Vec::new(), any_file_system: self.any_file_system };
         for mounted in &self.mounts {
             match mounted {
@@ -115,13 +115,13 @@ fn side_of(folder: &std::path::Path) -> anyhow::Result<String> {
 
 impl Mounts {
     /// Returns the sides, in their order.
-    pub fn sides(&self) -> Vec<String> {
+    pub(super) fn sides(&self) -> Vec<String> {
         self.folders.iter().map(|(side, _)| side.clone()).collect()
     }
 
     /// Says whether they are mounts of this run's own, whose number of connections is given by
     /// `--mount-options`, where it is.
-    pub fn are_own(&self) -> bool {
+    pub(super) fn are_own(&self) -> bool {
         self.own.is_some()
     }
 
@@ -130,7 +130,7 @@ impl Mounts {
     ///
     /// # Errors
     /// What mount said, or why the folder will not do.
-    pub fn place(
+    pub(super) fn place(
         &mut self,
         side: &str,
         connections: Option<u32>,
@@ -159,7 +159,7 @@ impl Mounts {
     ///
     /// # Errors
     /// When one is still in use.
-    pub fn unmount(&mut self) -> anyhow::Result<()> {
+    pub(super) fn unmount(&mut self) -> anyhow::Result<()> {
         let Some((own, _)) = &mut self.own else { return Ok(()) };
         self.folders.iter_mut().for_each(|(_, folder)| *folder = PathBuf::new());
         own.unmount_all()

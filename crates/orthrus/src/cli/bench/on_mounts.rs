@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 /// Mounts that are measured, and what is known of their server.
-pub struct Target {
+pub(super) struct Target {
     mounts: Mounts,
     label: String,
     server: Watched,
@@ -42,7 +42,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`MountArguments::resolve`].
-    pub fn find(
+    pub(super) fn find(
         arguments: &MountArguments,
         target: &TargetArguments,
         settings: &mut Settings,
@@ -63,7 +63,7 @@ impl Target {
     ///
     /// # Errors
     /// For folders that somebody else mounted.
-    pub fn by_connections(self) -> anyhow::Result<Self> {
+    pub(super) fn by_connections(self) -> anyhow::Result<Self> {
         ensure!(
             self.mounts.are_own(),
             "a mount has one number of connections: name SERVER:/EXPORT, as root, which is mounted with each"
@@ -76,7 +76,7 @@ impl Target {
     /// # Errors
     /// When no side can be measured or the report cannot be written; and, after the report was
     /// written, when the run was not complete.
-    pub fn measure(
+    pub(super) fn measure(
         mut self,
         output: Option<PathBuf>,
         resume: Option<PathBuf>,

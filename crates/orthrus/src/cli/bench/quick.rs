@@ -17,7 +17,7 @@ const OUTPUT: &str = "orthrus-report";
 /// --keytab. It creates a folder in the export and removes it. It runs 6 interleaved repetitions of
 /// 0.2 s of each of 7 loads.
 #[derive(clap::Args)]
-pub struct Quick {
+pub(crate) struct Quick {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
@@ -30,7 +30,7 @@ impl Quick {
     /// # Errors
     /// An unreachable server, a missing ticket, a report that cannot be written; and, after the
     /// report was written, when the run was not complete.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let settings = self.plan.settings();
         let evaluation = &mut *self.plan.evaluation(&settings);
         let asked = asked(settings, evaluation);
@@ -44,7 +44,7 @@ impl Quick {
 /// What of a quick comparison can be chosen; `orthrus try` makes the same.
 #[derive(Clone, clap::Args)]
 #[command(mut_arg("output", |argument| argument.help("Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-report]")))]
-pub struct PlanArguments {
+pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub run: RunArguments,
     /// Number of connections per session, like the mount option nconnect.
@@ -54,25 +54,25 @@ pub struct PlanArguments {
 
 impl PlanArguments {
     /// How it measures.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let mut settings = self.run.settings(6, 0.2, QUICK_LOADS);
         settings.options.insert("connections".into(), json!(self.connections));
         settings
     }
 
     /// What it measures.
-    pub fn evaluation(&self, settings: &Settings) -> Box<dyn Evaluation> {
+    pub(crate) fn evaluation(&self, settings: &Settings) -> Box<dyn Evaluation> {
         Box::new(evaluation::Quick::new(settings, self.connections))
     }
 
     /// Where the report goes, if not beside a run that is gone on with.
-    pub fn output(&self) -> Option<PathBuf> {
+    pub(crate) fn output(&self) -> Option<PathBuf> {
         let fresh = self.run.resume.is_none().then(|| OUTPUT.into());
         self.run.output.clone().or(fresh)
     }
 }
 
 /// A quick comparison, as the other evaluations are asked for.
-pub fn asked(settings: Settings, evaluation: &mut dyn Evaluation) -> Asked<'_> {
+pub(crate) fn asked(settings: Settings, evaluation: &mut dyn Evaluation) -> Asked<'_> {
     Asked { name: QUICK, title: "What Kerberos costs", settings, evaluation, files: 1, counting: false }
 }

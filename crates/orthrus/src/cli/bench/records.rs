@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Show two runs side by side with their significant differences.
 #[derive(clap::Args)]
-pub struct Compare {
+pub(crate) struct Compare {
     /// The JSON of the first run.
     first: PathBuf,
     /// The JSON of the second run.
@@ -23,7 +23,7 @@ impl Compare {
     ///
     /// # Errors
     /// A file that is no record, a comparison that cannot be written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let (first, second) = (keep::read(&self.first)?, keep::read(&self.second)?);
         let names = names(&self.first, &self.second);
         let compared = Compared::of([&names[0], &names[1]], [&first, &second]);
@@ -65,7 +65,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 /// Write the page and the tables of a run again.
 #[derive(clap::Args)]
-pub struct Report {
+pub(crate) struct Report {
     /// The JSON of the run.
     record: PathBuf,
     /// Write the report to PREFIX.html, .json, .csv and .md [default: beside the record].
@@ -78,7 +78,7 @@ impl Report {
     ///
     /// # Errors
     /// A file that is no record, a report that cannot be written.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let mut record = keep::read(&self.record)?;
         // An older program may have drawn fewer figures from the same samples.
         record.summarise();

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A server that somebody named.
-pub struct Remote(pub Target);
+pub(crate) struct Remote(pub Target);
 
 impl Site for Remote {
     fn target(&mut self, server_cpu: Option<&str>) -> anyhow::Result<&Target> {
@@ -27,7 +27,7 @@ impl Site for Remote {
 }
 
 /// What a server of one's own exports.
-pub enum Store {
+pub(crate) enum Store {
     /// So many MiB of memory.
     Memory(u64),
     /// A fresh folder in this one.
@@ -36,7 +36,7 @@ pub enum Store {
 
 impl Store {
     /// Names the server, as reports do.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match self {
             Self::Memory(_) => "this machine, orthrus serving memory".to_owned(),
             Self::Folder(parent) => {
@@ -55,7 +55,7 @@ impl Store {
 }
 
 /// Servers of this program's, in a throw-away realm.
-pub struct Own<'a> {
+pub(crate) struct Own<'a> {
     realm: Option<OwnRealm>,
     store: Store,
     link: Option<&'a Link>,
@@ -74,7 +74,7 @@ impl<'a> Own<'a> {
     ///
     /// # Errors
     /// When MIT's programs fail.
-    pub fn start(store: Store, link: Option<&'a Link>) -> anyhow::Result<Self> {
+    pub(crate) fn start(store: Store, link: Option<&'a Link>) -> anyhow::Result<Self> {
         Ok(Self { realm: OwnRealm::start_if_installed()?, store, link, servers: BTreeMap::new() })
     }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 /// The cluster consists of namespaces below one process, and of one folder; `lab down` ends the
 /// process and removes the folder. This needs root and a few packages; `lab up` names missing ones.
 #[derive(clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     Up(Up),
     Status(Status),
     Run(run::Run),
@@ -37,7 +37,7 @@ struct Place {
 
 /// Check the requirements, then start the cluster; it runs until `lab down`.
 #[derive(clap::Args)]
-pub struct Up {
+pub(super) struct Up {
     #[command(flatten)]
     place: Place,
     /// Number of compute nodes.
@@ -73,7 +73,7 @@ pub struct Up {
 
 /// Show the processes, the mounts of the nodes, and the clients of the server.
 #[derive(clap::Args)]
-pub struct Status {
+pub(super) struct Status {
     #[command(flatten)]
     place: Place,
     /// Print JSON.
@@ -83,14 +83,14 @@ pub struct Status {
 
 /// Stop the cluster and remove its folder.
 #[derive(clap::Args)]
-pub struct Down {
+pub(super) struct Down {
     #[command(flatten)]
     place: Place,
 }
 
 /// The process that a lab hangs on; `lab up` starts it.
 #[derive(clap::Args)]
-pub struct Hold {
+pub(super) struct Hold {
     dir: PathBuf,
 }
 
@@ -99,7 +99,7 @@ impl Command {
     ///
     /// # Errors
     /// What is missing or has failed, and what helps.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(up) => up.run(),
             Self::Status(status) => status.run(),

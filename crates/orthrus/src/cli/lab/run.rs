@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Run a script on every node at once, as root; /nfs/sys, /nfs/krb5, /nfs/krb5i and /nfs/krb5p are
 /// the server's export.
 #[derive(clap::Args)]
-pub struct Run {
+pub(crate) struct Run {
     #[command(flatten)]
     place: Place,
     /// Shell script, which may source /lab/lib.sh and has its node's name in NODE; or `lanl`, the
@@ -39,7 +39,7 @@ pub struct Run {
 /// Run a command as root on kdc, server, names, head or a node; without one, the first four open a
 /// shell.
 #[derive(clap::Args)]
-pub struct Shell {
+pub(crate) struct Shell {
     #[command(flatten)]
     place: Place,
     /// kdc, server, names, head, node1, node2, …

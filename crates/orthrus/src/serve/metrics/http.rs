@@ -17,13 +17,13 @@ const METRICS_TIME_MAX: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the page is.
-pub const PATH: &str = "/metrics";
+pub(crate) const PATH: &str = "/metrics";
 
 /// What makes the page.
-pub type Page = dyn Fn() -> String + Send;
+pub(super) type Page = dyn Fn() -> String + Send;
 
 /// A bound endpoint that nobody is answered at yet.
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
 }
@@ -33,14 +33,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// The system's.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, admission: None })
     }
 
     /// Closes connections that `admission` does not want before anything is read from them.
-    pub fn admit(&mut self, admission: Box<Admission>) {
+    pub(crate) fn admit(&mut self, admission: Box<Admission>) {
         self.admission = Some(admission);
     }
 
@@ -48,7 +48,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The system's.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
@@ -56,7 +56,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(self, page: Box<Page>) -> io::Result<()> {
+    pub(crate) fn start(self, page: Box<Page>) -> io::Result<()> {
         let responder = Responder { socket: self.socket, admission: self.admission, page, peers: Vec::new() };
         std::thread::Builder::new().name("metrics".into()).spawn(move || responder.run()).map(drop)
     }

@@ -2,7 +2,7 @@
 
 mod http;
 
-pub use http::{Endpoint, PATH};
+pub(super) use http::{Endpoint, PATH};
 
 use net::Stats;
 use nix::sys::time::TimeValLike;
@@ -22,7 +22,7 @@ const CONNECTION_EVENTS: [&str; 7] =
 ///
 /// # Errors
 /// When the system gives no thread.
-pub fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) -> std::io::Result<()> {
+pub(super) fn start(endpoint: Endpoint, service: Arc<NfsService>, stats: Arc<Stats>) -> std::io::Result<()> {
     endpoint.start(Box::new(move || {
         let mut page = Page::default();
         page.process();

@@ -12,7 +12,7 @@ use vfs::{FileType, ObjectHandle, OpenAccess, VfsError};
 const RACES_MAX: usize = 4;
 
 /// A createhow4 with decoded attributes.
-pub struct Creation {
+pub(super) struct Creation {
     mode: Mode,
     settable: Settable,
 }
@@ -25,7 +25,7 @@ enum Mode {
 }
 
 /// Returns whether an existing file is acceptable.
-pub fn is_unchecked(how: &Createhow4<'_>) -> bool {
+pub(super) fn is_unchecked(how: &Createhow4<'_>) -> bool {
     matches!(how, Createhow4::UNCHECKED4(_))
 }
 
@@ -35,7 +35,7 @@ impl Creation {
     /// # Errors
     /// The errors of attributes: NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL, NFS4ERR_BADOWNER,
     /// NFS4ERR_BADXDR.
-    pub fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> OpResult<Self> {
+    pub(super) fn decode(c: &Compound<'_>, how: &Createhow4<'_>) -> OpResult<Self> {
         let (mode, attributes) = match how {
             Createhow4::UNCHECKED4(attributes) => (Mode::Unchecked, Some(attributes)),
             Createhow4::GUARDED4(attributes) => (Mode::Guarded, Some(attributes)),
@@ -67,7 +67,7 @@ impl Creation {
 /// # Errors
 /// NFS4ERR_EXIST, NFS4ERR_ROFS, NFS4ERR_ISDIR and its kin, NFS4ERR_DELAY when others keep creating
 /// and removing it, and the backend's.
-pub fn find_or_create(
+pub(super) fn find_or_create(
     c: &Compound<'_>,
     directory: &Object,
     name: &[u8],

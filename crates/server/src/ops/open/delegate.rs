@@ -15,7 +15,7 @@ use vfs::{Broken, LeaseKind, OpenAccess, VfsError};
 
 /// Grants a delegation on the file just opened, or returns the reason against it if the client has
 /// expressed a want.
-pub fn grant(
+pub(super) fn grant(
     c: &Compound<'_>,
     object: &Object,
     share: Share,
@@ -158,7 +158,7 @@ fn none(share: Share, why: WhyNoDelegation4) -> OpenDelegation4<'static> {
 }
 
 /// Returns the stateid of a granted delegation.
-pub fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::Stateid4> {
+pub(super) fn stateid_of(delegation: &OpenDelegation4<'_>) -> Option<nfs4::Stateid4> {
     match delegation {
         OpenDelegation4::OPEN_DELEGATE_READ(given) => Some(given.stateid),
         OpenDelegation4::OPEN_DELEGATE_WRITE(given) => Some(given.stateid),

@@ -22,13 +22,13 @@ fn times(verifier: Verifier4) -> (Timestamp, Timestamp) {
 }
 
 /// Adds a verifier to the attributes of a file to create.
-pub fn put(verifier: Verifier4, set: &mut SetAttributes) {
+pub(super) fn put(verifier: Verifier4, set: &mut SetAttributes) {
     let (atime, mtime) = times(verifier);
     set.atime = Some(SetTime::At(atime));
     set.mtime = Some(SetTime::At(mtime));
 }
 
 /// Returns whether a file was created with this verifier and has not been written since.
-pub fn matches(verifier: Verifier4, attributes: &Attributes) -> bool {
+pub(super) fn matches(verifier: Verifier4, attributes: &Attributes) -> bool {
     (attributes.atime, attributes.mtime) == times(verifier)
 }

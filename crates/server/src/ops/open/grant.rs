@@ -17,7 +17,7 @@ const RACES_MAX: usize = 8;
 /// # Errors
 /// NFS4ERR_SHARE_DENIED, the errors of grace and reclaim, NFS4ERR_DELAY after too many races with
 /// other requests of the owner, and the backend's.
-pub fn open(
+pub(super) fn open(
     c: &Compound<'_>,
     target: Target,
     owner: &[u8],

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vfs::OpenFile;
 
 /// The file to open, and the changes made on the way.
-pub struct Target {
+pub(super) struct Target {
     /// The file as an object of its export.
     pub object: Object,
     /// The backend's file when the OPEN has created it. Its creator may use it with any mode.
@@ -26,7 +26,7 @@ pub struct Target {
 
 impl Target {
     /// Makes the target of an existing file that is not changed.
-    pub fn existing(object: Object, change: DirectoryChange) -> Self {
+    pub(super) fn existing(object: Object, change: DirectoryChange) -> Self {
         Self { object, created: None, truncate: false, repeated: false, attrset: Bitmap4::EMPTY, change }
     }
 }
@@ -35,7 +35,7 @@ impl Target {
 ///
 /// # Errors
 /// As [`super::run`].
-pub fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
+pub(super) fn find(c: &Compound<'_>, args: &Open4Args<'_>, share: Share) -> OpResult<Target> {
     let target = match &args.claim {
         OpenClaim4::CLAIM_NULL(name) => by_name(c, names::component(name)?, args, share)?,
         OpenClaim4::CLAIM_FH | OpenClaim4::CLAIM_PREVIOUS(_) | OpenClaim4::CLAIM_DELEG_CUR_FH(_) => {

@@ -10,7 +10,7 @@ use xdr::Encoder;
 const OF_ENTRY: Bitmap4 = Bitmap4::of(&[FATTR4_RDATTR_ERROR, FATTR4_FILEID, FATTR4_MOUNTED_ON_FILEID]);
 
 /// One entry before its attributes are known.
-pub struct Entry<'e> {
+pub(super) struct Entry<'e> {
     /// The cookie from which READDIR continues after this entry.
     pub cookie: u64,
     /// The name of the entry.
@@ -20,7 +20,7 @@ pub struct Entry<'e> {
 }
 
 /// The reply while it is being encoded.
-pub struct Listing<'l, 'c> {
+pub(super) struct Listing<'l, 'c> {
     /// The COMPOUND that READDIR belongs to.
     pub c: &'l Compound<'c>,
     /// The attributes that the client requests.
@@ -42,7 +42,7 @@ impl Listing<'_, '_> {
     ///
     /// # Errors
     /// The error of the attributes, when the client has not requested rdattr_error.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         entry: &Entry<'_>,
         directory: &Object,
@@ -72,7 +72,7 @@ impl Listing<'_, '_> {
     ///
     /// # Errors
     /// As [`Listing::add`].
-    pub fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
+    pub(super) fn add_crossing(&mut self, entry: &Entry<'_>, fh: &Fh, reply: &mut Encoder) -> OpResult {
         if self.c.flavor_allowed(fh) {
             return self.write(entry, reply, |listing, reply| listing.write_attributes(fh, reply));
         }

@@ -13,7 +13,7 @@ const FILEHANDLE_MAX: usize = nfs4::NFS4_FHSIZE as usize;
 
 /// A request in the sequence of its owner.
 #[derive(Clone, Copy)]
-pub struct Sequenced {
+pub(super) struct Sequenced {
     /// The number of the operation.
     pub opnum: NfsOpnum4,
     /// The sequence number of the request.
@@ -26,7 +26,7 @@ impl Sequenced {
     /// Makes the request between two decoders, `before` and `after` the operation's arguments. The
     /// current filehandle is part of the request: an OPEN of the same name in another directory is
     /// not a copy.
-    pub fn new(
+    pub(super) fn new(
         c: &Compound<'_>,
         opnum: NfsOpnum4,
         seqid: u32,
@@ -49,7 +49,7 @@ impl Sequenced {
 ///
 /// # Errors
 /// The reason to defer the COMPOUND, where it may not block.
-pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, DeferReason> {
+pub(super) fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, DeferReason> {
     owner.turn(c.may_wait()).ok_or(DeferReason::CurrentExport)
 }
 
@@ -57,7 +57,7 @@ pub fn turn<'o>(c: &Compound<'_>, owner: &'o StateOwner) -> Result<Turn<'o>, Def
 ///
 /// # Errors
 /// NFS4ERR_BAD_SEQID, NFS4ERR_BAD_STATEID for an open that is not confirmed, and the operation's.
-pub fn run(
+pub(super) fn run(
     c: &mut Compound<'_>,
     owner: &Arc<StateOwner>,
     sequenced: Sequenced,
@@ -80,7 +80,7 @@ pub fn run(
 ///
 /// # Errors
 /// NFS4ERR_WRONGSEC, NFS4ERR_STALE, and the error in the cached reply.
-pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
+pub(super) fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpResult {
     if !replay.filehandle.is_empty() {
         let fh = c.decode_fh(Decoder::new(&replay.filehandle).opaque(FILEHANDLE_MAX)?)?;
         c.check_flavor(&fh)?;
@@ -95,7 +95,7 @@ pub fn again(c: &mut Compound<'_>, replay: &Replay, reply: &mut Encoder) -> OpRe
 
 /// Caches the reply of an operation, whose result begins at `start` of the reply.
 #[allow(clippy::too_many_arguments)]
-pub fn end(
+pub(super) fn end(
     c: &Compound<'_>,
     owner: &Arc<StateOwner>,
     turn: &mut Turn<'_>,
@@ -113,7 +113,7 @@ pub fn end(
 }
 
 /// Returns the reply for a copy; `None` for an operation that has not run.
-pub fn replay(
+pub(super) fn replay(
     opnum: NfsOpnum4,
     result: &OpResult,
     reply: &Encoder,
@@ -134,7 +134,7 @@ pub fn replay(
 ///
 /// # Errors
 /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
-pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), OpError> {
+pub(super) fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), OpError> {
     if !turn.is_confirmed() {
         return Err(Nfsstat4::NFS4ERR_BAD_STATEID.into());
     }
@@ -145,7 +145,7 @@ pub fn check(turn: &Turn<'_>, stateid: &Stateid4) -> Result<(), OpError> {
 ///
 /// # Errors
 /// NFS4ERR_OLD_STATEID.
-pub fn check_current(stateid: &Stateid4) -> Result<(), OpError> {
+pub(super) fn check_current(stateid: &Stateid4) -> Result<(), OpError> {
     if stateid.seqid == 0 && StateidKind::of(stateid) == StateidKind::Ordinary {
         return Err(Nfsstat4::NFS4ERR_OLD_STATEID.into());
     }

@@ -11,7 +11,7 @@ type Sent = (u64, Vec<u8>);
 
 /// The records that the server has sent besides replies, until the test takes them.
 #[derive(Clone, Default)]
-pub struct Wire {
+pub(crate) struct Wire {
     records: Arc<Mutex<Vec<Sent>>>,
     /// Whether every send fails.
     pub full: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ impl CallbackTransport for Wire {
 
 /// One callback as it arrived.
 #[derive(Debug)]
-pub struct Callback {
+pub(crate) struct Callback {
     pub connection: u64,
     pub xid: u32,
     pub program: u32,
@@ -39,7 +39,7 @@ pub struct Callback {
 }
 
 impl Callback {
-    pub fn sequence(&self) -> &CbSequence4Args {
+    pub(crate) fn sequence(&self) -> &CbSequence4Args {
         match self.args.argarray.first() {
             Some(NfsCbArgop4::OP_CB_SEQUENCE(sequence)) => sequence,
             other => panic!("{other:?} is not CB_SEQUENCE"),
@@ -47,33 +47,33 @@ impl Callback {
     }
 
     /// Returns slot and sequence ID.
-    pub fn place(&self) -> (u32, u32) {
+    pub(crate) fn place(&self) -> (u32, u32) {
         (self.sequence().csa_slotid, self.sequence().csa_sequenceid)
     }
 
     /// Returns the operation behind CB_SEQUENCE, if there is one.
-    pub fn operation(&self) -> Option<&NfsCbArgop4<'static>> {
+    pub(crate) fn operation(&self) -> Option<&NfsCbArgop4<'static>> {
         self.args.argarray.get(1)
     }
 }
 
 impl Wire {
     /// Connects a new wire to a server.
-    pub fn under(server: &Server) -> Self {
+    pub(crate) fn under(server: &Server) -> Self {
         let wire = Self::default();
         server.nfs.connect_callbacks(Box::new(wire.clone()));
         wire
     }
 
     /// Returns the callbacks since the last call.
-    pub fn take(&self) -> Vec<Callback> {
+    pub(crate) fn take(&self) -> Vec<Callback> {
         let records = std::mem::take(&mut *self.records.lock().unwrap());
         records.into_iter().map(|(connection, record)| parse(connection, &record)).collect()
     }
 
     /// Returns the only callback since the last call.
     #[track_caller]
-    pub fn one(&self) -> Callback {
+    pub(crate) fn one(&self) -> Callback {
         let mut all = self.take();
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
@@ -93,7 +93,7 @@ fn parse(connection: u64, record: &[u8]) -> Callback {
 
 /// Encodes the answer to a callback: the status of CB_SEQUENCE, and of the operation behind it if
 /// that has run.
-pub fn answer(callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) -> Vec<u8> {
+pub(crate) fn answer(callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) -> Vec<u8> {
     let args = callback.sequence();
     let sequence = match sequence {
         Nfsstat4::NFS4_OK => CbSequence4Res::NFS4_OK(CbSequence4Resok {
@@ -128,7 +128,7 @@ fn result(asked: &NfsCbArgop4<'_>, status: Nfsstat4) -> NfsCbResop4<'static> {
 }
 
 /// Encodes a reply with these results.
-pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
+pub(crate) fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
     let mut encoder = Encoder::new();
     Accepted::Success.encode(&mut encoder, callback.xid, &OpaqueAuth::NONE);
     results.encode(&mut encoder);
@@ -136,7 +136,7 @@ pub fn reply(callback: &Callback, results: &CbCompound4Res<'_>) -> Vec<u8> {
 }
 
 /// Encodes the answer to a CB_GETATTR.
-pub fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Vec<u8> {
+pub(crate) fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Vec<u8> {
     let record = answer(callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
     let at = record.len() - 8;
     let mut encoder = Encoder::from_vec(record);
@@ -149,21 +149,21 @@ pub fn attributes_answer(callback: &Callback, values: AttributeValues<'_>) -> Ve
 impl Server {
     /// Passes the server an answer to a callback, on the connection of the callback.
     #[track_caller]
-    pub fn answer(&self, now: Duration, callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) {
+    pub(crate) fn answer(&self, now: Duration, callback: &Callback, sequence: Nfsstat4, operation: Nfsstat4) {
         let record = answer(callback, sequence, operation);
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 
     /// Answers a CB_GETATTR on its connection.
     #[track_caller]
-    pub fn answer_attributes(&self, now: Duration, callback: &Callback, values: AttributeValues<'_>) {
+    pub(crate) fn answer_attributes(&self, now: Duration, callback: &Callback, values: AttributeValues<'_>) {
         let record = attributes_answer(callback, values);
         assert!(self.nfs.callback_reply(ConnectionId(callback.connection), &record, now));
     }
 
     /// Answers a callback with success.
     #[track_caller]
-    pub fn answer_ok(&self, now: Duration, callback: &Callback) {
+    pub(crate) fn answer_ok(&self, now: Duration, callback: &Callback) {
         self.answer(now, callback, Nfsstat4::NFS4_OK, Nfsstat4::NFS4_OK);
     }
 }
@@ -171,7 +171,7 @@ impl Server {
 impl<'s> Client<'s> {
     /// Makes a client whose first connection carries callbacks, authenticated by `security`; not
     /// yet probed.
-    pub fn called_back(
+    pub(crate) fn called_back(
         server: &'s Server,
         owner: &[u8],
         connection: u64,
@@ -188,7 +188,7 @@ impl<'s> Client<'s> {
     }
 
     /// Makes a client with a backchannel by AUTH_NONE whose probe is answered.
-    pub fn delegated(server: &'s Server, wire: &Wire, owner: &[u8], connection: u64) -> Self {
+    pub(crate) fn delegated(server: &'s Server, wire: &Wire, owner: &[u8], connection: u64) -> Self {
         let mut client = Self::called_back(server, owner, connection, vec![CallbackSecParms4::AUTH_NONE]);
         client.run(vec![reclaim_complete()]).ok();
         server.answer_ok(client.now, &wire.one());
@@ -196,7 +196,7 @@ impl<'s> Client<'s> {
     }
 
     /// Sends BIND_CONN_TO_SESSION for both channels over a connection.
-    pub fn bind(&self, connection: u64) {
+    pub(crate) fn bind(&self, connection: u64) {
         let bind = NfsArgop4::OP_BIND_CONN_TO_SESSION(BindConnToSession4Args {
             bctsa_sessid: self.session,
             bctsa_dir: ChannelDirFromClient4::CDFC4_BACK_OR_BOTH,
@@ -206,7 +206,7 @@ impl<'s> Client<'s> {
     }
 
     /// Returns sr_status_flags of a COMPOUND with SEQUENCE alone.
-    pub fn status_flags(&mut self) -> u32 {
+    pub(crate) fn status_flags(&mut self) -> u32 {
         match self.run(vec![]).ok().last() {
             NfsResop4::OP_SEQUENCE(Sequence4Res::NFS4_OK(ok)) => ok.sr_status_flags,
             other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use super::*;
 use std::cell::Cell;
 
 /// A client with a confirmed client ID, one open-owner and one lock-owner.
-pub struct Client40<'s> {
+pub(crate) struct Client40<'s> {
     pub server: &'s Server,
     pub security: Security,
     pub connection: u64,
@@ -15,10 +15,10 @@ pub struct Client40<'s> {
     pub lock_seqid: Cell<u32>,
 }
 
-pub const OPEN_OWNER: &[u8] = b"opener";
-pub const LOCK_OWNER: &[u8] = b"locker";
+pub(crate) const OPEN_OWNER: &[u8] = b"opener";
+pub(crate) const LOCK_OWNER: &[u8] = b"locker";
 
-pub fn setclientid(name: &[u8], verifier: Verifier4) -> Op {
+pub(crate) fn setclientid(name: &[u8], verifier: Verifier4) -> Op {
     NfsArgop4::OP_SETCLIENTID(Setclientid4Args {
         client: NfsClientId4 { verifier, id: bytes(name) },
         callback: CbClient4 {
@@ -29,13 +29,13 @@ pub fn setclientid(name: &[u8], verifier: Verifier4) -> Op {
     })
 }
 
-pub fn setclientid_confirm(clientid: Clientid4, setclientid_confirm: Verifier4) -> Op {
+pub(crate) fn setclientid_confirm(clientid: Clientid4, setclientid_confirm: Verifier4) -> Op {
     NfsArgop4::OP_SETCLIENTID_CONFIRM(SetclientidConfirm4Args { clientid, setclientid_confirm })
 }
 
 impl Reply {
     #[track_caller]
-    pub fn clientid(&self) -> Setclientid4Resok {
+    pub(crate) fn clientid(&self) -> Setclientid4Resok {
         match self.last() {
             NfsResop4::OP_SETCLIENTID(Setclientid4Res::NFS4_OK(ok)) => *ok,
             other => panic!("{other:?}"),
@@ -44,7 +44,7 @@ impl Reply {
 
     /// Returns the stateid of the last operation.
     #[track_caller]
-    pub fn stateid(&self) -> Stateid4 {
+    pub(crate) fn stateid(&self) -> Stateid4 {
         match self.last() {
             NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => ok.stateid,
             NfsResop4::OP_OPEN_CONFIRM(OpenConfirm4Res::NFS4_OK(ok)) => ok.open_stateid,
@@ -59,11 +59,11 @@ impl Reply {
 
 impl<'s> Client40<'s> {
     /// Makes a client of alice's by AUTH_SYS.
-    pub fn new(server: &'s Server) -> Self {
+    pub(crate) fn new(server: &'s Server) -> Self {
         Self::with(server, b"client", sys(ALICE), [1; 8])
     }
 
-    pub fn with(server: &'s Server, name: &[u8], security: Security, verifier: Verifier4) -> Self {
+    pub(crate) fn with(server: &'s Server, name: &[u8], security: Security, verifier: Verifier4) -> Self {
         let mut client = Self {
             server,
             security,
@@ -79,27 +79,27 @@ impl<'s> Client40<'s> {
         client
     }
 
-    pub fn run(&self, ops: Vec<Op>) -> Reply {
+    pub(crate) fn run(&self, ops: Vec<Op>) -> Reply {
         self.server.call(&self.security, self.connection, self.now.get(), 0, &ops)
     }
 
     /// Runs operations behind PUTROOTFH and LOOKUPs.
-    pub fn at(&self, path: &str, ops: Vec<Op>) -> Reply {
+    pub(crate) fn at(&self, path: &str, ops: Vec<Op>) -> Reply {
         let mut all = vec![put_root()];
         all.extend(path.split('/').filter(|name| !name.is_empty()).map(lookup));
         all.extend(ops);
         self.run(all)
     }
 
-    pub fn next_open(&self) -> u32 {
+    pub(crate) fn next_open(&self) -> u32 {
         self.open_seqid.replace(self.open_seqid.get().wrapping_add(1))
     }
 
-    pub fn next_lock(&self) -> u32 {
+    pub(crate) fn next_lock(&self) -> u32 {
         self.lock_seqid.replace(self.lock_seqid.get().wrapping_add(1))
     }
 
-    pub fn open_op(
+    pub(crate) fn open_op(
         &self,
         openhow: Openflag4<'static>,
         claim: OpenClaim4<'static>,
@@ -109,7 +109,7 @@ impl<'s> Client40<'s> {
         self.open_as(OPEN_OWNER, self.next_open(), openhow, claim, access, deny)
     }
 
-    pub fn open_as(
+    pub(crate) fn open_as(
         &self,
         owner: &[u8],
         seqid: u32,
@@ -122,24 +122,24 @@ impl<'s> Client40<'s> {
         NfsArgop4::OP_OPEN(Open4Args { seqid, share_access, share_deny, owner, openhow, claim })
     }
 
-    pub fn create_op(&self, name: &str) -> Op {
+    pub(crate) fn create_op(&self, name: &str) -> Op {
         let how = Openflag4::OPEN4_CREATE(Createhow4::UNCHECKED4(mode(0o644)));
         self.open_op(how, by_name(name), 3, 0)
     }
 
-    pub fn confirm_op(&self, stateid: Stateid4) -> Op {
+    pub(crate) fn confirm_op(&self, stateid: Stateid4) -> Op {
         let seqid = self.next_open();
         NfsArgop4::OP_OPEN_CONFIRM(OpenConfirm4Args { open_stateid: stateid, seqid })
     }
 
-    pub fn close_op(&self, open_stateid: Stateid4) -> Op {
+    pub(crate) fn close_op(&self, open_stateid: Stateid4) -> Op {
         NfsArgop4::OP_CLOSE(Close4Args { seqid: self.next_open(), open_stateid })
     }
 
     /// Creates or opens a file of the export, and confirms the open if requested. Returns its
     /// filehandle and stateid.
     #[track_caller]
-    pub fn opened(&self, name: &str) -> (Vec<u8>, Stateid4) {
+    pub(crate) fn opened(&self, name: &str) -> (Vec<u8>, Stateid4) {
         let reply = self.at("export", vec![self.create_op(name), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
         if reply.opened().rflags & OPEN4_RESULT_CONFIRM == 0 {
@@ -150,7 +150,7 @@ impl<'s> Client40<'s> {
     }
 
     /// The first LOCK of the lock-owner under an open.
-    pub fn first_lock_op(&self, open_stateid: Stateid4, offset: u64, length: u64) -> Op {
+    pub(crate) fn first_lock_op(&self, open_stateid: Stateid4, offset: u64, length: u64) -> Op {
         let lock_owner = StateOwner4 { clientid: self.clientid, owner: bytes(LOCK_OWNER) };
         let new = OpenToLockOwner4 {
             open_seqid: self.next_open(),
@@ -161,12 +161,12 @@ impl<'s> Client40<'s> {
         lock_op(offset, length, Locker4::TRUE(new))
     }
 
-    pub fn lock_op(&self, lock_stateid: Stateid4, offset: u64, length: u64) -> Op {
+    pub(crate) fn lock_op(&self, lock_stateid: Stateid4, offset: u64, length: u64) -> Op {
         let existing = ExistLockOwner4 { lock_stateid, lock_seqid: self.next_lock() };
         lock_op(offset, length, Locker4::FALSE(existing))
     }
 
-    pub fn unlock_op(&self, lock_stateid: Stateid4, offset: u64, length: u64) -> Op {
+    pub(crate) fn unlock_op(&self, lock_stateid: Stateid4, offset: u64, length: u64) -> Op {
         let (locktype, seqid) = (NfsLockType4::WRITE_LT, self.next_lock());
         NfsArgop4::OP_LOCKU(Locku4Args { locktype, seqid, lock_stateid, offset, length })
     }

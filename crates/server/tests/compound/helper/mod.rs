@@ -6,11 +6,11 @@ mod ops;
 mod pair;
 mod slow;
 
-pub use back::*;
-pub use client40::*;
-pub use ops::*;
-pub use pair::*;
-pub use slow::Slow;
+pub(crate) use back::*;
+pub(crate) use client40::*;
+pub(crate) use ops::*;
+pub(crate) use pair::*;
+pub(crate) use slow::Slow;
 
 use identity::{IdentitySource, Mapper, Rules, StaticSource};
 use nfs4::*;
@@ -34,14 +34,14 @@ use vfs::{
 };
 use xdr::{Decode, Decoder, Encode, Encoder};
 
-pub type Op = NfsArgop4<'static>;
-pub type Res = NfsResop4<'static>;
+pub(crate) type Op = NfsArgop4<'static>;
+pub(crate) type Res = NfsResop4<'static>;
 
-pub const ALICE: u32 = 1000;
-pub const BOB: u32 = 1001;
+pub(crate) const ALICE: u32 = 1000;
+pub(crate) const BOB: u32 = 1001;
 
 /// The parameters of a server under test.
-pub struct Setup {
+pub(crate) struct Setup {
     pub config: NfsConfig,
     pub exports: Vec<Export>,
     pub records: Box<dyn ClientRecords>,
@@ -70,7 +70,7 @@ impl Default for Setup {
 }
 
 /// A memory backend with write permission on its root for all.
-pub fn memory() -> Arc<MemoryBackend> {
+pub(crate) fn memory() -> Arc<MemoryBackend> {
     let backend = MemoryBackend::new(MemoryLimits::default()).unwrap();
     let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
     backend.setattr(&Caller::root(), &backend.root(), &set).unwrap();
@@ -78,26 +78,26 @@ pub fn memory() -> Arc<MemoryBackend> {
 }
 
 /// An export with all flavors. The clients of these tests have privileged ports.
-pub fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
+pub(crate) fn export(path: &str, backend: &Arc<MemoryBackend>) -> Export {
     all_flavors(Export::new(path, backend.clone()).unwrap())
 }
 
 /// Opens an export to every flavor.
-pub fn all_flavors(export: Export) -> Export {
+pub(crate) fn all_flavors(export: Export) -> Export {
     Export { flavors: SecFlavor::ALL.to_vec(), ..export }
 }
 
 impl Setup {
-    pub fn with_exports(exports: Vec<Export>) -> Self {
+    pub(crate) fn with_exports(exports: Vec<Export>) -> Self {
         Self { exports, ..Self::default() }
     }
 
     /// Sets the source of names.
-    pub fn names(self, source: impl IdentitySource + 'static) -> Self {
+    pub(crate) fn names(self, source: impl IdentitySource + 'static) -> Self {
         Self { mapper: mapper(source), ..self }
     }
 
-    pub fn start(self) -> Server {
+    pub(crate) fn start(self) -> Server {
         let table = ExportTable::new(self.exports, Timestamp { seconds: 1000, nanoseconds: 0 }).unwrap();
         let boot = Boot {
             epoch: self.epoch,
@@ -121,7 +121,7 @@ impl Setup {
     }
 }
 
-pub struct Server {
+pub(crate) struct Server {
     pub nfs: Nfs,
     /// The exports, which a test may replace.
     pub exports: Arc<Exports>,
@@ -133,7 +133,7 @@ pub struct Server {
 }
 
 /// A COMPOUND's reply, and its outcome in the engine.
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: Nfsstat4,
     pub results: Vec<Res>,
     pub bytes: Vec<u8>,
@@ -142,12 +142,12 @@ pub struct Reply {
 
 impl Reply {
     /// Returns the result of the last operation that ran.
-    pub fn last(&self) -> &Res {
+    pub(crate) fn last(&self) -> &Res {
         self.results.last().expect("a result")
     }
 
     /// Returns the filehandle of the `index`th GETFH.
-    pub fn fh(&self, index: usize) -> Vec<u8> {
+    pub(crate) fn fh(&self, index: usize) -> Vec<u8> {
         let mut all = self.results.iter().filter_map(|result| match result {
             NfsResop4::OP_GETFH(Getfh4Res::NFS4_OK(ok)) => Some(ok.object.to_vec()),
             _ => None,
@@ -155,7 +155,7 @@ impl Reply {
         all.nth(index).expect("a filehandle")
     }
 
-    pub fn opened(&self) -> &Open4Resok<'static> {
+    pub(crate) fn opened(&self) -> &Open4Resok<'static> {
         let mut opens = self.results.iter().filter_map(|result| match result {
             NfsResop4::OP_OPEN(Open4Res::NFS4_OK(ok)) => Some(ok),
             _ => None,
@@ -163,7 +163,7 @@ impl Reply {
         opens.next().unwrap_or_else(|| panic!("no OPEN in {:?}", self.results))
     }
 
-    pub fn attributes(&self) -> AttributeValues<'_> {
+    pub(crate) fn attributes(&self) -> AttributeValues<'_> {
         let fattr = self.results.iter().rev().find_map(|result| match result {
             NfsResop4::OP_GETATTR(Getattr4Res::NFS4_OK(ok)) => Some(&ok.obj_attributes),
             _ => None,
@@ -172,32 +172,38 @@ impl Reply {
     }
 
     #[track_caller]
-    pub fn expect(self, status: Nfsstat4) -> Self {
+    pub(crate) fn expect(self, status: Nfsstat4) -> Self {
         assert_eq!(self.status, status, "{:?}", self.results);
         self
     }
 
     #[track_caller]
-    pub fn ok(self) -> Self {
+    pub(crate) fn ok(self) -> Self {
         self.expect(Nfsstat4::NFS4_OK)
     }
 }
 
-pub fn sys(uid: u32) -> Security {
+pub(crate) fn sys(uid: u32) -> Security {
     Security::sys(Caller { uid, gid: uid, groups: [].into() })
 }
 
-pub fn krb5(flavor: SecFlavor, name: &str, uid: u32) -> Security {
+pub(crate) fn krb5(flavor: SecFlavor, name: &str, uid: u32) -> Security {
     let caller = Caller { uid, gid: uid, groups: [].into() };
     Security::gss(flavor, format!("{name}@EXAMPLE.ORG").into(), false, Some(caller), 77)
 }
 
 impl Server {
-    pub fn call_bytes(&self, security: &Security, connection: u64, now: Duration, args: &[u8]) -> Reply {
+    pub(crate) fn call_bytes(
+        &self,
+        security: &Security,
+        connection: u64,
+        now: Duration,
+        args: &[u8],
+    ) -> Reply {
         self.call_with_overhead(security, connection, now, args, 0)
     }
 
-    pub fn call_with_overhead(
+    pub(crate) fn call_with_overhead(
         &self,
         security: &Security,
         connection: u64,
@@ -229,7 +235,14 @@ impl Server {
         Reply { status, results, bytes, outcome }
     }
 
-    pub fn call(&self, security: &Security, connection: u64, now: Duration, minor: u32, ops: &[Op]) -> Reply {
+    pub(crate) fn call(
+        &self,
+        security: &Security,
+        connection: u64,
+        now: Duration,
+        minor: u32,
+        ops: &[Op],
+    ) -> Reply {
         self.call_bytes(security, connection, now, &encode(minor, ops))
     }
 }
@@ -254,14 +267,14 @@ fn check_statuses(minor: u32, reply: &Compound4Res<'_>) {
     }
 }
 
-pub fn encode(minor: u32, ops: &[Op]) -> Vec<u8> {
+pub(crate) fn encode(minor: u32, ops: &[Op]) -> Vec<u8> {
     let mut encoder = Encoder::new();
     encoder.opaque(b"tag").u32(minor).array(ops);
     encoder.into_vec()
 }
 
 /// A client with one session that uses slot 0.
-pub struct Client<'s> {
+pub(crate) struct Client<'s> {
     pub server: &'s Server,
     pub security: Security,
     pub connection: u64,
@@ -274,7 +287,7 @@ pub struct Client<'s> {
     pub fore: ChannelAttrs4,
 }
 
-pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
+pub(crate) const FORE: ChannelAttrs4 = ChannelAttrs4 {
     ca_headerpadsize: 0,
     ca_maxrequestsize: 1 << 20,
     ca_maxresponsesize: 1 << 20,
@@ -284,7 +297,7 @@ pub const FORE: ChannelAttrs4 = ChannelAttrs4 {
     ca_rdma_ird: Vec::new(),
 };
 
-pub fn exchange_id(owner: &[u8], protect: StateProtect4A<'static>) -> Op {
+pub(crate) fn exchange_id(owner: &[u8], protect: StateProtect4A<'static>) -> Op {
     NfsArgop4::OP_EXCHANGE_ID(ExchangeId4Args {
         eia_clientowner: ClientOwner4 { co_verifier: [1; 8], co_ownerid: owner.to_vec().into() },
         eia_flags: 0,
@@ -293,7 +306,7 @@ pub fn exchange_id(owner: &[u8], protect: StateProtect4A<'static>) -> Op {
     })
 }
 
-pub fn create_session(clientid: Clientid4, sequence: u32, fore: ChannelAttrs4) -> Op {
+pub(crate) fn create_session(clientid: Clientid4, sequence: u32, fore: ChannelAttrs4) -> Op {
     NfsArgop4::OP_CREATE_SESSION(create_session_args(clientid, sequence, fore))
 }
 
@@ -315,17 +328,17 @@ fn create_session_args(
 
 impl<'s> Client<'s> {
     /// Makes a client of alice's by AUTH_SYS that has completed its reclaims.
-    pub fn new(server: &'s Server) -> Self {
+    pub(crate) fn new(server: &'s Server) -> Self {
         Self::with(server, b"client", sys(ALICE), FORE)
     }
 
-    pub fn with(server: &'s Server, owner: &[u8], security: Security, fore: ChannelAttrs4) -> Self {
+    pub(crate) fn with(server: &'s Server, owner: &[u8], security: Security, fore: ChannelAttrs4) -> Self {
         let mut client = Self::without_reclaim_complete(server, owner, security, fore);
         client.run(vec![reclaim_complete()]).ok();
         client
     }
 
-    pub fn without_reclaim_complete(
+    pub(crate) fn without_reclaim_complete(
         server: &'s Server,
         owner: &[u8],
         security: Security,
@@ -368,12 +381,12 @@ impl<'s> Client<'s> {
     }
 
     /// Returns the SEQUENCE of the next call.
-    pub fn next_sequence(&mut self) -> Op {
+    pub(crate) fn next_sequence(&mut self) -> Op {
         self.sequence += 1;
         self.sequence_again()
     }
 
-    pub fn sequence_again(&self) -> Op {
+    pub(crate) fn sequence_again(&self) -> Op {
         NfsArgop4::OP_SEQUENCE(Sequence4Args {
             sa_sessionid: self.session,
             sa_sequenceid: self.sequence,
@@ -384,33 +397,33 @@ impl<'s> Client<'s> {
     }
 
     /// Runs operations behind a SEQUENCE.
-    pub fn run(&mut self, ops: Vec<Op>) -> Reply {
+    pub(crate) fn run(&mut self, ops: Vec<Op>) -> Reply {
         let mut all = vec![self.next_sequence()];
         all.extend(ops);
         self.server.call(&self.security, self.connection, self.now, self.minor, &all)
     }
 
     /// Runs operations behind SEQUENCE, PUTROOTFH and LOOKUPs to a path such as "export/a".
-    pub fn at(&mut self, path: &str, ops: Vec<Op>) -> Reply {
+    pub(crate) fn at(&mut self, path: &str, ops: Vec<Op>) -> Reply {
         let mut all = vec![put_root()];
         all.extend(path.split('/').filter(|name| !name.is_empty()).map(lookup));
         all.extend(ops);
         self.run(all)
     }
 
-    pub fn fh_of(&mut self, path: &str) -> Vec<u8> {
+    pub(crate) fn fh_of(&mut self, path: &str) -> Vec<u8> {
         self.at(path, vec![getfh()]).ok().fh(0)
     }
 
     /// Creates a file with data and closes it. Returns its filehandle.
-    pub fn make_file(&mut self, directory: &str, name: &str, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn make_file(&mut self, directory: &str, name: &str, data: &[u8]) -> Vec<u8> {
         let reply = self.at(directory, vec![open_create(name, 3), getfh()]).ok();
         let (fh, stateid) = (reply.fh(0), reply.opened().stateid);
         self.run(vec![put(&fh), write(stateid, 0, data), close(stateid)]).ok();
         fh
     }
 
-    pub fn make_directory(&mut self, directory: &str, name: &str) -> Vec<u8> {
+    pub(crate) fn make_directory(&mut self, directory: &str, name: &str) -> Vec<u8> {
         self.at(directory, vec![mkdir(name), getfh()]).ok().fh(0)
     }
 }

@@ -3,13 +3,13 @@
 use super::*;
 
 /// Returns the delegation granted by an OPEN.
-pub fn delegation(reply: &Reply) -> &OpenDelegation4<'static> {
+pub(crate) fn delegation(reply: &Reply) -> &OpenDelegation4<'static> {
     &reply.opened().delegation
 }
 
 /// Returns the stateid of the granted delegation.
 #[track_caller]
-pub fn granted(reply: &Reply) -> Stateid4 {
+pub(crate) fn granted(reply: &Reply) -> Stateid4 {
     match delegation(reply) {
         OpenDelegation4::OPEN_DELEGATE_READ(read) => read.stateid,
         OpenDelegation4::OPEN_DELEGATE_WRITE(write) => write.stateid,
@@ -17,13 +17,13 @@ pub fn granted(reply: &Reply) -> Stateid4 {
     }
 }
 
-pub fn delegreturn(deleg_stateid: Stateid4) -> Op {
+pub(crate) fn delegreturn(deleg_stateid: Stateid4) -> Op {
     NfsArgop4::OP_DELEGRETURN(Delegreturn4Args { deleg_stateid })
 }
 
 /// Returns stateid and filehandle of the CB_RECALL in a callback.
 #[track_caller]
-pub fn recalled(callback: &Callback) -> (Stateid4, Vec<u8>) {
+pub(crate) fn recalled(callback: &Callback) -> (Stateid4, Vec<u8>) {
     match callback.operation() {
         Some(NfsCbArgop4::OP_CB_RECALL(recall)) => (recall.stateid, recall.fh.to_vec()),
         other => panic!("{other:?}"),
@@ -31,7 +31,7 @@ pub fn recalled(callback: &Callback) -> (Stateid4, Vec<u8>) {
 }
 
 /// A server, two clients with backchannels, and a file "f" that both may write.
-pub struct Pair<'s> {
+pub(crate) struct Pair<'s> {
     pub server: &'s Server,
     pub wire: Wire,
     pub a: Client<'s>,
@@ -40,7 +40,7 @@ pub struct Pair<'s> {
 }
 
 impl<'s> Pair<'s> {
-    pub fn new(server: &'s Server) -> Self {
+    pub(crate) fn new(server: &'s Server) -> Self {
         let wire = Wire::under(server);
         let mut a = Client::delegated(server, &wire, b"a", 11);
         let b = Client::delegated(server, &wire, b"b", 12);
@@ -57,7 +57,7 @@ impl<'s> Pair<'s> {
 
     /// Opens the file as `a` with a delegation, and keeps it open.
     #[track_caller]
-    pub fn delegate(&mut self, access: u32) -> (Stateid4, Stateid4) {
+    pub(crate) fn delegate(&mut self, access: u32) -> (Stateid4, Stateid4) {
         let reply = self.a.at("export", vec![open("f", access)]).ok();
         (granted(&reply), reply.opened().stateid)
     }
@@ -65,7 +65,7 @@ impl<'s> Pair<'s> {
     /// Runs operations as `b` that conflict with `a`'s delegation: it is recalled and returned,
     /// then they succeed.
     #[track_caller]
-    pub fn conflicts(&mut self, name: &str, stateid: Stateid4, ops: impl Fn(&[u8]) -> Vec<Op>) {
+    pub(crate) fn conflicts(&mut self, name: &str, stateid: Stateid4, ops: impl Fn(&[u8]) -> Vec<Op>) {
         let reply = self.b.at("export", ops(&self.fh));
         assert_eq!(reply.status, Nfsstat4::NFS4ERR_DELAY, "{name}: {:?}", reply.results);
         let recall = self.wire.one();

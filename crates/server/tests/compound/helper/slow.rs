@@ -9,7 +9,7 @@ use vfs::{
 };
 
 /// The memory backend, with operations that would block on demand.
-pub struct Slow {
+pub(crate) struct Slow {
     inner: Arc<MemoryBackend>,
     /// Whether the cache is empty.
     cold: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ struct SlowFile {
 }
 
 impl Slow {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: memory(),
             cold: Arc::default(),
@@ -42,27 +42,27 @@ impl Slow {
         })
     }
 
-    pub fn set_cold(&self, cold: bool) {
+    pub(crate) fn set_cold(&self, cold: bool) {
         self.cold.store(cold, Ordering::SeqCst);
     }
 
     /// Makes changes of names and attributes need a sync from now on.
-    pub fn start_settling(&self) {
+    pub(crate) fn start_settling(&self) {
         self.settles.store(true, Ordering::SeqCst);
     }
 
     /// Returns the objects synced since the last call, in order.
-    pub fn take_settled(&self) -> Vec<ObjectHandle> {
+    pub(crate) fn take_settled(&self) -> Vec<ObjectHandle> {
         std::mem::take(&mut *self.settled.lock().unwrap())
     }
 
     /// Makes every sync fail from now on.
-    pub fn fall_sick(&self) {
+    pub(crate) fn fall_sick(&self) {
         self.sick.store(true, Ordering::SeqCst);
     }
 
     /// Makes nothing block from now on, and runs `happens` in the middle of the next lookup.
-    pub fn during_lookup(&self, happens: impl FnOnce() + Send + 'static) {
+    pub(crate) fn during_lookup(&self, happens: impl FnOnce() + Send + 'static) {
         self.quick.store(true, Ordering::SeqCst);
         *self.during.lock().unwrap() = Some(Box::new(happens));
     }

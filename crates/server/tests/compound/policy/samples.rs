@@ -7,7 +7,7 @@ use nfs4::*;
 use xdr::{Encode, Encoder};
 
 /// One sample call of an operation.
-pub struct Sample {
+pub(super) struct Sample {
     /// The encoded operation: number and arguments.
     pub bytes: Vec<u8>,
     /// The kind of the current filehandle.
@@ -38,7 +38,7 @@ impl Sample {
 }
 
 /// The use of filehandles by an operation.
-pub enum Samples {
+pub(super) enum Samples {
     /// It neither uses nor sets one.
     NoFilehandle,
     /// It uses or sets one, as in these samples.
@@ -63,7 +63,7 @@ fn without_arguments(opnum: NfsOpnum4) -> Option<Samples> {
 }
 
 /// Returns the samples of an operation; `None` for one without samples here.
-pub fn samples(opnum: NfsOpnum4, minor: u32, w: &World<'_>) -> Option<Samples> {
+pub(super) fn samples(opnum: NfsOpnum4, minor: u32, w: &World<'_>) -> Option<Samples> {
     use Kind::*;
     use NfsOpnum4::*;
     if minor == 0

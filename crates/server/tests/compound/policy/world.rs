@@ -12,11 +12,11 @@ use xdr::{Encode, Encoder};
 const SECRETS: [&[u8]; 5] =
     [b"SECRET-CONTENT", b"secret-name", b"secret-target", b"secret-key", b"secret-value"];
 /// The size of the file in bytes. No other number in a reply resembles it.
-pub const SIZE: u64 = 84_523;
+pub(super) const SIZE: u64 = 84_523;
 
 /// The rule that excludes the weak caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub(super) enum Rule {
     /// The export accepts all flavors but this.
     Flavor(SecFlavor),
     /// The export is for another network.
@@ -27,7 +27,7 @@ pub enum Rule {
 
 /// An object of each export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Directory,
     File,
     Victim,
@@ -35,12 +35,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Directory, Self::File, Self::Victim, Self::Link];
+    pub(super) const ALL: [Self; 4] = [Self::Directory, Self::File, Self::Victim, Self::Link];
 }
 
 /// A filehandle of each kind.
 #[derive(Clone)]
-pub struct Handles([Vec<u8>; 4]);
+pub(super) struct Handles([Vec<u8>; 4]);
 
 impl Index<Kind> for Handles {
     type Output = Vec<u8>;
@@ -51,7 +51,7 @@ impl Index<Kind> for Handles {
 }
 
 /// The server and its exports.
-pub struct Site {
+pub(super) struct Site {
     server: Server,
     backend: Arc<MemoryBackend>,
     read_only: bool,
@@ -86,7 +86,7 @@ impl Session<'_> {
 }
 
 /// The two callers of a server, and the filehandles that they use.
-pub struct World<'s> {
+pub(super) struct World<'s> {
     pub rule: Rule,
     pub minor: u32,
     /// The number of results before the test's operations: SEQUENCE's.
@@ -107,7 +107,7 @@ const HIGH: ([u8; 4], u16) = ([198, 51, 100, 7], 1024);
 
 impl<'s> World<'s> {
     /// Starts a server with the exports /closed and /open.
-    pub fn server(rule: Rule) -> Site {
+    pub(super) fn server(rule: Rule) -> Site {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
         let closed = match rule {
@@ -122,7 +122,7 @@ impl<'s> World<'s> {
     }
 
     /// Starts such a server whose export is read-only and admits every caller.
-    pub fn read_only_server() -> Site {
+    pub(super) fn read_only_server() -> Site {
         let backend = filled(b"SECRET-CONTENT", "secret");
         let closed = all_flavors(Export::new("/closed", backend.clone()).unwrap());
         Self::start(Export { read_only: true, ..closed }, backend, true)
@@ -133,7 +133,7 @@ impl<'s> World<'s> {
         Site { server: Setup::with_exports(vec![closed, open]).start(), backend, read_only }
     }
 
-    pub fn new(site: &'s Site, rule: Rule, minor: u32) -> Self {
+    pub(super) fn new(site: &'s Site, rule: Rule, minor: u32) -> Self {
         let at = |(address, port): ([u8; 4], u16)| {
             *site.server.peer.lock().unwrap() = SocketAddr::from((address, port));
         };
@@ -167,19 +167,19 @@ impl<'s> World<'s> {
     }
 
     /// Returns the admitted client of NFSv4.0.
-    pub fn old(&self) -> &Client40<'s> {
+    pub(super) fn old(&self) -> &Client40<'s> {
         match &self.strong {
             Session::Old(client) => client,
             Session::Later(_) => panic!("only NFSv4.0 has such"),
         }
     }
 
-    pub fn run_strong(&mut self, before: &[Op], op: &[u8]) -> Reply {
+    pub(super) fn run_strong(&mut self, before: &[Op], op: &[u8]) -> Reply {
         *self.site.server.peer.lock().unwrap() = INSIDE.into();
         self.strong.run(before, Some(op), &[])
     }
 
-    pub fn run_weak(&mut self, before: &[Op], op: Option<&[u8]>, behind: &[Op]) -> Reply {
+    pub(super) fn run_weak(&mut self, before: &[Op], op: Option<&[u8]>, behind: &[Op]) -> Reply {
         let peer = match self.rule {
             Rule::Flavor(_) => INSIDE,
             Rule::Address => OUTSIDE,
@@ -190,7 +190,7 @@ impl<'s> World<'s> {
     }
 
     #[track_caller]
-    pub fn check_leak(&self, reply: &Reply, what: &str) {
+    pub(super) fn check_leak(&self, reply: &Reply, what: &str) {
         let holds = |secret: &[u8]| reply.bytes.windows(secret.len()).any(|window| window == secret);
         let told = SECRETS.into_iter().find(|secret| holds(secret)).map(String::from_utf8_lossy);
         assert!(told.is_none(), "{what} tells {told:?}: {:?}", reply.results);
@@ -199,7 +199,7 @@ impl<'s> World<'s> {
 
     /// Describes all state of the closed export that a modification would change, read directly
     /// from the backend.
-    pub fn snapshot(&self) -> Vec<String> {
+    pub(super) fn snapshot(&self) -> Vec<String> {
         let (backend, root) = (&self.site.backend, Caller::root());
         let mut all = Vec::new();
         let mut waiting = vec![(String::new(), backend.root())];
