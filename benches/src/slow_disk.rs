@@ -161,7 +161,7 @@ fn write_and_commit(mount: &mut Mount) -> anyhow::Result<()> {
     }
     let mut written = 0;
     while written < WRITES {
-        mount.wait(&mut |_, _| {
+        mount.poll(None, &mut |_, _| {
             written += 1;
             Ok(())
         })?;

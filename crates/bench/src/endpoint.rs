@@ -6,7 +6,7 @@ use std::time::Duration;
 /// One flavor's way to the server: one file to read and write, with many requests in flight, and a
 /// folder for small files.
 ///
-/// Requests are started with a tag of the caller's choice; [`Endpoint::wait`] hands back what has
+/// Requests are started with a tag of the caller's choice; [`Endpoint::poll`] hands back what has
 /// finished, in any order.
 pub trait Endpoint {
     /// The largest number of requests that can be in flight.
@@ -43,14 +43,6 @@ pub trait Endpoint {
         timeout: Option<Duration>,
         done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>,
     ) -> Result<usize>;
-
-    /// Waits until at least one request has finished and hands each that has to `done`.
-    ///
-    /// # Errors
-    /// Those of [`Endpoint::poll`].
-    fn wait(&mut self, done: &mut dyn FnMut(usize, Finished<'_>) -> Result<()>) -> Result<()> {
-        self.poll(None, done).map(drop)
-    }
 
     /// Brings all that was written to stable storage.
     ///

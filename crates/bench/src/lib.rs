@@ -28,6 +28,7 @@ pub mod mounted;
 pub mod native;
 mod pattern;
 mod repository;
+mod rng;
 mod server_process;
 mod watched;
 pub mod workload;

@@ -1,14 +1,10 @@
 //! `bench anf`: two loads, three workloads, from pure read to pure write, as in "Performance impact
 //! of Kerberos on NFSv4.1 volumes".
 
-use super::Blocks;
+use super::{Blocks, block};
 use crate::Unit;
-use crate::measuring::{
-    Axes, Case, Evaluation, Load, LoadLevel, Reach, Record, Settings, Transfer, Workload, WorkloadAxes,
-};
-use anyhow::Result;
+use crate::measuring::{Axes, Case, Load, LoadLevel, Reach, Settings, Transfer, Workload, WorkloadAxes};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Name of the evaluation.
 pub const ANF: &str = "anf";
@@ -29,37 +25,18 @@ const SEED: u64 = 2021;
 /// The option that names a repository to take instead of one that is drawn.
 pub const REPOSITORY: &str = "repository";
 
-/// See the module.
-pub struct Anf(Blocks);
-
-impl Anf {
-    /// Plans it; `connections` as nconnect makes them.
-    pub fn new(settings: &Settings, connections: u32) -> Self {
-        let mut blocks = Vec::new();
-        for load in [LoadLevel::Low, LoadLevel::High] {
-            for workload in [Workload::Random, Workload::Sequential] {
-                for writes in WRITES {
-                    blocks.push(transfer(settings, connections, load, workload, writes));
-                }
+/// Plans it; `connections` as nconnect makes them.
+pub fn anf(settings: &Settings, connections: u32) -> Blocks {
+    let mut blocks = Vec::new();
+    for load in [LoadLevel::Low, LoadLevel::High] {
+        for workload in [Workload::Random, Workload::Sequential] {
+            for writes in WRITES {
+                blocks.push(transfer(settings, connections, load, workload, writes));
             }
-            blocks.push(metadata(settings, connections, load));
         }
-        Self(Blocks::new(blocks))
+        blocks.push(metadata(settings, connections, load));
     }
-}
-
-impl Evaluation for Anf {
-    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
-        self.0.next(record)
-    }
-
-    fn to_come(&self, record: &Record) -> usize {
-        self.0.to_come(record)
-    }
-
-    fn copies(&self, stop: &AtomicBool) -> Result<u64> {
-        self.0.copies(stop)
-    }
+    Blocks::new(blocks)
 }
 
 /// Names the group of a workload.
@@ -84,35 +61,27 @@ fn transfer(
         (LoadLevel::High, true) => RANDOM_DEPTH,
         (LoadLevel::High, false) => SEQUENTIAL_DEPTH,
     };
-    let case = |side: &String| Case {
-        group: group(load, workload, writes),
-        side: side.clone(),
-        unit: if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond },
-        axes: Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) }),
-        load: Load::Transfer(Transfer {
-            random,
-            size: if random { 4096 } else { 1 << 20 },
-            writes,
-            depth,
-            rate: None,
-            reach: Reach { connections, ..Reach::default() },
-        }),
+    let transfer = Transfer {
+        random,
+        size: if random { 4096 } else { 1 << 20 },
+        writes,
+        depth,
+        rate: None,
+        reach: Reach { connections, ..Reach::default() },
     };
-    settings.sides.iter().map(case).collect()
+    let axes = Axes::Workload(WorkloadAxes { load, workload, writes: Some(writes) });
+    let group = group(load, workload, writes);
+    block(&settings.sides, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
 }
 
 fn metadata(settings: &Settings, connections: u32, load: LoadLevel) -> Vec<Case> {
     let clients = if load == LoadLevel::Low { 1 } else { GIT_CLIENTS };
-    let case = |side: &String| Case {
-        group: group(load, Workload::Metadata, 0),
-        side: side.clone(),
-        unit: Unit::OperationsPerSecond,
-        axes: Axes::Workload(WorkloadAxes { load, workload: Workload::Metadata, writes: None }),
-        load: Load::Git {
-            seed: SEED,
-            repository: settings.options.get(REPOSITORY).and_then(|path| path.as_str()).map(PathBuf::from),
-            reach: Reach { clients, connections, ..Reach::default() },
-        },
+    let git = Load::Git {
+        seed: SEED,
+        repository: settings.options.get(REPOSITORY).and_then(|path| path.as_str()).map(PathBuf::from),
+        reach: Reach { clients, connections, ..Reach::default() },
     };
-    settings.sides.iter().map(case).collect()
+    let workload = Workload::Metadata;
+    let axes = Axes::Workload(WorkloadAxes { load, workload, writes: None });
+    block(&settings.sides, &group(load, workload, 0), Unit::OperationsPerSecond, &axes, &git)
 }

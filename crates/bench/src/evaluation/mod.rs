@@ -7,29 +7,48 @@ pub mod ontap;
 mod plan;
 mod quick;
 
-pub use anf::{ANF, Anf, REPOSITORY};
-pub use nconnect::{NCONNECT, Nconnect};
+pub use anf::{ANF, REPOSITORY, anf};
+pub use nconnect::{NCONNECT, nconnect};
 pub use only::Only;
 pub use ontap::{ONTAP, Ontap};
-pub use plan::{OwnPlan, PLAN, PlanFile};
-pub use quick::{LOADS as QUICK_LOADS, QUICK, Quick};
+pub use plan::{PLAN, PlanFile, own_plan};
+pub use quick::{LOADS as QUICK_LOADS, QUICK, quick};
 
 use crate::KnownRepository;
-use crate::measuring::{Case, Evaluation, Load, Record};
+use crate::measuring::{Axes, Case, Evaluation, Load, Record, Unit};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Cases that are known from the beginning, one block of sides after the other.
-struct Blocks {
+pub struct Blocks {
     left: std::vec::IntoIter<Vec<Case>>,
 }
 
 impl Blocks {
-    fn new(blocks: Vec<Vec<Case>>) -> Self {
+    /// Plans these blocks; an empty one is skipped.
+    pub fn new(mut blocks: Vec<Vec<Case>>) -> Self {
+        blocks.retain(|block| !block.is_empty());
         Self { left: blocks.into_iter() }
     }
+
+    /// Returns the blocks that are still to come.
+    pub fn left(&self) -> &[Vec<Case>] {
+        self.left.as_slice()
+    }
+}
+
+/// Makes the block of a group: the same load on each side.
+pub fn block(sides: &[String], group: &str, unit: Unit, axes: &Axes, load: &Load) -> Vec<Case> {
+    let case = |side: &String| Case {
+        group: group.to_owned(),
+        side: side.clone(),
+        unit,
+        axes: axes.clone(),
+        load: load.clone(),
+    };
+    sides.iter().map(case).collect()
 }
 
 impl Evaluation for Blocks {
@@ -38,12 +57,12 @@ impl Evaluation for Blocks {
     }
 
     fn to_come(&self, _record: &Record) -> usize {
-        self.left.as_slice().iter().map(Vec::len).sum()
+        self.left().iter().map(Vec::len).sum()
     }
 
     fn copies(&self, stop: &AtomicBool) -> Result<u64> {
         let mut most: BTreeMap<&Path, u64> = BTreeMap::new();
-        for case in self.left.as_slice().iter().flatten() {
+        for case in self.left().iter().flatten() {
             if let Load::Git { repository: Some(path), reach, .. } = &case.load {
                 let clients = most.entry(path).or_default();
                 *clients = u64::from(reach.clients).max(*clients);

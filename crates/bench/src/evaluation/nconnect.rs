@@ -1,9 +1,8 @@
 //! `bench nconnect`: one security context over several connections, in order and reordered, and
 //! what is lost by it.
 
-use super::Blocks;
-use crate::Unit;
-use crate::measuring::{Axes, Case, ConnectionAxes, Evaluation, Load, Reach, Record, Settings, Transfer};
+use super::{Blocks, block};
+use crate::measuring::{Axes, Case, ConnectionAxes, Load, Reach, Settings, Transfer};
 
 /// Name of the evaluation.
 pub const NCONNECT: &str = "nconnect";
@@ -17,34 +16,17 @@ const DEPTH: u32 = 64;
 /// Bytes of a request.
 pub const SIZE: u64 = 4096;
 
-/// See the module.
-pub struct Nconnect(Blocks);
-
-impl Nconnect {
-    /// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over
-    /// others. Without, all is in order: mounts hold none back.
-    pub fn new(settings: &Settings, lag_max: Option<u32>) -> Self {
-        let mut blocks = Vec::new();
-        for connections in CONNECTIONS {
-            // On one connection there is nothing to reorder.
-            let orders: &[bool] =
-                if connections > 1 && lag_max.is_some() { &[false, true] } else { &[false] };
-            for reordered in orders {
-                blocks.push(block(settings, connections, lag_max.filter(|_| *reordered)));
-            }
-        }
-        Self(Blocks::new(blocks))
+/// Plans it; reordered, a connection is held back until up to `lag_max` later calls went over others.
+/// Without, all is in order: mounts hold none back.
+pub fn nconnect(settings: &Settings, lag_max: Option<u32>) -> Blocks {
+    let mut blocks = Vec::new();
+    for connections in CONNECTIONS {
+        blocks.push(connected(settings, connections, None));
+        // On one connection there is nothing to reorder.
+        let reordered = lag_max.filter(|_| connections > 1);
+        blocks.extend(reordered.map(|lag_max| connected(settings, connections, Some(lag_max))));
     }
-}
-
-impl Evaluation for Nconnect {
-    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
-        self.0.next(record)
-    }
-
-    fn to_come(&self, record: &Record) -> usize {
-        self.0.to_come(record)
-    }
+    Blocks::new(blocks)
 }
 
 /// Names the group of a number of connections.
@@ -54,20 +36,17 @@ pub fn group(connections: u32, reordered: bool) -> String {
     format!("{connections} connection{plural}{order}")
 }
 
-fn block(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Case> {
-    let case = |side: &String| Case {
-        group: group(connections, lag_max.is_some()),
-        side: side.clone(),
-        unit: Unit::OperationsPerSecond,
-        axes: Axes::Connections(ConnectionAxes { connections, reordered: lag_max.is_some() }),
-        load: Load::Transfer(Transfer {
-            random: true,
-            size: SIZE,
-            writes: 0,
-            depth: DEPTH,
-            rate: None,
-            reach: Reach { connections, lag_max, ..Reach::default() },
-        }),
+fn connected(settings: &Settings, connections: u32, lag_max: Option<u32>) -> Vec<Case> {
+    let transfer = Transfer {
+        random: true,
+        size: SIZE,
+        writes: 0,
+        depth: DEPTH,
+        rate: None,
+        reach: Reach { connections, lag_max, ..Reach::default() },
     };
-    settings.sides.iter().map(case).collect()
+    let reordered = lag_max.is_some();
+    let axes = Axes::Connections(ConnectionAxes { connections, reordered });
+    let group = group(connections, reordered);
+    block(&settings.sides, &group, transfer.unit(), &axes, &Load::Transfer(transfer))
 }

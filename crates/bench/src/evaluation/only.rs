@@ -49,20 +49,13 @@ impl Evaluation for Only<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ontap, Quick};
+    use super::super::{Ontap, quick};
     use super::*;
     use crate::measuring::Settings;
 
     #[test]
     fn only_the_cases_whose_names_contain_the_text_are_measured() {
-        let settings = Settings {
-            repetitions: 1,
-            seconds: 1.0,
-            file_size: 1 << 20,
-            sides: vec!["sys".to_owned(), "krb5p".to_owned()],
-            baseline: "sys".to_owned(),
-            options: Default::default(),
-        };
+        let settings = Settings::new(1, 1.0, 1 << 20, vec!["sys".to_owned(), "krb5p".to_owned()]);
         let record = Record::begin("quick", "", settings.clone());
         let groups = |evaluation: &mut dyn Evaluation, text: &str| {
             let mut only = Only::new(evaluation, text);
@@ -71,9 +64,9 @@ mod tests {
             assert_eq!(only.has_matched(), !groups.is_empty());
             groups
         };
-        let found = groups(&mut Quick::new(&settings, 1), "random READ");
+        let found = groups(&mut quick(&settings, 1), "random READ");
         assert_eq!(found, ["Random read, 4 KiB, 64 in flight", "Random read, 4 KiB, one at a time"]);
-        assert!(groups(&mut Quick::new(&settings, 1), "nothing").is_empty());
+        assert!(groups(&mut quick(&settings, 1), "nothing").is_empty());
         assert_eq!(groups(&mut Ontap::new(&[1], &[]), "8 KiB sequential writes").len(), 1);
     }
 }

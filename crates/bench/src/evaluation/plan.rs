@@ -1,12 +1,11 @@
 //! `bench run plan.toml`: one's own plan.
 
-use super::Blocks;
-use crate::measuring::{Axes, Case, Evaluation, Load, Reach, Record, Settings, Transfer};
+use super::{Blocks, block};
+use crate::measuring::{Axes, Case, Load, Reach, Settings, Transfer};
 use crate::{Flavor, Unit};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 /// Name of the evaluation.
 pub const PLAN: &str = "plan";
@@ -134,14 +133,7 @@ impl PlanFile {
 
     /// How it measures.
     pub fn settings(&self) -> Settings {
-        Settings {
-            repetitions: self.repetitions,
-            seconds: self.seconds,
-            file_size: self.file_size_mib << 20,
-            sides: self.flavors.clone(),
-            baseline: self.flavors.first().cloned().unwrap_or_default(),
-            options: Default::default(),
-        }
+        Settings::new(self.repetitions, self.seconds, self.file_size_mib << 20, self.flavors.clone())
     }
 }
 
@@ -174,7 +166,7 @@ impl PlanCase {
         Ok(())
     }
 
-    fn case(&self, side: &str) -> Case {
+    fn block(&self, sides: &[String]) -> Vec<Case> {
         let reach = Reach {
             clients: self.clients,
             principals: self.principals,
@@ -184,51 +176,30 @@ impl PlanCase {
             wsize: self.wsize,
             ..Reach::default()
         };
-        let random = self.kind != "sequential";
-        let load = match self.kind.as_str() {
-            "git" => Load::Git { seed: self.seed, repository: self.repository.clone(), reach },
-            _ => Load::Transfer(Transfer {
-                random,
-                size: self.size,
-                writes: self.writes,
-                depth: self.depth,
-                rate: self.rate,
-                reach,
-            }),
+        let (unit, load) = match self.kind.as_str() {
+            "git" => {
+                let (seed, repository) = (self.seed, self.repository.clone());
+                (Unit::OperationsPerSecond, Load::Git { seed, repository, reach })
+            }
+            kind => {
+                let transfer = Transfer {
+                    random: kind == "random",
+                    size: self.size,
+                    writes: self.writes,
+                    depth: self.depth,
+                    rate: self.rate,
+                    reach,
+                };
+                (transfer.unit(), Load::Transfer(transfer))
+            }
         };
-        Case {
-            group: self.name.clone(),
-            side: side.to_owned(),
-            unit: if random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond },
-            axes: Axes::default(),
-            load,
-        }
+        block(sides, &self.name, unit, &Axes::default(), &load)
     }
 }
 
-/// See the module.
-pub struct OwnPlan(Blocks);
-
-impl OwnPlan {
-    /// Plans what a file that was checked says.
-    pub fn new(file: &PlanFile) -> Self {
-        let block = |case: &PlanCase| file.flavors.iter().map(|side| case.case(side)).collect();
-        Self(Blocks::new(file.case.iter().map(block).collect()))
-    }
-}
-
-impl Evaluation for OwnPlan {
-    fn next(&mut self, record: &Record) -> Option<Vec<Case>> {
-        self.0.next(record)
-    }
-
-    fn to_come(&self, record: &Record) -> usize {
-        self.0.to_come(record)
-    }
-
-    fn copies(&self, stop: &AtomicBool) -> Result<u64> {
-        self.0.copies(stop)
-    }
+/// Plans what a file that was checked says.
+pub fn own_plan(file: &PlanFile) -> Blocks {
+    Blocks::new(file.case.iter().map(|case| case.block(&file.flavors)).collect())
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
-use crate::Pattern;
 use crate::link::Link;
 use crate::mounted::tools::run;
 use crate::mounted::{CopyProgram, Ssh, Sshd, free, remove};
@@ -63,14 +62,6 @@ impl Carrier for ByScp {
 
     fn compare(&mut self, source: &Path, name: &str, stop: &AtomicBool) -> Result<()> {
         compare(source, &self.path(name)?, stop)
-    }
-
-    fn get(&mut self, _name: &str, _pattern: Pattern, _stop: &AtomicBool) -> Result<Option<Carried>> {
-        bail!("scp only copies there")
-    }
-
-    fn forget(&mut self, _name: &str) -> Result<()> {
-        Ok(())
     }
 
     fn beneath(&self, name: &str) -> Option<PathBuf> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::Pattern;
 use crate::measuring::Stages;
@@ -63,17 +63,23 @@ pub trait Carrier {
     ///
     /// # Errors
     /// The server's, wrong data, or that this way does not read.
-    fn get(&mut self, name: &str, pattern: Pattern, stop: &AtomicBool) -> Result<Option<Carried>>;
+    fn get(&mut self, _name: &str, _pattern: Pattern, _stop: &AtomicBool) -> Result<Option<Carried>> {
+        bail!("this way only copies to the server")
+    }
 
-    /// Makes the client forget what it has of the file `name`.
+    /// Makes the client forget what it has of the file `name`, where it keeps anything.
     ///
     /// # Errors
     /// The system's.
-    fn forget(&mut self, name: &str) -> Result<()>;
+    fn forget(&mut self, _name: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns where the file `name` is on this machine's disks beneath the server, where that is
     /// known.
-    fn beneath(&self, name: &str) -> Option<PathBuf>;
+    fn beneath(&self, _name: &str) -> Option<PathBuf> {
+        None
+    }
 
     /// Returns how many bytes are free where copies go; none where that is not told.
     ///

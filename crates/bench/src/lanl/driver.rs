@@ -66,7 +66,7 @@ pub struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// Makes sides with `ways` as they are needed. `room` is what [`super::Lanl::room`] says; that
+    /// Makes sides with `ways` as they are needed. `room` is what [`super::room`] says; that
     /// for the sources is checked now, that at each server before anything is copied there.
     ///
     /// # Errors

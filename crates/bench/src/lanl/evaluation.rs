@@ -1,11 +1,10 @@
 //! The tests of the paper, and of what its authors left open, as cases.
 
-use std::collections::VecDeque;
-
 use anyhow::{Result, ensure};
 
 use crate::Unit;
-use crate::measuring::{Axes, CacheState, Case, Copy, CopyAxes, Evaluation, Fetch, Load, Part, Record};
+use crate::evaluation::{Blocks, block};
+use crate::measuring::{Axes, CacheState, Case, Copy, CopyAxes, Fetch, Load, Part};
 
 /// Name of the evaluation.
 pub const LANL: &str = "lanl";
@@ -54,67 +53,49 @@ pub struct Scope {
     pub caches: Caches,
 }
 
-/// See the module.
-pub struct Lanl {
-    left: VecDeque<Vec<Case>>,
+/// Plans it.
+///
+/// # Errors
+/// A scale that is none.
+pub fn lanl(scope: &Scope) -> Result<Blocks> {
+    ensure!((SCALE_MIN..=1.0).contains(&scope.scale), "the scale has to be from {SCALE_MIN} to 1");
+    let has = |part: &Part| scope.parts.contains(part);
+    let parts = Part::ALL.iter().copied().filter(has).flat_map(|part| match part {
+        Part::Sizes => sizes(scope),
+        Part::Small => vec![copies(&scope.sides, CopyAxes::of(part), small(scope.scale))],
+        Part::Large => vec![copies(&scope.sides, CopyAxes::of(part), large(scope.scale))],
+        Part::Caches => caches(scope),
+        Part::Enctypes => enctypes(scope),
+    });
+    Ok(Blocks::new(parts.collect()))
 }
 
-impl Lanl {
-    /// Plans it.
-    ///
-    /// # Errors
-    /// A scale that is none.
-    pub fn new(scope: &Scope) -> Result<Self> {
-        ensure!((SCALE_MIN..=1.0).contains(&scope.scale), "the scale has to be from {SCALE_MIN} to 1");
-        let has = |part: &Part| scope.parts.contains(part);
-        let parts = Part::ALL.iter().copied().filter(has).flat_map(|part| match part {
-            Part::Sizes => sizes(scope),
-            Part::Small => vec![copies(&scope.sides, CopyAxes::of(part), small(scope.scale))],
-            Part::Large => vec![copies(&scope.sides, CopyAxes::of(part), large(scope.scale))],
-            Part::Caches => caches(scope),
-            Part::Enctypes => enctypes(scope),
-        });
-        Ok(Self { left: parts.filter(|cases| !cases.is_empty()).collect() })
-    }
-
-    /// Returns the bytes of sources that are made, and the most that one side has at its server at
-    /// a time.
-    pub fn room(&self) -> (u64, u64) {
-        let loads = || self.left.iter().filter_map(|cases| cases.first()).map(|case| &case.load);
-        let mut sources: Vec<(u64, u64)> = Vec::new();
-        let (mut most, mut kept) = (0, 0);
-        for load in loads() {
-            match load {
-                Load::Copy(copy) => {
-                    most = most.max(blocks(copy.files, copy.size) * u64::from(copy.times));
-                    let source = (copy.files, copy.size);
-                    if !copy.zeros && !sources.contains(&source) {
-                        sources.push(source);
-                    }
+/// Returns the bytes of sources that a plan makes, and the most that one side has at its server at a
+/// time.
+pub fn room(plan: &Blocks) -> (u64, u64) {
+    let mut sources: Vec<(u64, u64)> = Vec::new();
+    let (mut most, mut kept) = (0, 0);
+    for case in plan.left().iter().filter_map(|cases| cases.first()) {
+        match &case.load {
+            Load::Copy(copy) => {
+                most = most.max(blocks(copy.files, copy.size) * u64::from(copy.times));
+                let source = (copy.files, copy.size);
+                if !copy.zeros && !sources.contains(&source) {
+                    sources.push(source);
                 }
-                Load::Fetch(fetch) => kept = fetch.size,
-                _ => {}
             }
+            Load::Fetch(fetch) => kept = fetch.size,
+            _ => {}
         }
-        let made: u64 = sources.iter().map(|(files, size)| blocks(*files, *size)).sum();
-        // What is read is copied once, and stays until the end.
-        (made + kept, most + kept)
     }
+    let made: u64 = sources.iter().map(|(files, size)| blocks(*files, *size)).sum();
+    // What is read is copied once, and stays until the end.
+    (made + kept, most + kept)
 }
 
 /// Bytes that files take on a disk, in blocks of 4 KiB.
 fn blocks(files: u64, size: u64) -> u64 {
     files.saturating_mul(size.next_multiple_of(4096))
-}
-
-impl Evaluation for Lanl {
-    fn next(&mut self, _record: &Record) -> Option<Vec<Case>> {
-        self.left.pop_front()
-    }
-
-    fn to_come(&self, _record: &Record) -> usize {
-        self.left.iter().map(Vec::len).sum()
-    }
 }
 
 fn scaled(number: u64, scale: f64) -> u64 {
@@ -153,17 +134,16 @@ pub fn title(copy: &Copy) -> String {
     }
 }
 
-fn case(group: &str, side: &str, axes: CopyAxes, load: Load) -> Case {
-    let unit = match &load {
+fn copied(sides: &[String], group: &str, axes: CopyAxes, load: &Load) -> Vec<Case> {
+    let unit = match load {
         Load::Copy(copy) if copy.files > 1 && copy.size <= SMALL_SIZE => Unit::OperationsPerSecond,
         _ => Unit::MegabytesPerSecond,
     };
-    Case { group: group.to_owned(), side: side.to_owned(), unit, axes: Axes::Copies(axes), load }
+    block(sides, group, unit, &Axes::Copies(axes), load)
 }
 
 fn copies(sides: &[String], axes: CopyAxes, copy: Copy) -> Vec<Case> {
-    let group = title(&copy);
-    sides.iter().map(|side| case(&group, side, axes, Load::Copy(copy.clone()))).collect()
+    copied(sides, &title(&copy), axes, &Load::Copy(copy))
 }
 
 fn sizes(scope: &Scope) -> Vec<Vec<Case>> {
@@ -190,7 +170,7 @@ fn caches(scope: &Scope) -> Vec<Vec<Case>> {
         let load = Load::Fetch(Fetch { size, client_cold, server_cold });
         let (client, server) = (Some(state(client_cold)), Some(state(server_cold)));
         let axes = CopyAxes { client, server, ..CopyAxes::of(Part::Caches) };
-        scope.readers.iter().map(|side| case(&group, side, axes, load.clone())).collect()
+        copied(&scope.readers, &group, axes, &load)
     };
     states.into_iter().filter(possible).map(block).collect()
 }
@@ -198,9 +178,8 @@ fn caches(scope: &Scope) -> Vec<Vec<Case>> {
 fn enctypes(scope: &Scope) -> Vec<Vec<Case>> {
     let block = |copy: Copy, test: Part| -> Vec<Case> {
         let group = format!("{}, by encryption type", title(&copy));
-        let load = Load::Copy(copy);
         let axes = CopyAxes { test: Some(test), ..CopyAxes::of(Part::Enctypes) };
-        scope.enctypes.iter().map(|side| case(&group, side, axes, load.clone())).collect()
+        copied(&scope.enctypes, &group, axes, &Load::Copy(copy))
     };
     vec![block(small(scope.scale), Part::Small), block(large(scope.scale), Part::Large)]
 }
@@ -221,13 +200,13 @@ mod tests {
         }
     }
 
-    fn groups(plan: &Lanl) -> Vec<&str> {
-        plan.left.iter().map(|cases| cases[0].group.as_str()).collect()
+    fn groups(plan: &Blocks) -> Vec<&str> {
+        plan.left().iter().map(|cases| cases[0].group.as_str()).collect()
     }
 
     #[test]
     fn at_scale_1_it_is_what_the_paper_did() {
-        let plan = Lanl::new(&scope(1.0)).unwrap();
+        let plan = lanl(&scope(1.0)).unwrap();
         assert_eq!(
             groups(&plan)[..8],
             [
@@ -241,7 +220,7 @@ mod tests {
                 "20 files of 500 MB",
             ]
         );
-        let (sources, copies) = plan.room();
+        let (sources, copies) = room(&plan);
         // The random folders and the file that is read; at a server 10 GB and that file.
         assert!((10_540_000_000..10_600_000_000).contains(&sources), "{sources}");
         assert!((10_500_000_000..10_501_000_000).contains(&copies), "{copies}");
@@ -249,19 +228,19 @@ mod tests {
 
     #[test]
     fn a_scale_makes_it_smaller_and_never_nothing() {
-        let plan = Lanl::new(&scope(0.001)).unwrap();
+        let plan = lanl(&scope(0.001)).unwrap();
         let found = groups(&plan);
         assert!(found.contains(&"One file of 100 B") && found.contains(&"10 files of 5 kB"), "{found:?}");
         assert!(found.contains(&"20 files of 500 kB"), "{found:?}");
         for scale in [0.0, -1.0, 1.1, f64::NAN] {
-            assert!(Lanl::new(&scope(scale)).is_err(), "{scale}");
+            assert!(lanl(&scope(scale)).is_err(), "{scale}");
         }
     }
 
     #[test]
     fn caches_are_named_as_far_as_they_can_be_made_cold() {
         let part = |caches| {
-            let plan = Lanl::new(&Scope { parts: vec![Part::Caches], caches, ..scope(1.0) }).unwrap();
+            let plan = lanl(&Scope { parts: vec![Part::Caches], caches, ..scope(1.0) }).unwrap();
             groups(&plan).iter().map(|group| group.replace("Reading 500 MB, ", "")).collect::<Vec<_>>()
         };
         let all = ["client cold, server cold", "client cold, server warm", "client warm, server warm"];

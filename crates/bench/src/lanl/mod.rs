@@ -14,7 +14,7 @@ mod transfer;
 pub use by_scp::ByScp;
 pub use carrier::{Carried, Carrier};
 pub use driver::{Copier, ServerCache, Way, Ways};
-pub use evaluation::{Caches, LANL, Lanl, SCALE_MIN, SCP, Scope, bytes, large, small};
+pub use evaluation::{Caches, LANL, SCALE_MIN, SCP, Scope, bytes, lanl, large, room, small};
 pub use native::Native;
 pub use on_mount::{OnMount, drop_cache};
 pub use sources::{Contents, Sources};

@@ -207,11 +207,6 @@ impl Carrier for Native {
         })
     }
 
-    /// There is nothing that it would keep.
-    fn forget(&mut self, _name: &str) -> Result<()> {
-        Ok(())
-    }
-
     fn beneath(&self, name: &str) -> Option<PathBuf> {
         Some(self.beneath.as_ref()?.join(&self.folder).join(name))
     }

@@ -140,10 +140,6 @@ impl Carrier for OnMount {
         drop_cache(&self.path(name)?)
     }
 
-    fn beneath(&self, _name: &str) -> Option<PathBuf> {
-        None
-    }
-
     fn free(&mut self) -> Result<Option<u64>> {
         self.place.as_ref().map(|place| free(place.folder())).transpose()
     }

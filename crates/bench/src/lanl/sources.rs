@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::Pattern;
 use crate::mounted::ensure_room;
+use crate::rng::SplitMix;
 
 /// Bytes that are drawn and written at once.
 const PIECE: usize = 1 << 20;
@@ -144,25 +145,13 @@ fn write(path: &Path, size: u64, contents: Contents, seed: u64, stop: &AtomicBoo
         }
         match contents {
             Contents::Checked(pattern) => pattern.fill(offset, &mut piece),
-            _ => draw(seed << 40 | offset, &mut piece),
+            _ => SplitMix(seed << 40 | offset).fill(&mut piece),
         }
         let count = piece.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
         file.write_all(piece.get(..count).unwrap_or_default())?;
         offset += count as u64;
     }
     Ok(file.flush()?)
-}
-
-/// SplitMix64: nothing that compresses, and the same for every run.
-fn draw(seed: u64, data: &mut [u8]) {
-    let mut state = seed;
-    for word in data.as_chunks_mut::<8>().0 {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        *word = (mixed ^ (mixed >> 31)).to_le_bytes();
-    }
 }
 
 #[cfg(test)]

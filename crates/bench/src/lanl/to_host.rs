@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::carrier::{Carried, Carrier};
 use super::on_mount::compare;
-use crate::Pattern;
 use crate::mounted::tools::run;
 use crate::mounted::{Ssh, ensure_room};
 
@@ -64,18 +63,6 @@ impl Carrier for ToHost {
             return Ok(());
         }
         compare(source, &copy, stop)
-    }
-
-    fn get(&mut self, _name: &str, _pattern: Pattern, _stop: &AtomicBool) -> Result<Option<Carried>> {
-        bail!("scp only copies there")
-    }
-
-    fn forget(&mut self, _name: &str) -> Result<()> {
-        Ok(())
-    }
-
-    fn beneath(&self, _name: &str) -> Option<PathBuf> {
-        None
     }
 
     fn free(&mut self) -> Result<Option<u64>> {

@@ -100,6 +100,13 @@ pub struct Transfer {
     pub reach: Reach,
 }
 
+impl Transfer {
+    /// Returns what its rate counts: requests at random places, else bytes.
+    pub fn unit(&self) -> Unit {
+        if self.random { Unit::OperationsPerSecond } else { Unit::MegabytesPerSecond }
+    }
+}
+
 /// How many clients get to the server, and how.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]

@@ -29,6 +29,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Makes settings whose baseline is the first of the sides.
+    pub fn new(repetitions: u32, seconds: f64, file_size: u64, sides: Vec<String>) -> Self {
+        let baseline = sides.first().cloned().unwrap_or_default();
+        Self { repetitions, seconds, file_size, sides, baseline, options: BTreeMap::new() }
+    }
+
     /// Returns the length of one repetition.
     pub fn length(&self) -> Duration {
         Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1))

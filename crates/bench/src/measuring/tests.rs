@@ -5,14 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn settings() -> Settings {
-    Settings {
-        repetitions: 3,
-        seconds: 0.01,
-        file_size: 1 << 20,
-        sides: ["sys", "krb5", "krb5p"].map(str::to_owned).to_vec(),
-        baseline: "sys".to_owned(),
-        options: Default::default(),
-    }
+    Settings::new(3, 0.01, 1 << 20, ["sys", "krb5", "krb5p"].map(str::to_owned).to_vec())
 }
 
 fn case(group: &str, side: &str) -> Case {

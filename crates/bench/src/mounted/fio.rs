@@ -38,9 +38,6 @@ pub struct Measured {
     pub bytes: u64,
     /// How long it went on.
     pub seconds: f64,
-    /// Processor time of fio in seconds; the kernel's NFS client works besides, in threads of its
-    /// own.
-    pub cpu_seconds: f64,
     /// Completion latencies: nanoseconds and their count, ascending.
     pub latencies: BTreeMap<u64, u64>,
 }
@@ -101,10 +98,6 @@ struct Output {
 struct Group {
     #[serde(default)]
     error: i64,
-    /// Milliseconds of all jobs of the group together.
-    job_runtime: u64,
-    usr_cpu: f64,
-    sys_cpu: f64,
     read: Direction,
     write: Direction,
 }
@@ -136,8 +129,6 @@ pub fn parse(text: &str) -> Result<Measured> {
     let mut measured = Measured::default();
     for group in output.jobs {
         ensure!(group.error == 0, "fio failed with error {}", group.error);
-        // Percentages of the time of all jobs together.
-        measured.cpu_seconds += (group.usr_cpu + group.sys_cpu) / 100.0 * group.job_runtime as f64 / 1e3;
         for direction in [group.read, group.write] {
             measured.operations += direction.total_ios;
             measured.bytes += direction.io_bytes;
@@ -170,13 +161,12 @@ pub(super) mod tests {
     #[test]
     fn reads_and_writes_are_added_up() {
         let text = r#"fio: this is a warning
-            {"fio version":"fio-3.33","jobs":[{"jobname":"bench","error":0,"job_runtime":2000,"usr_cpu":10.0,"sys_cpu":15.0,
+            {"fio version":"fio-3.33","jobs":[{"jobname":"bench","error":0,
             "read":{"io_bytes":40960,"total_ios":10,"runtime":1000,"clat_ns":{"bins":{"1000":4,"3000":6}}},
             "write":{"io_bytes":8192,"total_ios":2,"runtime":998,"clat_ns":{"bins":{"3000":2}}},
             "trim":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
         let measured = parse(text).unwrap();
         assert_eq!((measured.operations, measured.bytes, measured.seconds), (12, 49152, 1.0));
-        assert!((measured.cpu_seconds - 0.5).abs() < 1e-9);
         assert_eq!(measured.latencies, BTreeMap::from([(1000, 4), (3000, 8)]));
     }
 
@@ -185,7 +175,7 @@ pub(super) mod tests {
         for text in ["", "{}", "fio: failed", r#"{"jobs":[]}"#] {
             assert!(parse(text).is_err(), "{text:?}");
         }
-        let failed = r#"{"jobs":[{"error":28,"job_runtime":1,"usr_cpu":0,"sys_cpu":0,"read":{"io_bytes":0,"total_ios":0,
+        let failed = r#"{"jobs":[{"error":28,"read":{"io_bytes":0,"total_ios":0,
             "runtime":0},"write":{"io_bytes":0,"total_ios":0,"runtime":0}}]}"#;
         assert!(parse(failed).unwrap_err().to_string().contains("error 28"));
     }

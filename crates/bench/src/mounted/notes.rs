@@ -44,18 +44,11 @@ pub fn notes(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluation::{Nconnect, Ontap, PLAN};
+    use crate::evaluation::{Ontap, PLAN, nconnect};
     use crate::measuring::{CaseRecord, Evaluation as _, Settings};
 
     fn settings() -> Settings {
-        Settings {
-            repetitions: 1,
-            seconds: 1.0,
-            file_size: 1 << 20,
-            sides: vec!["sys".to_owned()],
-            baseline: "sys".to_owned(),
-            options: Default::default(),
-        }
+        Settings::new(1, 1.0, 1 << 20, vec!["sys".to_owned()])
     }
 
     #[test]
@@ -73,7 +66,7 @@ mod tests {
             }
         };
         record.cases.iter_mut().for_each(scheduled);
-        let many = Nconnect::new(&settings(), None).next(&record).unwrap();
+        let many = nconnect(&settings(), None).next(&record).unwrap();
         record.cases.extend(many.into_iter().map(unmeasured));
         let found = notes(&record).join(" ");
         assert!(found.contains("Fixed schedules are not fio's") && found.contains("reordered on purpose"));

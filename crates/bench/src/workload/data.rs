@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use super::{Conditions, Tally};
+use crate::rng::SplitMix;
 use crate::{Endpoint, Finished};
 
 /// How a file is filled: requests in flight, and their size.
@@ -57,7 +58,7 @@ struct Places {
     blocks: u64,
     shape: Shape,
     next: u64,
-    state: u64,
+    random: SplitMix,
     /// Hundredths of a write that are due.
     due: u32,
 }
@@ -65,20 +66,11 @@ struct Places {
 impl Places {
     fn new(shape: Shape, file_size: u64, seed: u64) -> Self {
         let blocks = (file_size / shape.size as u64).max(1);
-        Self { blocks, shape, next: 0, state: seed, due: 0 }
-    }
-
-    /// SplitMix64: every run and every flavor draws the same.
-    fn draw(&mut self, below: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(mixed ^ (mixed >> 31)) * u128::from(below)) >> 64) as u64
+        Self { blocks, shape, next: 0, random: SplitMix(seed), due: 0 }
     }
 
     fn next(&mut self) -> u64 {
-        let block = if self.shape.random { self.draw(self.blocks) } else { self.next % self.blocks };
+        let block = if self.shape.random { self.random.below(self.blocks) } else { self.next % self.blocks };
         self.next += 1;
         block * self.shape.size as u64
     }
@@ -211,9 +203,8 @@ pub fn run(
     endpoint: &mut dyn Endpoint,
     conditions: &Conditions<'_>,
     tally: &mut Tally,
-    start: Instant,
 ) -> Result<()> {
-    let shape = shape.fitted(endpoint);
+    let (shape, start) = (shape.fitted(endpoint), Instant::now());
     let mut in_flight = InFlight::new(shape, conditions, shape.seed());
     while start.elapsed() < conditions.length && !conditions.stopped() {
         in_flight.fill_up(endpoint)?;
@@ -234,6 +225,10 @@ pub(super) fn drain(
     Ok(())
 }
 
+/// Fills the file with its pattern, for reads to find.
+///
+/// # Errors
+/// The server's.
 pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
     let (random, depth, size) = (false, FILL_DEPTH, FILL_SIZE);
     let shape = Shape { writes: 100, random, depth, size }.fitted(endpoint);

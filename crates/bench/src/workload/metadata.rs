@@ -10,12 +10,13 @@ use crate::Endpoint;
 /// Files of one turn.
 const FILES: usize = 32;
 
-pub fn run(
-    endpoint: &mut dyn Endpoint,
-    conditions: &Conditions<'_>,
-    tally: &mut Tally,
-    start: Instant,
-) -> Result<()> {
+/// Makes small files, looks at them, renames, lists and removes them, one operation after the
+/// other, until the time is over; the last turn runs to its end.
+///
+/// # Errors
+/// The server's, and a listing that lacks files.
+pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally: &mut Tally) -> Result<()> {
+    let start = Instant::now();
     let names: Vec<(String, String)> =
         (0..FILES).map(|index| (format!("file-{index}"), format!("renamed-{index}"))).collect();
     while start.elapsed() < conditions.length && !conditions.stopped() {

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-pub use data::Shape;
+pub use data::{Shape, fill};
+pub use metadata::metadata;
 
 use crate::measuring::{Histogram, Latencies, Sample};
 use crate::pattern::Pattern;
@@ -68,14 +69,6 @@ impl Tally {
     }
 }
 
-/// Fills the file with its pattern, for reads to find.
-///
-/// # Errors
-/// The server's.
-pub fn fill(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>) -> Result<()> {
-    data::fill(endpoint, conditions)
-}
-
 /// Makes requests of a shape until the time is over, and counts them: with a rate on a fixed
 /// schedule of so many a second ([`open_loop`]), else each as soon as one has finished.
 ///
@@ -90,17 +83,8 @@ pub fn load(
 ) -> Result<()> {
     match rate {
         Some(rate) => open_loop::run(shape, rate, endpoint, conditions, tally),
-        None => data::run(shape, endpoint, conditions, tally, Instant::now()),
+        None => data::run(shape, endpoint, conditions, tally),
     }
-}
-
-/// Makes small files, looks at them, renames, lists and removes them, one operation after the
-/// other, until the time is over; the last turn runs to its end.
-///
-/// # Errors
-/// The server's, and a listing that lacks files.
-pub fn metadata(endpoint: &mut dyn Endpoint, conditions: &Conditions<'_>, tally: &mut Tally) -> Result<()> {
-    metadata::run(endpoint, conditions, tally, Instant::now())
 }
 
 /// Times one repetition and what it costs both ends, at the server for `side`: `run` counts what it

@@ -194,14 +194,7 @@ mod tests {
     /// A run with these rates and client CPU seconds, for the first so many of the sides.
     fn record(rates: &[(Part, &[(f64, f64)])]) -> Record {
         let sides = SIDES.map(str::to_owned).to_vec();
-        let settings = Settings {
-            repetitions: 6,
-            seconds: 1.0,
-            file_size: 0,
-            sides,
-            baseline: "sys".into(),
-            options: Default::default(),
-        };
+        let settings = Settings::new(6, 1.0, 0, sides);
         let mut record = Record::begin("lanl", "t", settings);
         record.environment.cores = 2;
         let each = rates.iter().flat_map(|(part, rates)| {

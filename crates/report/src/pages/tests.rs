@@ -2,7 +2,7 @@ use super::*;
 use crate::{Compared, generator_notes, share_sentence, stages_note};
 use anyhow::Result;
 use bench::evaluation::{
-    ANF, Anf, NCONNECT, Nconnect, ONTAP, Ontap, OwnPlan, PlanFile, QUICK, QUICK_LOADS, Quick,
+    ANF, NCONNECT, ONTAP, Ontap, PlanFile, QUICK, QUICK_LOADS, anf, nconnect, own_plan, quick,
 };
 use bench::measuring::{
     Calibration, Case, CaseRecord, Driver, Evaluation, Histogram, Latencies, Limit, Load, LoadLevel, Missing,
@@ -90,14 +90,7 @@ impl Driver for Made {
 }
 
 fn settings() -> Settings {
-    Settings {
-        repetitions: 6,
-        seconds: 1.0,
-        file_size: 64 << 20,
-        sides: ["sys", "krb5", "krb5i", "krb5p"].map(str::to_owned).to_vec(),
-        baseline: "sys".to_owned(),
-        options: Default::default(),
-    }
+    Settings::new(6, 1.0, 64 << 20, ["sys", "krb5", "krb5i", "krb5p"].map(str::to_owned).to_vec())
 }
 
 /// A record of an evaluation with made-up figures, for looks and for tests of what is drawn from
@@ -106,11 +99,11 @@ pub(crate) fn sample(name: &str) -> Record {
     let plan: PlanFile =
         serde_json::from_str(r#"{"case": [{"name": "one & two", "kind": "random"}]}"#).unwrap();
     let mut evaluation: Box<dyn Evaluation> = match name {
-        ANF => Box::new(Anf::new(&settings(), 1)),
+        ANF => Box::new(anf(&settings(), 1)),
         ONTAP => Box::new(Ontap::new(&[1], &["portable".to_owned()])),
-        NCONNECT => Box::new(Nconnect::new(&settings(), Some(4096))),
-        QUICK => Box::new(Quick::new(&settings(), 1)),
-        _ => Box::new(OwnPlan::new(&plan)),
+        NCONNECT => Box::new(nconnect(&settings(), Some(4096))),
+        QUICK => Box::new(quick(&settings(), 1)),
+        _ => Box::new(own_plan(&plan)),
     };
     let mut record = Record::begin(name, "What Kerberos costs", settings());
     let stop = AtomicBool::new(false);
@@ -319,7 +312,7 @@ fn what_is_lost_over_several_connections_is_counted_and_said() {
 
 #[test]
 fn on_mounts_calls_keep_their_order_and_the_kernel_counts_what_is_lost() {
-    let (mut evaluation, mut record) = (Nconnect::new(&settings(), None), sample(NCONNECT));
+    let (mut evaluation, mut record) = (nconnect(&settings(), None), sample(NCONNECT));
     let blocks: Vec<Vec<Case>> = std::iter::from_fn(|| evaluation.next(&record)).collect();
     assert_eq!(blocks.len(), 5);
     assert!(blocks.iter().flatten().all(|case| case.axes.connections().is_some_and(|axes| !axes.reordered)));

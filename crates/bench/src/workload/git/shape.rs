@@ -1,6 +1,7 @@
 //! The repository that a seed draws, or that has the files of another.
 
 use crate::KnownRepository;
+use crate::rng::SplitMix;
 use std::collections::BTreeSet;
 
 /// Folders of the working copy, and files of each.
@@ -48,31 +49,17 @@ pub struct Repository {
     pub loose: Vec<Blob>,
 }
 
-/// SplitMix64.
-pub struct Draw(pub u64);
-
-impl Draw {
-    /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as
-    /// source files are.
-    fn size(&mut self) -> usize {
-        let power = 7 + self.next() % 8;
-        (1usize << power) + (self.next() % (1 << power)) as usize
-    }
+/// Returns a size between 128 bytes and 32 KiB, each power of two as likely as another, as source
+/// files are.
+fn size(draw: &mut SplitMix) -> usize {
+    let power = 7 + draw.next() % 8;
+    (1usize << power) + (draw.next() % (1 << power)) as usize
 }
 
 impl Blob {
     /// Returns its content: packed data looks like noise.
     pub fn content(&self) -> Vec<u8> {
-        let mut draw = Draw(self.seed);
+        let mut draw = SplitMix(self.seed);
         let words = (0..self.size.div_ceil(8)).flat_map(|_| draw.next().to_le_bytes());
         words.take(self.size).collect()
     }
@@ -81,7 +68,7 @@ impl Blob {
 impl Repository {
     /// Draws one.
     pub fn draw(seed: u64) -> Self {
-        let mut draw = Draw(seed);
+        let mut draw = SplitMix(seed);
         let mut folders = vec![WORK.to_owned()];
         for index in 1..FOLDERS {
             // Half of the folders are below another one.
@@ -93,7 +80,7 @@ impl Repository {
         for folder in &folders {
             for index in 0..FILES {
                 let path = format!("{folder}/source-{index}.c");
-                files.push(Blob { path, size: draw.size(), seed: draw.next() });
+                files.push(Blob { path, size: size(&mut draw), seed: draw.next() });
             }
         }
         let changed = (0..files.len()).filter(|_| draw.next().is_multiple_of(CHANGED)).collect();
@@ -102,7 +89,7 @@ impl Repository {
 
     /// Has the files of a repository, with other contents of the same lengths.
     pub fn of(known: &KnownRepository, seed: u64) -> Self {
-        let mut draw = Draw(seed);
+        let mut draw = SplitMix(seed);
         let (mut folders, mut files) = (BTreeSet::from([WORK.to_owned()]), Vec::new());
         for file in &known.files {
             let path = format!("{WORK}/{}", file.path);
@@ -118,13 +105,13 @@ impl Repository {
         files: Vec<Blob>,
         changed: Vec<usize>,
         pack: usize,
-        draw: &mut Draw,
+        draw: &mut SplitMix,
     ) -> Self {
         let pack = Blob { path: ".git/objects/pack/pack-1.pack".into(), size: pack, seed: draw.next() };
         let loose = (0..LOOSE).map(|_| {
             let name = draw.next();
             let path = format!(".git/objects/{:02x}/{name:016x}", name >> 56 & 0x0f);
-            Blob { path, size: draw.size(), seed: draw.next() }
+            Blob { path, size: size(draw), seed: draw.next() }
         });
         let loose = loose.collect();
         Self { folders, files, changed, pack, loose }

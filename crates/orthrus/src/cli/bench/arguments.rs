@@ -219,14 +219,9 @@ impl RunArguments {
         let share = |time: Duration| time.as_secs_f64() / cases / (1.5 * f64::from(repetitions) + 1.0);
         let of_time = self.time.map(|time| share(time).max(SECONDS_MIN));
         let file_size = self.file_size.unwrap_or(if self.quick { QUICK_FILE_SIZE } else { 64 });
-        let mut settings = Settings {
-            repetitions,
-            seconds: self.seconds.or(of_time).unwrap_or(seconds),
-            file_size: file_size << 20,
-            sides: self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect(),
-            baseline: self.flavors.first().map_or("sys", |flavor| flavor.name()).to_owned(),
-            options: Default::default(),
-        };
+        let seconds = self.seconds.or(of_time).unwrap_or(seconds);
+        let sides = self.flavors.iter().map(|flavor| flavor.name().to_owned()).collect();
+        let mut settings = Settings::new(repetitions, seconds, file_size << 20, sides);
         self.selection.select(&mut settings);
         settings
     }

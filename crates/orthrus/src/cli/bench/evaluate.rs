@@ -9,7 +9,7 @@ use super::site::{Own, Remote, Store};
 use crate::cli::LeftOut;
 use crate::cli::stop::stop_flag;
 use anyhow::{Context, bail};
-use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, OwnPlan, PLAN, PlanFile, REPOSITORY};
+use bench::evaluation::{self, ANF, NCONNECT, ONTAP, Only, PLAN, PlanFile, REPOSITORY, own_plan};
 use bench::link::Link;
 use bench::measuring::{self, Driver, Evaluation, Phase, Record, Settings, Step, Watch};
 use bench::native::{Native, Site};
@@ -57,7 +57,7 @@ impl Anf {
         }
         let title = "What Kerberos costs: low and high load, from pure read to pure write";
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut evaluation::Anf::new(&settings, self.connections);
+        let evaluation = &mut evaluation::anf(&settings, self.connections);
         let asked = Asked { name: ANF, title, settings, evaluation, files: 1, counting: false };
         either(mounts, &self.target, &self.run, asked)
     }
@@ -154,7 +154,7 @@ impl Nconnect {
         settings.options.extend(lag.map(|lag| ("lag".into(), json!(lag))));
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
         let mounts = mounts.map(on_mounts::Target::by_connections).transpose()?;
-        let evaluation = &mut evaluation::Nconnect::new(&settings, lag);
+        let evaluation = &mut evaluation::nconnect(&settings, lag);
         let asked = Asked { name: NCONNECT, title, settings, evaluation, files: 1, counting: true };
         either(mounts, &self.target, &self.run, asked)
     }
@@ -193,7 +193,7 @@ impl Run {
         settings.options.insert("plan".into(), json!(text));
         self.selection.select(&mut settings);
         let mounts = on_mounts::Target::find(&self.mount, &self.target, &mut settings)?;
-        let evaluation = &mut OwnPlan::new(&plan);
+        let evaluation = &mut own_plan(&plan);
         let asked = Asked { name: PLAN, title: &plan.title, settings, evaluation, files: 2, counting: true };
         if self.selection.list {
             return list(asked);

@@ -11,8 +11,8 @@ use anyhow::{Context, ensure};
 use bench::Flavor;
 use bench::Watched;
 use bench::lanl::{
-    ByScp, Caches, Carrier, Copier, LANL, Lanl, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost,
-    Way,
+    ByScp, Caches, Carrier, Copier, LANL, Native, OnMount, SCP, Scope, ServerCache, Sources, ToHost, Way,
+    lanl, room,
 };
 use bench::link::Link;
 use bench::measuring::{Part, Record, Settings};
@@ -124,8 +124,8 @@ impl Arguments {
         let link = self.target.link()?;
         let mut sides = self.sides(link.as_ref())?;
         let scope = self.scope(&sides);
-        let mut evaluation = Lanl::new(&scope)?;
-        let room = evaluation.room();
+        let mut evaluation = lanl(&scope)?;
+        let room = room(&evaluation);
         let title = "What Kerberos costs a cluster: copies by NFSv4 and by SCP";
         let mut record = Record::begin(LANL, title, self.settings(&scope));
         record.target = match &sides {
@@ -201,14 +201,8 @@ impl Arguments {
         let mut sides = scope.sides.clone();
         let more: Vec<String> = scope.enctypes.iter().filter(|side| !sides.contains(side)).cloned().collect();
         sides.extend(more);
-        let mut settings = Settings {
-            repetitions: self.repetitions.unwrap_or(if self.quick { QUICK.1 } else { 10 }),
-            seconds: 0.0,
-            file_size: 0,
-            baseline: sides.first().cloned().unwrap_or_default(),
-            sides,
-            options: Default::default(),
-        };
+        let repetitions = self.repetitions.unwrap_or(if self.quick { QUICK.1 } else { 10 });
+        let mut settings = Settings::new(repetitions, 0.0, 0, sides);
         let parts: Vec<&str> = scope.parts.iter().map(|part| part.name()).collect();
         settings.options.insert("scale".into(), json!(scope.scale));
         settings.options.insert("parts".into(), json!(parts));

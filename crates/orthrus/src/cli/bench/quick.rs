@@ -62,7 +62,7 @@ impl PlanArguments {
 
     /// What it measures.
     pub(crate) fn evaluation(&self, settings: &Settings) -> Box<dyn Evaluation> {
-        Box::new(evaluation::Quick::new(settings, self.connections))
+        Box::new(evaluation::quick(settings, self.connections))
     }
 
     /// Where the report goes, if not beside a run that is gone on with.
