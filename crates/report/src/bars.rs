@@ -41,16 +41,12 @@ pub fn draw(chart: &Bars, title: &str) -> Drawn {
 fn words(chart: &Bars) -> String {
     let said =
         |bar: &Bar| bar.said.iter().filter(|said| !said.is_empty()).cloned().collect::<Vec<_>>().join(", ");
-    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", name(bar), said(bar)));
+    let bars = chart.bars.iter().map(|bar| format!("{}: {}.", bar.side, said(bar)));
     bars.collect::<Vec<_>>().join(" ")
 }
 
-fn name(bar: &Bar) -> &str {
-    if bar.label.is_empty() { &bar.side } else { &bar.label }
-}
-
 fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
-    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", name(bar));
+    svg::text(out, "name", LEFT - 20.0, middle + 4.0, "end", &bar.side);
     out.push_str(&side::mark(&bar.side, LEFT - 10.0, middle));
     let [first, second] = bar.parts;
     let width = first.map_or(0.0, |value| (value * scale).max(0.5));
@@ -61,7 +57,7 @@ fn row(out: &mut String, bar: &Bar, middle: f64, scale: f64) {
         rect(out, &bar.side, " client", value, (LEFT + width, middle, value * scale));
     }
     if let Some((low, high)) = bar.range {
-        whisker(out, LEFT + low * scale, LEFT + high * scale, middle);
+        svg::whisker(out, LEFT + low * scale, LEFT + high * scale, middle, 4.0);
     }
     let [large, small] = &bar.said;
     svg::text(out, "value", WIDTH, middle + if small.is_empty() { 4.0 } else { -2.0 }, "end", large);
@@ -78,13 +74,5 @@ fn rect(out: &mut String, of: &str, part: &str, value: f64, place: (f64, f64, f6
         r#"<rect class="bar {}{part}" data-side="{}" data-value="{value}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{THICK}" rx="2"/>"#,
         side::class(of),
         escape(of)
-    );
-}
-
-fn whisker(out: &mut String, from: f64, to: f64, middle: f64) {
-    let (top, bottom) = (middle - 4.0, middle + 4.0);
-    let _ = write!(
-        out,
-        r#"<path class="whisker" d="M{from:.1} {top}V{bottom}M{from:.1} {middle}H{to:.1}M{to:.1} {top}V{bottom}"/>"#
     );
 }

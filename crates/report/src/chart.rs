@@ -182,8 +182,6 @@ pub struct Bars {
 pub struct Bar {
     /// Whose it is.
     pub side: String,
-    /// What is written before it, if not its side.
-    pub label: String,
     /// The parts, from left to right; nothing where it is unknown.
     pub parts: [Option<f64>; 2],
     /// The interval of their sum, where there is one.

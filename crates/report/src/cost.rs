@@ -42,28 +42,28 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// A case, and how it compares with the baseline.
+type Compared<'a> = (&'a CaseRecord, &'a Comparison);
+
+fn pairs<'a>(record: &'a Record, side: &str) -> Vec<Compared<'a>> {
+    let own = record.cases.iter().filter(|one| one.case.side == side);
+    own.filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?))).collect()
+}
+
 /// Comparisons of a side with the baseline in the cases that look for the most, of one unit.
-pub fn heavy<'a>(record: &'a Record, side: &str, unit: Unit) -> Vec<(&'a CaseRecord, &'a Comparison)> {
-    let cases =
-        record.cases.iter().filter(|one| one.case.side == side && one.case.unit == unit && is_heavy(one));
-    cases.filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?))).collect()
+pub fn heavy<'a>(record: &'a Record, side: &str, unit: Unit) -> Vec<Compared<'a>> {
+    let mut pairs = pairs(record, side);
+    pairs.retain(|(one, _)| one.case.unit == unit && is_heavy(one));
+    pairs
 }
 
 impl Cost {
     /// Averages what a side costs.
     pub fn of(record: &Record, side: &str) -> Self {
-        let pairs: Vec<(&CaseRecord, &Comparison)> = record
-            .cases
-            .iter()
-            .filter(|one| one.case.side == side)
-            .filter_map(|one| Some((one, one.figures.as_ref()?.against.as_ref()?)))
-            .collect();
-        let ratio = |unit: Unit| {
-            let heavy = pairs.iter().filter(|(one, _)| is_heavy(one) && one.case.unit == unit);
-            mean(heavy.map(|(_, against)| against.ratio.median))
-        };
+        let pairs = pairs(record, side);
+        let ratio = |unit| mean(heavy(record, side, unit).iter().map(|(_, against)| against.ratio.median));
         let noise = record.relative_noise();
-        let unsure = |(one, _): &&(&CaseRecord, &Comparison)| {
+        let unsure = |(one, _): &&Compared<'_>| {
             one.figures.as_ref().is_some_and(|figures| Figure::Median.is_unsure(figures, noise))
         };
         let all = pairs.iter().filter(|(one, against)| is_light(one) && against.added_us.is_some());

@@ -5,7 +5,7 @@ use super::chart::{Bar, Bars, Chart, RatioGroup};
 use super::form::{self, cpu_unit, digits, latency, rate, trust};
 use super::limits;
 use super::series::{ratio_chart, ratio_group};
-use bench::measuring::{CaseRecord, Record};
+use bench::measuring::{CaseRecord, Figures, Interval, Record, Unit};
 
 /// Title of the table of all figures.
 pub const ALL: &str = "All figures";
@@ -34,14 +34,7 @@ pub fn cells_or_reason(record: &Record, one: &CaseRecord) -> Option<Vec<String>>
 fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
     let figures = one.figures.as_ref()?;
     let against = figures.against.as_ref();
-    let cpu = |interval: Option<bench::measuring::Interval>| {
-        interval
-            .map_or("unknown".to_owned(), |cpu| format!("{} {}", digits(cpu.median), cpu_unit(one.case.unit)))
-    };
-    let time = |interval: Option<bench::measuring::Interval>| {
-        interval.map_or("–".to_owned(), |interval| latency(interval.median))
-    };
-    Some(vec![
+    let cells = [
         rate(figures.rate.median, one.case.unit),
         trust(&figures.rate),
         against.map_or("–".to_owned(), form::part),
@@ -50,11 +43,18 @@ fn figure_cells(one: &CaseRecord) -> Option<Vec<String>> {
             let verdict = against.verdict;
             if verdict.is_significant() { range } else { format!("{range}, {}", verdict.words()) }
         }),
-        time(figures.p50_us),
-        time(figures.p99_us),
-        cpu(figures.client_cpu),
-        cpu(figures.server_cpu),
-    ])
+    ];
+    Some(cells.into_iter().chain(time_cells(one.case.unit, figures)).collect())
+}
+
+/// The cells of median, 99th percentile, and processor time of client and server.
+pub fn time_cells(unit: Unit, figures: &Figures) -> [String; 4] {
+    let time = |interval: Option<Interval>| interval.map_or("–".to_owned(), |time| latency(time.median));
+    let cpu = |interval: Option<Interval>| {
+        interval.map_or("unknown".to_owned(), |cpu| format!("{} {}", digits(cpu.median), cpu_unit(unit)))
+    };
+    let Figures { p50_us, p99_us, client_cpu, server_cpu, .. } = figures;
+    [time(*p50_us), time(*p99_us), cpu(*client_cpu), cpu(*server_cpu)]
 }
 
 /// Groups in one chart at most, so that it stays as high as it is wide.
@@ -99,7 +99,6 @@ pub fn rate_bars(record: &Record) -> Vec<Chart> {
             parts: [Some(figures.rate.median), None],
             range: Some((figures.rate.low, figures.rate.high)),
             said: [rate(figures.rate.median, one.case.unit), ratio.unwrap_or_default()],
-            ..Bar::default()
         })
     };
     let bars = |one: &CaseRecord| Bars { limits: limits::of_case(record, &one.case), ..Bars::default() };

@@ -124,12 +124,7 @@ fn row(out: &mut String, row: &Ratio, x: &Scale, middle: f64) {
     );
     svg::dots(out, "part", row.parts.iter().map(|part| (x.place(*part), middle + THICK / 2.0 + 3.5)));
     if let Some((low, high)) = row.range {
-        let (from, to) = (x.place(low), x.place(high));
-        let (top, bottom) = (middle - 3.5, middle + 3.5);
-        let _ = write!(
-            out,
-            r#"<path class="whisker" d="M{from:.1} {top}V{bottom}M{from:.1} {middle}H{to:.1}M{to:.1} {top}V{bottom}"/>"#
-        );
+        svg::whisker(out, x.place(low), x.place(high), middle, 3.5);
     }
     let mut small = said(row)[1].clone();
     if let Some(part) = row.published {

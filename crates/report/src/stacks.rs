@@ -7,6 +7,7 @@
 
 use super::form::{digits, escape};
 use super::side;
+use super::svg::text;
 use std::fmt::Write;
 
 /// Times of each side, in microseconds.
@@ -54,12 +55,6 @@ const THICK: f64 = 14.0;
 const THIN: f64 = 5.0;
 /// Distance of stripes.
 const STRIPE: f64 = 3.5;
-
-fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ =
-        write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
-}
 
 /// Draws the rows; `label` is what those hear who do not see.
 pub fn draw(chart: &Stacks, label: &str) -> String {

@@ -29,6 +29,15 @@ pub fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, content
         write!(out, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{content}</text>"#);
 }
 
+/// Draws the interval of a bar: a line between two places with a stroke at each end.
+pub fn whisker(out: &mut String, from: f64, to: f64, middle: f64, half: f64) {
+    let (top, bottom) = (middle - half, middle + half);
+    let _ = write!(
+        out,
+        r#"<path class="whisker" d="M{from:.1} {top}V{bottom}M{from:.1} {middle}H{to:.1}M{to:.1} {top}V{bottom}"/>"#
+    );
+}
+
 /// Draws small dots, all in one path: one of a page's thousands of repetitions takes a few bytes.
 pub fn dots(out: &mut String, class: &str, places: impl Iterator<Item = (f64, f64)>) {
     let mut path = String::new();

@@ -280,8 +280,8 @@ impl Schedule<'_, '_> {
         Ok(())
     }
 
-    /// Tries smaller depths of a case that got no answer, and says where the silence begins. What
-    /// is measured then is not kept: it would be of another load.
+    /// Tries smaller depths of a case that got no answer, and says where the silence begins. Samples
+    /// of another depth are of another load and are dropped.
     fn silence(&mut self, case: &Case) -> Result<String> {
         let Some(depth) = depth(case) else { return Ok(String::new()) };
         let length = self.record.settings.length().min(WARM_UP_MAX);

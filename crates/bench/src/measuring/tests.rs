@@ -223,7 +223,7 @@ fn after_no_answer_smaller_depths_are_tried_and_the_reason_names_where_the_silen
         assert_eq!(driver.depths, tried);
         assert_eq!(record.failure("one", "krb5p").unwrap().reason, format!("{no_answer}{brief}{told}"));
         assert_eq!(record.blank("one", "krb5p"), format!("{no_answer}{brief}"));
-        // What is tried is no sample, and the other sides go on.
+        // The tried depths leave no sample, and the other sides go on.
         assert!(record.side("one", "krb5p").unwrap().samples.is_empty());
         assert_eq!(record.side("one", "krb5").unwrap().counted().count(), 3);
     }

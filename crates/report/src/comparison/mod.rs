@@ -6,54 +6,25 @@ mod view;
 pub use page::{compared_markdown, compared_page};
 
 use bench::Unit;
-use bench::measuring::{CaseRecord, Figures, Interval, Record};
+use bench::measuring::{CaseRecord, Figures, Interval, Record, Verdict};
 use serde::Serialize;
 
 /// Version of the JSON form; a change that a reader must know about raises the number.
 const SCHEMA: &str = "orthrus-bench-compare/1";
 
-/// How two medians of different runs compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Difference {
-    /// The second run's is higher: the intervals do not meet, and the medians are further apart
-    /// than both machines' noise.
-    Higher,
-    /// The second run's is lower, likewise.
-    Lower,
-    /// The intervals do not meet, but the noise could have made that.
-    BelowNoise,
-    /// They meet.
-    Same,
-}
-
-impl Difference {
-    fn of(one: &Interval, other: &Interval, noise: f64) -> Self {
-        let ratio = other.median / one.median;
-        // A single repetition has no interval to stay out of.
-        if one.values < 2 || other.values < 2 || (one.low <= other.high && other.low <= one.high) {
-            Self::Same
-        } else if (ratio - 1.0).abs() <= noise {
-            Self::BelowNoise
-        } else if ratio > 1.0 {
-            Self::Higher
-        } else {
-            Self::Lower
-        }
-    }
-
-    /// Says whether they differ.
-    pub fn is_significant(self) -> bool {
-        matches!(self, Self::Higher | Self::Lower)
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Higher => "higher",
-            Self::Lower => "lower",
-            Self::BelowNoise => "below the noise",
-            Self::Same => "no difference shown",
-        }
+/// Judges the second of two medians of different runs: they differ when the intervals do not meet and
+/// the medians are further apart than both machines' noise.
+fn verdict(one: &Interval, other: &Interval, noise: f64) -> Verdict {
+    let ratio = other.median / one.median;
+    // A single repetition has no interval to stay out of.
+    if one.values < 2 || other.values < 2 || (one.low <= other.high && other.low <= one.high) {
+        Verdict::Same
+    } else if (ratio - 1.0).abs() <= noise {
+        Verdict::BelowNoise
+    } else if ratio > 1.0 {
+        Verdict::Higher
+    } else {
+        Verdict::Lower
     }
 }
 
@@ -67,12 +38,12 @@ pub struct Pair {
     /// The second median as a part of the first.
     pub ratio: f64,
     /// What that says.
-    pub difference: Difference,
+    pub difference: Verdict,
 }
 
 impl Pair {
     fn of(first: Interval, second: Interval, noise: f64) -> Self {
-        let difference = Difference::of(&first, &second, noise);
+        let difference = verdict(&first, &second, noise);
         Self { first, second, ratio: second.median / first.median, difference }
     }
 

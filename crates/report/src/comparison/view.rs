@@ -1,11 +1,11 @@
 //! How two runs are shown: the statement, what each costs beside its own baseline, all cases.
 
-use super::{Compared, ComparedCase, Difference};
+use super::{Compared, ComparedCase};
 use crate::cost::Cost;
 use crate::form::{added_or_none, change, latency, mean_change, percent, rate, unsure};
 use crate::ratios::WIDE;
 use crate::{Chart, Kind, Plot, Ratio, RatioGroup, Ratios, Row, Table, View};
-use bench::measuring::Record;
+use bench::measuring::{Record, Verdict};
 
 const NONE: &str = "–";
 
@@ -27,9 +27,8 @@ impl Compared {
     /// Says what differs significantly.
     pub fn statement(&self) -> String {
         let [first, second] = [&self.runs[0].name, &self.runs[1].name];
-        let count =
-            |wanted: Difference| self.cases.iter().filter(|case| case.rate.difference == wanted).count();
-        let (more, less) = (count(Difference::Higher), count(Difference::Lower));
+        let count = |wanted: Verdict| self.cases.iter().filter(|case| case.rate.difference == wanted).count();
+        let (more, less) = (count(Verdict::Higher), count(Verdict::Lower));
         let all = self.cases.len();
         if all == 0 {
             return "The two runs have no case in common.".to_owned();
@@ -37,11 +36,11 @@ impl Compared {
         if more + less == 0 {
             return format!("Nothing differs significantly in {all} cases.");
         }
-        let said = |wanted: Difference| {
+        let said = |wanted: Verdict| {
             let cases = self.cases.iter().filter(|case| case.rate.difference == wanted);
             let mut ratios: Vec<f64> = cases.map(|case| case.rate.ratio).collect();
             ratios.sort_by(f64::total_cmp);
-            let word = if wanted == Difference::Lower { "slower" } else { "faster" };
+            let word = if wanted == Verdict::Lower { "slower" } else { "faster" };
             let median = ratios
                 .get(ratios.len() / 2)
                 .map_or(String::new(), |ratio| format!(" (median {} of the rate)", percent(*ratio)));
@@ -49,8 +48,8 @@ impl Compared {
         };
         format!(
             "Of {all} cases, {second} is {} and {} compared with {first}; {} show no significant difference.",
-            said(Difference::Lower),
-            said(Difference::Higher),
+            said(Verdict::Lower),
+            said(Verdict::Higher),
             all - more - less
         )
     }

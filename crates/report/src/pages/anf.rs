@@ -15,7 +15,7 @@ const FLAVORS: [&str; 3] = ["krb5", "krb5i", "krb5p"];
 
 const NONE: &str = "–";
 
-/// What is shown of `anf`.
+/// The page of `anf`.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: ANF,
     headline,

@@ -9,7 +9,7 @@ use crate::{Axis, Chart, Figure, Lines, Table, busy_bars, limits};
 use bench::lanl::{LANL, bytes, large, small};
 use bench::measuring::{CaseRecord, Part, Record, Sample};
 
-/// What is shown of `lanl`.
+/// The page of `lanl`.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: LANL,
     headline,

@@ -9,7 +9,7 @@ use bench::Unit;
 use bench::evaluation::nconnect::{NCONNECT, SIZE, group};
 use bench::measuring::{CaseRecord, Record};
 
-/// What is shown of `nconnect`.
+/// The page of `nconnect`.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: NCONNECT,
     headline: sentence,

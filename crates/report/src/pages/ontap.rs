@@ -14,7 +14,7 @@ const NONE: &str = "–";
 /// The IOPS at which the article compares latencies.
 const ARTICLE_IOPS: f64 = 50_000.0;
 
-/// What is shown of `ontap`. The article's own chart comes first.
+/// The page of `ontap`. The article's own chart comes first.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: ONTAP,
     headline: sentence,

@@ -3,10 +3,11 @@
 
 use super::PageSpec;
 use crate::cost::headline;
-use crate::form::{cpu_unit, digits, latency, part, percent, percent_range, rate, trust};
+use crate::figures::time_cells;
+use crate::form::{latency, part, percent, percent_range, rate, trust};
 use crate::{ALL, Chart, Part, Parts, Plot, Span, Spans, Table, beside, busy_bars, limits, rate_bars};
 use bench::evaluation::QUICK;
-use bench::measuring::{CaseRecord, Comparison, Figures, Interval, Record};
+use bench::measuring::{CaseRecord, Comparison, Figures, Record};
 
 const NONE: &str = "–";
 
@@ -14,7 +15,7 @@ const NONE: &str = "–";
 const LATENCY: &str = "Latency";
 const CPU: &str = "Processor time";
 
-/// What is shown of `quick`.
+/// The page of `quick`.
 pub(super) const PAGE: PageSpec = PageSpec {
     evaluation: QUICK,
     headline,
@@ -63,11 +64,6 @@ fn figures(record: &Record) -> Option<Table> {
 }
 
 fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
-    let time = |interval: Option<Interval>| interval.map_or(NONE.to_owned(), |time| latency(time.median));
-    let cpu = |interval: Option<Interval>| {
-        let said = |cpu: Interval| format!("{} {}", digits(cpu.median), cpu_unit(one.case.unit));
-        interval.map_or("unknown".to_owned(), said)
-    };
     let [ratio, shown] = match &figures.against {
         None => [NONE.to_owned(), trust(&figures.rate)],
         Some(against) if against.verdict.is_significant() => {
@@ -75,15 +71,8 @@ fn cells(one: &CaseRecord, figures: &Figures) -> Vec<String> {
         }
         Some(against) => [percent(against.ratio.median), against.verdict.words().to_owned()],
     };
-    vec![
-        rate(figures.rate.median, one.case.unit),
-        ratio,
-        shown,
-        time(figures.p50_us),
-        time(figures.p99_us),
-        cpu(figures.client_cpu),
-        cpu(figures.server_cpu),
-    ]
+    let cells = [rate(figures.rate.median, one.case.unit), ratio, shown];
+    cells.into_iter().chain(time_cells(one.case.unit, figures)).collect()
 }
 
 /// Rates, a column for each flavor, in brackets what is left of the baseline's.
