@@ -41,6 +41,12 @@ impl Serve {
         self
     }
 
+    /// Listens there instead of at a free port.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = Some(address);
+        self
+    }
+
     /// Serves as the user `nobody`.
     pub fn unprivileged(mut self) -> Self {
         self.unprivileged = true;

@@ -41,4 +41,4 @@ pub use identity::become_server;
 pub use leases::can_lease_for_others;
 pub use nested::NestedBackend;
 pub use prepare::{Prepared, ServesAs, prepare_process};
-pub use process::{exit_at_once, release_memory};
+pub use process::{exit_at_once, release_memory, release_to_successor};

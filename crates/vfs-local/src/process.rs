@@ -1,5 +1,7 @@
 //! What the whole process asks of the C library.
-#![allow(unsafe_code, reason = "the standard library offers neither of these calls")]
+#![allow(unsafe_code, reason = "the standard library offers none of these calls")]
+
+use std::{fs, os::fd::AsRawFd, path::Path};
 
 /// Gives the pages of freed memory back to the system, which the C library otherwise keeps between
 /// pieces in use.
@@ -10,6 +12,38 @@ pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions and touches free memory only.
     let _ = unsafe { libc::malloc_trim(0) };
+}
+
+/// Shuts down all sockets of the process, and lets go of them and of all files below `folder`, with
+/// their locks.
+///
+/// For a process that is to end at once: Linux keeps its descriptors open while one of its threads
+/// waits for a file system that cannot be interrupted, and a successor needs these. Their numbers
+/// stay taken, so no thread that still runs writes to another file by them.
+pub fn release_to_successor(folder: &Path) {
+    let Ok(null) = fs::File::options().read(true).write(true).open("/dev/null") else { return };
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    // The text of a link asks no file system, so it cannot hang.
+    let links: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
+        })
+        .collect();
+    let replace = |fd: libc::c_int| {
+        // SAFETY: both are numbers of descriptors, and the call touches no memory. Their owners get
+        // one that is open, of /dev/null.
+        unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) };
+    };
+    let (sockets, others): (Vec<_>, Vec<_>) =
+        links.into_iter().partition(|(_, link)| link.as_os_str().as_encoded_bytes().starts_with(b"socket:"));
+    // Sockets first: no reply may go out once records are no longer stored.
+    for (fd, _) in sockets {
+        // SAFETY: the call touches no memory.
+        unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+        replace(fd);
+    }
+    others.iter().filter(|(_, link)| link.starts_with(folder)).for_each(|(fd, _)| replace(*fd));
 }
 
 /// Ends the process without waiting for any thread and without running exit handlers: either may be

@@ -10,6 +10,9 @@ mod delegations;
 mod evaluations;
 mod faults;
 mod flavors;
+#[path = "../../../crates/server/tests/compound/fuse.rs"]
+mod fuse;
+mod hanging;
 mod hostile;
 mod lanl;
 mod lanl_ssh;

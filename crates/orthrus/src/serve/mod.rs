@@ -69,7 +69,10 @@ pub(crate) fn run(
     let have_keys = keys.is_some();
     admission::check(&exports.snapshot(), have_keys)?;
     let (service, running) = start(&settings, keys, exports.clone(), listener, descriptors)?;
-    let _ = watched_end.set((running.shards().clone(), service.clone()));
+    let state_dir = state_dir(&settings)?.canonicalize().context("the state folder")?;
+    let shards = running.shards().clone();
+    let serving = ending::Serving { shards, service: service.clone(), state_dir: state_dir.clone() };
+    let _ = watched_end.set(serving);
     tracing::info!("{prepared}");
     if settings.delegations != Delegations::None && !vfs_local::can_lease_for_others() {
         tracing::warn!(
@@ -96,6 +99,8 @@ pub(crate) fn run(
     }
     tracing::info!("ending");
     running.stop();
+    // Threads may still wait for a file system, and Linux may not be able to end them.
+    vfs_local::release_to_successor(&state_dir);
     Ok(())
 }
 

@@ -63,7 +63,7 @@ fn fuse() -> Option<Fuse> {
         eprintln!("skipped: only root mounts FUSE without helpers");
         return None;
     }
-    Fuse::mount().inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    Fuse::mount(true).inspect_err(|why| eprintln!("skipped: {why}")).ok()
 }
 
 fn verify() -> Fattr4<'static> {

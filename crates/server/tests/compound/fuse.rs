@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
@@ -27,15 +27,18 @@ pub(crate) mod opcode {
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
     pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const GETLK: u32 = 31;
+    pub(crate) const SETLK: u32 = 32;
     pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const BATCH_FORGET: u32 = 42;
 }
 use opcode::*;
 
 /// All requests that the server's operations may cause.
-pub(crate) const HANGS: [u32; 14] = [
+pub(crate) const HANGS: [u32; 16] = [
     LOOKUP, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, OPENDIR, READDIR, RELEASEDIR,
-    ACCESS,
+    GETLK, SETLK, ACCESS,
 ];
 
 /// The value of `hang` with which all requests are answered.
@@ -53,15 +56,48 @@ pub(crate) const DATA: &[u8] = b"hello";
 
 /// A mounted file system with one file.
 pub(crate) struct Fuse {
-    place: TempDir,
-    hang: Arc<AtomicI64>,
-    swallowed: Arc<Mutex<Vec<u32>>>,
+    path: PathBuf,
+    behaviour: Arc<Behaviour>,
+    ends: mpsc::Sender<End>,
     daemon: Option<JoinHandle<()>>,
 }
 
+/// The answers that a test wants.
+struct Behaviour {
+    /// The kind of request that hangs, [`NOWHERE`] or [`EVERYWHERE`].
+    hang: AtomicI64,
+    /// Whether a request that hangs ends when the kernel interrupts it, as libfuse lets it. The
+    /// kernel cannot end a process that waits for one that does not.
+    heeds_interrupts: bool,
+    /// Requests that were not answered, by kind and number.
+    swallowed: Mutex<Vec<(u32, u64)>>,
+}
+
+/// Asks the thread that has all rights to unmount, and to remove the folder as well.
+struct End {
+    remove: bool,
+    done: mpsc::Sender<()>,
+}
+
+/// Unmounts on demand: the tests' own threads may have a caller's identity by then.
+fn unmount_on_demand(place: TempDir, demands: &mpsc::Receiver<End>) {
+    while let Ok(End { remove, done }) = demands.recv() {
+        // By force: pending requests fail.
+        let _ = umount2(place.path(), MntFlags::MNT_FORCE);
+        let _ = umount2(place.path(), MntFlags::MNT_DETACH);
+        if remove {
+            drop(place);
+            let _ = done.send(());
+            return;
+        }
+        let _ = done.send(());
+    }
+}
+
 impl Fuse {
-    /// Mounts the file system; returns the reason if that is not possible.
-    pub(crate) fn mount() -> Result<Self, String> {
+    /// Mounts the file system; returns the reason if that is not possible. A request that hangs ends when the kernel
+    /// interrupts it, or does not.
+    pub(crate) fn mount(heeds_interrupts: bool) -> Result<Self, String> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| format!("/dev/fuse: {error}"))?;
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -69,57 +105,66 @@ impl Fuse {
         let none = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("orthrus-test"), place.path(), Some("fuse"), none, Some(options.as_str()))
             .map_err(|error| format!("mount: {error}"))?;
-        let hang = Arc::new(AtomicI64::new(NOWHERE));
-        let swallowed = Arc::default();
-        let daemon = std::thread::spawn({
-            let (hang, swallowed) = (hang.clone(), Arc::clone(&swallowed));
-            move || serve(&device, &hang, &swallowed)
+        let behaviour = Arc::new(Behaviour {
+            hang: AtomicI64::new(NOWHERE),
+            heeds_interrupts,
+            swallowed: Mutex::default(),
         });
-        Ok(Self { place, hang, swallowed, daemon: Some(daemon) })
+        let daemon = std::thread::spawn({
+            let behaviour = behaviour.clone();
+            move || serve(&device, &behaviour)
+        });
+        let path = place.path().to_owned();
+        let (ends, demands) = mpsc::channel();
+        std::thread::spawn(move || unmount_on_demand(place, &demands));
+        Ok(Self { path, behaviour, ends, daemon: Some(daemon) })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.place.path()
+        &self.path
     }
 
     /// Answers no request of this kind from now on.
     pub(crate) fn hang_in(&self, opcode: u32) {
-        self.hang.store(opcode.into(), SeqCst);
+        self.behaviour.hang.store(opcode.into(), SeqCst);
     }
 
     /// Answers no request at all from now on.
     pub(crate) fn hang_everywhere(&self) {
-        self.hang.store(EVERYWHERE, SeqCst);
+        self.behaviour.hang.store(EVERYWHERE, SeqCst);
     }
 
     /// Returns the kinds of requests that were not answered.
     pub(crate) fn swallowed(&self) -> Vec<u32> {
-        self.swallowed.lock().unwrap().clone()
+        self.behaviour.swallowed.lock().unwrap().iter().map(|(opcode, _)| *opcode).collect()
     }
 
     /// Returns a function by which another thread ends all pending requests.
     pub(crate) fn end(&self) -> impl Fn() + Send + use<> {
-        let place: PathBuf = self.path().to_owned();
-        move || {
-            // By force: pending requests fail.
-            let _ = umount2(&place, MntFlags::MNT_FORCE);
-            let _ = umount2(&place, MntFlags::MNT_DETACH);
-        }
+        let ends = self.ends.clone();
+        move || demand(&ends, false)
     }
 }
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        vfs_local::become_server();
-        (self.end())();
+        demand(&self.ends, true);
         if let Some(daemon) = self.daemon.take() {
             let _ = daemon.join();
         }
     }
 }
 
+/// Has the file system unmounted, and waits until it is.
+fn demand(ends: &mpsc::Sender<End>, remove: bool) {
+    let (done, wait) = mpsc::channel();
+    if ends.send(End { remove, done }).is_ok() {
+        let _ = wait.recv();
+    }
+}
+
 /// Answers the kernel until the file system is unmounted.
-fn serve(device: &File, hang: &AtomicI64, swallowed: &Mutex<Vec<u32>>) {
+fn serve(device: &File, behaviour: &Behaviour) {
     let mut buffer = vec![0; 1 << 18];
     while let Ok(length) = read(device, &mut buffer) {
         let request = Request(&buffer[..length]);
@@ -127,23 +172,36 @@ fn serve(device: &File, hang: &AtomicI64, swallowed: &Mutex<Vec<u32>>) {
         if matches!(opcode, FORGET | BATCH_FORGET) {
             continue;
         }
-        let hung = hang.load(SeqCst);
-        if hung == EVERYWHERE || hung == i64::from(opcode) {
-            swallowed.lock().unwrap().push(opcode);
+        if opcode == INTERRUPT {
+            let interrupted = request.u64(HEADER);
+            let hangs = behaviour.swallowed.lock().unwrap().iter().any(|(_, unique)| *unique == interrupted);
+            if hangs && behaviour.heeds_interrupts {
+                reply(device, interrupted, Err(nix::errno::Errno::EINTR));
+            }
             continue;
         }
-        let (error, body) = match answer(opcode, &request) {
-            Ok(body) => (0, body),
-            Err(errno) => (-(errno as i32), Vec::new()),
-        };
-        let mut reply = Vec::with_capacity(16 + body.len());
-        reply.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
-        reply.extend(error.to_ne_bytes());
-        reply.extend(request.u64(8).to_ne_bytes());
-        reply.extend(body);
-        // The requesting process may be gone.
-        let _ = write(device, &reply);
+        let hung = behaviour.hang.load(SeqCst);
+        if hung == EVERYWHERE || hung == i64::from(opcode) {
+            behaviour.swallowed.lock().unwrap().push((opcode, request.u64(8)));
+            continue;
+        }
+        reply(device, request.u64(8), answer(opcode, &request));
     }
+}
+
+/// Answers the request with this number.
+fn reply(device: &File, unique: u64, answer: Result<Vec<u8>, nix::errno::Errno>) {
+    let (error, body) = match answer {
+        Ok(body) => (0, body),
+        Err(errno) => (-(errno as i32), Vec::new()),
+    };
+    let mut reply = Vec::with_capacity(16 + body.len());
+    reply.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
+    reply.extend(error.to_ne_bytes());
+    reply.extend(unique.to_ne_bytes());
+    reply.extend(body);
+    // The requesting process may be gone.
+    let _ = write(device, &reply);
 }
 
 struct Request<'r>(&'r [u8]);
@@ -161,9 +219,11 @@ impl Request<'_> {
 fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Errno> {
     let node = request.u64(16);
     Ok(match opcode {
-        // Version, read-ahead, FUSE_EXPORT_SUPPORT, background requests, largest write, granularity
-        // of times, padding.
-        INIT => words(&[7, 31, 1 << 17, 1 << 4, 12 << 16 | 16, 1 << 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        // Version, read-ahead, FUSE_POSIX_LOCKS and FUSE_EXPORT_SUPPORT, background requests,
+        // largest write, granularity of times, padding.
+        INIT => {
+            words(&[7, 31, 1 << 17, 1 << 4 | 1 << 1, 12 << 16 | 16, 1 << 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        }
         GETATTR | SETATTR => [vec![0; 16], attributes(node)].concat(),
         LOOKUP => {
             let name = request.0[HEADER..].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -189,7 +249,9 @@ fn answer(opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, nix::errno::Err
             let counts = [1000_u64, 500, 500, 1000, 500].map(u64::to_ne_bytes).concat();
             [counts, words(&[4096, 255, 4096, 0]), vec![0; 24]].concat()
         }
-        RELEASE | RELEASEDIR | FLUSH | FSYNC | ACCESS => Vec::new(),
+        // No other lock is in the way (F_UNLCK).
+        GETLK => [vec![0; 16], words(&[2, 0])].concat(),
+        RELEASE | RELEASEDIR | FLUSH | FSYNC | ACCESS | SETLK => Vec::new(),
         _ => return Err(nix::errno::Errno::ENOSYS),
     })
 }

@@ -1,0 +1,226 @@
+//! A server under SIGTERM while an exported file system hangs, in one operation after another.
+//! Other exports are served meanwhile, and the process ends within its deadline.
+
+use crate::fuse::opcode::*;
+use crate::fuse::{DATA, Fuse, HANGS, NAME};
+use client::{Client, Filesystem, OpenFile, OpenHow, Options, Security};
+use e2e::{Serve, Server, empty_folder, in_own_mounts};
+use nfs4::NfsLockType4::WRITE_LT;
+use nfs4::StableHow4::{FILE_SYNC4, UNSTABLE4};
+use nfs4::{Bitmap4, FATTR4_SIZE, FATTR4_SPACE_FREE};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A user without rights of its own.
+const USER: u32 = 12345;
+/// Clients that hang at once: more than the server has shards.
+const CLIENTS: usize = 3;
+/// How long a busy machine may take for a step.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The server's deadline (`END_TIME_MAX` is 10 s), its last log lines, and time for a busy machine.
+const END_TIME: Duration = Duration::from_secs(15);
+/// The exit status of a server that was ended by force.
+const HUNG_STATUS: i32 = 70;
+
+/// Stands for all kinds of requests.
+const EVERYTHING: u32 = 0;
+
+/// One kind of request that hangs, and an operation that leads to it.
+#[derive(Clone, Copy)]
+struct Case {
+    opcode: u32,
+    run: fn(&mut Client, &OpenFile),
+}
+
+impl Case {
+    const fn new(opcode: u32, run: fn(&mut Client, &OpenFile)) -> Self {
+        Self { opcode, run }
+    }
+}
+
+// The results do not matter: the server goes away under these calls.
+const LOOKUPS: Case = Case::new(LOOKUP, |client, _| drop(client.lookup_path("/foreign/absent")));
+const GETATTRS: Case = Case::new(GETATTR, |client, file| {
+    drop(client.getattr(&file.handle, Bitmap4::of(&[FATTR4_SIZE])));
+});
+const STATFSES: Case = Case::new(STATFS, |client, file| {
+    drop(client.getattr(&file.handle, Bitmap4::of(&[FATTR4_SPACE_FREE])));
+});
+const OPENS: Case = Case::new(OPEN, |client, _| {
+    drop(client.open_path(&format!("/foreign/{NAME}"), &OpenHow::read()));
+});
+const READS: Case = Case::new(READ, |client, file| drop(client.read(&file.handle, file.stateid, 0, 100)));
+const WRITES: Case = Case::new(WRITE, |client, file| {
+    drop(client.write(&file.handle, file.stateid, 0, UNSTABLE4, DATA));
+});
+const FSYNCS: Case = Case::new(FSYNC, |client, file| {
+    drop(client.write(&file.handle, file.stateid, 0, FILE_SYNC4, DATA));
+});
+const LOCKS: Case = Case::new(SETLK, |client, file| drop(client.lock(file, b"owner", WRITE_LT, 0, 1)));
+const FLUSHES: Case = Case::new(FLUSH, |client, file| drop(client.close_file(file)));
+const RELEASES: Case = Case::new(RELEASE, |client, file| drop(client.close_file(file)));
+const ALL: Case = Case::new(EVERYTHING, |client, _| drop(client.lookup_path("/foreign/absent")));
+const READDIRS: Case = Case::new(OPENDIR, |client, _| {
+    let (root, _) = client.lookup_path("/foreign").expect("its attributes are no part of this");
+    drop(client.readdir(&root, Bitmap4::of(&[])));
+});
+
+/// A server with a file system that can hang as `/foreign` and a folder as `/own`.
+struct World {
+    server: Server,
+    /// A server that cannot be ended while its file system hangs.
+    former: Option<Server>,
+    fuse: Fuse,
+    folder: TempDir,
+    own: TempDir,
+}
+
+/// A server of these exports that keeps its state below `folder`.
+fn serve(folder: &Path, exports: &[(&Path, &str)]) -> Serve {
+    let mut text = String::from("grace_time = 1\n");
+    for (path, pseudo) in exports {
+        let export = format!("path = {path:?}\npseudo = {pseudo:?}\nsec = [\"sys\"]\nsecure = false\n");
+        text.push_str(&format!("[[export]]\n{export}"));
+    }
+    let config = folder.join("orthrus.toml");
+    fs::write(&config, text).expect("the folder is ours");
+    Serve::new(folder.join("state")).arg("--config").arg(&config)
+}
+
+impl World {
+    /// The reason where no such file system can be mounted.
+    fn new(heeds_interrupts: bool) -> Result<Self, String> {
+        let fuse = Fuse::mount(heeds_interrupts)?;
+        let (folder, own) = (empty_folder(), empty_folder());
+        fs::set_permissions(own.path(), fs::Permissions::from_mode(0o777)).expect("the folder is ours");
+        let exports = [(fuse.path(), "/foreign"), (own.path(), "/own")];
+        let server = serve(folder.path(), &exports).start();
+        Ok(Self { server, former: None, fuse, folder, own })
+    }
+
+    fn options(&self) -> Options {
+        let options = Options::new("127.0.0.1", Security::sys_as(USER, USER)).port(self.server.port());
+        // A server that has gone does not come back.
+        Options {
+            call_timeout: PATIENCE,
+            reconnect_max: Duration::ZERO,
+            delay_max: Duration::ZERO,
+            ..options
+        }
+    }
+
+    /// Has clients wait for requests of a kind that hangs, while others are served.
+    fn hang(&self, case: Case) -> Vec<std::thread::JoinHandle<()>> {
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            let mut client =
+                Client::connect(Options { delay_max: PATIENCE, ..self.options() }).expect("it serves");
+            let how = OpenHow { access: nfs4::OPEN4_SHARE_ACCESS_BOTH, ..OpenHow::new(0) };
+            let file = client.open_path(&format!("/foreign/{NAME}"), &how).expect("it is there");
+            clients.push((client, file));
+        }
+        match case.opcode {
+            EVERYTHING => self.fuse.hang_everywhere(),
+            opcode => {
+                assert!(HANGS.contains(&opcode), "the list of all kinds lacks {opcode}");
+                self.fuse.hang_in(opcode);
+            }
+        }
+        let hang = |(mut client, file): (Client, OpenFile)| {
+            std::thread::spawn(move || (case.run)(&mut client, &file))
+        };
+        let threads = clients.into_iter().map(hang).collect();
+        let end = Instant::now() + PATIENCE;
+        while !self.fuse.swallowed().iter().any(|opcode| [EVERYTHING, *opcode].contains(&case.opcode)) {
+            assert!(Instant::now() < end, "no request {} has come: {:?}", case.opcode, self.fuse.swallowed());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        threads
+    }
+
+    /// Everything that a client does on the other export works, on several connections.
+    fn goes_on(&self) {
+        for turn in 0..4 {
+            // A successor has a grace period.
+            let options = Options { connections: 2, delay_max: PATIENCE, ..self.options() };
+            let mut files = Filesystem::mount(options, "/own").expect("it is exported");
+            let name = format!("file{turn}");
+            files.write_file(&name, b"own").expect("there is room");
+            assert_eq!(files.read_file(&name).expect("it is there"), b"own");
+            files.remove(&name).expect("it is there");
+            files.unmount().expect("it is there");
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A process that waits for a file system that hangs cannot be killed before.
+        (self.fuse.end())();
+    }
+}
+
+/// Runs a test of all cases at once, each with a server of its own.
+fn each(cases: &[Case], heeds_interrupts: bool, test: fn(Case, World)) {
+    in_own_mounts(|| {
+        std::thread::scope(|scope| {
+            for case in cases {
+                match World::new(heeds_interrupts) {
+                    Ok(world) => drop(scope.spawn(|| test(*case, world))),
+                    Err(why) => return println!("skipped: {why}"),
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn sigterm_ends_a_server_in_time_whatever_its_file_system_hangs_in() // docs/serve.md, Signals
+{
+    let cases = [LOOKUPS, GETATTRS, STATFSES, OPENS, READS, WRITES, FSYNCS, LOCKS, RELEASES, READDIRS];
+    each(&cases, true, |case, mut world| {
+        let waiting = world.hang(case);
+        world.goes_on();
+        world.server.signal(Signal::SIGTERM);
+        let (status, time) = world.server.wait();
+        let ended = matches!(status.code(), Some(0 | HUNG_STATUS));
+        assert!(ended, "request {}: {status}\n{}", case.opcode, world.server.log());
+        assert!(time < END_TIME, "request {}: it took {time:?}", case.opcode);
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+    });
+}
+
+/// Linux ends no process that waits for a FUSE request which its daemon has read and answers not
+/// even when it is interrupted, nor one that closes a file while FUSE_FLUSH hangs.
+#[test]
+fn a_server_that_the_kernel_cannot_end_leaves_port_and_state_to_its_successor()
+// docs/serve.md, Signals
+{
+    each(&[GETATTRS, READS, WRITES, FLUSHES, ALL], false, |case, mut world| {
+        let waiting = world.hang(case);
+        world.goes_on();
+        world.server.signal(Signal::SIGTERM);
+        let (address, end) = (world.server.address(), Instant::now() + END_TIME);
+        while TcpListener::bind(address).is_err() {
+            assert!(Instant::now() < end, "request {}: it still listens", case.opcode);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let state = || fs::File::open(world.folder.path().join("state/lock")).expect("the server made it");
+        while Flock::lock(state(), FlockArg::LockExclusiveNonblock).is_err() {
+            assert!(Instant::now() < end, "request {}: it keeps the state folder", case.opcode);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(world.server.is_running(), "request {}: the kernel could end it", case.opcode);
+        let exports = [(world.own.path(), "/own")];
+        let successor = serve(world.folder.path(), &exports).listen(address).start();
+        world.former = Some(std::mem::replace(&mut world.server, successor));
+        world.goes_on();
+        waiting.into_iter().for_each(|thread| thread.join().expect("it has no reason to panic"));
+    });
+}
