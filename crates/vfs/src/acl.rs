@@ -18,11 +18,11 @@ pub struct PosixAcl {
     pub owner: u8,
     /// Of users by number; of what they have, `mask` counts.
     pub users: BTreeMap<u32, u8>,
-    /// The owning group's; of it, `mask` counts.
+    /// Rights of the owning group, limited by `mask`.
     pub group: u8,
     /// Of groups by number; of what they have, `mask` counts.
     pub groups: BTreeMap<u32, u8>,
-    /// The most that users, groups and the owning group get; there when either has entries.
+    /// Limits users, groups and the owning group; present if the list has named entries.
     pub mask: Option<u8>,
     /// Of everybody else.
     pub other: u8,
