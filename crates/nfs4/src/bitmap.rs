@@ -12,9 +12,9 @@ pub const BITMAP_WORDS_MAX: usize = 64;
 
 /// A set of small numbers: attributes, operations, notification types.
 ///
-/// It holds the numbers 0 to 127 in place. Of the numbers above that a peer sent, it keeps only
-/// that there were some ([`Bitmap4::has_beyond`]): nothing that this crate knows is up there, and
-/// whoever asks for what nobody knows gets nothing, while whoever sets it gets NFS4ERR_ATTRNOTSUPP.
+/// It holds the numbers 0 to 127 in place. Of larger numbers that a peer sent, it keeps only that
+/// there were some ([`Bitmap4::has_beyond`]): no known number is that large. A peer that requests
+/// an unknown attribute gets nothing, and one that sets it gets NFS4ERR_ATTRNOTSUPP.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bitmap4 {
     words: [u32; WORDS],
@@ -22,7 +22,7 @@ pub struct Bitmap4 {
 }
 
 impl Bitmap4 {
-    /// The empty set.
+    /// The set without members.
     pub const EMPTY: Self = Self { words: [0; WORDS], beyond: false };
 
     /// Makes the empty set.
@@ -30,7 +30,7 @@ impl Bitmap4 {
         Self::EMPTY
     }
 
-    /// Makes a set of its members; those above 127 are not kept.
+    /// Makes a set of its members; numbers above 127 are not kept.
     pub const fn of(members: &[u32]) -> Self {
         let mut set = Self::EMPTY;
         let mut rest = members;
@@ -55,7 +55,7 @@ impl Bitmap4 {
         *self = self.with(bit);
     }
 
-    /// Removes a member.
+    /// Removes a member; no effect if it is absent.
     pub const fn clear(&mut self, bit: u32) {
         let word = (bit / 32) as usize;
         if word < WORDS {

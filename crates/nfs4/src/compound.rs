@@ -2,9 +2,8 @@
 
 use crate::NfsOpnum4;
 
-/// Returns the name of an operation number as the RFCs print it, without `OP_`: `"READ"`. A number
-/// that no operation has is `"ILLEGAL"`, which is what a server answers to it (RFC 8881 section
-/// 15.2).
+/// Returns the name of an operation number as the RFCs print it, without `OP_`: `"READ"`. An
+/// unknown number is `"ILLEGAL"`, as in a server's answer to it (RFC 8881 section 15.2).
 pub fn operation_name(number: u32) -> &'static str {
     let operation = NfsOpnum4::from_u32(number).unwrap_or(NfsOpnum4::OP_ILLEGAL);
     operation.name().strip_prefix("OP_").unwrap_or("ILLEGAL")

@@ -50,8 +50,8 @@ impl std::fmt::Debug for FilehandleKey {
     }
 }
 
-/// Says why bytes are no filehandle of this server. To the client it is one answer,
-/// NFS4ERR_BADHANDLE: what exactly was wrong with a forgery is nobody's business.
+/// The reason why bytes are no filehandle of this server. A client always gets NFS4ERR_BADHANDLE,
+/// so that a forger learns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilehandleError {
     /// Too short or too long to be one.
@@ -68,7 +68,7 @@ pub enum FilehandleError {
     ObjectHandle(usize),
 }
 
-/// What a filehandle says: which export, and which object of it.
+/// The contents of a filehandle: an export and an object in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filehandle<'a> {
     /// Number of the export; the same after a restart.

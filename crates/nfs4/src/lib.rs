@@ -1,7 +1,7 @@
 //! NFSv4.1 and 4.2 on the wire: generated types, bitmaps, stateids, filehandles and attributes.
 //!
 //! The types come from the grammars in `specs/` and stand at the top level of this crate under
-//! their RFC names in Rust's case. Written by hand is what a grammar cannot say: [`Bitmap4`], the
+//! their RFC names in Rust's case. A grammar cannot express the hand-written rest: [`Bitmap4`], the
 //! special stateids, how this server's filehandles are made ([`filehandle`]), attribute lists
 //! ([`attributes`]) and which errors an operation may answer ([`valid_error`]). Nothing here does
 //! I/O, reads a clock or draws randomness.

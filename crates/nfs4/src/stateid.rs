@@ -3,7 +3,7 @@
 use crate::Stateid4;
 
 impl Stateid4 {
-    /// Stands for no state at all: READ, WRITE and SETATTR by whoever has not opened the file.
+    /// The anonymous stateid: READ, WRITE and SETATTR without an open.
     pub const ANONYMOUS: Self = Self { seqid: 0, other: [0; 12] };
 
     /// Like the anonymous one, and the READ may pass over share reservations that deny reading.
@@ -31,8 +31,8 @@ impl Stateid4 {
         *self == Self::CURRENT
     }
 
-    /// Says whether `other` is of the reserved form, all zeros or all ones. What has that form and
-    /// is none of the constants here is NFS4ERR_BAD_STATEID.
+    /// Returns whether `other` has the reserved form, all zeros or all ones. A stateid of that form
+    /// that is none of the constants here is NFS4ERR_BAD_STATEID.
     pub fn is_reserved(&self) -> bool {
         self.other == [0; 12] || self.other == [0xff; 12]
     }

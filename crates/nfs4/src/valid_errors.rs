@@ -1,5 +1,5 @@
-//! Which errors an operation may answer (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11, RFC
-//! 8276; of NFSv4.0, RFC 7530 section 13.2).
+//! The errors that each operation may return (RFC 8881 sections 15.2 and 15.3, RFC 7862 section 11,
+//! RFC 8276; of NFSv4.0, RFC 7530 section 13.2).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -108,7 +108,7 @@ mod tests {
         let (_, later) = TABLE.split_once("# RFC 7862").unwrap();
         let beyond = later.split("# Beyond the table: ").skip(1);
         let words = |text: &str| text.split_whitespace().filter(|word| word.starts_with("NFS4ERR_")).count();
-        // What is beyond ends where the next row or remark begins.
+        // The errors beyond the RFC end where the next row or remark begins.
         let beyond: usize = beyond
             .flat_map(|text| text.lines().skip(1).take_while(|line| line.starts_with(' ')))
             .map(words)

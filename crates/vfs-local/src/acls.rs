@@ -1,5 +1,5 @@
-//! Access control lists, as the kernel keeps them in extended attributes; it says who may, and
-//! enforces them.
+//! Access control lists, as the kernel keeps them in extended attributes. The kernel checks
+//! permissions and enforces the lists.
 
 use crate::{LocalBackend, cache::Object, errno::vfs_error};
 use rustix::{
@@ -15,14 +15,14 @@ const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 /// Version of the kernel's format.
 const VERSION: u32 = 2;
-/// The number of entries that name nobody.
+/// The number in entries that name no user or group.
 const NOBODY: u32 = u32::MAX;
 /// Bytes of one entry: tag and rights of 16 bits, number of 32, little endian.
 const ENTRY: usize = 8;
 /// Most bytes of a list.
 const SIZE_MAX: usize = 64 << 10;
 
-/// What an entry is about.
+/// The kinds of entries (`e_tag` of posix_acl_xattr.h).
 mod tag {
     pub(super) const USER_OBJ: u16 = 0x01;
     pub(super) const USER: u16 = 0x02;

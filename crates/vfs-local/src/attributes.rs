@@ -8,10 +8,10 @@ use rustix::{
 use std::os::fd::AsFd;
 use vfs::{Attributes, Timestamp};
 
-/// What every call asks for.
+/// The fields of statx(2) that every call needs.
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
-/// Returns the attributes of what a descriptor refers to.
+/// Returns the attributes of the object that a descriptor refers to.
 pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Statx, Errno> {
     statx(fd, c"", AtFlags::EMPTY_PATH, WANTED)
 }

@@ -30,10 +30,10 @@ use vfs::{Caller, ObjectHandle, VfsError, VfsResult};
 /// Limits of a [`LocalBackend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// Objects held open by path between requests, each one descriptor; at most half of what
-    /// RLIMIT_NOFILE allows is used.
+    /// Objects held open by path between requests, each one descriptor; at most half of
+    /// RLIMIT_NOFILE.
     pub object_cache_max: usize,
-    /// Without root: objects whose place in the tree is remembered, about 120 bytes each.
+    /// Without root: objects whose location in the tree is remembered, about 120 bytes each.
     pub places_max: usize,
     /// Without root: entries looked at when a handle's object has to be searched for.
     pub walk_entries_max: u64,
@@ -56,9 +56,9 @@ pub enum LocalError {
     /// The directory cannot be opened.
     #[error("cannot open the directory {path}: {reason}")]
     Open {
-        /// What was to be exported.
+        /// The folder to export.
         path: PathBuf,
-        /// The kernel's word.
+        /// The kernel's error when the folder was opened.
         reason: std::io::Error,
     },
     /// The file system has no file handles.
@@ -67,7 +67,7 @@ pub enum LocalError {
          Export a directory on ext4, xfs, btrfs or tmpfs; an overlay has handles when it is mounted with index=on,nfs_export=on"
     )]
     NoHandles {
-        /// What was to be exported.
+        /// The folder to export.
         path: PathBuf,
     },
     /// /proc is not there.
@@ -77,17 +77,16 @@ pub enum LocalError {
     NoProc(std::io::Error),
 }
 
-/// A directory of this machine as a file system to be served.
+/// A directory of this machine as a file system to serve.
 ///
 /// **As root** each operation runs with the caller's user, group and groups on its thread, so the
 /// kernel decides as it does for local programs, ACLs and quotas included. Objects are found again
 /// by the kernel's file handles, also after a restart.
 ///
-/// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user, whoever
-/// the caller is: whoever an export admits has that user's rights, and what is made belongs to it.
-/// The kernel then opens no handles, so the backend remembers where objects are, and after a
-/// restart searches the tree once; while it must not search again yet, an object that was moved on
-/// the server's machine is `Delay`.
+/// **Without root** ([`ServesAs::OneUser`]) every operation runs as the server's own user: each
+/// admitted caller has that user's rights, and new objects belong to it. The kernel then opens no
+/// handles, so the backend remembers where objects are, and after a restart searches the tree once.
+/// Until it may search again, an object that was moved on the server's machine is `Delay`.
 ///
 /// Symbolic links are never followed and ".." never leaves the export. A name on which another file
 /// system is mounted does not exist for clients (`Noent`): [`NestedBackend`](crate::NestedBackend)
@@ -99,12 +98,13 @@ pub enum LocalError {
 /// An operation leaves its thread with the caller's identity: see
 /// [`become_server`](crate::become_server). Changes of names reach the disk as the file system
 /// writes them back, like those of local programs; `commit` on a directory makes them stable.
+/// writes them back, like those of local programs; `commit` on a directory makes them stable.
 #[derive(Debug)]
 pub struct LocalBackend {
     pub(crate) root: Arc<Object>,
     /// The root opened for reading, which opening handles wants; as root only.
     mount: Option<Descriptor>,
-    /// The directory /proc/self/fd.
+    /// An open descriptor of the directory /proc/self/fd.
     pub(crate) proc: OwnedFd,
     pub(crate) mount_id: u64,
     /// Number of the file system.
@@ -167,7 +167,7 @@ impl LocalBackend {
         })
     }
 
-    /// Says whose rights the kernel checks.
+    /// Returns the identity under which the kernel checks permissions.
     pub fn serves_as(&self) -> ServesAs {
         if self.identities {
             return ServesAs::Callers;
@@ -192,7 +192,8 @@ impl LocalBackend {
     /// Finds the object of a handle.
     ///
     /// # Errors
-    /// `Badhandle` for what was never a handle of ours, `Stale` for an object that is gone.
+    /// `Badhandle` for bytes that were never a handle of this backend, `Stale` for a removed
+    /// object.
     pub(crate) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<Object>> {
         if *handle == self.root.handle {
             return Ok(Arc::clone(&self.root));
@@ -260,7 +261,7 @@ impl LocalBackend {
         Descriptor::new(fd, self.foreign.as_ref())
     }
 
-    /// Opens a name in a directory by path only, as whom the thread is.
+    /// Opens a name in a directory by path only, with the thread's current identity.
     pub(crate) fn open_name(&self, directory: impl AsFd, name: &Name) -> Result<OwnedFd, Errno> {
         retry(|| open_beneath(&directory, name, ResolveFlags::empty()))
     }
@@ -275,9 +276,10 @@ impl LocalBackend {
         stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 || stat.stx_mnt_id == self.mount_id
     }
 
-    /// Opens the object itself, past any name, as whom the thread is; the kernel checks the rights.
+    /// Opens the object itself, without its name, with the thread's current identity; the kernel
+    /// checks permissions.
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // Not to block also means not to wait for who has a lease: that is `AGAIN`.
+        // NONBLOCK also avoids waiting for the holder of a lease: that is `AGAIN`.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         uninterrupted(|| openat(&self.proc, DecInt::from_fd(&fd), flags, Mode::empty()))
     }
@@ -287,7 +289,7 @@ impl LocalBackend {
         format!("/proc/self/fd/{}", object.as_fd().as_raw_fd())
     }
 
-    /// Returns what an error in a directory means; the directory itself may be gone.
+    /// Maps an error of an operation in a directory; the directory itself may have been removed.
     pub(crate) fn error_in(&self, directory: &Object, errno: Errno) -> VfsError {
         if errno == Errno::NOENT && self.is_gone(directory) { VfsError::Stale } else { vfs_error(errno) }
     }
@@ -341,8 +343,8 @@ fn mount_for_handles(root: &OwnedFd, handle: &sys::FsHandle) -> Option<OwnedFd> 
     Some(mount)
 }
 
-/// Opens a handle. For a moment ext4 says ENOMEM of a stale handle whose inode number is just being
-/// given to a new file; then it is asked again.
+/// Opens a handle. While ext4 gives the inode number of a stale handle to a new file, it fails with
+/// ENOMEM for a moment; the call is then repeated.
 fn open_handle(mount: &OwnedFd, handle: &sys::FsHandle) -> Result<OwnedFd, Errno> {
     const TRIES: usize = 64;
     let open = || retry(|| sys::open_by_handle(mount.as_fd(), handle));
@@ -355,7 +357,7 @@ fn open_handle(mount: &OwnedFd, handle: &sys::FsHandle) -> Result<OwnedFd, Errno
     open()
 }
 
-/// What the kernel means by refusing a handle.
+/// Maps the kernel's refusal of a handle.
 fn handle_error(errno: Errno) -> VfsError {
     match errno {
         Errno::STALE | Errno::NOENT => VfsError::Stale,

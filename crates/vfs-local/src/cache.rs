@@ -37,7 +37,8 @@ struct Slot {
     fresh: bool,
 }
 
-/// One part: a ring of slots over which a hand moves, sparing what was used since it came by last.
+/// One part of the cache: a ring of slots. The hand that goes round spares slots used since its
+/// last visit.
 #[derive(Debug, Default)]
 struct Shard {
     index: HashMap<ObjectHandle, usize>,
@@ -45,7 +46,8 @@ struct Shard {
     hand: usize,
 }
 
-/// At most `max` objects, each one descriptor; what was not used lately goes first.
+/// At most `max` objects, each one descriptor; objects that were not used recently are evicted
+/// first.
 #[derive(Debug)]
 pub(crate) struct ObjectCache {
     shards: [Mutex<Shard>; SHARDS],
@@ -98,7 +100,7 @@ impl ObjectCache {
         drop(slot);
     }
 
-    /// Lets go of what was not used since the last call.
+    /// Drops objects that were not used since the last call.
     pub(crate) fn trim(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

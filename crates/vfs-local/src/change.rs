@@ -57,7 +57,7 @@ impl Changes {
         });
     }
 
-    /// Returns the attribute of an object whose ctime is this many nanoseconds.
+    /// Returns the change attribute of an object whose ctime is this many nanoseconds.
     pub(crate) fn attribute(&self, ino: u64, ctime: u64) -> u64 {
         let corrected = self.with(ino, |slots| {
             let Some(slot) = slots.get_mut(&ino) else { return ctime };

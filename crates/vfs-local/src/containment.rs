@@ -1,4 +1,4 @@
-//! Where objects are: within the export or not, and below what mounts.
+//! Location of objects: inside or outside the export, and below which mounts.
 
 use crate::{LocalBackend, attributes::stat_fd, mounts};
 use rustix::{

@@ -1,4 +1,4 @@
-//! Making objects.
+//! CREATE and the creation of files: objects with the caller's identity.
 
 use crate::{
     LocalBackend,
@@ -20,9 +20,9 @@ use rustix::{
 use std::{os::fd::OwnedFd, sync::Arc};
 use vfs::{Caller, NewObject, ObjectHandle, OpenAccess, OpenFile, SetAttributes, VfsError, VfsResult};
 
-/// Mode of a file or special file whose creator gave none.
+/// The default mode of a file or special file.
 const FILE_MODE: u32 = 0o600;
-/// Mode of a directory whose creator gave none.
+/// The default mode of a directory.
 const DIRECTORY_MODE: u32 = 0o700;
 /// Bits that mkdir(2) does not take.
 const SET_ID: u32 = 0o6000;
@@ -52,7 +52,8 @@ impl LocalBackend {
         let fd = fd.map_err(|errno| self.error_in(&parent, errno))?;
         self.changes.note(parent.ino);
         let finished = self.finish_file(caller, (&parent, &name), (fd, access), set, false);
-        // Only the caller's own rights take back what the name stands for by now.
+        // The name may stand for another object by now, so it is removed with the caller's own
+        // rights only.
         if finished.is_err() && self.act_as(caller).is_ok() {
             let _ = unlinkat(&parent, name.as_c_str(), AtFlags::empty());
         }
@@ -103,8 +104,8 @@ impl LocalBackend {
         Ok((object.handle, Arc::new(file)))
     }
 
-    /// Opens a new file for reading alone where that was asked for: who has it open for writing
-    /// could have no lease on it. It stays as it is where its mode forbids that.
+    /// Opens a new file for reading alone where the caller asked for that: an open for writing
+    /// would rule out a lease. The first descriptor stays if the mode forbids reading.
     fn without_writing(&self, fd: OwnedFd, access: OpenAccess) -> VfsResult<OwnedFd> {
         if access.write {
             return Ok(fd);
@@ -146,9 +147,9 @@ impl LocalBackend {
         SetAttributes { mode: set.mode.map(|mode| mode & !umask), umask: None, ..set.clone() }
     }
 
-    /// Opens what was just made. The kernel returns no descriptor of it, so that its name has to be
-    /// opened, which somebody may have given to another object meanwhile: then nothing is done to
-    /// that.
+    /// Opens a new object. The kernel returns no descriptor of it, so its name must be opened,
+    /// which another program may have given to another object meanwhile; that object is not
+    /// changed.
     ///
     /// # Errors
     /// `Delay` for another object.
@@ -224,7 +225,7 @@ fn is_exclusive(set: &SetAttributes) -> bool {
     set.atime.is_some() && set.mtime.is_some() && set.uid.is_none() && set.gid.is_none()
 }
 
-/// Returns the type of what is to be made.
+/// Returns the type of the object to create.
 fn type_of(new: &NewObject<'_>) -> FileType {
     match new {
         NewObject::Directory => FileType::Directory,

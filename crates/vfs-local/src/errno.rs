@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use vfs::VfsError;
 
-/// Returns what an error means to a client, where the operation gives it no other meaning.
+/// Maps an error to its general meaning for a client; some operations give it another one.
 pub(crate) fn vfs_error(errno: Errno) -> VfsError {
     match errno {
         Errno::PERM => VfsError::Perm,

@@ -1,4 +1,4 @@
-//! What the exported file system can do, found out by trying.
+//! Optional features of the exported file system, found by trying them.
 
 use crate::{quota, sys};
 use rustix::{
@@ -8,7 +8,7 @@ use rustix::{
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use vfs::Features;
 
-/// Finds out what the file system of an export's root can do, as the server.
+/// Probes the features of the file system of an export's root, as the server.
 pub(crate) fn of(root: &OwnedFd) -> Features {
     Features {
         clone_block: clone_block(root),

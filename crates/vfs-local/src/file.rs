@@ -1,4 +1,4 @@
-//! An open file.
+//! Open files: READ, WRITE, COMMIT and their variants.
 
 use crate::{
     attributes::{attributes, stat_fd},
@@ -33,12 +33,12 @@ type Append = fn(BorrowedFd<'_>, &mut Vec<u8>, usize, u64) -> Result<usize, Errn
 #[derive(Debug)]
 pub(crate) struct LocalFile {
     pub(crate) fd: Arc<Descriptor>,
-    /// Who opened it, where identities differ: the kernel gives blocks that are reserved for root
-    /// to whoever the thread is when it writes.
+    /// The caller that opened it, where identities differ: the kernel grants blocks reserved for
+    /// root by the thread's identity at the time of the write.
     pub(crate) writer: Option<Caller>,
     pub(crate) ino: u64,
     pub(crate) changes: Arc<Changes>,
-    /// What it can make its readers wait for.
+    /// How long a read of the file may block.
     pub(crate) kind: Kind,
     /// A second open of the file, where its extents were asked for.
     pub(crate) seeker: OnceLock<Option<Descriptor>>,
@@ -49,7 +49,7 @@ impl LocalFile {
         self.writer.as_ref().map_or(Ok(()), identity::become_caller)
     }
 
-    /// Appends what is there; a second read confirms an end that the first has met.
+    /// Appends available bytes; a second read confirms an end that the first has met.
     fn append(&self, into: &mut Vec<u8>, count: usize, offset: u64, read: Append) -> Result<Eof, Errno> {
         let mut at = offset;
         let mut rest = count;

@@ -1,8 +1,8 @@
-//! Calls that may never return, kept away from the threads that others wait for.
+//! Calls that may never return, kept off shared threads.
 //!
-//! On a file system that another process (FUSE) or another machine serves, close(2) can wait for
-//! ever: it flushes data and drops locks. Descriptors are dropped by housekeeping and by shards, so
-//! those of such a file system are closed by a thread of their own.
+//! On a file system that another process (FUSE) or another machine serves, close(2) can block for
+//! ever: it flushes data and drops locks. Housekeeping and shards drop descriptors, so a separate
+//! thread closes descriptors of such a file system.
 #![allow(unsafe_code, reason = "closes raw descriptors")]
 
 use crate::kind::Kind;
@@ -60,9 +60,9 @@ impl ForeignThread {
         }
     }
 
-    /// Runs a call after those before it, and returns its result.
+    /// Runs a call after the queued ones, and returns its result.
     ///
-    /// `None`: it has not returned within `patience`, or the thread was stuck already. The call
+    /// `None` if it has not returned within `patience`, or the thread was stuck already. The call
     /// remains queued.
     pub(crate) fn run<R: Send + 'static>(
         &self,

@@ -1,4 +1,4 @@
-//! The handles that clients carry: what the kernel's handle is, and the inode number.
+//! The handles that clients carry: the kernel's handle and the inode number.
 
 use crate::sys::{FS_HANDLE_MAX, FsHandle};
 use vfs::{ObjectHandle, VfsError, VfsResult};
@@ -25,7 +25,7 @@ pub(crate) fn encode(ino: u64, handle: &FsHandle) -> VfsResult<ObjectHandle> {
 /// Unpacks a handle that a client sent.
 ///
 /// # Errors
-/// `Badhandle` for what was never one of ours.
+/// `Badhandle` for bytes that this backend cannot have made.
 pub(crate) fn decode(handle: &ObjectHandle) -> VfsResult<(u64, FsHandle)> {
     let (prefix, rest) = handle.as_bytes().split_first_chunk::<PREFIX>().ok_or(VfsError::Badhandle)?;
     let [VERSION, k0, k1, ino @ ..] = *prefix else { return Err(VfsError::Badhandle) };

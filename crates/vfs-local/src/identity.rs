@@ -1,7 +1,7 @@
-//! Whose rights the calling thread has to file systems.
+//! The identity with which the calling thread accesses file systems.
 //!
-//! A switch costs a few system calls, so a thread keeps the identity of the last caller until
-//! another one is needed. What is not a backend and opens files on such a thread calls
+//! A switch costs a few system calls, so a thread keeps the identity of the last caller until it
+//! needs another one. Code outside the backend that opens files on such a thread calls
 //! [`become_server`] first.
 
 use crate::sys;
@@ -9,8 +9,7 @@ use rustix::io::Errno;
 use std::{cell::RefCell, sync::Arc};
 use vfs::{Caller, VfsError, VfsResult};
 
-/// What this thread has; `None` where nobody has set it yet, because a thread inherits from its
-/// creator.
+/// The thread's identity; `None` until it is first set, because a thread inherits from its creator.
 struct Current {
     uid: Option<u32>,
     gid: Option<u32>,
@@ -58,11 +57,11 @@ pub fn become_server() {
     let _ = become_caller(&Caller { uid, gid, groups: [].into() });
 }
 
-/// Runs something as the caller for whatever the kernel checks, not for file systems alone. The
+/// Runs a closure as the caller for all checks of the kernel, not for file systems alone. The
 /// thread has none of the server's rights meanwhile.
 ///
 /// # Errors
-/// `Access` when the kernel does not take the identity.
+/// `Access` when the kernel refuses the identity.
 pub(crate) fn wholly_as<R>(caller: &Caller, run: impl FnOnce() -> R) -> VfsResult<R> {
     become_caller(caller)?;
     let _back =

@@ -1,24 +1,23 @@
-//! What a file system may make its callers wait for.
+//! Kinds of file systems by how long their calls may block.
 
 /// Kinds of file systems by where their metadata comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// All of it is in memory.
     Memory,
-    /// It is on a disk of this machine. The kernel answers for an object that is open, and for
-    /// names and data that it has cached, from memory; it says which those are (RESOLVE_CACHED,
-    /// RWF_NOWAIT).
+    /// It is on a disk of this machine. The kernel answers from memory for open objects, and for
+    /// cached names and data; RESOLVE_CACHED and RWF_NOWAIT tell which they are.
     LocalDisk,
-    /// It comes over a network or from another process: even fstat(2) of an open object can wait
-    /// for ever. So does everything that is not known here, and what is made of other file systems
+    /// It comes over a network or from another process: even fstat(2) of an open object can block
+    /// for ever. Unknown file systems count as foreign, and so do those stacked on others
     /// (overlayfs, ecryptfs).
     Foreign,
 }
 
 impl Kind {
-    /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). It is a list of
-    /// what is known to answer from memory, since a file system that is missing costs a thread a
-    /// call, and one too many can stop the server.
+    /// Returns the kind of a file system by its magic number (statfs(2), `f_type`). The list names
+    /// file systems that answer from memory: a missing one costs a thread a call, and a wrong one
+    /// can stop the server.
     pub(crate) fn of(file_system: i64) -> Self {
         const TMPFS: i64 = 0x0102_1994;
         const RAMFS: i64 = 0x8584_58f6;

@@ -1,9 +1,9 @@
 //! Leases of the kernel (fcntl F_SETLEASE): local programs that open a file against a delegation
-//! wait until it is given back.
+//! wait until the client returns it.
 //!
-//! One thread of the process hears of it: the kernel sends it a signal that names the descriptor.
-//! What the kernel does not tell a lease of (unlink, rename, link, chmod) the same thread sees when
-//! it looks at the leased files every few seconds.
+//! One thread of the process handles them: the kernel sends it a signal that names the descriptor.
+//! The kernel does not break leases for unlink, rename, link and chmod; the same thread detects
+//! these by checking leased files every few seconds.
 
 use crate::{
     attributes::stat_fd,
@@ -28,29 +28,30 @@ use std::{
 };
 use vfs::{Broken, Lease, LeaseKind, VfsError, VfsResult};
 
-/// How often leased files are looked at for what the kernel does not tell.
+/// How often leased files are checked for changes that break no lease.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3);
 /// How long the kernel lets a program wait, where it does not say.
 const BREAK_TIME: Duration = Duration::from_secs(45);
 
-/// What the process watches for; there is one for all backends, as signals are of the process.
+/// The lease thread's state. The process has one for all backends, because signals go to the
+/// process.
 struct Watch {
     thread: libc::pid_t,
     table: Mutex<Table>,
 }
 
-/// Leases for writing: while there are none nobody has to look for one.
+/// The number of write leases; lookups of writers are skipped while it is zero.
 static WRITERS: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 struct Table {
     last: u64,
     leases: HashMap<RawFd, Held>,
-    /// Those for writing, by file: the kernel gives one only to who has the file to itself.
+    /// Write leases by file: the kernel grants one only to the sole opener of a file.
     writers: HashMap<FileId, RawFd>,
 }
 
-/// Device and inode.
+/// Device, as major and minor number, and inode.
 type FileId = (u32, u32, u64);
 
 fn file_id(stat: &Statx) -> FileId {
@@ -89,7 +90,7 @@ struct Held {
     notify: Broken,
 }
 
-/// What must stay as it is while a lease lasts.
+/// The attributes that must not change while a lease lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     file: FileId,
@@ -185,7 +186,7 @@ impl Watch {
         }
     }
 
-    /// What the thread does for as long as the process lives.
+    /// The thread's loop; it runs as long as the process.
     fn run(&self, signals: &OwnedFd) {
         let mut next = Instant::now() + LOOK_INTERVAL;
         loop {
@@ -222,7 +223,7 @@ fn watch() -> Option<&'static Watch> {
     WATCH.get_or_init(start).as_ref()
 }
 
-/// Waits until whoever initialises it is done.
+/// Waits until another thread has initialised the cell.
 fn wait_for<T>(cell: &OnceLock<T>) -> Option<&T> {
     loop {
         match cell.get() {
@@ -245,7 +246,7 @@ pub(crate) fn take(fd: &Arc<Descriptor>, kind: LeaseKind, notify: Broken) -> Vfs
     };
     let stat = stat_fd(&**fd).map_err(vfs_error)?;
     let mut table = watch.table();
-    // A descriptor has one lease, and whoever has it gives it up.
+    // A descriptor has one lease, and its holder must return it first.
     if table.leases.contains_key(&fd.as_raw_fd()) {
         return Err(VfsError::Delay);
     }

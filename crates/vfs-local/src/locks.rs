@@ -1,8 +1,8 @@
-//! Locks of ranges in the kernel, for local programs to see (fcntl F_OFD_SETLK).
+//! Byte-range locks of the kernel (fcntl F_OFD_SETLK), visible to local programs.
 //!
-//! They belong to an open file description, of which a file has one for all clients: in the kernel
-//! these never conflict with each other. They conflict with those of other descriptions (OFD) and
-//! of processes (POSIX).
+//! They belong to an open file description. A file has one for all clients, so that their locks
+//! never conflict with each other in the kernel. They conflict with locks of other descriptions
+//! (OFD) and of processes (POSIX).
 
 use crate::{
     errno::{uninterrupted, vfs_error},
@@ -67,7 +67,7 @@ impl LocalFile {
 }
 
 impl LocalLocks {
-    /// The kernel's words for a lock; `None` for what lies behind its largest offset.
+    /// Returns the kernel's description of a lock; `None` for a range behind its largest offset.
     fn words(first: u64, last: u64, kind: libc::c_int) -> Option<libc::flock> {
         let l_start = i64::try_from(first).ok()?;
         // A length of zero has no end.
@@ -87,7 +87,7 @@ impl RangeLocks for LocalLocks {
         let number = match kind {
             None => libc::F_UNLCK,
             Some(LockKind::Write) => libc::F_WRLCK,
-            // What cannot be locked for reading is not held against programs that read.
+            // A file that cannot be locked for reading does not block programs that read.
             Some(LockKind::Read) if !self.reads => libc::F_UNLCK,
             Some(LockKind::Read) => libc::F_RDLCK,
         };

@@ -1,4 +1,4 @@
-//! What the kernel tells of mounts.
+//! Mounts, from the kernel's mountinfo.
 
 use crate::errno::uninterrupted;
 use rustix::{
@@ -41,7 +41,7 @@ impl Watch {
         openat(CWD, c"/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
     }
 
-    /// Says whether any have since it was asked last; whoever is told so has to see to it.
+    /// Returns whether mounts have changed since the last call; the caller must handle the change.
     pub(crate) fn changed(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut fds = [PollFd::new(&self.0, PollFlags::PRI)];
@@ -78,7 +78,7 @@ impl Below {
     }
 }
 
-/// Returns a path from a root on; nothing for what is not below it.
+/// Returns a path relative to a root; `None` for paths outside it.
 pub(crate) fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(root)?;
     let rest = if root.ends_with(b"/") { rest } else { rest.strip_prefix(b"/")? };
@@ -91,7 +91,7 @@ pub(crate) fn device(stat: &Statx) -> u64 {
     mount.map_or_else(|| makedev(stat.stx_dev_major, stat.stx_dev_minor), |mount| mount.device)
 }
 
-/// Reads a line: id, parent, major:minor, root, place, and what is not needed here
+/// Parses a line: id, parent, major:minor, root, mount point, and fields that are skipped
 /// (proc_pid_mountinfo(5)).
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');

@@ -58,7 +58,8 @@ impl LocalBackend {
         Ok(Some(object.handle))
     }
 
-    /// Finds a name without opening it: READDIR asks this of thousands, most of which nobody uses.
+    /// Looks up a name without opening it: READDIR does this for thousands of names, and most of
+    /// them are never used.
     pub(crate) fn find_attributes(
         &self,
         caller: &Caller,
@@ -77,7 +78,7 @@ impl LocalBackend {
         Ok((handle, attributes(&stat, &self.changes)))
     }
 
-    /// Returns handle and attributes of what a name stands for, both of the same object.
+    /// Returns handle and attributes of the object that a name stands for.
     fn peek(&self, parent: &Object, name: &Name) -> Result<(VfsResult<ObjectHandle>, Statx), Errno> {
         const TRIES: usize = 8;
         let look = || sys::name_to_handle(parent.as_fd(), name.as_c_str());
@@ -150,7 +151,7 @@ impl LocalBackend {
         let is_directory = file_type(&stat) == FileType::Directory;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&parent, name.as_c_str(), flags).map_err(|errno| match errno {
-            // What rmdir says on some file systems, and of a name that changed its type meanwhile.
+            // rmdir fails so on some file systems, and for a name that changed its type meanwhile.
             Errno::EXIST => VfsError::Notempty,
             Errno::NOTDIR | Errno::ISDIR => VfsError::Delay,
             other => self.error_in(&parent, other),

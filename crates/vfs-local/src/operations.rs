@@ -250,9 +250,9 @@ impl Backend for LocalBackend {
 
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()> {
         match self.commit(object) {
-            // It cannot be opened: without root there is what may be changed but not read, and
-            // somebody may have removed or moved it since, which nobody may hear of before what was
-            // changed in it. The whole file system is put down, then.
+            // The directory cannot be opened: without root it may be writable but not readable, and
+            // another program may have removed or moved it. Its changes must be stable before they
+            // are reported, so the whole file system is synchronised.
             Err(VfsError::Access | VfsError::Stale | VfsError::Delay | VfsError::Exhausted) => {
                 self.act_as_server()?;
                 let root = self.reopen(&*self.root, OFlags::RDONLY).map_err(vfs_error)?;
@@ -319,7 +319,7 @@ impl LocalBackend {
             _ => OFlags::RDONLY,
         };
         match self.reopen(object, flags) {
-            // Clients load programs by reading them: who may execute a file may read it here.
+            // Clients load programs by reading them, so execute permission allows reading here.
             Err(Errno::ACCESS) if !access.write && sys::access(object.as_fd(), libc::X_OK).is_ok() => {
                 self.act_as_server()?;
                 self.reopen(object, flags).map_err(vfs_error)

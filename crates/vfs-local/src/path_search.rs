@@ -135,7 +135,7 @@ impl Known {
     }
 }
 
-/// What is at a place where an object should be.
+/// The result of looking for an object at its expected location.
 enum Found {
     Object(OwnedFd),
     /// Another object has the inode number now: the wanted one is gone.

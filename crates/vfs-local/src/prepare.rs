@@ -1,4 +1,4 @@
-//! What the program does once, before its first thread.
+//! Preparation of the process, once, before its first thread.
 
 use rustix::{
     fs::Mode,
@@ -20,7 +20,7 @@ pub(crate) const IDENTITY_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
 const KEPT: CapabilitySet =
     IDENTITY_CAPABILITIES.union(CapabilitySet::NET_BIND_SERVICE).union(CapabilitySet::LEASE);
 
-/// Whose rights the kernel checks when a caller's operation runs.
+/// The identity under which the kernel checks a caller's operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServesAs {
     /// Each caller's own: the process is root.
@@ -61,10 +61,10 @@ impl fmt::Display for ServesAs {
     }
 }
 
-/// What [`prepare_process`] did.
+/// The result of [`prepare_process`].
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Whose rights operations will have.
+    /// The identity of operations from now on.
     pub serves_as: ServesAs,
     /// Open files that the process may have now.
     pub descriptors_max: u64,
@@ -83,12 +83,12 @@ impl fmt::Display for Prepared {
 }
 
 /// Prepares the process to serve local file systems: clears the umask (clients send whole modes),
-/// raises the number of open files to what is allowed, and as root gives up every capability that
+/// raises the number of open files to the hard limit, and as root drops every capability that
 /// serving does not need. Without CAP_SYS_RESOURCE quotas and reserved blocks hold, without
 /// CAP_FSETID the kernel clears set-id bits as it does for users.
 ///
-/// Capabilities belong to threads: the program calls this before it starts any. What cannot be done
-/// is left as it is; the result says what holds.
+/// Capabilities belong to threads: the program calls this before it starts any. A step that fails
+/// is skipped, and the result reports the outcome.
 pub fn prepare_process() -> Prepared {
     umask(Mode::empty());
     let limit = getrlimit(Resource::Nofile);

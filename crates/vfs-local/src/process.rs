@@ -1,4 +1,4 @@
-//! What the whole process asks of the C library.
+//! Calls of the C library that affect the whole process.
 #![allow(unsafe_code, reason = "the standard library offers none of these calls")]
 
 use std::{fs, os::fd::AsRawFd, path::Path};

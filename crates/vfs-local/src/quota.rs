@@ -16,17 +16,17 @@ impl LocalBackend {
         let root = self.root.fd.as_fd();
         let asked = [(QuotaKind::User, stat.stx_uid), (QuotaKind::Group, stat.stx_gid)];
         let ask = || asked.map(|(kind, number)| sys::quota(root, kind, number));
-        // The kernel tells a quota to whom it belongs.
+        // The kernel reports a quota to its owner only.
         let told = if self.identities { identity::wholly_as(caller, ask)? } else { ask() };
         let whole = fstatvfs(&*object).map_err(vfs_error)?;
         let avail = whole.f_bavail.saturating_mul(whole.f_frsize);
         let told = told.into_iter().filter_map(Result::ok).map(|counted| left(&counted, avail));
-        // What runs out first counts.
+        // The smallest remainder is decisive.
         Ok(told.min_by_key(|quota| quota.avail_hard))
     }
 }
 
-/// Returns what is left of one quota, and no more than the file system has.
+/// Returns the remainder of one quota, limited by the free space of the file system.
 fn left(counted: &sys::Counted, avail: u64) -> Quota {
     let of = |limit: u64| if limit == 0 { avail } else { limit.saturating_sub(counted.used).min(avail) };
     Quota {
@@ -36,7 +36,7 @@ fn left(counted: &sys::Counted, avail: u64) -> Quota {
     }
 }
 
-/// Says whether the file system counts what users have; asked as the server, of its own.
+/// Returns whether the file system counts usage; asked as the server, for its own user.
 pub(crate) fn counted(root: BorrowedFd<'_>) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let told: Result<_, Errno> = sys::quota(root, QuotaKind::User, own);

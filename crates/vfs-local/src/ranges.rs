@@ -19,12 +19,12 @@ use std::{
 };
 use vfs::{Advice, Extent, OpenFile, VfsError, VfsResult, copy_by_pieces};
 
-/// Bytes that the kernel is asked to copy at once, so that a copy can be stopped by what it meets.
+/// Bytes that the kernel copies per call, so that a copy can be stopped between calls.
 const COPY_PIECE: u64 = 16 << 20;
 
 impl LocalFile {
-    /// Returns a descriptor whose position may be moved. The kernel holds it for as long as it
-    /// looks for extents, which can take a disk's time, and readers of the other descriptor must
+    /// Returns a descriptor whose position may be moved. The kernel locks it while it looks for
+    /// extents, which can take as long as a disk access, and readers of the other descriptor must
     /// not wait for that.
     fn seeker(&self) -> BorrowedFd<'_> {
         if leases::is_for_writing(&self.fd) {

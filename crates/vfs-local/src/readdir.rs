@@ -1,4 +1,4 @@
-//! Listing directories.
+//! READDIR: directories listed by getdents64(2).
 
 use crate::{
     LocalBackend,

@@ -1,4 +1,4 @@
-//! Changing attributes; the kernel says who may.
+//! SETATTR: changes of attributes; the kernel checks permissions.
 
 use crate::{
     LocalBackend,

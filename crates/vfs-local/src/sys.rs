@@ -63,8 +63,7 @@ fn to_handle(directory: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Resu
     Ok(FsHandle { kind: raw.handle_type, len, bytes: raw.f_handle })
 }
 
-/// Opens what a handle names as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective
-/// set.
+/// Opens a handle's object as an O_PATH descriptor; needs CAP_DAC_READ_SEARCH in the effective set.
 pub(crate) fn open_by_handle(mount: BorrowedFd<'_>, handle: &FsHandle) -> Result<OwnedFd, Errno> {
     let mut raw = RawHandle {
         handle_bytes: handle.len.min(FS_HANDLE_MAX) as u32,
@@ -109,8 +108,8 @@ pub(crate) fn append_now(
     let spare = into.spare_capacity_mut();
     let place = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len().min(count) };
     let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the descriptor is open for the call, and `place` is memory of the vector behind its
-    // end that nobody else has; the kernel writes into it at most as many bytes as it is long.
+    // SAFETY: the descriptor is open for the call, and `place` is spare capacity of the vector,
+    // which is borrowed mutably; the kernel writes at most its length.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const place, 1, offset, libc::RWF_NOWAIT) };
     let length = usize::try_from(check(read as libc::c_long)?).unwrap_or(0);
     // SAFETY: the call has written that many bytes behind the vector's end, within its capacity.
@@ -118,7 +117,7 @@ pub(crate) fn append_now(
     Ok(length)
 }
 
-/// Which bytes of one file shall be shared with another.
+/// The bytes of one file to share with another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CloneRange {
     pub(crate) source_offset: u64,
@@ -186,14 +185,14 @@ pub(crate) fn set_effective_gid(gid: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_setresgid, u32::MAX, gid, u32::MAX) == 0 }
 }
 
-/// Whose quota it is.
+/// The owner of a quota: a user or a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QuotaKind {
     User,
     Group,
 }
 
-/// What the kernel counts, in bytes; a limit of 0 is none.
+/// Usage and limits of a quota in bytes; a limit of 0 is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) used: u64,
@@ -201,8 +200,8 @@ pub(crate) struct Counted {
     pub(crate) hard: u64,
 }
 
-/// Returns the quota of a user or a group on the file system of a descriptor; the kernel tells the
-/// thread's effective user its own, and those of its groups (Linux 5.14).
+/// Returns the quota of a user or a group on the file system of a descriptor. The kernel reports to
+/// the thread's effective user its own quota and those of its groups (Linux 5.14).
 pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Result<Counted, Errno> {
     /// Unit of the limits in bytes.
     const BLOCK: u64 = 1024;
@@ -228,8 +227,8 @@ pub(crate) fn quota(root: BorrowedFd<'_>, kind: QuotaKind, number: u32) -> Resul
 
 /// Sets the calling thread's supplementary groups.
 pub(crate) fn set_groups(groups: &[u32]) -> Result<(), Errno> {
-    // SAFETY: pointer and length are those of one slice of 32-bit numbers, which is what gid_t is
-    // on Linux.
+    // SAFETY: pointer and length describe one slice of 32-bit numbers, and gid_t of Linux has 32
+    // bits.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     check(result).map(|_| ())
 }

@@ -56,7 +56,7 @@ pub(crate) fn set(file: BorrowedFd<'_>, kind: Kind) -> Result<(), Errno> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind.number()) })
 }
 
-/// Says whether a descriptor's lease is what it was; else it is to be given up.
+/// Returns whether a descriptor's lease is unchanged; otherwise the holder must return it.
 pub(crate) fn stands(file: BorrowedFd<'_>, kind: Kind) -> bool {
     // SAFETY: the descriptor is open for the call, which takes nothing.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == kind.number() }
@@ -68,7 +68,7 @@ pub(crate) fn this_thread() -> libc::pid_t {
     unsafe { libc::gettid() }
 }
 
-/// What a thread that reads its signals hears.
+/// A signal that the lease thread receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// The lease of this descriptor is to be given up.
@@ -81,8 +81,8 @@ pub(crate) enum Heard {
 /// thread reads them.
 pub(crate) fn block_and_read() -> Result<OwnedFd, Errno> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is initialised by the first call before the others use it; the mask is this
-    // thread's alone, and the descriptor is new and nobody else's.
+    // SAFETY: the first call initialises the set for the others; the mask belongs to this thread,
+    // and the descriptor is new and owned here.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal());

@@ -1,4 +1,4 @@
-//! Extended attributes of the user's name space; the kernel says who may.
+//! Extended attributes of the user's name space; the kernel checks permissions.
 
 use crate::{LocalBackend, cache::Object, errno::vfs_error, sys};
 use rustix::{

@@ -46,7 +46,7 @@ mod tmpfs {
     vfs::backend_conformance!(fixture);
 }
 
-/// Runs the tests of `disk` once more, as the user nobody.
+/// Runs the tests of `disk` once more, as the user `nobody`.
 #[test]
 fn the_suite_holds_without_root() {
     common::run_as_nobody("disk::");

@@ -1,5 +1,5 @@
 //! A local program that swaps folders for symbolic links while the server works on them: nothing
-//! outside is touched or told.
+//! outside is touched or disclosed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use vfs::{
 const ROUNDS: usize = 400;
 const BOTH: OpenAccess = OpenAccess { read: true, write: true };
 
-/// What a folder that nobody may touch looks like.
+/// Returns the state of a folder that must not change.
 fn look(path: &Path) -> (Vec<String>, Vec<u8>, [i64; 4], u32) {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
     let names = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -30,7 +30,7 @@ fn look(path: &Path) -> (Vec<String>, Vec<u8>, [i64; 4], u32) {
     (names, fs::read(path.join("f")).unwrap(), times, folder.permissions().mode())
 }
 
-/// What may come of a name that is a folder now and a link then.
+/// Accepts the results that a name may give that is a folder at one moment and a link at the next.
 fn fair<T>(result: VfsResult<T>) -> Option<T> {
     use VfsError::{Delay, Exist, Isdir, Noent, Notdir, Notsupp, Perm, Stale, Symlink, WrongType};
     match result {
@@ -40,8 +40,8 @@ fn fair<T>(result: VfsResult<T>) -> Option<T> {
     }
 }
 
-/// Everything that has a directory and a name, in whatever "swap" is just now. Returns whether it
-/// was a folder.
+/// Runs every operation with a directory and a name in the current "swap". Returns whether it was a
+/// folder.
 fn use_names(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     let Some(found) = fair(backend.lookup(&me(), root, b"swap")) else { return false };
     if let Some((handle, attributes)) = fair(backend.lookup_attributes(&me(), root, b"swap")) {
@@ -95,7 +95,7 @@ fn use_object(backend: &dyn Backend, root: &ObjectHandle) {
     fair(backend.statfs(&found));
 }
 
-/// As [`use_object`], with what is a file now and a link to one then. Returns whether it was the
+/// Like [`use_object`], with a file that is swapped for a link to one. Returns whether it was the
 /// file.
 fn use_file(backend: &dyn Backend, root: &ObjectHandle) -> bool {
     let Some(found) = fair(backend.lookup(&me(), root, b"file")) else { return false };
@@ -198,8 +198,8 @@ fn what_takes_the_name_of_a_new_directory_stays_as_it_is() {
     fs::create_dir(&old).unwrap();
     fs::set_permissions(&old, fs::Permissions::from_mode(0o700)).unwrap();
     let inode = fs::metadata(&old).unwrap().ino();
-    // The kernel stamps births by the tick: what is made in the tick of the new directory cannot be
-    // told from it.
+    // The kernel stamps births by the tick: objects made in the tick of the new directory look
+    // alike.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let time = SetTime::At(Timestamp { seconds: 1, nanoseconds: 0 });
     let set = SetAttributes { mtime: Some(time), ..mode(0o2755) };

@@ -1,4 +1,4 @@
-//! Quotas hold although the server is root, and users are told theirs.
+//! Quotas hold although the server is root, and users can read their own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use vfs::{Backend, Caller, OpenAccess, SetAttributes, VfsError};
 
 const ALICE: u32 = 4001;
 const BOB: u32 = 4002;
-/// What alice may have, as the test's set-up has it: 2 MiB.
+/// The quota of alice from the test's set-up: 2 MiB.
 const LIMIT: u64 = 2 << 20;
 const BOTH: OpenAccess = OpenAccess { read: true, write: true };
 
@@ -29,7 +29,7 @@ fn user(id: u32) -> Caller {
     Caller { uid: id, gid: id, groups: [].into() }
 }
 
-/// What runs on the file system with quotas.
+/// The tests on the file system with quotas.
 mod of_this_folder {
     use super::*;
 
@@ -58,7 +58,7 @@ mod of_this_folder {
         assert_eq!(file.write_at(&vec![1; 1 << 20], 0), Ok(1 << 20));
         file.sync().unwrap();
         assert!(quota().used >= 1 << 20 && quota().avail_soft == 0, "{:?}", quota());
-        // By the file's owner, whoever writes, and whatever takes the space.
+        // The file's owner pays, for any writer and any kind of space.
         let theirs = backend.open(&bob, &object, BOTH).unwrap();
         for file in [&file, &theirs] {
             let written = file.write_at(&vec![1; 3 << 20], 1 << 20);
@@ -71,9 +71,9 @@ mod of_this_folder {
         let copied = theirs.copy_range(&*source, 0, 32 << 20, 4 << 20);
         assert!(matches!(copied, Ok(0..0x0020_0000) | Err(VfsError::Dquot)), "{copied:?}");
         assert!(quota().used <= LIMIT);
-        // Of others only root is told; bob has no limit.
+        // Only root learns the quotas of others; bob has no limit.
         assert_eq!(backend.quota(&bob, &object), Ok(None));
-        // Root's capabilities are given up: the server is told no more than root's own.
+        // Without root's capabilities, the server learns no more than root's own quota.
         let bobs = backend.lookup(&bob, &root, b"bobs").unwrap();
         let left = backend.quota(&bob, &bobs).unwrap().unwrap();
         assert!(left.used >= 4 << 20 && left.avail_hard > LIMIT, "{left:?}");

@@ -1,7 +1,7 @@
 //! Attribute lists: `fattr4` (RFC 8881 sections 3.3.7 and 5).
 //!
-//! A list is a bitmap and, in one opaque, the values of its members in ascending order, with
-//! nothing between them: whoever does not know one attribute cannot read those behind it.
+//! A list is a bitmap and, in one opaque, the values of its members in ascending order without
+//! separators: a reader that does not know one attribute cannot read the following ones.
 
 mod table;
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub const REQUIRED: Bitmap4 = Bitmap4::of(&[
     FATTR4_SUPPATTR_EXCLCREAT,
 ]);
 
-/// What a received attribute list is for; that decides which attributes may be in it.
+/// The use of a received attribute list; it decides which attributes the list may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To set: arguments of SETATTR, CREATE and OPEN.
@@ -55,7 +55,7 @@ pub enum AttributeError {
     /// An attribute that can only be set, or that says something about a reply, is to be compared.
     #[error("attribute {} cannot be compared", name(*.0))]
     SetOnly(u32),
-    /// The values are not what the bitmap says.
+    /// The values do not match the bitmap.
     #[error(transparent)]
     Xdr(#[from] xdr::Error),
 }
@@ -100,7 +100,7 @@ pub fn fattr4(mask: &Bitmap4, values: &AttributeValues<'_>) -> Fattr4<'static> {
 /// Reads the values of a received `fattr4`; see [`decode_attributes`].
 ///
 /// # Errors
-/// Those of [`decode_attributes`].
+/// The errors of [`decode_attributes`].
 pub fn decode_fattr4<'a>(
     fattr: &'a Fattr4<'_>,
     purpose: Purpose,
@@ -109,14 +109,14 @@ pub fn decode_fattr4<'a>(
     decode_attributes(&fattr.attrmask, &fattr.attr_vals, purpose, supported)
 }
 
-/// Reads the values of the attributes in `mask`. A server gives the attributes that it supports on
-/// the object in question, a client gives [`KNOWN`].
+/// Reads the values of the attributes in `mask`. A server passes the attributes that it supports on
+/// the object in question, a client passes [`KNOWN`].
 ///
-/// The text of owners and of access control lists is not looked at: what is no user is for the
-/// mapping of identities to say (NFS4ERR_BADOWNER).
+/// The text of owners and of access control lists is not checked: identity mapping refuses unknown
+/// users (NFS4ERR_BADOWNER).
 ///
 /// # Errors
-/// Any [`AttributeError`]. What the mask alone makes wrong is found before any value is read.
+/// Any [`AttributeError`]. An error of the mask alone is found before any value is read.
 pub fn decode_attributes<'a>(
     mask: &Bitmap4,
     values: &'a [u8],

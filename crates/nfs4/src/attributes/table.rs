@@ -1,4 +1,4 @@
-//! One row for each attribute: number, field, type, and what may be done with it.
+//! One row for each attribute: number, field, type and permitted uses.
 
 use xdr::{Decoder, Encoder};
 
@@ -24,8 +24,8 @@ macro_rules! may {
 
 macro_rules! attributes {
     (<$life:lifetime> $($number:ident $field:ident: $type:ty, $access:ident;)*) => {
-        /// The values of attributes; what is `None` was not sent, is not known or is not to be
-        /// sent.
+        /// The values of attributes; `None` for an attribute that was not sent, is unknown or must
+        /// not be sent.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct AttributeValues<$life> {
             $(#[doc = concat!("`", stringify!($number), "`.")] pub $field: Option<$type>,)*

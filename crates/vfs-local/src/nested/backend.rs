@@ -112,7 +112,7 @@ impl Backend for NestedBackend {
     }
 
     fn may_wait(&self) -> bool {
-        // What will be mounted is not known.
+        // File systems that will be mounted later are unknown, so expect them to block.
         true
     }
 

@@ -1,9 +1,9 @@
-//! A folder with the file systems that are mounted below it.
+//! A folder with its submounts.
 //!
-//! The folder and each of those file systems is a backend of its own; here is what joins them.
-//! Handles of an inner file system begin with its number, which is made of its place below the
-//! folder and of what the kernel tells of it (`f_fsid`): so they survive restarts of the server,
-//! and of the machine where that is kept (ext4, btrfs; xfs as long as its device has its number).
+//! The folder and each submount is a backend of its own; this module joins them. Handles of a
+//! submount begin with its number, which is derived from its path below the folder and from the
+//! kernel's `f_fsid`. They survive restarts of the server, and of the machine if `f_fsid` does
+//! (ext4, btrfs; xfs as long as its device number stays).
 
 mod backend;
 mod table;
@@ -21,20 +21,18 @@ use vfs::{ObjectHandle, VfsError, VfsResult};
 
 /// File systems mounted below one folder that are in use at once.
 const INNER_MAX: usize = 64;
-/// What an inner file system may have of the objects that its folder may keep open: one part in so
-/// many.
+/// The divisor of the folder's open objects that a submount may hold.
 const INNER_PART: usize = 8;
 /// Tells handles of inner file systems from the folder's own.
 const VERSION: u8 = 2;
 /// Bytes before the inner handle: the version and the number.
 const PREFIX: usize = 9;
 
-/// A folder, and the folders of other file systems that are mounted below it, as one file system to
-/// be served. What is mounted there and gives no handles, or is no folder, is hidden; so is
-/// whatever is mounted when there are 64 in use already.
+/// A folder and the submounts below it, as one file system to serve. A mount without handles, or
+/// whose root is no folder, is hidden; so is every further mount when 64 are in use.
 ///
-/// A mount is in use from the first look at it until it has not been used between two calls of
-/// `trim`: until then it can only be unmounted lazily (`umount -l`). What has been unmounted is
+/// A mount is in use from its first lookup until it is unused between two calls of `trim`: until
+/// then it can only be unmounted lazily (`umount -l`). An unmounted file system is `Stale`.
 /// `Stale`.
 #[derive(Debug)]
 pub struct NestedBackend {
@@ -58,7 +56,7 @@ struct Inner {
     used: AtomicBool,
 }
 
-/// Whose an object is.
+/// The backend that an object belongs to.
 enum Whose {
     Outer,
     Inner(Arc<Inner>, ObjectHandle),
@@ -118,7 +116,7 @@ impl Inner {
     }
 }
 
-/// What the kernel's refusal to walk somewhere means.
+/// Maps the kernel's refusal to walk a path.
 fn walk_error(errno: rustix::io::Errno) -> VfsError {
     use rustix::io::Errno;
     match errno {

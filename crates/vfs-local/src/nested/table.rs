@@ -1,4 +1,4 @@
-//! Which file systems are mounted below a folder: found by name, or by number after a restart.
+//! The submounts of a folder: found by name, or by number after a restart.
 
 use super::{INNER_MAX, INNER_PART, Inner, NestedBackend, walk_error};
 use crate::{
@@ -31,11 +31,11 @@ const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTO
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 impl NestedBackend {
-    /// Returns the root of what is mounted on a name of a directory of the folder's own, whom the
-    /// caller may reach.
+    /// Returns the root of the submount on a name in a directory of the folder, if the caller may
+    /// reach it.
     ///
     /// # Errors
-    /// `Noent` when nothing is that can be shown.
+    /// `Noent` without a submount that can be shown.
     pub(super) fn cross(
         &self,
         caller: &Caller,
@@ -111,7 +111,7 @@ impl NestedBackend {
         let options = LocalOptions { object_cache_max: objects, ..self.options.clone() };
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         self.outer.act_as_server()?;
-        // What has no handles cannot be served.
+        // A file system without handles cannot be served.
         let backend = Self::open(Path::new(&path), &options).map_err(|_| VfsError::Noent)?;
         Ok(Inner {
             number,
@@ -136,7 +136,7 @@ impl NestedBackend {
         found.ok_or(VfsError::Noent)
     }
 
-    /// Returns the folder's own directory above the root of a mount, as whom the thread is.
+    /// Returns the folder's own directory above the root of a mount, with the thread's identity.
     pub(super) fn parent_of(&self, root: &OwnedFd) -> VfsResult<ObjectHandle> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = retry(|| openat2(root, c"..", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS));
@@ -145,7 +145,7 @@ impl NestedBackend {
         if !self.outer.same_mount(&stat) {
             return Err(VfsError::Stale);
         }
-        // Adopting refuses what is outside the folder.
+        // Adopting refuses directories outside the folder.
         Ok(self.outer.adopt(parent)?.handle)
     }
 
@@ -174,7 +174,7 @@ impl NestedBackend {
         kept.iter().for_each(|inner| vfs::Backend::trim(&inner.backend));
     }
 
-    /// Opens a place below the folder's root, across mounts, as whom the thread is.
+    /// Opens a path below the folder's root, across mounts, with the thread's identity.
     fn walk(&self, place: &[u8]) -> VfsResult<OwnedFd> {
         retry(|| openat2(&self.outer.root.fd, place, FLAGS, Mode::empty(), BENEATH)).map_err(walk_error)
     }

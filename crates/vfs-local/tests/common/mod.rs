@@ -50,7 +50,7 @@ pub(crate) fn open(path: &Path) -> Option<LocalBackend> {
     }
 }
 
-/// Whom the tests act as: the user they run as.
+/// Returns the user that runs the tests, as a caller.
 pub(crate) fn me() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Caller { uid, gid, groups: [].into() }
@@ -66,7 +66,7 @@ pub(crate) fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
 }
 
-/// Runs the tests of this program whose names contain `filter` once more, as the user nobody.
+/// Runs the tests of this program whose names contain `filter` once more, as the user `nobody`.
 pub(crate) fn run_as_nobody(filter: &str) {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
@@ -94,7 +94,7 @@ fn is_there(program: &str) -> bool {
 pub(crate) const QUOTA_IS_ON: &str = "ORTHRUS_TEST_QUOTA";
 
 /// Runs the tests of this program whose names contain `filter` once more, on a new file system in a
-/// file. It is mounted where nobody else sees it, and goes with the process that runs them.
+/// file. Its mount is private to the process that runs them, and vanishes with it.
 pub(crate) fn run_on(file_system: &str, filter: &str) {
     let Some(text) = run_mounted(file_system, &[], "loop", "true", filter) else { return };
     assert!(!text.contains("share no blocks"), "{text}");
@@ -113,7 +113,7 @@ pub(crate) fn run_with_quota(file_system: &str, options: &[&str], mount: &str, l
     assert!(!text.contains("no quota in the usual place"), "{text}");
 }
 
-/// Returns what the tests have printed; nothing where they cannot run.
+/// Returns the output of the tests; nothing where they cannot run.
 fn run_mounted(
     file_system: &str,
     options: &[&str],
