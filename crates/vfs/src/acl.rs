@@ -8,28 +8,29 @@ pub const ACL_READ: u8 = 4;
 pub const ACL_WRITE: u8 = 2;
 /// Execute, or search a directory.
 pub const ACL_EXECUTE: u8 = 1;
-/// Most named entries of one list: what Linux can keep in an extended attribute.
+/// The largest number of named entries in one list; more do not fit into an extended attribute of
+/// Linux.
 pub const ACL_ENTRIES_MAX: usize = 8000;
 
 /// One list. Rights are 3 bits each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PosixAcl {
-    /// The owner's.
+    /// Rights of the owner: 4 reads, 2 writes, 1 executes.
     pub owner: u8,
-    /// Of users by number; of what they have, `mask` counts.
+    /// Rights of users by number, limited by `mask`.
     pub users: BTreeMap<u32, u8>,
     /// Rights of the owning group, limited by `mask`.
     pub group: u8,
-    /// Of groups by number; of what they have, `mask` counts.
+    /// Rights of groups by number, limited by `mask`.
     pub groups: BTreeMap<u32, u8>,
     /// Limits users, groups and the owning group; present if the list has named entries.
     pub mask: Option<u8>,
-    /// Of everybody else.
+    /// Rights of all other users.
     pub other: u8,
 }
 
 impl PosixAcl {
-    /// Returns the list that says what a mode says.
+    /// Returns the list that is equivalent to a mode.
     pub fn of_mode(mode: u32) -> Self {
         let class = |shift: u32| ((mode >> shift) & 7) as u8;
         Self { owner: class(6), group: class(3), other: class(0), ..Self::default() }
@@ -61,7 +62,7 @@ impl PosixAcl {
         self.users.len() + self.groups.len()
     }
 
-    /// Returns what the mask leaves of rights.
+    /// Limits rights by the mask.
     pub fn masked(&self, rights: u8) -> u8 {
         rights & self.mask.unwrap_or(7)
     }
@@ -70,8 +71,8 @@ impl PosixAcl {
 /// Both lists of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acls {
-    /// Who may do what; `None`: the mode says it all.
+    /// The list that decides about access; `None` if the mode alone decides.
     pub access: Option<PosixAcl>,
-    /// Of a directory: what new objects in it get.
+    /// The list that new objects in a directory inherit.
     pub default: Option<PosixAcl>,
 }

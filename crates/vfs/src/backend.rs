@@ -10,16 +10,16 @@ use std::{ops::ControlFlow, sync::Arc};
 /// "..", without "/" and NUL: the server has checked them. Symbolic links are never followed.
 ///
 /// Every method may be called from several threads at once. Methods that take a `Caller` act with
-/// exactly that user's rights; those without act for the server itself.
+/// exactly that user's rights; the others act for the server itself.
 ///
 /// No method has a default, so that a wrapper cannot drop a feature by forgetting one:
 /// [`forward_backend!`](crate::forward_backend) forwards the methods that it names.
 pub trait Backend: Send + Sync {
-    /// Returns the root of what is exported.
+    /// Returns the root of the exported tree.
     fn root(&self) -> ObjectHandle;
 
-    /// Says what the file system can do that not every one can; the same for as long as the backend
-    /// lives.
+    /// Returns the optional features of the file system. They stay the same for the backend's
+    /// lifetime.
     fn features(&self) -> Features;
 
     /// As `features`, of the file system that an object is on: below a folder others may be
@@ -27,7 +27,7 @@ pub trait Backend: Send + Sync {
     fn features_of(&self, object: &ObjectHandle) -> Features;
 
     /// Returns the number of the file system that an object is on: 0 for that of the root, others
-    /// for those mounted below it.
+    /// for submounts.
     fn part(&self, object: &ObjectHandle) -> u64;
 
     /// Returns the fileid of the directory that an object covers: of the root of a file system that
@@ -41,15 +41,14 @@ pub trait Backend: Send + Sync {
     /// agree; `None` where no other backend does.
     fn identity(&self, object: &ObjectHandle) -> Option<Identity>;
 
-    /// Says whether operations can wait for something slower than memory. Then they are carried out
-    /// where waiting holds up nobody else, but for those that the following three can answer at
-    /// once.
+    /// Returns whether operations can wait for something slower than memory. The server then runs
+    /// them on threads that may block, except those that the next three methods answer at once.
     fn may_wait(&self) -> bool;
 
-    /// Says whether system calls on open objects of the object's file system answer from memory:
+    /// Returns whether system calls on open objects of the object's file system answer from memory:
     /// its metadata comes neither over a network nor from another process, either of which may stop
-    /// answering. Where they do not, no operation on the object runs where waiting holds up others,
-    /// whatever is open or cached.
+    /// answering. If not, every operation on the object runs on a thread that may block, even if
+    /// the object is open or cached.
     fn answers_from_memory(&self, object: &ObjectHandle) -> bool;
 
     /// Says whether the object's attributes and permissions can be had, and the object be opened,
@@ -71,13 +70,13 @@ pub trait Backend: Send + Sync {
     /// given need ownership, as for POSIX.
     fn setattr(&self, caller: &Caller, object: &ObjectHandle, set: &SetAttributes) -> VfsResult<Attributes>;
 
-    /// Says what the caller may do with the object.
+    /// Returns the caller's permissions on the object.
     fn access(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Permissions>;
 
     /// Finds a name in a directory. Does not follow symbolic links.
     fn lookup(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<ObjectHandle>;
 
-    /// Finds a name and returns its attributes with it: what READDIR asks of each entry.
+    /// Looks up a name and returns its attributes as well, as READDIR needs for each entry.
     fn lookup_attributes(
         &self,
         caller: &Caller,
@@ -85,16 +84,16 @@ pub trait Backend: Send + Sync {
         name: &[u8],
     ) -> VfsResult<(ObjectHandle, Attributes)>;
 
-    /// Returns a directory's parent; the root's parent is `Noent`: what lies above it is not the
-    /// backend's to say.
+    /// Returns a directory's parent. The root's parent is `Noent`: names above it belong to the
+    /// server.
     fn lookup_parent(&self, caller: &Caller, directory: &ObjectHandle) -> VfsResult<ObjectHandle>;
 
     /// Reads a symbolic link.
     fn readlink(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Vec<u8>>;
 
-    /// Opens an existing regular file; `Isdir`, `Symlink` or `WrongType` for others. Who may
-    /// execute a file may also open it for reading alone, because that is how clients load
-    /// programs.
+    /// Opens an existing regular file; `Isdir`, `Symlink` or `WrongType` for others. A caller with
+    /// execute permission may also open the file for reading alone, because clients load programs
+    /// that way.
     fn open(
         &self,
         caller: &Caller,
@@ -102,8 +101,8 @@ pub trait Backend: Send + Sync {
         access: OpenAccess,
     ) -> VfsResult<Arc<dyn OpenFile>>;
 
-    /// Creates a regular file that does not exist yet (`Exist` if it does) and opens it, whatever
-    /// the mode that it gets. `set.mode` defaults to 0600; `set.umask` takes bits away unless the
+    /// Creates a regular file that does not exist yet (`Exist` if it does) and opens it, even if
+    /// its mode denies that. `set.mode` defaults to 0600; `set.umask` clears bits unless the
     /// directory has a default ACL (RFC 8275 section 5).
     fn create_file(
         &self,
@@ -136,8 +135,8 @@ pub trait Backend: Send + Sync {
     /// Removes a name; a directory must be empty.
     fn remove(&self, caller: &Caller, directory: &ObjectHandle, name: &[u8]) -> VfsResult<()>;
 
-    /// Moves a name, replacing what the target names as POSIX rename does (types must agree:
-    /// `Exist`, and `Notempty` for a directory that is not empty).
+    /// Renames an entry and replaces the target as POSIX rename does. The types must agree: `Exist`
+    /// otherwise, and `Notempty` for a directory that is not empty.
     fn rename(
         &self,
         caller: &Caller,
@@ -160,22 +159,22 @@ pub trait Backend: Send + Sync {
         entry: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> VfsResult<Eof>;
 
-    /// Returns an object's access control lists; who reaches the object may read them.
+    /// Returns an object's access control lists. Every caller that reaches the object may read
+    /// them.
     ///
     /// # Errors
-    /// `Notsupp` where there are none.
+    /// `Notsupp` on file systems without lists.
     fn acls(&self, object: &ObjectHandle) -> VfsResult<Acls>;
 
-    /// Returns what the quotas of an object's owner and group leave, as far as the caller may know
-    /// them: one's own, those of groups that one is in, and the superuser all. `None` where none
-    /// counts.
+    /// Returns the rest of the quotas of an object's owner and group, as far as the caller may know
+    /// them: its own, those of its groups, and all for the superuser. `None` without quotas.
     fn quota(&self, caller: &Caller, object: &ObjectHandle) -> VfsResult<Option<Quota>>;
 
     /// Returns the value of an extended attribute of the user's name space; the name is without its
     /// prefix (RFC 8276).
     ///
     /// # Errors
-    /// `Noxattr`, `Nametoolong`, `Access`, `Perm` for what is neither file nor directory,
+    /// `Noxattr`, `Nametoolong`, `Access`, `Perm` for objects that are neither file nor directory,
     /// `Notsupp`.
     fn get_xattr(&self, caller: &Caller, object: &ObjectHandle, name: &[u8]) -> VfsResult<Vec<u8>>;
 
@@ -210,9 +209,8 @@ pub trait Backend: Send + Sync {
     /// [`Backend::settle`].
     fn settles(&self, object: &ObjectHandle) -> bool;
 
-    /// Puts on stable storage what has been changed of an object's attributes, or of the names in a
-    /// directory, before this is called; whoever has changed it. It may take long and needs nothing
-    /// to be held meanwhile.
+    /// Synchronises an object's attributes, or the names in a directory, to stable storage,
+    /// including changes by others before this call. It may take long and needs no lock.
     fn settle(&self, object: &ObjectHandle) -> VfsResult<()>;
 
     /// Puts an object's data and metadata on stable storage.
@@ -221,7 +219,7 @@ pub trait Backend: Send + Sync {
     /// Returns sizes and limits of the file system that holds the object.
     fn statfs(&self, object: &ObjectHandle) -> VfsResult<FsStat>;
 
-    /// Releases what has not been used since the last call (descriptors that keep removed files
-    /// alive); the server calls it about every 30 seconds.
+    /// Releases resources that were unused since the last call, such as descriptors that keep
+    /// removed files alive. The server calls it about every 30 seconds.
     fn trim(&self);
 }

@@ -6,7 +6,7 @@ pub enum VfsError {
     /// NFS4ERR_PERM: only the owner or the superuser may.
     #[error("operation not permitted")]
     Perm,
-    /// NFS4ERR_NOENT.
+    /// Becomes NFS4ERR_NOENT on the wire.
     #[error("no such entry")]
     Noent,
     /// NFS4ERR_IO: the medium failed.
@@ -19,40 +19,40 @@ pub enum VfsError {
     /// NFS4ERR_ACCESS: the caller's permissions do not suffice.
     #[error("permission denied")]
     Access,
-    /// NFS4ERR_EXIST.
+    /// Becomes NFS4ERR_EXIST on the wire.
     #[error("entry exists")]
     Exist,
     /// NFS4ERR_XDEV: the two objects are on different file systems.
     #[error("different file systems")]
     Xdev,
-    /// NFS4ERR_NOTDIR.
+    /// Becomes NFS4ERR_NOTDIR on the wire.
     #[error("not a directory")]
     Notdir,
-    /// NFS4ERR_ISDIR.
+    /// Becomes NFS4ERR_ISDIR on the wire.
     #[error("is a directory")]
     Isdir,
-    /// NFS4ERR_INVAL.
+    /// Becomes NFS4ERR_INVAL on the wire.
     #[error("invalid argument")]
     Inval,
-    /// NFS4ERR_FBIG.
+    /// Becomes NFS4ERR_FBIG on the wire.
     #[error("file too large")]
     Fbig,
-    /// NFS4ERR_NOSPC.
+    /// Becomes NFS4ERR_NOSPC on the wire.
     #[error("no space left")]
     Nospc,
-    /// NFS4ERR_ROFS.
+    /// Becomes NFS4ERR_ROFS on the wire.
     #[error("read-only file system")]
     Rofs,
-    /// NFS4ERR_MLINK.
+    /// Becomes NFS4ERR_MLINK on the wire.
     #[error("too many links")]
     Mlink,
-    /// NFS4ERR_NAMETOOLONG.
+    /// Becomes NFS4ERR_NAMETOOLONG on the wire.
     #[error("name too long")]
     Nametoolong,
-    /// NFS4ERR_NOTEMPTY.
+    /// Becomes NFS4ERR_NOTEMPTY on the wire.
     #[error("directory not empty")]
     Notempty,
-    /// NFS4ERR_DQUOT.
+    /// Becomes NFS4ERR_DQUOT on the wire.
     #[error("quota exceeded")]
     Dquot,
     /// NFS4ERR_STALE: the object of this handle is gone.
@@ -64,7 +64,7 @@ pub enum VfsError {
     /// NFS4ERR_BAD_COOKIE: READDIR cannot continue from here.
     #[error("bad cookie")]
     BadCookie,
-    /// NFS4ERR_NOTSUPP.
+    /// Becomes NFS4ERR_NOTSUPP on the wire.
     #[error("not supported")]
     Notsupp,
     /// NFS4ERR_BADNAME: a name the file system cannot hold.
@@ -93,5 +93,5 @@ pub enum VfsError {
     Delay,
 }
 
-/// A backend's answer.
+/// The result of a backend's operation.
 pub type VfsResult<T> = Result<T, VfsError>;

@@ -1,6 +1,6 @@
-//! What is exported, to whom, and how.
+//! Exports and their rules.
 //!
-//! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of them
+//! [`Export`] is one exported tree with its rules, [`ExportTable`] an immutable set of exports
 //! together with the [`PseudoFs`] above, [`crate::Exports`] the holder that a reload swaps. A
 //! request takes one snapshot and keeps it.
 
@@ -17,10 +17,10 @@ use std::{
 pub const PSEUDO_DEPTH_MAX: usize = 64;
 /// Longest component of a pseudo path in bytes.
 pub const PSEUDO_NAME_MAX: usize = 255;
-/// The first source port that any program may use; only privileged programs use those below it
-/// (RFC 6335 section 6).
+/// The first source port that any program may use. Lower ports need a privilege (RFC 6335 section
+/// 6).
 pub(crate) const UNPRIVILEGED_PORT: u16 = 1024;
-/// The user and group "nobody" of Linux, the default for squashed callers.
+/// The user and group `nobody` of Linux, the default for squashed callers.
 pub const ANON_ID: u32 = 65534;
 
 /// A security flavor as an administrator names it (`sys`, `krb5`, `krb5i`, `krb5p`).
@@ -39,7 +39,7 @@ pub enum SecFlavor {
 impl SecFlavor {
     /// All flavors, strongest first.
     pub const ALL: [Self; 4] = [Self::Krb5p, Self::Krb5i, Self::Krb5, Self::Sys];
-    /// The flavors that prove who calls, strongest first: the default of an export.
+    /// The flavors that authenticate the caller, strongest first: the default of an export.
     pub const KERBEROS: [Self; 3] = [Self::Krb5p, Self::Krb5i, Self::Krb5];
 
     /// Returns the name as in `sec=`.
@@ -68,15 +68,15 @@ impl FromStr for SecFlavor {
     }
 }
 
-/// Whose identity is replaced by the export's anonymous user.
+/// The callers whose identity the export replaces by its anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Squash {
-    /// Nobody's.
+    /// No caller is squashed.
     None,
     /// User 0 and group 0 only.
     #[default]
     Root,
-    /// Everybody's.
+    /// Every caller is squashed.
     All,
 }
 
@@ -93,7 +93,7 @@ impl FromStr for Squash {
     }
 }
 
-/// Says what is wrong with a set of exports.
+/// The reason why a set of exports is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportsError {
     /// Not the name of a flavor.
@@ -116,7 +116,7 @@ pub enum ExportsError {
     /// Number 0 is the pseudo file system's.
     #[error("export {0:?}: number 0 is taken by the pseudo file system: give it an `fsid` from 1")]
     ZeroId(String),
-    /// Nobody could use the export.
+    /// The export has no flavor, so that it would be unusable.
     #[error("export {0:?} allows no security flavor; allowed are sys, krb5, krb5i and krb5p")]
     NoFlavor(String),
     /// Two names of the pseudo file system have one fileid (a coincidence of 2^-63).
@@ -136,16 +136,16 @@ pub struct Export {
     pub backend: Arc<dyn Backend>,
     /// Allowed flavors in order of preference, not empty.
     pub flavors: Vec<SecFlavor>,
-    /// What clients of some networks may use instead of `flavors`, not empty either: the first
-    /// network that has a client counts.
+    /// Flavors by client network, which replace `flavors`; no list is empty. The first network that
+    /// contains the client counts.
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
-    /// Whether `sys` is good only from a source port below [`UNPRIVILEGED_PORT`]: a host that keeps
-    /// these for its privileged programs then speaks for its users, and no user speaks for others.
-    /// RPCSEC_GSS proves who calls, so that its port says nothing.
+    /// Whether `sys` requires a source port below [`UNPRIVILEGED_PORT`]. A host that reserves these
+    /// ports for privileged programs then speaks for its users, and no user speaks for others.
+    /// RPCSEC_GSS authenticates the caller, so that the port does not matter.
     pub secure: bool,
     /// Whether changes are refused with NFS4ERR_ROFS.
     pub read_only: bool,
-    /// Whose identity is replaced.
+    /// The callers whose identity is replaced.
     pub squash: Squash,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,

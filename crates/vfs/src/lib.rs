@@ -1,5 +1,5 @@
-//! What an NFS server asks of a file system: the [`Backend`] trait, exports, the pseudo file system
-//! and a memory backend.
+//! The file system interface of the NFS server: the [`Backend`] trait, exports, the pseudo file
+//! system and a memory backend.
 
 mod acl;
 mod active_exports;

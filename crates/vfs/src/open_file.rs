@@ -1,10 +1,10 @@
-//! The trait of what is open for reading and writing.
+//! The trait of objects that are open for reading and writing.
 
 use crate::{Advice, Attributes, Eof, Extent, VfsResult};
 use std::{any::Any, sync::Arc, time::Duration};
 
-/// An open file: reading and writing need no further permission, whatever happens to the name or
-/// the mode.
+/// An open file. Reading and writing need no further permission, even after the name or the mode
+/// has changed.
 ///
 /// No method has a default, as in [`Backend`](crate::Backend); see
 /// [`forward_open_file!`](crate::forward_open_file).
@@ -78,21 +78,21 @@ pub trait OpenFile: Send + Sync {
         count: u64,
     ) -> VfsResult<()>;
 
-    /// Takes a lease, for a client that is to trust what it has in its cache: for reading as long
-    /// as nobody else writes the file, for writing as long as nobody else has it open. `broken` is
-    /// called, on any thread, when that is to end, with the time that others wait before they go on
-    /// all the same. `None`: nobody but the server reaches the file.
+    /// Takes a lease for a client that is to trust its cache: a read lease lasts until another
+    /// process writes the file, a write lease until another process opens it. `broken` is called,
+    /// on any thread, when the lease must end, with the time after which others proceed anyway.
+    /// `None` if only the server reaches the file.
     ///
     /// # Errors
-    /// `Delay` when somebody has the file open against it, others where there are no leases.
+    /// `Delay` while a conflicting open exists, others where leases are not supported.
     fn lease(&self, kind: LeaseKind, broken: Broken) -> VfsResult<Option<Arc<dyn Lease>>>;
 
-    /// Returns what locks ranges of the file for all clients together, for programs of this machine
-    /// to see; with [`LockKind::Write`] also for writing. `None` where there are no such programs,
-    /// or the file cannot be opened for it.
+    /// Returns the locks that all clients together hold on the file, which local programs see;
+    /// [`LockKind::Write`] also takes write locks. `None` if the file has no local programs, or
+    /// cannot be opened for locking.
     ///
     /// # Errors
-    /// `Delay` while somebody has a lease on the file, or there are no descriptors.
+    /// `Delay` while a lease is held on the file, or descriptors are short.
     fn range_locks(&self, kind: LockKind) -> VfsResult<Option<Box<dyn RangeLocks>>>;
 
     /// Returns the file itself, by which a backend knows its own when it copies from one to
@@ -100,9 +100,9 @@ pub trait OpenFile: Send + Sync {
     fn as_any(&self) -> Option<&dyn Any>;
 }
 
-/// Locked bytes of a file that programs of this machine see.
+/// Byte-range locks of a file that local programs see.
 ///
-/// Several of these may share what they lock, so dropping one need not unlock anything: unlock the
+/// Several of these may share their locks, so dropping one need not release anything: unlock the
 /// bytes first.
 pub trait RangeLocks: Send + Sync {
     /// Says whether it can lock for writing.
@@ -161,8 +161,8 @@ pub enum LeaseKind {
     Write,
 }
 
-/// A file system's promise to tell before others come at a file. Dropping it gives it up: who waits
-/// goes on.
+/// A file system's promise to give notice before others access a file. Dropping it ends the
+/// promise, and waiting processes proceed.
 pub trait Lease: Send + Sync {
     /// Says whether it is to be given up.
     fn is_broken(&self) -> bool;
@@ -190,7 +190,7 @@ pub fn copy_by_pieces(
             .read_at(&mut data, piece, source_offset.saturating_add(done))
             .and_then(|end| Ok((end, if data.is_empty() { 0 } else { write(&data, done)? })));
         let (end, written) = match result {
-            // What was copied is copied; the next call meets the error again.
+            // Bytes were copied already: report them, and let the next call meet the error again.
             Err(_) if done > 0 => break,
             result => result?,
         };

@@ -1,18 +1,19 @@
 //! The pseudo file system: the names above the exports (RFC 8881 section 7.3).
 //!
-//! A [`Place`] is where a path leads: a directory of the pseudo file system, or the root of an
-//! export. The server asks
+//! A path leads to a [`Place`]: a directory of the pseudo file system, or the root of an export.
+//! The server calls
 //! - [`PseudoFs::root`] for PUTROOTFH,
 //! - [`PseudoFs::lookup`] and [`PseudoFs::parent`] for LOOKUP and LOOKUPP,
 //! - [`PseudoFs::entries`] for READDIR and [`PseudoFs::attributes`] for GETATTR,
 //! - [`PseudoFs::flavors`] for SECINFO.
 //!
-//! Each takes the client's address: what no export admits the client to does not exist for it.
+//! Each takes the client's address: exports that do not admit the client do not exist for it.
 //!
 //! An export may lie above others ("/" and "/data"). Then `lookup` in `Place::Export` finds the
 //! names that lie on that export's root directory; they hide entries of the same name in the
 //! backend, so the server asks here first when the current filehandle is the root of an export. A
 //! pseudo directory is named by its fileid, which is derived from its path: handles survive
+//! restarts and reloads.
 //! restarts and reloads.
 
 use crate::{Attributes, Export, ExportsError, FileType, SecFlavor, Timestamp};
@@ -39,9 +40,9 @@ pub enum Place {
 pub struct PseudoEntry<'a> {
     /// Where READDIR goes on after this entry; never 0, 1 or 2.
     pub cookie: u64,
-    /// The entry's name.
+    /// The entry's name, one component.
     pub name: &'a str,
-    /// What it is.
+    /// The place that the name leads to.
     pub place: Place,
     /// Its fileid in this file system (for an export: mounted_on_fileid, RFC 8881 section
     /// 5.8.2.23).
@@ -265,11 +266,11 @@ impl PseudoFs {
         })
     }
 
-    /// Returns the flavors that a place allows a client: an export its own; a pseudo directory each
-    /// that an export below allows, in the order in which the exports name them, so that every
-    /// export can be reached with its own flavor. A pseudo root without exports for the client
-    /// allows all. A caller for whom no flavor of any export is usable (see
-    /// [`Export::flavors_for`]) gets an empty list.
+    /// Returns the flavors that a place allows a client. An export allows its own. A pseudo
+    /// directory allows each flavor of the exports below, in their order, so that every export can
+    /// be reached with its own flavor. A pseudo root without exports for the client allows all. A
+    /// caller that can use no flavor of any export (see [`Export::flavors_for`]) gets an empty
+    /// list.
     pub fn flavors(&self, place: Place, client: SocketAddr) -> Vec<SecFlavor> {
         let Some(node) = self.node(place) else { return Vec::new() };
         if let (Place::Export(_), Some(export)) = (place, &node.export) {

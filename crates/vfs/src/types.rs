@@ -53,8 +53,8 @@ impl std::fmt::Debug for ObjectHandle {
     }
 }
 
-/// Which file of this machine an object is: two handles of one device that agree behind what is to
-/// be skipped are of the same file.
+/// The identity of a file on this machine: two handles of one device that agree behind the skipped
+/// bytes name the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Number of the file system, the same for all backends of this process.
@@ -66,7 +66,7 @@ pub struct Identity {
 /// The user on whose behalf an operation runs, after mapping and squashing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
-    /// User that owns what is created.
+    /// User that owns new objects.
     pub uid: u32,
     /// The primary group ID of the caller.
     pub gid: u32,
@@ -86,55 +86,55 @@ impl Caller {
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
     pub seconds: i64,
-    /// Nanoseconds, below 1,000,000,000.
+    /// Nanoseconds of the second, below 1,000,000,000.
     pub nanoseconds: u32,
 }
 
-/// What kind of object it is.
+/// The type of an object (nfs_ftype4, RFC 8881 section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
-    /// Regular file.
+    /// NF4REG: a regular file.
     Regular,
-    /// Directory.
+    /// NF4DIR: a directory, whose entries have names.
     Directory,
-    /// Symbolic link.
+    /// NF4LNK: a symbolic link.
     Symlink,
-    /// Block device.
+    /// NF4BLK: a block device.
     Block,
-    /// Character device.
+    /// NF4CHR: a character device.
     Character,
-    /// Socket.
+    /// NF4SOCK: a Unix domain socket.
     Socket,
-    /// Named pipe.
+    /// NF4FIFO: a named pipe.
     Fifo,
 }
 
-/// What a backend knows of an object.
+/// The attributes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Kind of object.
+    /// The type of the object.
     pub file_type: FileType,
     /// Permission bits with set-id and sticky, 12 bits.
     pub mode: u32,
-    /// Hard links.
+    /// Number of hard links.
     pub nlink: u32,
-    /// Owner.
+    /// User number of the owner.
     pub uid: u32,
-    /// Group.
+    /// Number of the owning group.
     pub gid: u32,
-    /// Length in bytes.
+    /// Length of the contents in bytes.
     pub size: u64,
-    /// Bytes allocated.
+    /// Bytes allocated on the disk.
     pub space_used: u64,
     /// Major and minor number of a device.
     pub rdev: (u32, u32),
     /// File system the object is in (major, minor).
     pub fsid: (u64, u64),
-    /// Inode number.
+    /// Inode number, unique within its file system.
     pub fileid: u64,
     /// Grows with every change of data or metadata.
     pub change: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Timestamp,
     /// Last change of data.
     pub mtime: Timestamp,
@@ -147,38 +147,37 @@ pub struct Attributes {
 /// A new value for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The server's time.
+    /// The server's current time.
     Now,
-    /// The client's time.
+    /// A time that the client chose.
     At(Timestamp),
 }
 
 /// Attributes to change; `None` leaves as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// Truncate or extend.
+    /// The new length in bytes; the file is truncated or extended.
     pub size: Option<u64>,
     /// Permission bits, 12 bits.
     pub mode: Option<u32>,
-    /// Bits that the creator takes from `mode`, 9 bits, unless the directory says what new objects
-    /// get.
+    /// Bits that the creator clears from `mode`, 9 bits, unless the directory has a default list.
     pub umask: Option<u32>,
-    /// Both lists, those that are `None` to be taken away; before `mode`, which then changes them.
+    /// Both lists; `None` removes a list. They are set before `mode`, which then changes them.
     pub acls: Option<crate::Acls>,
-    /// New owner.
+    /// User number of the new owner.
     pub uid: Option<u32>,
-    /// New group.
+    /// Number of the new group.
     pub gid: Option<u32>,
-    /// Last access.
+    /// New time of the last access.
     pub atime: Option<SetTime>,
     /// Last change of data.
     pub mtime: Option<SetTime>,
 }
 
-/// What a non-regular object to create is.
+/// The kind of a non-regular object to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewObject<'a> {
-    /// An empty directory.
+    /// A directory without entries.
     Directory,
     /// A symbolic link with this target.
     Symlink(&'a [u8]),
@@ -186,18 +185,18 @@ pub enum NewObject<'a> {
     Block(u32, u32),
     /// A character device (major, minor).
     Character(u32, u32),
-    /// A socket.
+    /// A Unix domain socket.
     Socket,
-    /// A named pipe.
+    /// A named pipe (FIFO).
     Fifo,
 }
 
 /// Whether a read or a listing reached the end (`eof` of READ4resok and dirlist4, RFC 8881).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Eof {
-    /// Nothing follows what was returned.
+    /// The returned entries or bytes are the last.
     Reached,
-    /// More may follow what was returned.
+    /// More entries or bytes may follow.
     NotReached,
 }
 
@@ -213,7 +212,7 @@ impl Eof {
     }
 }
 
-/// What a part of a file is (data_content4 of RFC 7862).
+/// The contents of a part of a file (data_content4 of RFC 7862).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// Bytes that may be anything.
@@ -222,33 +221,33 @@ pub enum Extent {
     Hole,
 }
 
-/// How a range of a file will be used (IO_ADVISE_type4 of RFC 7862).
+/// The expected access pattern of a range (IO_ADVISE_type4 of RFC 7862).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// In no particular way.
     Normal,
     /// From start to end.
     Sequential,
-    /// Here and there.
+    /// Accesses come in random order.
     Random,
-    /// Soon.
+    /// The range will be needed soon.
     WillNeed,
-    /// Not soon.
+    /// The range will not be needed soon.
     DontNeed,
-    /// Once.
+    /// The range will be accessed once.
     NoReuse,
 }
 
-/// Longest name of an extended attribute in bytes: what Linux takes, less the prefix `user.`.
+/// Longest name of an extended attribute in bytes: the limit of Linux less the prefix `user.`.
 pub const XATTR_NAME_MAX: usize = 250;
-/// Longest value of an extended attribute in bytes, and most bytes of all names of one object: what
-/// Linux takes.
+/// Longest value of an extended attribute, and most bytes of all names of one object, in bytes: the
+/// limit of Linux.
 pub const XATTR_SIZE_MAX: usize = 64 << 10;
 
 /// Whether an extended attribute may be there before it is set (setxattr_option4 of RFC 8276).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XattrHow {
-    /// Whatever there is.
+    /// Set the value whether or not the attribute exists.
     Either,
     /// It must not be there: `Exist`.
     Create,
@@ -256,7 +255,7 @@ pub enum XattrHow {
     Replace,
 }
 
-/// What a file system can do that not every one can.
+/// Optional features of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Bytes of a block that files can share, to which CLONE is aligned; 0: they cannot.
@@ -285,12 +284,12 @@ impl Features {
     };
 }
 
-/// How a file is opened.
+/// The access that an open file grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenAccess {
-    /// READ is allowed.
+    /// The holder may READ.
     pub read: bool,
-    /// WRITE is allowed.
+    /// The holder may WRITE.
     pub write: bool,
 }
 
@@ -310,13 +309,13 @@ pub struct Permissions {
 pub struct DirEntry<'a> {
     /// Where READDIR goes on after this entry; never 0, 1 or 2.
     pub cookie: u64,
-    /// The entry's name.
+    /// The entry's name, one component.
     pub name: &'a [u8],
-    /// Inode number.
+    /// Inode number of the entry's object.
     pub fileid: u64,
 }
 
-/// What the quotas that count for an object leave (RFC 8881 sections 5.8.2.28 to 5.8.2.30), in
+/// The rest of the quotas that count for an object (RFC 8881 sections 5.8.2.28 to 5.8.2.30), in
 /// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
@@ -324,22 +323,22 @@ pub struct Quota {
     pub avail_hard: u64,
     /// Before it is time for a warning.
     pub avail_soft: u64,
-    /// In use.
+    /// Bytes in use by the owner or group.
     pub used: u64,
 }
 
 /// Sizes and limits of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsStat {
-    /// Bytes in all.
+    /// Size of the file system in bytes.
     pub space_total: u64,
-    /// Bytes free.
+    /// Free space in bytes, including the superuser's reserve.
     pub space_free: u64,
     /// Bytes free to ordinary users.
     pub space_avail: u64,
-    /// Inodes in all.
+    /// Number of inodes in all.
     pub files_total: u64,
-    /// Inodes free.
+    /// Number of free inodes.
     pub files_free: u64,
     /// Inodes free to ordinary users.
     pub files_avail: u64,

@@ -1,4 +1,4 @@
-//! How a run ends that has measured all but something.
+//! The exit of a run that has skipped flavors or cases.
 
 /// A run that came to its end and has left something out: exit status [`LeftOut::STATUS`]. The
 /// report is whole.

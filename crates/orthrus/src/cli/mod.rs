@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: commands and their dispatch.
 
 mod bench;
 mod lab;
@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 pub(crate) use left_out::LeftOut;
 
-/// An NFSv4 server with fast Kerberos encryption, and a bench that shows what it costs.
+/// An NFSv4 server with fast Kerberos encryption, and a benchmark of its cost.
 #[derive(Parser)]
 #[command(name = "orthrus", version, max_term_width = 100)]
 #[command(after_help = "A first try, as any user: orthrus try /some/folder")]
@@ -38,10 +38,10 @@ enum Command {
 }
 
 impl Arguments {
-    /// Does what the command line asks for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// A message that names the cause and the cure.
+    /// A message that names the cause and the remedy.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         crate::logging::start(&self.log)?;
         select_cpu().with_context(|| format!("{} cannot be obeyed", krb5::CPU_VARIABLE))?;

@@ -45,17 +45,17 @@ impl OwnRealm {
         }
     }
 
-    /// Returns the realm.
+    /// Returns the temporary realm.
     pub(super) fn realm(&self) -> &TemporaryRealm {
         &self.realm
     }
 
-    /// Returns alice's ticket.
+    /// Returns the ticket of alice.
     pub(super) fn credential(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.ccache.display()))
     }
 
-    /// Returns bob's ticket.
+    /// Returns the ticket of bob.
     pub(super) fn other(&self) -> Credential {
         Credential::Ccache(format!("FILE:{}", self.realm.dir().join(OTHER).display()))
     }

@@ -20,7 +20,7 @@ pub(super) enum Command {
 pub(super) struct Up {
     /// A new folder, or an empty one of your own that others may not write to.
     dir: PathBuf,
-    /// The realm's name.
+    /// Name of the realm, in capitals.
     #[arg(long, default_value = "ORTHRUS.TEST")]
     realm: String,
     /// Address and port of the KDC [default: a free port of 127.0.0.1].
@@ -52,10 +52,10 @@ pub(super) struct Down {
 }
 
 impl Command {
-    /// Makes or removes the realm.
+    /// Creates or removes the realm.
     ///
     /// # Errors
-    /// Names a missing package, a folder that is not ours, or what MIT's programs said.
+    /// Names a missing package or a folder of another user, or gives the output of MIT's programs.
     pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(up) => up.run(),

@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     /// Accept sys only from source ports below 1024, which clients reserve for privileged programs.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, conflicts_with = "config")]
     secure: bool,
-    /// Refuse all changes.
+    /// Refuse all changes with NFS4ERR_ROFS.
     #[arg(long, conflicts_with = "config")]
     read_only: bool,
     /// Map these callers to the anonymous user: none, root or all.
@@ -114,7 +114,7 @@ impl Arguments {
     /// Serves until a signal ends it.
     ///
     /// # Errors
-    /// What is wrong with the configuration, the keytab, the folders or the port, and what helps.
+    /// The fault in the configuration, the keytab, the folders or the port, with the remedy.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let settings = self.settings()?;
         if self.check {
@@ -194,13 +194,13 @@ fn split_pseudo(text: &str) -> (PathBuf, Option<&str>) {
     }
 }
 
-/// Splits `UID:GID`.
+/// Parses `UID:GID` as two numbers.
 fn parse_anonymous(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     numbers.ok_or_else(|| "must be UID:GID, two numbers, such as 65534:65534".to_owned())
 }
 
-/// Splits `PRINCIPAL=USER`.
+/// Parses `PRINCIPAL=USER` as two names.
 fn parse_map(text: &str) -> Result<(String, String), String> {
     let (principal, user) =
         text.rsplit_once('=').ok_or("must be PRINCIPAL=USER, such as admin@EXAMPLE.ORG=root")?;

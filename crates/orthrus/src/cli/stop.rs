@@ -1,4 +1,4 @@
-//! How a command that goes on is ended.
+//! Signals that end a long command.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;

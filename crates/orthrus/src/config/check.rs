@@ -1,4 +1,4 @@
-//! Turns the file as written into settings, or says what is wrong and where.
+//! Checks the file and turns it into settings, or names the error and its place.
 
 use super::file::{File, FileExport, FileLimits};
 use super::{ConfigError, ExportSettings, Limits, Settings, Storage};
@@ -14,9 +14,9 @@ use vfs::SecFlavor;
 /// Leases shorter than this renew too often, longer ones keep dead clients' locks too long
 /// (seconds).
 const LEASE_TIME: RangeInclusive<u64> = 5..=3600;
-/// No grace at all is for tests; longer than an hour nobody waits (seconds).
+/// Seconds of grace. Zero is for tests; above an hour, clients give up.
 const GRACE_TIME: RangeInclusive<u64> = 0..=3600;
-/// A client needs some time to write back what it has (seconds).
+/// Seconds until a delegation is revoked. A client needs some time to write back its data.
 const RECALL_TIME: RangeInclusive<u64> = 1..=3600;
 const SHARDS: RangeInclusive<u64> = 0..=256;
 /// An export in memory: at least 1 MiB, at most 1 TiB.
@@ -216,7 +216,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Parses `address:port`, `address`, `[v6]:port` or `:port`; the message says what is allowed.
+/// Parses `address:port`, `address`, `[v6]:port` or `:port`; the error lists these forms.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let refuse = || {
         format!(
@@ -235,8 +235,8 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| refuse())
 }
 
-/// Parses where metrics are told: `address:port`, or `:port` on loopback; the message says what is
-/// allowed.
+/// Parses the address of the metrics endpoint: `address:port`, or `:port` on loopback; the error
+/// lists these forms.
 pub(crate) fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').and_then(|port| port.parse().ok());
     let loopback = port.map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where.
+//! Errors of a configuration, and their places.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,29 +9,29 @@ pub(crate) enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {source}", .file.display())]
     Unreadable {
-        /// The file.
+        /// The file that cannot be read.
         file: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: std::io::Error,
     },
     /// A place in the file is wrong.
     #[error("{}:{line}: {}{message}", .file.display(), key_prefix(.key))]
     At {
-        /// The file.
+        /// The file with the syntax error.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
         /// The key on that line, empty when the line has none.
         key: String,
-        /// What is wrong and what is allowed.
+        /// The error and the allowed values.
         message: String,
     },
     /// The settings do not fit together.
     #[error("{}: {message}", .file.display())]
     Whole {
-        /// The file.
+        /// The file with the invalid value.
         file: PathBuf,
-        /// What is wrong and what is allowed.
+        /// The error and the allowed values.
         message: String,
     },
 }

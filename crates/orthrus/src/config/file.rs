@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::collections::HashMap;
 
-/// The whole file.
+/// The configuration file as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -30,7 +30,7 @@ pub(super) struct File {
     pub export: Vec<Spanned<FileExport>>,
 }
 
-/// `[limits]`.
+/// The table `[limits]` of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileLimits {
@@ -42,7 +42,7 @@ pub(super) struct FileLimits {
     pub open_files_max: Option<Spanned<u64>>,
 }
 
-/// `[[export]]`.
+/// One table `[[export]]` of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileExport {
@@ -63,7 +63,7 @@ pub(super) struct FileExport {
     pub stable_names: Option<bool>,
 }
 
-/// `sec_from` of an export: what clients of some networks may use.
+/// `sec_from` of an export: the flavors for clients of some networks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileSecFrom {

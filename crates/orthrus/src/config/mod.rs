@@ -1,7 +1,7 @@
 //! The configuration of `orthrus serve`: a TOML file, or folders on the command line.
 //!
-//! What is wrong is said with file, line, key and what is allowed; nothing is guessed and nothing
-//! is ignored.
+//! An error names file, line, key and the allowed values. Nothing is guessed, and no key is
+//! ignored.
 
 mod check;
 mod error;

@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub listen: SocketAddr,
     /// Whether only programs of this machine may connect that root or this process' user runs.
     pub same_user: bool,
-    /// Where metrics are told; `None`: nowhere.
+    /// Address of the metrics endpoint; `None` disables it.
     pub metrics: Option<SocketAddr>,
     /// Threads that serve; 0: one a core.
     pub shards: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     pub domain: String,
     /// The service keys; without them only `sys` can be served.
     pub keytab: Option<PathBuf>,
-    /// Realms whose principals are users here; empty: the realms of the keytab.
+    /// Realms whose principals are local users; empty: the realms of the keytab.
     pub realms: Vec<String>,
     /// Principals, written in full, that act as a local user of another name: the only way to
     /// become uid 0.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub grace_time: Duration,
     /// Whether NFSv4.0 is spoken, too.
     pub nfs40: bool,
-    /// Which delegations clients get.
+    /// The kinds of delegations that clients get.
     pub delegations: Delegations,
     /// How long a client may take to give a delegation back; `None`: the lease.
     pub recall_time: Option<Duration>,
@@ -47,9 +47,9 @@ pub(crate) struct Settings {
     pub local_locks: bool,
     /// When a number is an owner.
     pub numeric_owners: NumericOwners,
-    /// Bounds.
+    /// Limits of memory, connections and state.
     pub limits: Limits,
-    /// What is exported; at least one.
+    /// The exports; at least one.
     pub exports: Vec<ExportSettings>,
 }
 
@@ -68,8 +68,7 @@ impl Default for Settings {
             lease_time: Duration::from_secs(60),
             grace_time: Duration::from_secs(60),
             nfs40: true,
-            // With those for writing local programs that read would wait for clients: that is to be
-            // asked for.
+            // Write delegations would make local readers wait for clients, so they are opt-in.
             delegations: Delegations::Read,
             recall_time: None,
             local_locks: true,
@@ -120,7 +119,7 @@ pub(crate) enum Storage {
     Memory(u64),
 }
 
-/// What becomes of file systems that are mounted below an export's folder.
+/// The treatment of submounts of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nested {
     /// They do not exist for clients.
@@ -141,7 +140,7 @@ impl FromStr for Nested {
     }
 }
 
-/// One export.
+/// The settings of one export.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportSettings {
     /// Where the files are.
@@ -150,13 +149,14 @@ pub(crate) struct ExportSettings {
     pub pseudo: String,
     /// Allowed flavors in order of preference.
     pub flavors: Vec<SecFlavor>,
-    /// What clients of some networks may use instead; the first that has a client counts.
+    /// Flavors by client network, which replace `flavors`; the first network that contains the
+    /// client counts.
     pub flavors_from: Vec<(Network, Vec<SecFlavor>)>,
     /// Whether `sys` is good only from a privileged source port.
     pub secure: bool,
     /// Whether changes are refused.
     pub read_only: bool,
-    /// Whose identity is replaced.
+    /// The callers whose identity is replaced.
     pub squash: Squash,
     /// Whether clients may set the set-user-ID and set-group-ID bits of files.
     pub setid: bool,
@@ -168,7 +168,7 @@ pub(crate) struct ExportSettings {
     pub networks: Vec<Network>,
     /// Number in handles; `None`: derived from the pseudo path.
     pub fsid: Option<u32>,
-    /// What becomes of file systems that are mounted below the folder.
+    /// The treatment of file systems that are mounted below the folder.
     pub nested: Nested,
     /// Whether changes of names and attributes are on stable storage before they are acknowledged.
     pub stable_names: bool,

@@ -2,8 +2,8 @@
 
 use identity::{Identity, IdentitySource, NssSource, SourceError};
 
-/// Asks the system's name service with the server's own rights: a thread that serves has those of
-/// its last caller, who may not be allowed to read what a module of the name service reads.
+/// Queries the system's name service with the server's own rights. A serving thread has the rights
+/// of its last caller, which may not suffice for a module of the name service.
 pub(super) struct ServerAccounts;
 
 impl ServerAccounts {

@@ -1,4 +1,5 @@
-//! Who may connect with which flavor: checked before a set of exports serves, and logged when it
+//! The rules of admission by flavor: checked before a set of exports serves, and logged when it
+//! does.
 //! does.
 
 use anyhow::bail;
@@ -31,7 +32,7 @@ pub(super) fn check(exports: &ExportTable, have_keys: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// Logs who may use each export, and as whom.
+/// Logs the clients, flavors and identities of each export.
 pub(super) fn log(exports: &ExportTable) {
     for export in exports.iter() {
         for line in lines(export) {

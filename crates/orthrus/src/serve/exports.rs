@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::{Backend, Caller, Export, ExportTable, MemoryBackend, MemoryLimits, SetAttributes, Timestamp};
 use vfs_local::{LocalBackend, LocalOptions, NestedBackend};
 
-/// What has to be the same for a backend to serve on: storage, pseudo path, `nested` and
-/// `stable_names`.
+/// The settings that must be equal for a backend to serve on after a reload: storage, pseudo path,
+/// `nested` and `stable_names`.
 type Place = (Storage, String, Nested, bool);
 
 fn place(settings: &ExportSettings) -> Place {
@@ -24,13 +24,13 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    /// Starts without any.
+    /// Starts without backends; `objects_max` bounds those to come.
     pub(super) fn new(objects_max: usize) -> Self {
         Self { used: Vec::new(), objects_max }
     }
 
-    /// Makes the table of exports. Backends of an earlier table serve on where their place is the
-    /// same, so that a reload loses nothing of what memory exports hold.
+    /// Makes the table of exports. Backends of the former table serve on if their settings are
+    /// equal, so that a reload keeps the contents of memory exports.
     ///
     /// # Errors
     /// Names the export whose folder cannot be served, or the two that clash.

@@ -12,7 +12,7 @@ const SYSTEM_KEYTAB: &str = "/etc/krb5.keytab";
 /// Encryption types that contexts may have (RFC 3962, RFC 8009).
 const ETYPES: std::ops::RangeInclusive<u16> = 17..=20;
 
-/// What the keytab says.
+/// The contents of the keytab.
 pub(super) struct Keys {
     acceptor: gss::Acceptor,
     /// Realms of the service principals.
@@ -59,7 +59,8 @@ impl Keys {
 
 impl ContextAcceptor for Keys {
     fn accept(&self, token: &[u8]) -> Result<Accepted, AcceptError> {
-        // The thread may still have the identity of the last caller, who must not read the keytab.
+        // The thread may still have the identity of the last caller, which must not read the
+        // keytab.
         vfs_local::become_server();
         let established = self.acceptor.accept(token).map_err(|error| {
             let status = error.status();

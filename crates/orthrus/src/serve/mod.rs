@@ -44,7 +44,7 @@ const DESCRIPTORS_DELEGATIONS_PART: usize = 8;
 /// counters.
 ///
 /// # Errors
-/// What keeps the server from starting, with the cure.
+/// The reason why the server cannot start, with the remedy.
 pub(crate) fn run(
     mut settings: Settings,
     config: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(crate) fn run(
     announce(&exports, &running);
     if let Some(endpoint) = watched {
         let line = format!("orthrus metrics http://{}{}\n", endpoint.address()?, metrics::PATH);
-        // Who waits for the first line may not be there for a second.
+        // The reader of the first line may have closed the pipe by now.
         let _ = std::io::stdout().write_all(line.as_bytes());
         metrics::start(endpoint, service.clone(), running.stats().clone())?;
     }
@@ -113,8 +113,8 @@ fn bind_metrics(address: SocketAddr) -> anyhow::Result<metrics::Endpoint> {
     metrics::Endpoint::bind(address).with_context(|| format!("metrics on {address}"))
 }
 
-/// Cuts the limits down to what the process may have open, so that no kind of use takes the
-/// descriptors of all others: objects of the exports, connections and (see [`nfs_config`]) opens.
+/// Reduces the limits to the descriptors of the process, so that no kind of use takes all of them:
+/// objects of the exports, connections and (see [`nfs_config`]) opens.
 fn share_descriptors(settings: &mut Settings, descriptors: usize) {
     let part = descriptors / DESCRIPTORS_PART;
     let limits = &mut settings.limits;
@@ -189,7 +189,7 @@ fn start(
     };
     let environment = Environment {
         clock: Box::new(move || began.elapsed()),
-        // Without randomness nothing here is safe, and there is nobody to report to.
+        // Without randomness nothing here is safe, and there is no caller to report to.
         random: Box::new(|bytes| getrandom::fill(bytes).unwrap_or_else(|_| std::process::abort())),
     };
     let service = Builder::new(exports.clone(), nfs_start(boot)?, environment)

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a failure costs: clients are served all the same.
+/// The consequence of a failure: clients are still served.
 const MEANING: &str = "after a restart who may reclaim is not what it should be";
 
 /// Passes the server's wishes on to the store.
@@ -51,7 +51,8 @@ impl ClientRecords for Records {
     }
 
     fn record(&self, owner: &[u8], principal: PrincipalHash) {
-        // The thread may still have the identity of the last caller, who must not write the store.
+        // The thread may still have the identity of the last caller, which must not write the
+        // store.
         vfs_local::become_server();
         self.errors.note("a client could not be recorded", self.store.record(owner, principal));
     }

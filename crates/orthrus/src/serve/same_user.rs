@@ -1,9 +1,8 @@
-//! Admits connections from programs of this machine that root or the server's own user runs, and no
-//! others.
+//! Admits connections from local programs of root or of the server's own user only.
 //!
-//! Servers of trials and benchmarks are for the program that starts them. AUTH_SYS proves nothing,
-//! and any user of the machine reaches loopback; but the kernel knows whose socket is at the other
-//! end.
+//! Servers of trials and benchmarks belong to the program that starts them. AUTH_SYS proves
+//! nothing, and any local user reaches loopback, but the kernel knows the owner of the peer's
+//! socket.
 
 use net::Admission;
 use nix::unistd::geteuid;

@@ -1,8 +1,8 @@
-//! The state folder: private to the server's user, or refused.
+//! The state directory: private to the server's user, or refused.
 //!
-//! Whoever reads the secret forges filehandles, and whoever writes the records decides who may
-//! reclaim. Nothing in the folder is repaired in silence: a server that starts afresh takes away
-//! what clients hold, which is for the operator to decide.
+//! A reader of the secret can forge filehandles, and a writer of the records decides which clients
+//! may reclaim. The server repairs nothing silently: a fresh start would drop the clients' state,
+//! and that is the operator's decision.
 
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -69,12 +69,12 @@ pub(super) fn read(path: &Path, size_max: u64) -> anyhow::Result<Option<String>>
     }
 }
 
-/// What helps where the content of a file is damaged.
+/// The remedy for damaged files.
 pub(super) const REMEDY: &str =
     "restore it from a backup, or remove it: clients then lose what they have open and locked";
 
-/// Opens a file of the folder for reading and writing, makes it if need be, and lets nobody else
-/// have it.
+/// Opens a file of the directory for reading and writing, with mode 0600; creates it if it is
+/// missing.
 pub(super) fn private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);

@@ -1,6 +1,6 @@
-//! What the server keeps over a restart, in a folder of its own: its secret, a count of its starts,
-//! and the owners of the clients that may reclaim, with hashes of the principals that created them
-//! (RFC 8881 section 8.4.2.1).
+//! The server's state across restarts, in a directory of its own: its secret, a count of its
+//! starts, and the owners of clients that may reclaim, with hashes of the principals that created
+//! them (RFC 8881 section 8.4.2.1).
 
 use super::state_dir::{self, REMEDY, private};
 use anyhow::{Context, bail};
@@ -16,20 +16,19 @@ use std::sync::{Mutex, PoisonError};
 
 /// Lines of the journal for each client that is known, above which it is written anew.
 const JOURNAL_SLACK_MAX: usize = 8;
-/// Lines that the journal may have whatever the number of clients.
+/// Lines that the journal may have for any number of clients.
 const JOURNAL_LINES_MIN: usize = 1024;
-/// Bytes of a journal that is read at all: far above what `clients_max` clients need. From half of
-/// it on it is written anew.
+/// Bytes of a journal that the server accepts: far more than `clients_max` clients need. From half
+/// of it on, the journal is rewritten.
 const JOURNAL_SIZE_MAX: u64 = 256 << 20;
-/// Bytes of a client owner in the journal: those of the protocol, and room for what tells versions
-/// apart.
+/// Bytes of a client owner in the journal: the protocol's limit, and room for the version mark.
 const JOURNAL_OWNER_MAX: usize = 2048;
 /// Bytes of the other files.
 const FILE_SIZE_MAX: u64 = 4096;
 /// Characters of a damaged line that are shown.
 const SHOWN_MAX: usize = 60;
 
-/// What a start learns from the store.
+/// The state that a start reads from the store.
 pub(super) struct Boot {
     /// Counts the starts, from 1.
     pub epoch: u32,
@@ -122,7 +121,7 @@ impl Store {
         self.change(|owners| owners.remove(owner).map(|_| journal_line_gone(owner)))
     }
 
-    /// Puts what has changed on stable storage; returns after it is there.
+    /// Puts changes on stable storage and then returns.
     pub(super) fn sync(&self) -> std::io::Result<()> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if journal.dirty {

@@ -68,7 +68,7 @@ pub fn a_list_says_who_may(t: &Fixture) {
     assert!(open(user(ALICE), READ).is_ok());
 }
 
-/// And nobody else, whatever the list says.
+/// Other users with write permission may not.
 pub fn only_the_owner_changes_the_list(t: &Fixture) {
     if skipped(t) || !t.identities {
         return;

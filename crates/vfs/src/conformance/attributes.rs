@@ -88,7 +88,7 @@ pub fn times_are_set_to_a_given_value(t: &Fixture) {
     assert_eq!((only.atime, only.mtime), (a, a));
 }
 
-/// The server's clock.
+/// The times come from the server's clock.
 pub fn times_set_to_now_are_recent(t: &Fixture) {
     let (file, _) = t.file(&t.root(), "file");
     let old = Some(SetTime::At(Timestamp { seconds: 1, nanoseconds: 0 }));
@@ -97,7 +97,7 @@ pub fn times_set_to_now_are_recent(t: &Fixture) {
     assert!(attributes.atime.seconds > 1_600_000_000 && attributes.mtime.seconds > 1_600_000_000);
 }
 
-/// utimensat of POSIX.
+/// The rule of utimensat in POSIX.
 pub fn times_need_ownership_but_now_needs_write_permission_only(t: &Fixture) {
     if !t.tells_callers_apart() {
         return;
@@ -168,7 +168,7 @@ pub fn set_id_bits_are_cleared_by_chown(t: &Fixture) {
     assert_eq!(t.set(&object, &set).unwrap().mode, 0o4711);
 }
 
-/// Exactly what was given, whatever the process's umask.
+/// The process's umask does not change them.
 pub fn the_mode_keeps_its_twelve_bits(t: &Fixture) {
     let (file, _) = t.file_of(&t.owner, &t.root(), "file", 0o777);
     let directory = t.directory_of(&t.owner, &t.root(), "d", 0o777);
@@ -190,7 +190,7 @@ pub fn attributes_of_the_open_file_agree(t: &Fixture) {
     assert_eq!(reader.getattr().unwrap(), t.attributes(&object));
 }
 
-/// Plausible ones.
+/// The figures are plausible: free space is below the total.
 pub fn statfs_gives_sizes_and_limits(t: &Fixture) {
     let stat = t.backend.statfs(&t.root()).unwrap();
     assert!(stat.space_total > 0 && stat.space_free <= stat.space_total);

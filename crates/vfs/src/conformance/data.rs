@@ -50,7 +50,7 @@ pub fn a_hole_reads_as_zeros(t: &Fixture) {
     assert!(attributes.space_used < 1 << 20);
 }
 
-/// By SETATTR.
+/// SETATTR changes the size.
 pub fn truncation_cuts_and_extends_with_zeros(t: &Fixture) {
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(&[7; 10_000], 0).unwrap();
@@ -87,7 +87,7 @@ pub fn an_open_file_is_readable_after_its_removal(t: &Fixture) {
     assert_eq!(into, b"still heremore");
 }
 
-/// chmod 000 does not reach what is open already.
+/// chmod 000 does not affect open files.
 pub fn an_open_file_is_writable_after_its_mode_is_zero(t: &Fixture) {
     let caller = if t.identities { super::user(4001) } else { t.owner.clone() };
     t.set(&t.root(), &mode(0o777)).unwrap();
@@ -118,7 +118,7 @@ pub fn opening_what_is_not_a_file_says_what_it_is(t: &Fixture) {
     assert_eq!(t.backend.open(&t.owner, &fifo, READ).err(), Some(VfsError::WrongType));
 }
 
-/// What an OPEN that creates carries.
+/// An OPEN that creates carries both.
 pub fn create_applies_size_and_times(t: &Fixture) {
     let time = Timestamp { seconds: 1_234_567_890, nanoseconds: 987_654_321 };
     let set = SetAttributes {

@@ -41,7 +41,7 @@ pub fn listing_gives_each_entry_once(t: &Fixture) {
     assert_eq!(listed, expected);
 }
 
-/// The rest is what was listed after it.
+/// The rest equals the entries listed after the cookie.
 pub fn listing_continues_from_every_cookie(t: &Fixture) {
     let directory = t.directory(&t.root(), "d");
     (0..50).for_each(|n| drop(t.file(&directory, &format!("file{n}"))));
@@ -74,7 +74,7 @@ pub fn thousands_of_entries_are_listed_in_pieces(t: &Fixture) {
     }
 }
 
-/// Those that stay come exactly once; the others may come or not.
+/// Stable entries come exactly once; the others may come or not.
 pub fn entries_that_stay_are_listed_once_while_others_come_and_go(t: &Fixture) {
     let directory = t.directory(&t.root(), "d");
     let (file, _) = t.file(&t.root(), "file");

@@ -29,7 +29,7 @@ pub fn a_directory_cannot_be_linked(t: &Fixture) {
     assert_eq!(t.backend.link(&t.owner, &directory, &t.root(), b"e"), Err(VfsError::Isdir));
 }
 
-/// Nothing is replaced.
+/// The existing entry stays as it is.
 pub fn linking_over_an_existing_name_is_exist(t: &Fixture) {
     let (object, _) = t.file(&t.root(), "one");
     t.file(&t.root(), "two");

@@ -1,4 +1,4 @@
-//! One suite for all backends: what a server relies on, each test a sentence.
+//! One suite for all backends: the behaviour that a server relies on, each test a sentence.
 //!
 //! [`backend_conformance!`](crate::backend_conformance) makes a `#[test]` of each; a backend gives
 //! a function that returns a fresh [`Fixture`], or `None` with a printed reason where it cannot
@@ -26,21 +26,21 @@ use std::{any::Any, sync::Arc};
 
 /// An empty file system to test, its root owned by `owner` with mode 0755.
 pub struct Fixture {
-    /// The file system.
+    /// The file system under test.
     pub backend: Arc<dyn Backend>,
-    /// Who owns the root: the superuser, or the user the backend runs as.
+    /// The owner of the root: the superuser, or the user that the backend runs as.
     pub owner: Caller,
-    /// Whether callers are told apart; tests of permissions are skipped where not.
+    /// Whether the backend distinguishes callers; otherwise tests of permissions are skipped.
     pub identities: bool,
-    /// What must live as long as the file system, dropped after it.
+    /// A resource that must outlive the file system, such as a temporary directory.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// READ alone.
+/// An open for READ alone.
 pub const READ: OpenAccess = OpenAccess { read: true, write: false };
-/// WRITE alone.
+/// An open for WRITE alone.
 pub const WRITE: OpenAccess = OpenAccess { read: false, write: true };
-/// READ and WRITE.
+/// An open for READ and WRITE.
 pub const BOTH: OpenAccess = OpenAccess { read: true, write: true };
 
 /// Returns attributes that set a mode.
@@ -58,7 +58,7 @@ pub fn member(id: u32, groups: &[u32]) -> Caller {
     Caller { uid: id, gid: id, groups: groups.into() }
 }
 
-/// Short ways to do what most tests do; each fails the test when the backend refuses.
+/// Short forms of common operations. Each fails the test when the backend refuses.
 impl Fixture {
     /// Returns the root's handle.
     pub fn root(&self) -> ObjectHandle {

@@ -52,7 +52,7 @@ pub fn lookup_with_attributes_agrees_with_lookup_and_getattr(t: &Fixture) {
     assert_eq!(t.backend.lookup_attributes(&t.owner, &t.root(), b"no").err(), Some(VfsError::Noent));
 }
 
-/// Whatever there is and whatever is to be made.
+/// This holds for all types, of the entry and of the new object.
 pub fn creating_an_existing_name_is_exist(t: &Fixture) {
     let root = t.root();
     t.file(&root, "file");
@@ -90,7 +90,7 @@ pub fn only_one_of_many_creators_wins(t: &Fixture) {
     assert_eq!(won.into_inner(), 50);
 }
 
-/// NAME_MAX of Linux.
+/// 255 bytes is NAME_MAX of Linux.
 pub fn a_name_of_255_bytes_works_and_a_longer_one_is_refused(t: &Fixture) {
     let (longest, longer) = ("n".repeat(255), "n".repeat(256));
     let (file, _) = t.file(&t.root(), &longest);
@@ -111,7 +111,7 @@ pub fn names_are_bytes_and_keep_their_case(t: &Fixture) {
     assert_eq!(t.list(&t.root()).len(), names.len());
 }
 
-/// What lies above the root is not the backend's to say.
+/// Names above the root belong to the server.
 pub fn lookup_parent_leads_up_to_the_root_and_not_beyond(t: &Fixture) {
     let a = t.directory(&t.root(), "a");
     let b = t.directory(&a, "b");

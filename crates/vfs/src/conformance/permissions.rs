@@ -1,4 +1,4 @@
-//! What the kernel's rules allow to whom.
+//! Permissions: the rules of the kernel.
 
 use super::{BOTH, Fixture, READ, WRITE, assert_refused, member, mode, user};
 use crate::{Caller, NewObject, ObjectHandle, Permissions, SetAttributes, VfsError};
@@ -55,7 +55,7 @@ pub fn the_group_class_applies_to_members_and_supplementary_groups(t: &Fixture) 
     }
 }
 
-/// Who is neither owner nor in the group.
+/// The caller is neither the owner nor in the group.
 pub fn others_get_the_last_class(t: &Fixture) {
     if t.tells_callers_apart() {
         let file = staff_file(t, 0o604);
@@ -208,7 +208,7 @@ pub fn only_the_superuser_gives_files_away(t: &Fixture) {
     }
 }
 
-/// chgrp of POSIX.
+/// The rule of chgrp in POSIX.
 pub fn an_owner_may_give_a_file_to_its_own_groups_only(t: &Fixture) {
     if t.tells_callers_apart() {
         let file = staff_file(t, 0o666);
@@ -271,7 +271,7 @@ fn playground_again(t: &Fixture) -> ObjectHandle {
     t.lookup(&t.root(), "playground").unwrap()
 }
 
-/// On one thread and on several, nobody inherits the rights of the one before.
+/// No caller inherits the rights of the one before, on one thread or on several.
 pub fn callers_in_turn_keep_their_own_rights(t: &Fixture) {
     if !t.tells_callers_apart() {
         return;

@@ -41,7 +41,7 @@ pub fn renaming_over_an_empty_directory_replaces_it(t: &Fixture) {
     assert!(t.lookup(&from, "inside").is_ok());
 }
 
-/// Nothing moves.
+/// Both directories stay as they are.
 pub fn renaming_over_a_directory_that_is_not_empty_is_notempty(t: &Fixture) {
     let root = t.root();
     let from = t.directory(&root, "from");
@@ -81,7 +81,7 @@ pub fn a_directory_cannot_move_below_itself(t: &Fixture) {
     assert_eq!(t.lookup(&a, "b"), Ok(b));
 }
 
-/// Both names stay.
+/// Both names stay in place.
 pub fn renaming_between_two_names_of_one_object_does_nothing(t: &Fixture) {
     let root = t.root();
     let (object, _) = t.file(&root, "one");

@@ -15,7 +15,7 @@ fn holey(t: &Fixture, name: &str) -> (ObjectHandle, Arc<dyn OpenFile>) {
     (object, file)
 }
 
-/// Returns the extents of a file by seeking: where each begins, and what it is.
+/// Returns the extents of a file by seeking: start and kind of each.
 fn extents(file: &dyn OpenFile) -> Vec<(u64, Extent)> {
     let (size, mut at, mut all) = (file.getattr().unwrap().size, 0, Vec::new());
     while at < size {
@@ -31,8 +31,8 @@ fn extents(file: &dyn OpenFile) -> Vec<(u64, Extent)> {
     all
 }
 
-/// RFC 7862 section 15.11.3: what is at the offset counts, the end is a hole, and behind it is
-/// nothing.
+/// RFC 7862 section 15.11.3: the extent at the offset counts, and the end of the file is a hole.
+/// There is nothing behind it.
 pub fn data_and_holes_are_found(t: &Fixture) {
     let (_, file) = holey(t, "file");
     let reader = t.backend.open(&t.owner, &t.lookup(&t.root(), "file").unwrap(), READ).unwrap();
@@ -50,7 +50,7 @@ pub fn data_and_holes_are_found(t: &Fixture) {
     let (_, full) = t.file(&t.root(), "full");
     full.write_at(b"abc", 0).unwrap();
     assert_eq!((full.seek(Extent::Data, 1), full.seek(Extent::Hole, 1)), (Ok(Some(1)), Ok(Some(3))));
-    // Reading goes on as if nobody had sought.
+    // Seeking does not disturb reading.
     let mut data = Vec::new();
     assert_eq!(full.read_at(&mut data, 9, 0), Ok(crate::Eof::Reached));
     assert_eq!(data, b"abc");
@@ -84,7 +84,7 @@ pub fn deallocated_bytes_are_zeros_and_take_no_space(t: &Fixture) {
     assert!(t.content(&object).iter().all(|byte| *byte == 0));
 }
 
-/// RFC 7862 section 15.1: space is there, what was written stays, and the file grows.
+/// RFC 7862 section 15.1: space is reserved, written bytes stay, and the file grows.
 pub fn allocated_bytes_take_space_and_keep_what_was_written(t: &Fixture) {
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(b"abc", 5).unwrap();
@@ -108,7 +108,7 @@ pub fn allocated_bytes_take_space_and_keep_what_was_written(t: &Fixture) {
     assert_eq!(&t.content(&object)[..10], b"\0\0\0\0\0abc\0\0");
 }
 
-/// Whatever is advised, bytes stay what they are.
+/// No advice changes the contents.
 pub fn advice_changes_nothing_that_is_read(t: &Fixture) {
     let (object, file) = t.file(&t.root(), "file");
     file.write_at(b"hello", 0).unwrap();

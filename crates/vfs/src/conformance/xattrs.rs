@@ -68,7 +68,7 @@ pub fn extended_attributes_that_are_too_long_are_refused(t: &Fixture) {
     assert_eq!(set(&[b'n'; 250], b"x"), Ok(()));
     assert_eq!(set(&[b'n'; 251], b"x"), Err(VfsError::Nametoolong));
     assert_eq!(set(b"a", &vec![1; XATTR_SIZE_MAX + 1]), Err(VfsError::Xattr2big));
-    // What Linux takes is more than some file systems hold.
+    // Linux allows more than some file systems hold.
     let most = set(b"a", &vec![1; XATTR_SIZE_MAX]);
     assert!(matches!(most, Ok(()) | Err(VfsError::Nospc | VfsError::Xattr2big)), "{most:?}");
     assert_eq!(
@@ -77,7 +77,7 @@ pub fn extended_attributes_that_are_too_long_are_refused(t: &Fixture) {
     );
 }
 
-/// They are data: who may read may read them, who may write may change them.
+/// They are data: read permission lets a caller read them, write permission lets it change them.
 pub fn extended_attributes_need_the_rights_to_the_data(t: &Fixture) {
     if skipped(t) || !t.identities {
         return;

@@ -74,8 +74,7 @@ impl Inner {
         }
     }
 
-    /// Gives a new object what its directory's default list says, the mode being the most that it
-    /// gets.
+    /// Applies a directory's default list to a new object; the mode limits the rights.
     pub(super) fn inherit(&mut self, default: &PosixAcl) -> VfsResult<()> {
         if matches!(self.body, Body::Symlink(_)) {
             return Ok(());
@@ -92,7 +91,7 @@ impl Inner {
         self.set_acls(Acls { access: Some(access), default })
     }
 
-    /// Returns the rights of a caller who is not the superuser, as one permission class.
+    /// Returns the rights of a caller other than the superuser, as one permission class.
     pub(super) fn rights(&self, caller: &Caller) -> u32 {
         let of_mode = PosixAcl::of_mode(self.mode);
         let list = self.acls.held.access.as_ref().unwrap_or(&of_mode);

@@ -1,12 +1,11 @@
-//! What all objects of a backend share: bytes and objects that it may still hold, and the time of
-//! day.
+//! The state that all objects of a backend share: the remaining bytes and objects, and the clock.
 
 use super::WallClock;
 use crate::{FsStat, Timestamp, VfsError, VfsResult};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what is in use against two limits, and tells the time of day.
+/// Counts bytes and objects against two limits, and reads the clock.
 pub(super) struct Budget {
     clock: Box<WallClock>,
     bytes_max: u64,

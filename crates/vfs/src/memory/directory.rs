@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, collections::HashMap, sync::Arc};
 
 /// First cookie; 0, 1 and 2 are reserved (RFC 8881 section 18.23.3).
 const COOKIE_FIRST: u64 = 3;
-/// What an entry costs beside its name.
+/// The bytes that an entry costs beside its name.
 const ENTRY_BYTES: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]

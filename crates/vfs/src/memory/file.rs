@@ -18,7 +18,7 @@ impl MemoryFile {
         Self { node }
     }
 
-    /// Changes the bytes, and what a write changes with them.
+    /// Changes the bytes, and with them the attributes that every write changes.
     fn change<T>(&self, run: impl FnOnce(&mut Content) -> VfsResult<T>) -> VfsResult<T> {
         let mut inner = self.node.write();
         let done = run(inner.content_mut()?)?;

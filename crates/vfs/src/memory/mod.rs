@@ -69,7 +69,7 @@ impl Default for MemoryLimits {
 #[derive(Debug)]
 pub struct MemoryBackend {
     nodes: Table,
-    /// Held by what changes names, so that such an operation sees the others whole.
+    /// Held by operations that change names, so that each is atomic for the others.
     namespace: Mutex<()>,
     budget: Arc<Budget>,
     root: Arc<Node>,
@@ -100,16 +100,16 @@ impl MemoryBackend {
     /// Keeps an object for [`MemoryBackend::put_back`], even if it loses its last name.
     ///
     /// # Errors
-    /// Those of the handle.
+    /// The errors of resolving the handle.
     pub fn keep(&self, object: &ObjectHandle) -> VfsResult<KeptObject> {
         self.node(object).map(KeptObject)
     }
 
-    /// Restores what a name led to, or its absence, for simulations of a power failure. Ignores
+    /// Restores a name to an object, or removes it, for simulations of a power failure. Ignores
     /// permissions. The object has the handle that it had before.
     ///
     /// # Errors
-    /// `Stale` for a directory that is gone; `Notdir`; `Nospc`.
+    /// `Stale` for a removed directory; `Notdir`; `Nospc`.
     pub fn put_back(
         &self,
         directory: &ObjectHandle,
@@ -280,7 +280,7 @@ impl Backend for MemoryBackend {
             let inner = node.read();
             inner.content()?;
             let may = inner.permissions(caller);
-            // Clients load programs by reading them: who may execute a file may read it here.
+            // Clients load programs by reading them, so execute permission allows reading here.
             let reads = may.read || (may.execute && !access.write);
             if (access.read && !reads) || (access.write && !may.write) {
                 return Err(VfsError::Access);

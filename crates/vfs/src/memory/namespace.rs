@@ -1,4 +1,4 @@
-//! What changes names: create, link, remove, rename.
+//! Changes of names: create, link, remove, rename.
 //!
 //! Each runs under the name-space lock; of the objects' own locks only one is held at a time.
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{Caller, FileType, NewObject, ObjectHandle, SetAttributes, VfsError, VfsResult};
 use std::sync::Arc;
 
-/// What to make.
+/// The object to create.
 pub(super) enum New<'a> {
     Regular,
     Other(NewObject<'a>),

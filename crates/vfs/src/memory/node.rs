@@ -15,7 +15,7 @@ pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
 
-/// What an object holds.
+/// The contents of an object by type.
 #[derive(Debug)]
 pub(super) enum Body {
     Regular(Content),
@@ -91,7 +91,7 @@ impl Inner {
     pub(super) fn new(body: Body, mode: u32, uid: u32, gid: u32, budget: &Arc<Budget>) -> Self {
         let now = budget.now();
         let nlink = if matches!(body, Body::Directory(_)) { 2 } else { 1 };
-        // Starts at the time, so that it does not repeat what a former object under this name had.
+        // Start at the time, so that the value does not repeat one of a former object of this name.
         let change =
             (now.seconds.unsigned_abs()).wrapping_mul(1_000_000_000).wrapping_add(u64::from(now.nanoseconds));
         let mode = mode & 0o7777;
@@ -161,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// Returns the file's bytes, or the error that OPEN gives for what has none.
+    /// Returns the file's bytes, or the error of OPEN for other types.
     pub(super) fn content(&self) -> VfsResult<&Content> {
         match &self.body {
             Body::Regular(content) => Ok(content),
@@ -201,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// Returns what the caller may do, by the one permission class that applies to it.
+    /// Returns the caller's permissions from the one class that applies to it.
     pub(super) fn permissions(&self, caller: &Caller) -> Permissions {
         let bits = if caller.uid == 0 {
             let executable =
@@ -222,8 +222,8 @@ impl Inner {
         if denied { Err(VfsError::Access) } else { Ok(()) }
     }
 
-    /// Refuses the extended attributes of what is neither file nor directory, and those of a shared
-    /// directory to all but its owner where they would change, as Linux does.
+    /// Refuses extended attributes of objects that are neither file nor directory. Refuses changes
+    /// to those of a shared directory by any caller but its owner, as Linux does.
     pub(super) fn require_xattrs(&self, caller: &Caller, rights: u32) -> VfsResult<()> {
         let shared = self.mode & S_ISVTX != 0 && rights & WRITE != 0 && !self.owned_by(caller);
         match &self.body {
@@ -233,7 +233,7 @@ impl Inner {
         }
     }
 
-    /// Says whether the caller may do what only an owner may.
+    /// Returns whether the caller has the rights of the owner.
     pub(super) fn owned_by(&self, caller: &Caller) -> bool {
         caller.uid == 0 || caller.uid == self.uid
     }

@@ -1,4 +1,4 @@
-//! SETATTR: who may change what.
+//! SETATTR: permission checks and changes.
 
 use super::node::{Body, Inner, S_ISGID, WRITE, in_group};
 use crate::{Caller, SetAttributes, SetTime, Timestamp, VfsError, VfsResult};

@@ -9,8 +9,8 @@ use crate::{Extent, VfsError, VfsResult};
 /// Bytes of the blocks to which CLONE is aligned, as on most file systems that have it.
 pub(super) const CLONE_BLOCK: u32 = 4096;
 
-/// Bytes of one file on their way to another: distance from the start of the range, and what stands
-/// there.
+/// Bytes of one file on their way to another: the distance from the start of the range, and the
+/// bytes there.
 type Pieces = Vec<(u64, Vec<u8>)>;
 
 impl Content {
@@ -99,7 +99,7 @@ impl Content {
         }
     }
 
-    /// Copies what a range holds, its holes left out.
+    /// Copies the data of a range without its holes.
     fn extract(&self, offset: u64, count: u64) -> Pieces {
         let end = offset.saturating_add(count);
         let mut pieces = Vec::new();
@@ -114,10 +114,10 @@ impl Content {
         pieces
     }
 
-    /// Returns what a clone of a range takes along.
+    /// Returns the data for a clone of a range.
     ///
     /// # Errors
-    /// `Inval` for a range off the blocks or behind the end.
+    /// `Inval` for a range that is not aligned to blocks or lies behind the end.
     pub(super) fn to_clone(&self, offset: u64, count: u64) -> VfsResult<(u64, Pieces)> {
         let count = match count {
             0 => self.size.checked_sub(offset).ok_or(VfsError::Inval)?,
@@ -130,10 +130,11 @@ impl Content {
         Ok((count, self.extract(offset, count)))
     }
 
-    /// Puts what `to_clone` has returned in the place of a range.
+    /// Replaces a range by the result of `to_clone`.
     ///
     /// # Errors
-    /// `Inval` for a range off the blocks, `Fbig`, `Nospc`: then nothing has changed.
+    /// `Inval` for a range that is not aligned to blocks or lies behind the end, `Fbig`, `Nospc`;
+    /// the file is then unchanged.
     pub(super) fn place_clone(&mut self, offset: u64, (count, pieces): (u64, Pieces)) -> VfsResult<()> {
         if count == 0 {
             return Ok(());

@@ -81,8 +81,8 @@ impl Table {
     /// Finds the object of a handle.
     ///
     /// # Errors
-    /// `Badhandle` for what is no handle of a memory backend, `Stale` for an object that is gone or
-    /// of another process.
+    /// `Badhandle` for a handle of no memory backend, `Stale` for an object that was removed or
+    /// belongs to another process.
     pub(super) fn resolve(&self, handle: &ObjectHandle) -> VfsResult<Arc<Node>> {
         let bytes: &[u8; HANDLE_BYTES] = handle.as_bytes().try_into().map_err(|_| VfsError::Badhandle)?;
         let [HANDLE_MARK, rest @ ..] = bytes else { return Err(VfsError::Badhandle) };

@@ -1,4 +1,4 @@
-//! The suite of all backends, and what is the memory backend's own: its limits.
+//! The suite of all backends, and tests of the memory backend's limits.
 
 use super::*;
 use crate::conformance::Fixture;

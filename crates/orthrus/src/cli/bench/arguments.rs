@@ -20,12 +20,12 @@ const QUICK_FILE_SIZE: u64 = 8;
 /// The shortest repetition, in seconds.
 const SECONDS_MIN: f64 = 0.01;
 
-/// Which server is measured, and as whom.
+/// The measured server, and the user of the measurement.
 #[derive(Clone, clap::Args)]
 pub(crate) struct TargetArguments {
     /// Export to measure, HOST:/EXPORT [default: start a server].
     target: Option<String>,
-    /// The server's port.
+    /// TCP port of the server.
     #[arg(long, default_value_t = NFS_PORT)]
     port: u16,
     /// Credential cache with the ticket to use [default: that of KRB5CCNAME or krb5.conf]. Give it
@@ -54,7 +54,7 @@ pub(crate) struct TargetArguments {
     link: LinkArguments,
 }
 
-/// What lies between client and server.
+/// The link between client and server.
 #[derive(Clone, clap::Args)]
 pub(super) struct LinkArguments {
     /// Put a link of this rate (and delay in each direction) between the client and the server that
@@ -157,7 +157,7 @@ fn split_target(text: &str) -> anyhow::Result<(String, String)> {
     Ok((host.to_owned(), format!("/{export}")))
 }
 
-/// How an evaluation measures.
+/// The method of an evaluation.
 #[derive(Clone, clap::Args)]
 pub(crate) struct RunArguments {
     /// Flavors to compare; the first is the baseline.
@@ -188,7 +188,7 @@ pub(crate) struct RunArguments {
     pub selection: Selection,
 }
 
-/// Which cases of an evaluation are measured.
+/// The cases of an evaluation to measure.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Selection {
     /// Measure only the cases whose names contain this text; --list shows the names.

@@ -1,8 +1,7 @@
 //! A realm and a server for each encryption type, all on the same folder.
 //!
-//! Which type a context has is agreed on by KDC, client and server, each with its own list; the
-//! only way to be sure is that each realm knows no other. The client sees all of them in one
-//! configuration.
+//! KDC, client and server agree on the type of a context, each with its own list. To be sure of the
+//! type, each realm knows no other. The client sees all of them in one configuration.
 
 use super::folder_server::{self, FolderServer};
 use anyhow::{Context, bail};
@@ -27,7 +26,7 @@ impl EnctypeServers {
     /// goes on to see. This process must not have threads yet.
     ///
     /// # Errors
-    /// What MIT's programs or a server said.
+    /// The output of MIT's programs or of a server.
     pub(super) fn start(
         enctypes: &[RealmEnctype],
         beside: &FolderServer,

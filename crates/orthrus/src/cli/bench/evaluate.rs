@@ -1,5 +1,4 @@
-//! The evaluations: what each has of its own on the command line, and the run that they have in
-//! common.
+//! The evaluations: the options of each, and the run that they have in common.
 
 use super::arguments::{RunArguments, Selection, TargetArguments};
 use super::keep::{self, Files};
@@ -205,15 +204,15 @@ impl Run {
     }
 }
 
-/// What an evaluation asks for.
+/// A request to measure an evaluation.
 pub(crate) struct Asked<'a> {
-    /// Its name.
+    /// Name of the evaluation, for files and titles.
     pub name: &'static str,
     /// Title of the report.
     pub title: &'a str,
-    /// How it measures.
+    /// The method of measurement.
     pub settings: Settings,
-    /// What it measures.
+    /// The cases and tables of the evaluation.
     pub evaluation: &'a mut dyn Evaluation,
     /// Files that a flavor has at once, at most.
     pub files: u64,
@@ -221,8 +220,8 @@ pub(crate) struct Asked<'a> {
     pub counting: bool,
 }
 
-/// Measures, on mounts or by the project's client, prints the tables, and writes the report. What
-/// was measured before an interruption is kept.
+/// Measures, on mounts or by the project's client, prints the tables, and writes the report. An
+/// interrupted run keeps its measurements.
 ///
 /// # Errors
 /// When no flavor can be measured or the report cannot be written; and, after the report was

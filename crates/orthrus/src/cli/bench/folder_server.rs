@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The export's name.
+/// Pseudo path of the export.
 pub(super) const EXPORT: &str = "/data";
 
 /// A realm, a folder, a server that exports it. All goes when this is dropped.
@@ -74,7 +74,7 @@ impl FolderServer {
         Ok(&self.target)
     }
 
-    /// Names the server.
+    /// Names the server in the report.
     pub(super) fn label(&self) -> String {
         let parent = self.folder.path().parent().unwrap_or(self.folder.path());
         format!("this machine, orthrus serving a folder in {}", parent.display())
@@ -96,10 +96,10 @@ impl FolderServer {
     }
 }
 
-/// Starts this program as a server that says what goes on in a file of its own.
+/// Starts this program as a server with a log file of its own.
 ///
 /// # Errors
-/// When it ends instead, with what it said.
+/// Its log if it ends instead.
 pub(super) fn start(
     arguments: Vec<OsString>,
     environment: &[(&str, OsString)],
@@ -112,8 +112,8 @@ pub(super) fn start(
     link::at_server(link, run).with_context(|| std::fs::read_to_string(log).unwrap_or_default())
 }
 
-/// A server's arguments but for its keys: all flavors, everybody as the user who runs this, whose
-/// folder it is.
+/// Returns the server's arguments except its keys: all flavors, and every caller squashed to the
+/// user of this process, which owns the folder.
 pub(super) fn arguments(exported: &Path, state: &Path, link: Option<&Link>) -> Vec<OsString> {
     let mut export = exported.as_os_str().to_owned();
     export.push("=");

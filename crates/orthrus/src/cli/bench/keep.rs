@@ -44,10 +44,10 @@ impl Files {
         Ok(written)
     }
 
-    /// Keeps what has been measured so far.
+    /// Saves the present measurements.
     ///
     /// # Errors
-    /// A full disk, and the like, if there is no other place either.
+    /// A full disk and the like, if the fallback fails as well.
     pub(crate) fn save(&self, record: &Record) -> anyhow::Result<()> {
         self.write("json", &record.json()?).map(drop)
     }
@@ -117,7 +117,7 @@ fn path(prefix: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes a file whole or not at all: what was there stays until all of it is on the disk.
+/// Writes a file atomically: the former one stays until the new one is on the disk.
 fn write(prefix: &Path, extension: &str, content: &str) -> anyhow::Result<PathBuf> {
     let (path, part) = (path(prefix, extension), path(prefix, &format!("{extension}.part")));
     let all = || -> std::io::Result<()> {
@@ -148,7 +148,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Record> {
     Record::parse(&text).with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// Puts into a record how what it measured was mounted.
+/// Notes the mount options of the measured mounts in a record.
 pub(super) fn note_mounts(record: &mut Record) {
     let mounts: Vec<String> =
         record.environment.mounts.iter().map(|facts| format!("{}.", facts.words())).collect();
@@ -156,7 +156,7 @@ pub(super) fn note_mounts(record: &mut Record) {
     record.notes.extend(missing_enctypes(&record.environment.mounts));
 }
 
-/// Puts into a record what it has to say of itself.
+/// Adds a record's notes on its own conditions.
 pub(super) fn note(record: &mut Record, local: bool) {
     if local {
         let cores = record.environment.cores;
@@ -171,7 +171,7 @@ pub(super) fn note(record: &mut Record, local: bool) {
     record.notes.extend(notes);
 }
 
-/// What a reader has to know of a link that stands for a network.
+/// Describes a simulated link for the reader.
 fn link_note(link: LinkSpec) -> String {
     let delay = match link.delay_us {
         0 => {

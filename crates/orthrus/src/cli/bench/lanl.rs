@@ -24,7 +24,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What --quick stands for.
+/// Scale and repetitions of --quick.
 const QUICK: (f64, u32) = (0.002, 3);
 
 /// Repeat "Kerberized Network File System for Clusters" (LANL): its tests with your figures.
@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
     /// Configuration file of ssh for --scp (ssh -F).
     #[arg(long, value_name = "FILE", requires = "scp")]
     ssh_config: Option<PathBuf>,
-    /// Skip SCP.
+    /// Skip the copies by SCP.
     #[arg(long, conflicts_with_all = ["scp_folder", "scp"])]
     no_scp: bool,
     /// Write the report to PREFIX.html, .json, .csv and .md [default: orthrus-lanl].
@@ -333,7 +333,7 @@ fn native(target: &Target, flavor: Flavor, side: &str, beneath: Option<PathBuf>)
     Ok(Way { carrier: Box::new(carrier), enctype, facts: None })
 }
 
-/// Puts into the record what a reader has to know of this evaluation.
+/// Adds the notes of this evaluation to the record.
 fn note(record: &mut Record, scale: f64, cache: ServerCache, caches: Caches) {
     record.notes.extend(report::scale_note(scale));
     keep::note_mounts(record);

@@ -1,4 +1,4 @@
-//! `orthrus bench`: what each flavor costs.
+//! `orthrus bench`: the cost of each flavor.
 
 mod arguments;
 mod enctypes;

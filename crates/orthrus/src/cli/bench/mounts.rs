@@ -7,7 +7,7 @@ use bench::mounted::{MountLine, MountPlan, MountStats, OwnMounts, Place};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What to measure through the Linux client instead of with the project's own.
+/// The mounts to measure through the Linux client instead of the project's own.
 #[derive(Clone, clap::Args)]
 pub(super) struct MountArguments {
     /// Measure mounts with the programs of the published evaluations: FLAVOR=FOLDER for each, such
@@ -24,7 +24,7 @@ pub(super) struct MountArguments {
     any_file_system: bool,
 }
 
-/// What one word after --mount says.
+/// The meaning of one word after --mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mounted {
     /// A folder, with the side that it is measured for where that is said.
@@ -65,7 +65,7 @@ impl MountArguments {
         !self.mounts.is_empty()
     }
 
-    /// Names what is measured, for the report.
+    /// Names the measured server for the report.
     pub(super) fn label(&self) -> String {
         let word = |mounted: &Mounted| match mounted {
             Mounted::Folder { side: Some(side), folder } => format!("{side}={}", folder.display()),
@@ -75,11 +75,11 @@ impl MountArguments {
         format!("mounts of {}", self.mounts.iter().map(word).collect::<Vec<_>>().join(" "))
     }
 
-    /// Finds the sides. What is to be mounted is mounted when it is first needed. This process must
-    /// not have threads yet.
+    /// Resolves the mounts; an export is mounted when it is first needed. This process must not
+    /// have threads yet.
     ///
     /// # Errors
-    /// Two folders for one side, folders and an export together, an export without root.
+    /// Two folders for one flavor, folders and an export together, an export without root.
     pub(super) fn resolve(&self, port: u16, flavors: &[Flavor]) -> anyhow::Result<Mounts> {
         let mut found = Mounts { own: None, folders: Vec::new(), any_file_system: self.any_file_system };
         for mounted in &self.mounts {
@@ -119,17 +119,16 @@ impl Mounts {
         self.folders.iter().map(|(side, _)| side.clone()).collect()
     }
 
-    /// Says whether they are mounts of this run's own, whose number of connections is given by
-    /// `--mount-options`, where it is.
+    /// Returns whether this run makes the mounts; `--mount-options` then gives the number of
+    /// connections.
     pub(super) fn are_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Makes a folder of our own on the mount of a side; with `connections` on one that has so
-    /// many.
+    /// Creates a folder on the mount of a flavor, with `connections` on a mount with that many.
     ///
     /// # Errors
-    /// What mount said, or why the folder will not do.
+    /// The output of mount, or the reason why the folder is unsuitable.
     pub(super) fn place(
         &mut self,
         side: &str,

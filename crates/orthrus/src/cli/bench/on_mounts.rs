@@ -12,7 +12,7 @@ use bench::mounted::{self, OnMounts, Place, Places};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// Mounts that are measured, and what is known of their server.
+/// The measured mounts, and the facts about their server.
 pub(super) struct Target {
     mounts: Mounts,
     label: String,
@@ -20,7 +20,7 @@ pub(super) struct Target {
     by_connections: bool,
 }
 
-/// The mounts, with what ends the making of them.
+/// The mounts, with the signal that stops mounting.
 struct UntilStopped<'a> {
     mounts: &'a mut Mounts,
     stop: &'a AtomicBool,

@@ -41,7 +41,7 @@ impl Quick {
     }
 }
 
-/// What of a quick comparison can be chosen; `orthrus try` makes the same.
+/// The options of a quick comparison; `orthrus try` makes the same.
 #[derive(Clone, clap::Args)]
 #[command(mut_arg("output", |argument| argument.help("Where the report goes: PREFIX.html, .json, .csv and .md [default: orthrus-report]")))]
 pub(crate) struct PlanArguments {
@@ -53,14 +53,14 @@ pub(crate) struct PlanArguments {
 }
 
 impl PlanArguments {
-    /// How it measures.
+    /// Returns the method of measurement.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = self.run.settings(6, 0.2, QUICK_LOADS);
         settings.options.insert("connections".into(), json!(self.connections));
         settings
     }
 
-    /// What it measures.
+    /// Returns the cases of the comparison.
     pub(crate) fn evaluation(&self, settings: &Settings) -> Box<dyn Evaluation> {
         Box::new(evaluation::quick(settings, self.connections))
     }

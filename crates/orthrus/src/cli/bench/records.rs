@@ -1,4 +1,4 @@
-//! `orthrus bench compare` and `orthrus bench report`: what can be done with records.
+//! `orthrus bench compare` and `orthrus bench report`: commands on records.
 
 use super::evaluate::quoted;
 use super::keep::{self, Files};
@@ -46,7 +46,7 @@ impl Compare {
     }
 }
 
-/// Names two runs by their files; those of one name by their folders too.
+/// Names two runs by their files; if the names are equal, by their folders too.
 fn names(first: &Path, second: &Path) -> [String; 2] {
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     match (stem(first), stem(second)) {

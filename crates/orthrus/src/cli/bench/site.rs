@@ -26,7 +26,7 @@ impl Site for Remote {
     }
 }
 
-/// What a server of one's own exports.
+/// The storage that a temporary server exports.
 pub(crate) enum Store {
     /// So many MiB of memory.
     Memory(u64),
@@ -103,19 +103,20 @@ fn log(folder: &Path) -> PathBuf {
 
 /// A server of this program's, as it is to be started.
 struct Started<'a> {
-    /// What it exports.
+    /// The storage that the server exports.
     store: &'a Store,
-    /// At whose other end it is; without one on loopback.
+    /// The link to the server; without one it is on loopback.
     link: Option<&'a Link>,
     /// Its choice of instructions, where it is not its own.
     server_cpu: Option<&'a str>,
 }
 
 impl Started<'_> {
-    /// Makes the folder for its state, and for what it exports where that is not memory.
+    /// Creates the folder for the server's state, and for the exported files unless they are in
+    /// memory.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The system's error.
     fn folder(&self) -> anyhow::Result<TempDir> {
         let parent = match self.store {
             Store::Memory(_) => std::env::temp_dir(),
@@ -144,7 +145,7 @@ impl Started<'_> {
             ServerProcess::start_with_log(&program, arguments, &environment, Some(file))
         });
         let server = server.with_context(|| {
-            // What it said before it ended.
+            // Returns the log of the ended server.
             std::fs::read_to_string(log(folder)).unwrap_or_default()
         })?;
         let target = Target {
@@ -161,7 +162,7 @@ impl Started<'_> {
         Ok((server, target))
     }
 
-    /// What it exports, and where it listens.
+    /// Returns the arguments for storage and address.
     fn arguments(&self, folder: &Path) -> anyhow::Result<Vec<OsString>> {
         let state = folder.join("state");
         Ok(match self.store {

@@ -76,7 +76,7 @@ pub(super) struct Up {
 pub(super) struct Status {
     #[command(flatten)]
     place: Place,
-    /// Print JSON.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -95,10 +95,10 @@ pub(super) struct Hold {
 }
 
 impl Command {
-    /// Does what the command line asks for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What is missing or has failed, and what helps.
+    /// Names the missing part or the failed step, with the remedy.
     pub(super) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(up) => up.run(),

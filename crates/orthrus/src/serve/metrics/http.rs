@@ -19,10 +19,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Where the page is.
 pub(crate) const PATH: &str = "/metrics";
 
-/// What makes the page.
+/// Renders the page with all metrics.
 pub(super) type Page = dyn Fn() -> String + Send;
 
-/// A bound endpoint that nobody is answered at yet.
+/// A bound endpoint that does not answer yet.
 pub(crate) struct Endpoint {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
@@ -66,7 +66,7 @@ struct Responder {
     socket: TcpListener,
     admission: Option<Box<Admission>>,
     page: Box<Page>,
-    /// The oldest first.
+    /// The connections, the oldest first.
     peers: Vec<Peer>,
 }
 
@@ -74,7 +74,7 @@ struct Peer {
     stream: TcpStream,
     until: Instant,
     request: Vec<u8>,
-    /// What is still to be sent, once the request is whole.
+    /// The unsent rest of the answer, once the request is complete.
     answer: Option<Vec<u8>>,
 }
 
@@ -119,7 +119,7 @@ impl Responder {
                     }
                     let until = Instant::now() + METRICS_TIME_MAX;
                     self.peers.push(Peer { stream, until, request: Vec::new(), answer: None });
-                    // Who fills the backlog must not keep those from being answered who are here.
+                    // A peer that fills the backlog must not starve the present ones.
                     if self.peers.len() >= METRICS_CONNECTIONS_MAX {
                         return;
                     }
@@ -146,7 +146,7 @@ impl Responder {
 }
 
 impl Peer {
-    /// Reads and writes what can be without waiting, and says whether there is more to come.
+    /// Reads and writes without blocking; returns whether the connection goes on.
     fn advance(&mut self, page: &Page) -> io::Result<bool> {
         match self.step(page) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
@@ -173,7 +173,7 @@ impl Peer {
     }
 }
 
-/// The answer to what has come so far; nothing while it may still become a request.
+/// Returns the answer to the received bytes; `None` while they may still become a request.
 fn answer(request: &[u8], page: &Page) -> Option<Vec<u8>> {
     let ended = request.windows(4).any(|bytes| bytes == b"\r\n\r\n")
         || request.windows(2).any(|bytes| bytes == b"\n\n");
@@ -250,7 +250,7 @@ fn response(status: &str, content: &str, body: bool) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A page that is larger than what the kernel takes at once.
+    /// A page that exceeds the kernel's send buffer.
     const PAGE: usize = 8 << 20;
 
     fn start() -> SocketAddr {
@@ -333,8 +333,8 @@ mod tests {
     #[test]
     fn a_request_that_does_not_end_is_refused_at_its_limit() {
         let address = start();
-        // The connection is closed on what is not read: the answer may be lost with it, the
-        // endpoint may not.
+        // The connection closes with unread input, so the answer may be lost; the endpoint must
+        // survive.
         let answer = ask(address, &vec![b'a'; 1 << 20]);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
         let page = Box::new(String::new) as Box<Page>;

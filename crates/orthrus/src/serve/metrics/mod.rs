@@ -1,4 +1,4 @@
-//! What the server tells of itself to those who watch it: the text format of Prometheus, by HTTP.
+//! The metrics endpoint: counters in the text format of Prometheus, over HTTP.
 
 mod http;
 
@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The counters of the network layer that say what happened to connections and shards.
+/// Counters of the network layer for events of connections and shards.
 const CONNECTION_EVENTS: [&str; 7] =
     ["accepted", "refused", "malformed", "overdue", "evicted", "stalls", "panics"];
 
